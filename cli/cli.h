@@ -1,0 +1,64 @@
+// cli - the subcommands of `lanyard` and what they share.
+//
+// A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
+// was printed), 2 wrong usage.
+#ifndef CLI_H
+#define CLI_H
+
+#include "runtime/rt_config.h"
+#include "runtime/stream/rt_stream.h"
+
+#define CLI_OK 0
+#define CLI_FAILED 1
+#define CLI_USAGE 2
+#define CLI_SETS_MAX 256
+
+typedef struct {
+    const char *name;
+    const char *arguments;             // after the name, for the usage
+    const char *help;                  // one line
+    int (*run)(int argc, char **argv); // argv[0] is the command's name
+} cli_command;
+
+int cli_up(int argc, char **argv);
+int cli_coordinator(int argc, char **argv);
+int cli_ps(int argc, char **argv);
+int cli_worker(int argc, char **argv);
+int cli_sim(int argc, char **argv);
+int cli_eval(int argc, char **argv);
+int cli_check(int argc, char **argv);
+
+// An option "--name VALUE" (value set) or "--name" (flag set).
+typedef struct {
+    const char *name;
+    const char **value;
+    bool *flag;
+} cli_option;
+
+// Takes one positional argument (into *path, which may be required) and options, --set among them.
+// sets receives the assignments in order. Prints what is wrong; false then.
+bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_count,
+               const char **path, const char **sets, uint32_t *set_count);
+
+// Loads a config file over the defaults, applies sets, checks it, sets the log up under name.
+// Prints the error. On true config is the caller's (rt_config_fini).
+bool cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+              rt_config *config);
+
+// Prints "lanyard: error" and returns CLI_FAILED.
+int cli_fail(const rt_error *error);
+
+// A hash of everything in a config: members of one run must agree on it.
+uint64_t cli_config_hash(const rt_config *config);
+
+// Of a model with this config on this stream: for files, so that they are not mixed up.
+uint64_t cli_schema_hash(const rt_config *config);
+
+// Bytes that the dense exchange moves per worker, each way and iteration.
+rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
+                          rt_error *error);
+
+// Opens the config's stream, copies its schema, closes it again.
+rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error);
+
+#endif

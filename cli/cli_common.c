@@ -1,0 +1,146 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "edge_worker/model/ew_model.h"
+#include "runtime/rt_hash.h"
+
+static const cli_option *find_option(const char *argument, const cli_option *options,
+                                     size_t option_count)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        if (strcmp(argument + 2, options[i].name) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+static bool wrong(const char *command, const char *what, const char *argument)
+{
+    fprintf(stderr, "lanyard %s: %s \"%s\" (see lanyard --help)\n", command, what, argument);
+    return false;
+}
+
+bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_count,
+               const char **path, const char **sets, uint32_t *set_count)
+{
+    *set_count = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (strncmp(argument, "--", 2) != 0) {
+            if (*path)
+                return wrong(argv[0], "unexpected argument", argument);
+            *path = argument;
+            continue;
+        }
+        bool set = strcmp(argument, "--set") == 0;
+        const cli_option *option = set ? NULL : find_option(argument, options, option_count);
+        if (!set && !option)
+            return wrong(argv[0], "unknown option", argument);
+        if (option && option->flag) {
+            *option->flag = true;
+            continue;
+        }
+        if (++i == argc)
+            return wrong(argv[0], "a value is missing after", argument);
+        if (!set)
+            *option->value = argv[i];
+        else if (*set_count < CLI_SETS_MAX)
+            sets[(*set_count)++] = argv[i];
+        else
+            return wrong(argv[0], "too many assignments, the first too many is", argv[i]);
+    }
+    return true;
+}
+
+int cli_fail(const rt_error *error)
+{
+    rt_error_log("%s", error->text);
+    return CLI_FAILED;
+}
+
+bool cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+              rt_config *config)
+{
+    rt_error error = {0};
+    rt_log_setup(RT_LOG_INFO, name);
+    if (!path) {
+        fprintf(stderr, "lanyard: which CONFIG? (see lanyard --help)\n");
+        return false;
+    }
+    rt_status status = rt_config_init(config);
+    if (status) {
+        rt_fail(&error, status, "out of memory");
+    } else {
+        status = rt_config_load(config, path, &error);
+        for (uint32_t i = 0; i < set_count && !status; i++)
+            status = rt_config_set(config, sets[i], &error);
+        if (!status)
+            status = rt_config_check(config, &error);
+    }
+    if (status) {
+        rt_config_fini(config);
+        cli_fail(&error);
+        return false;
+    }
+    rt_log_setup(config->log_level, name);
+    return true;
+}
+
+uint64_t cli_config_hash(const rt_config *config)
+{
+    char *json;
+    if (rt_config_to_json(config, &json))
+        return 0;
+    uint64_t hash = rt_hash_bytes(json, strlen(json));
+    rt_free(json);
+    return hash;
+}
+
+uint64_t cli_schema_hash(const rt_config *config)
+{
+    char text[256];
+    int length =
+        snprintf(text, sizeof text, "%d %" PRIu32 " %d %d", config->stream.format,
+                 config->model.embedding_dim, config->model.kind, config->optimizer_rows.kind);
+    return rt_hash_bytes(text, (size_t)length);
+}
+
+rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error)
+{
+    rt_stream *stream;
+    rt_status status = rt_stream_open(&config->stream, config->seed, &stream, error);
+    if (status)
+        return status;
+    *schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    return RT_OK;
+}
+
+rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
+                          rt_error *error)
+{
+    ew_device device;
+    ew_model *model;
+    uint32_t count;
+    ew_model_config one = {.model = config->model,
+                           .optimizer = config->optimizer_dense,
+                           .seed = config->seed,
+                           .dense_count = schema->dense_count,
+                           .field_count = schema->field_count,
+                           .sample_count_max = 1,
+                           .lookup_count_max = schema->keys_per_sample_max,
+                           .row_count_max = schema->keys_per_sample_max};
+    rt_status status = ew_device_open("cpu", &device, error);
+    if (status)
+        return status;
+    status = ew_model_create(&one, &device, &model, error);
+    if (!status) {
+        ew_model_dense(model, EW_VALUES, &count);
+        *bytes_p = count * sizeof(float);
+        ew_model_destroy(model);
+    }
+    ew_device_close(&device);
+    return status;
+}

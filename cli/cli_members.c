@@ -1,0 +1,164 @@
+// The processes of a run: each reads the same configuration and joins the coordinator.
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "dispatch/coordinator/dp_coordinator.h"
+#include "edge_worker/ew_worker.h"
+#include "ps_lite/ps_server.h"
+
+static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
+{
+    char *end;
+    errno = 0;
+    *number_p = text ? strtoul(text, &end, 10) : 0;
+    return text && *text && *end == '\0' && errno == 0 && *number_p <= most;
+}
+
+// Workers and shards: --rank and --coordinator.
+typedef struct {
+    rt_config config;
+    uint32_t rank;
+    const char *coordinator;
+} member_arguments;
+
+static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
+{
+    const char *path = NULL, *rank_text = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    unsigned long rank;
+    char name[32];
+    *arguments = (member_arguments){0};
+    const cli_option options[] = {{"rank", &rank_text, NULL},
+                                  {"coordinator", &arguments->coordinator, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+        return CLI_USAGE;
+    if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank) || !arguments->coordinator) {
+        fprintf(stderr, "lanyard %s: expected --rank N and --coordinator ADDRESS\n", argv[0]);
+        return CLI_USAGE;
+    }
+    arguments->rank = (uint32_t)rank;
+    snprintf(name, sizeof name, "%s %lu", role, rank);
+    return cli_load(path, sets, set_count, name, &arguments->config) ? CLI_OK : CLI_FAILED;
+}
+
+// The end of a member: what the coordinator ordered is no failure of this process.
+static int member_exit(rt_status status, const rt_error *error)
+{
+    if (status == RT_OK)
+        return CLI_OK;
+    if (status == RT_STOPPED) {
+        rt_debug("stopped: %s", error->text);
+        return CLI_OK;
+    }
+    return cli_fail(error);
+}
+
+int cli_worker(int argc, char **argv)
+{
+    rt_error error = {0};
+    member_arguments arguments;
+    int code = read_member(argc, argv, "worker", &arguments);
+    if (code != CLI_OK)
+        return code;
+    ew_worker_config worker = {.config = &arguments.config,
+                               .config_hash = cli_config_hash(&arguments.config),
+                               .ops = &rt_transport_zmq,
+                               .rank = arguments.rank,
+                               .coordinator = arguments.coordinator};
+    code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_config_fini(&arguments.config);
+    return code;
+}
+
+int cli_ps(int argc, char **argv)
+{
+    rt_error error = {0};
+    member_arguments arguments;
+    int code = read_member(argc, argv, "ps", &arguments);
+    if (code != CLI_OK)
+        return code;
+    ps_server_config server = {.transport = &rt_transport_zmq,
+                               .config = &arguments.config,
+                               .rank = arguments.rank,
+                               .coordinator = arguments.coordinator,
+                               .config_hash = cli_config_hash(&arguments.config),
+                               .schema = cli_schema_hash(&arguments.config)};
+    code = member_exit(ps_server_run(&server, &error), &error);
+    rt_config_fini(&arguments.config);
+    return code;
+}
+
+// SIGINT and SIGTERM become readable, for every thread of the process.
+static int open_stop_fd(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &stop, NULL) != 0)
+        return -1;
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+static void announce(void *context, const char *address)
+{
+    int fd = *(const int *)context;
+    if (fd < 0) {
+        rt_info("listening on %s", address);
+        return;
+    }
+    dprintf(fd, "%s\n", address);
+    close(fd);
+}
+
+static rt_status prepare_directory(const char *directory, rt_error *error)
+{
+    if (!directory || mkdir(directory, 0777) == 0 || errno == EEXIST)
+        return RT_OK;
+    return rt_fail(error, RT_IO, "%s: cannot create it: %s", directory, strerror(errno));
+}
+
+int cli_coordinator(int argc, char **argv)
+{
+    rt_error error = {0};
+    rt_config config;
+    rt_schema schema;
+    const char *path = NULL, *out = NULL, *fd_text = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    unsigned long announce_fd = 0;
+    bool trace = false;
+    const cli_option options[] = {
+        {"out", &out, NULL}, {"announce-fd", &fd_text, NULL}, {"trace", NULL, &trace}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
+        (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
+        return CLI_USAGE;
+    if (!cli_load(path, sets, set_count, "coordinator", &config))
+        return CLI_FAILED;
+    int fd = fd_text ? (int)announce_fd : -1;
+    dp_coordinator_config coordinator = {.config = &config,
+                                         .config_hash = cli_config_hash(&config),
+                                         .ops = &rt_transport_zmq,
+                                         .directory = out,
+                                         .trace = trace,
+                                         .stop_fd = open_stop_fd(),
+                                         .progress = true,
+                                         .announce = announce,
+                                         .announce_context = &fd};
+    rt_status status = prepare_directory(out, &error);
+    if (!status)
+        status = cli_schema(&config, &schema, &error);
+    if (!status)
+        status = cli_dense_bytes(&config, &schema, &coordinator.dense_bytes, &error);
+    if (!status)
+        status = dp_coordinator_run(&coordinator, &error);
+    rt_config_fini(&config);
+    return status ? cli_fail(&error) : CLI_OK;
+}

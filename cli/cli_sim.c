@@ -1,0 +1,255 @@
+// `lanyard sim`: the planner on a stream, without workers; policies side by side.
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "dispatch/dp_setup.h"
+#include "dispatch/dp_sim.h"
+#include "runtime/rt_json.h"
+
+#define RUNS_MAX 32u
+#define SPEC_MAX 128u
+
+typedef struct {
+    char spec[SPEC_MAX];
+    rt_policy_kind policy;
+    dp_sim_result result;
+} sim_run;
+
+// Commas separate SPECs.
+static bool split_specs(const char *text, sim_run *runs, uint32_t *count_p)
+{
+    uint32_t count = 0;
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+        if (count == RUNS_MAX || length == 0 || length >= SPEC_MAX) {
+            fprintf(stderr,
+                    "lanyard sim: --policies \"%s\": expected up to %u SPECs separated by commas, "
+                    "SPEC = name[:key=value]...\n",
+                    text, RUNS_MAX);
+            return false;
+        }
+        memcpy(runs[count].spec, at, length);
+        runs[count++].spec[length] = '\0';
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    *count_p = count;
+    return true;
+}
+
+static double per_iteration(const dp_account *account)
+{
+    return 1.0 / (double)account->iterations;
+}
+
+static double cost_of(const dp_sim_result *result)
+{
+    return dp_account_cost_s(&result->account, result->costs.worker_count) /
+           dp_account_unit_s(&result->costs) * per_iteration(&result->account);
+}
+
+// Relative to the first plain LAIA among the runs; NAN without one.
+static double reduction_vs_laia(const sim_run *runs, uint32_t count, const sim_run *run)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (runs[i].policy == RT_POLICY_LAIA)
+            return 1 - cost_of(&run->result) / cost_of(&runs[i].result);
+    }
+    return NAN;
+}
+
+static void write_ops(rt_json *json, const char *key, const dp_counts *counts, double scale)
+{
+    rt_json_begin_object(json, key);
+    rt_json_double(json, "miss_pull", (double)counts->miss_pull * scale);
+    rt_json_double(json, "update_push", (double)counts->update_push * scale);
+    rt_json_double(json, "evict_push", (double)counts->evict_push * scale);
+    rt_json_double(json, "grad_push", (double)counts->grad_push * scale);
+    rt_json_double(json, "first_touch", (double)counts->first_touch * scale);
+    rt_json_double(json, "pull_sum", (double)counts->pull_sum * scale);
+    rt_json_end_object(json);
+}
+
+static void write_by_worker(rt_json *json, const dp_sim_result *result)
+{
+    const dp_account *account = &result->account;
+    double scale = per_iteration(account);
+    uint32_t n = result->costs.worker_count;
+    double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX], samples[RT_WORKERS_MAX];
+    rt_json_begin_array(json, "ops_by_worker");
+    for (uint32_t j = 0; j < n; j++) {
+        write_ops(json, NULL, &account->workers[j], scale);
+        up[j] = (double)account->traffic[j].up * scale;
+        down[j] = (double)account->traffic[j].down * scale;
+        samples[j] = (double)account->micro_batch[j] * scale;
+    }
+    rt_json_end_array(json);
+    rt_json_doubles(json, "bytes_up", up, n);
+    rt_json_doubles(json, "bytes_down", down, n);
+    rt_json_doubles(json, "micro_batch", samples, n);
+}
+
+static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const sim_run *run)
+{
+    const dp_sim_result *result = &run->result;
+    const dp_account *account = &result->account;
+    dp_counts counts = dp_account_counts(account, result->costs.worker_count);
+    double scale = per_iteration(account);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "policy", run->spec);
+    rt_json_u64(json, "iterations", account->iterations);
+    rt_json_double(json, "cost", cost_of(result));
+    rt_json_double(json, "cost_ms",
+                   dp_account_cost_s(account, result->costs.worker_count) * 1e3 * scale);
+    rt_json_double(json, "reduction_vs_laia", reduction_vs_laia(runs, count, run));
+    write_ops(json, "ops", &counts, scale);
+    write_by_worker(json, result);
+    rt_json_u64(json, "dense_bytes", result->costs.dense_bytes);
+    rt_json_double(json, "predicted_iteration_ms", account->predicted_s * 1e3 * scale);
+    rt_json_begin_object(json, "hit_ratio");
+    rt_json_double(json, "lookups",
+                   (double)account->hits.lookups_hit / (double)account->hits.lookups);
+    rt_json_double(json, "keys", (double)account->hits.keys_hit / (double)account->hits.keys);
+    rt_json_end_object(json);
+    rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
+    rt_json_u64(json, "cache_rows", result->slot_count);
+    rt_json_double(json, "decision_ms_p50", result->decision_ms_p50);
+    rt_json_double(json, "decision_ms_p99", result->decision_ms_p99);
+    rt_json_double(json, "commit_ms_p50", result->commit_ms_p50);
+    rt_json_double(json, "planned_samples_per_s", result->planned_samples_per_s);
+    rt_json_u64(json, "directory_keys", result->directory_keys);
+    rt_json_u64(json, "directory_bytes", result->directory_bytes);
+    rt_json_end_object(json);
+}
+
+static int print_json(const sim_run *runs, uint32_t count)
+{
+    rt_json json;
+    rt_json_init(&json, 2);
+    rt_json_begin_object(&json, NULL);
+    rt_json_begin_array(&json, "runs");
+    for (uint32_t i = 0; i < count; i++)
+        write_run(&json, runs, count, &runs[i]);
+    rt_json_end_array(&json);
+    rt_json_end_object(&json);
+    const char *text = rt_json_text(&json, NULL);
+    int code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
+    rt_json_fini(&json);
+    return code;
+}
+
+static void print_table(const sim_run *runs, uint32_t count)
+{
+    const dp_sim_result *first = &runs[0].result;
+    printf("%" PRIu64 " iterations of %u samples after %" PRIu64 " of warm-up, %u workers, "
+           "%" PRIu32 " cache rows each\n",
+           first->account.iterations,
+           (unsigned)(first->account.samples / first->account.iterations), first->warmup_iterations,
+           first->costs.worker_count, first->slot_count);
+    printf("per iteration; cost: rows on the fastest link\n\n");
+    printf("%-34s %9s %8s %8s %8s %8s %8s %8s %6s %9s %9s %10s\n", "policy", "cost", "vs laia",
+           "misspull", "updpush", "evipush", "grdpush", "1sttouch", "hits%", "predicted",
+           "decision", "planned/s");
+    for (uint32_t i = 0; i < count; i++) {
+        const dp_sim_result *result = &runs[i].result;
+        const dp_account *account = &result->account;
+        dp_counts counts = dp_account_counts(account, result->costs.worker_count);
+        double scale = per_iteration(account), reduction = reduction_vs_laia(runs, count, &runs[i]);
+        char versus[16] = "";
+        if (!isnan(reduction))
+            snprintf(versus, sizeof versus, "%+.1f%%", -100 * reduction);
+        printf("%-34s %9.0f %8s %8.0f %8.0f %8.0f %8.0f %8.0f %6.1f %6.2f ms %6.3f ms %10.0f\n",
+               runs[i].spec, cost_of(result), versus, (double)counts.miss_pull * scale,
+               (double)counts.update_push * scale, (double)counts.evict_push * scale,
+               (double)counts.grad_push * scale, (double)counts.first_touch * scale,
+               100 * (double)account->hits.lookups_hit / (double)account->hits.lookups,
+               account->predicted_s * 1e3 * scale, result->decision_ms_p50,
+               result->planned_samples_per_s);
+    }
+}
+
+static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run, rt_error *error)
+{
+    rt_config config;
+    if (rt_config_copy(base, &config))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    sim.config = &config;
+    rt_status status = run->spec[0] ? dp_sim_apply_spec(&config, run->spec, error) : RT_OK;
+    if (!status)
+        status = rt_config_check(&config, error);
+    run->policy = config.dispatch.policy;
+    if (!run->spec[0])
+        snprintf(run->spec, sizeof run->spec, "%s", "(config)");
+    if (!status && sim.progress)
+        fprintf(stderr, "%s\n", run->spec);
+    if (!status)
+        status = dp_sim_run(&sim, &run->result, error);
+    rt_config_fini(&config);
+    return status;
+}
+
+static bool reads_stdin(const rt_config *config)
+{
+    for (uint32_t i = 0; i < config->stream.file_count; i++) {
+        if (strcmp(config->stream.files[i], "-") == 0)
+            return true;
+    }
+    return false;
+}
+
+static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t count, FILE *trace,
+                         rt_error *error)
+{
+    rt_schema schema;
+    dp_sim_config sim = {.schema = &schema, .trace = trace, .progress = isatty(STDERR_FILENO)};
+    if (reads_stdin(config) && (count > 1 || dp_setup_needs_keys(config)))
+        return rt_fail(error, RT_CONFIG,
+                       "standard input can be read only once: name one policy, and cache.rows or "
+                       "cache.distinct_keys");
+    rt_status status = cli_schema(config, &schema, error);
+    if (!status && config->sim_dense)
+        status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
+    if (!status && dp_setup_needs_keys(config) && config->stream.file_count)
+        status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = run_one(config, sim, &runs[i], error);
+    return status;
+}
+
+int cli_sim(int argc, char **argv)
+{
+    static sim_run runs[RUNS_MAX]; // 32 x 20 KB: too much for a stack
+    const char *path = NULL, *policies = NULL, *trace_path = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count, count = 1;
+    bool json = false;
+    rt_config config;
+    rt_error error = {0};
+    FILE *trace = NULL;
+    const cli_option options[] = {
+        {"policies", &policies, NULL}, {"trace", &trace_path, NULL}, {"json", NULL, &json}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
+        (policies && !split_specs(policies, runs, &count)))
+        return CLI_USAGE;
+    if (!cli_load(path, sets, set_count, "lanyard", &config))
+        return CLI_FAILED;
+    rt_status status = RT_OK;
+    if (trace_path && !(trace = fopen(trace_path, "w")))
+        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    if (!status)
+        status = run_all(&config, runs, count, trace, &error);
+    rt_config_fini(&config);
+    if (trace && fclose(trace) != 0 && !status)
+        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    if (status)
+        return cli_fail(&error);
+    if (json)
+        return print_json(runs, count);
+    print_table(runs, count);
+    return CLI_OK;
+}

@@ -1,0 +1,277 @@
+// `lanyard up`: one run on this machine. Spawns the processes, watches them, cleans up.
+//
+// The first process that ends in an unexpected way is named and ends the run; all others are told
+// to go, then made to. Children die with this process (PR_SET_PDEATHSIG), so nothing stays behind.
+#define _GNU_SOURCE // memfd_create
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "runtime/rt_control.h"
+
+#define GRACE_MS 2000u // between being told to end and being made to
+#define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)
+#define ARGUMENTS_MAX 16
+
+typedef struct {
+    pid_t pid; // 0: ended
+    char name[32];
+} child;
+
+typedef struct {
+    const rt_config *config;
+    const char *out;
+    bool trace;
+    char config_path[64]; // of the resolved configuration, in memory
+    int config_fd;
+    char address[RT_NAME_MAX];
+    child children[CHILDREN_MAX]; // the coordinator is the first
+    uint32_t child_count;
+    sigset_t signals;
+    bool failed;
+} run;
+
+// ---- children --------------------------------------------------------------------------------
+
+_Noreturn static void exec_child(const run *r, pid_t parent, char *const *arguments)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0); // Ctrl-C reaches the parent, which passes it on to the coordinator alone
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EXIT_FAILURE); // it ended before the line above
+    (void)r;
+    execv("/proc/self/exe", arguments);
+    fprintf(stderr, "lanyard: cannot start %s: %s\n", arguments[1], strerror(errno));
+    _exit(EXIT_FAILURE);
+}
+
+static rt_status spawn(run *r, const char *name, char *const *arguments, rt_error *error)
+{
+    child *c = &r->children[r->child_count];
+    pid_t parent = getpid();
+    snprintf(c->name, sizeof c->name, "%s", name);
+    fflush(NULL);
+    c->pid = fork();
+    if (c->pid == 0)
+        exec_child(r, parent, arguments);
+    if (c->pid < 0) {
+        c->pid = 0;
+        return rt_fail(error, RT_LIMIT, "cannot start %s: %s", name, strerror(errno));
+    }
+    r->child_count++;
+    return RT_OK;
+}
+
+static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
+{
+    char name[32], rank_text[16];
+    char *arguments[] = {"lanyard",      role == RT_ROLE_PS ? "ps" : "worker",
+                         r->config_path, "--rank",
+                         rank_text,      "--coordinator",
+                         r->address,     NULL};
+    snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
+    return spawn(r, rt_peer_name(rt_peer(role, rank), name), arguments, error);
+}
+
+// What the coordinator writes once it listens. The wait ends early when the coordinator ends,
+// because then the pipe is closed.
+static rt_status read_address(run *r, int fd, rt_error *error)
+{
+    size_t used = 0;
+    while (used < sizeof r->address - 1) {
+        struct pollfd one = {.fd = fd, .events = POLLIN};
+        struct timespec now = {0};
+        if (poll(&one, 1, 100) < 0 && errno != EINTR)
+            break;
+        int signal = sigtimedwait(&r->signals, NULL, &now);
+        if (signal == SIGINT || signal == SIGTERM)
+            return rt_fail(error, RT_STOPPED, "interrupted");
+        if (!(one.revents & (POLLIN | POLLHUP)))
+            continue;
+        ssize_t got = read(fd, r->address + used, sizeof r->address - 1 - used);
+        if (got <= 0)
+            break;
+        used += (size_t)got;
+        if (r->address[used - 1] == '\n') {
+            r->address[used - 1] = '\0';
+            return RT_OK;
+        }
+    }
+    return rt_fail(error, RT_PEER, "the coordinator did not start");
+}
+
+static rt_status spawn_coordinator(run *r, rt_error *error)
+{
+    int pipes[2];
+    char fd_text[16];
+    char *arguments[ARGUMENTS_MAX] = {"lanyard", "coordinator", r->config_path, "--announce-fd",
+                                      fd_text};
+    uint32_t count = 5;
+    if (pipe(pipes) != 0)
+        return rt_fail(error, RT_LIMIT, "cannot create a pipe: %s", strerror(errno));
+    snprintf(fd_text, sizeof fd_text, "%d", pipes[1]);
+    if (r->out) {
+        arguments[count++] = "--out";
+        arguments[count++] = (char *)(uintptr_t)r->out;
+    }
+    if (r->trace)
+        arguments[count++] = "--trace";
+    rt_status status = spawn(r, "coordinator", arguments, error);
+    close(pipes[1]);
+    if (!status)
+        status = read_address(r, pipes[0], error);
+    close(pipes[0]);
+    return status;
+}
+
+static rt_status spawn_all(run *r, rt_error *error)
+{
+    rt_status status = spawn_coordinator(r, error);
+    for (uint32_t i = 0; i < r->config->ps_shard_count && !status; i++)
+        status = spawn_member(r, RT_ROLE_PS, i, error);
+    for (uint32_t i = 0; i < r->config->worker_count && !status; i++)
+        status = spawn_member(r, RT_ROLE_WORKER, i, error);
+    return status;
+}
+
+// ---- watching --------------------------------------------------------------------------------
+
+static void judge(run *r, const child *c, int status)
+{
+    bool first = !r->failed;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return;
+    r->failed = true;
+    if (!first)
+        return;
+    if (WIFSIGNALED(status))
+        rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->pid,
+                     WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->pid,
+                     WEXITSTATUS(status));
+}
+
+static void reap(run *r)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (uint32_t i = 0; i < r->child_count; i++) {
+            if (r->children[i].pid != pid)
+                continue;
+            judge(r, &r->children[i], status);
+            r->children[i].pid = 0;
+        }
+    }
+}
+
+static uint32_t alive(const run *r)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->child_count; i++)
+        count += r->children[i].pid != 0;
+    return count;
+}
+
+static void signal_all(const run *r, int signal)
+{
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        if (r->children[i].pid)
+            kill(r->children[i].pid, signal);
+    }
+}
+
+// Until all have ended or the time is over.
+static void wait_for_end(run *r, uint32_t limit_ms)
+{
+    uint64_t end = rt_now_ns() + (uint64_t)limit_ms * 1000000;
+    while (alive(r) && rt_now_ns() < end) {
+        struct timespec pause = {.tv_nsec = 20000000};
+        (void)sigtimedwait(&r->signals, NULL, &pause);
+        reap(r);
+    }
+}
+
+// While the coordinator runs, it judges the others; what it cannot see is that it is gone itself.
+static void watch(run *r)
+{
+    while (r->children[0].pid && !r->failed) {
+        struct timespec pause = {.tv_nsec = 200000000};
+        int signal = sigtimedwait(&r->signals, NULL, &pause);
+        if (signal == SIGINT || signal == SIGTERM)
+            kill(r->children[0].pid, SIGINT);
+        reap(r);
+    }
+}
+
+static void end_all(run *r)
+{
+    // A member that failed has told the coordinator, which says so and ends by itself; one that was
+    // killed has not.
+    wait_for_end(r, GRACE_MS / 2);
+    signal_all(r, SIGTERM);
+    wait_for_end(r, GRACE_MS);
+    signal_all(r, SIGKILL);
+    wait_for_end(r, GRACE_MS);
+}
+
+static rt_status put_config(run *r, rt_error *error)
+{
+    char *json;
+    if (rt_config_to_json(r->config, &json))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    size_t length = strlen(json);
+    r->config_fd = memfd_create("lanyard-config", 0); // inherited by the children
+    bool written = r->config_fd >= 0 && write(r->config_fd, json, length) == (ssize_t)length;
+    rt_free(json);
+    snprintf(r->config_path, sizeof r->config_path, "/proc/self/fd/%d", r->config_fd);
+    return written ? RT_OK
+                   : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
+}
+
+int cli_up(int argc, char **argv)
+{
+    rt_config config;
+    rt_error error = {0};
+    run r = {.config = &config, .config_fd = -1};
+    const char *path = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    const cli_option options[] = {{"out", &r.out, NULL}, {"trace", NULL, &r.trace}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+        return CLI_USAGE;
+    if (!cli_load(path, sets, set_count, "lanyard", &config))
+        return CLI_FAILED;
+    sigemptyset(&r.signals);
+    sigaddset(&r.signals, SIGCHLD);
+    sigaddset(&r.signals, SIGINT);
+    sigaddset(&r.signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &r.signals, NULL);
+    rt_status status = put_config(&r, &error);
+    if (!status)
+        status = spawn_all(&r, &error);
+    if (!status)
+        watch(&r);
+    if (status && alive(&r))
+        signal_all(&r, SIGTERM);
+    end_all(&r);
+    if (r.config_fd >= 0)
+        close(r.config_fd);
+    rt_config_fini(&config);
+    if (status)
+        return cli_fail(&error);
+    return r.failed ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,50 @@
+// lanyard - the program: picks a subcommand and hands over.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "runtime/rt_member.h"
+
+static const cli_command commands[] = {
+    {"up", "CONFIG [--out DIR] [--set KEY=VALUE]... [--trace]",
+     "train: spawns coordinator, PS shards and workers on this machine", cli_up},
+    {"sim", "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--set KEY=VALUE]...",
+     "plan without workers: what would be transferred, and what it would cost", cli_sim},
+    {"eval", "DIR [--json] [--set KEY=VALUE]...", "log loss and AUC of a saved model on other rows",
+     cli_eval},
+    {"check", "CONFIG [--set KEY=VALUE]... [--document]",
+     "check a configuration and print it with all defaults", cli_check},
+    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD]", "one process of a run",
+     cli_coordinator},
+    {"ps", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_ps},
+    {"worker", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_worker},
+};
+
+static int usage(FILE *file)
+{
+    fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
+            RT_PROGRAM_VERSION);
+    for (size_t i = 0; i < RT_COUNT_OF(commands); i++)
+        fprintf(file, "  lanyard %s %s\n      %s\n", commands[i].name, commands[i].arguments,
+                commands[i].help);
+    fprintf(file, "\nAll keys of CONFIG: docs/CONFIG.md, or `lanyard check --document`.\n");
+    return file == stdout ? CLI_OK : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return usage(stderr);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        return usage(stdout);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("lanyard %s\n", RT_PROGRAM_VERSION);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "lanyard: unknown command \"%s\"\n\n", argv[1]);
+    return usage(stderr);
+}

@@ -1,0 +1,388 @@
+#include "dispatch/coordinator/dp_coordinator.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_roster.h"
+#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/dp_setup.h"
+
+#define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
+
+// An iteration that the workers have and not all have reported on.
+typedef struct {
+    dp_planned *planned; // NULL: free
+    uint64_t reported;   // mask of workers
+} flight;
+
+typedef struct {
+    const dp_coordinator_config *config;
+    rt_transport *transport;
+    dp_roster *roster;
+    dp_feed *feed;
+    dp_tally *tally;
+    dp_slice_limits limits;
+    uint32_t flight_max; // planner.run_ahead + 1
+    flight *flights;     // by sequence
+    uint32_t flight_count;
+    uint64_t finished_workers, finished_shards; // that answered FINISH or SAVE
+    bool last_sent;                             // the flush is out
+    bool interrupted;
+    int wake_fd;
+} coordinator;
+
+// ---- starting --------------------------------------------------------------------------------
+
+static void set_costs(const dp_coordinator_config *config, const dp_planner_config *planner,
+                      dp_account_config *costs)
+{
+    *costs = (dp_account_config){.layout = planner->layout,
+                                 .worker_count = planner->worker_count,
+                                 .ps_bytes_per_s = config->config->links.ps_gbps * 1e9 / 8,
+                                 .dense_bytes = config->dense_bytes};
+    memcpy(costs->links, planner->links, sizeof costs->links);
+    for (uint32_t j = 0; j < planner->worker_count; j++)
+        costs->compute_s_per_sample[j] = config->config->compute_us_per_sample * 1e-6;
+}
+
+static rt_status count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
+{
+    *keys_p = 0;
+    if (!dp_setup_needs_keys(config) || config->stream.file_count == 0)
+        return RT_OK;
+    rt_info("counting the distinct keys of the input for cache.ratio "
+            "(set cache.rows or cache.distinct_keys to skip this)");
+    return rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
+}
+
+static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error)
+{
+    const rt_config *config = c->config->config;
+    const rt_schema *schema = rt_stream_schema(stream);
+    dp_planner_config planner;
+    dp_account_config costs;
+    uint64_t keys = 0;
+    rt_status status = count_keys(config, &keys, error);
+    if (!status)
+        status = dp_setup(config, schema, keys, &planner, error);
+    if (status)
+        return status;
+    set_costs(c->config, &planner, &costs);
+    c->limits = (dp_slice_limits){
+        .dense_count = schema->dense_count,
+        .field_count = schema->field_count,
+        .worker_count = config->worker_count,
+        .sample_count_max = config->samples_per_worker,
+        .lookup_count_max = config->samples_per_worker * planner.keys_per_sample_max,
+        .slot_count = planner.slot_count[0],
+    };
+    dp_tally_config tally = {config, costs, c->config->directory, c->config->trace,
+                             c->config->progress};
+    status = dp_tally_create(&tally, &c->tally, error);
+    if (status)
+        return status;
+    dp_feed_config feed = {.config = config,
+                           .planner = &planner,
+                           .costs = costs,
+                           .limits = c->limits,
+                           .planned_max = c->flight_max + 2,
+                           .wake_fd = c->wake_fd,
+                           .sender = SELF};
+    return dp_feed_create(&feed, stream, &c->feed, error);
+}
+
+static rt_status welcome(coordinator *c, rt_error *error)
+{
+    const rt_config *config = c->config->config;
+    rt_wire_welcome payload = {.worker_count = config->worker_count,
+                               .shard_count = config->ps_shard_count,
+                               .dense_count = c->limits.dense_count,
+                               .field_count = c->limits.field_count,
+                               .keys_per_sample_max =
+                                   c->limits.lookup_count_max / c->limits.sample_count_max,
+                               .slot_count = c->limits.slot_count,
+                               .sample_count_max = c->limits.sample_count_max,
+                               .run_ahead = c->flight_max};
+    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+        memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
+    for (uint32_t i = 0; i < config->worker_count + config->ps_shard_count; i++) {
+        bool worker = i < config->worker_count;
+        uint32_t peer =
+            worker ? rt_peer(RT_ROLE_WORKER, i) : rt_peer(RT_ROLE_PS, i - config->worker_count);
+        rt_message message;
+        if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof payload))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        memcpy(rt_message_payload(&message), &payload, sizeof payload);
+        rt_status status = dp_roster_send(c->roster, peer, &message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- iterations ------------------------------------------------------------------------------
+
+static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *error)
+{
+    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
+        rt_status status =
+            dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status send_what_is_planned(coordinator *c, rt_error *error)
+{
+    while (!c->last_sent && c->flight_count < c->flight_max) {
+        dp_planned *planned;
+        rt_status status = dp_feed_take(c->feed, &planned, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (!status)
+            status = send_planned(c, planned, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *message,
+                             rt_error *error)
+{
+    char name[32];
+    rt_wire_report report;
+    rt_reader reader = rt_message_reader(message);
+    const void *head = rt_reader_take(&reader, 1, sizeof report);
+    uint64_t sequence = rt_message_header(message)->iteration;
+    uint32_t worker = rt_peer_rank(peer);
+    flight *f = &c->flights[sequence % c->flight_max];
+    rt_peer_name(peer, name);
+    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f->planned ||
+        f->planned->sequence != sequence || f->reported >> worker & 1)
+        return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
+                       name, sequence);
+    memcpy(&report, head, sizeof report);
+    uint32_t expected = f->planned->iteration ? f->planned->label_offsets[worker + 1] -
+                                                    f->planned->label_offsets[worker]
+                                              : 0;
+    const float *predictions = rt_reader_take(&reader, report.sample_count, sizeof(float));
+    if (report.sample_count != expected || !predictions || reader.left)
+        return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
+                       name, report.sample_count, expected);
+    f->reported |= rt_bit(worker);
+    dp_tally_report(c->tally, f->planned, worker, &report, predictions);
+    if (rt_bit_count(f->reported) < c->limits.worker_count)
+        return RT_OK;
+    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    dp_tally_iteration(c->tally, f->planned, &stats);
+    dp_feed_give(c->feed, f->planned);
+    f->planned = NULL;
+    c->flight_count--;
+    return RT_OK;
+}
+
+static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *message,
+                              rt_error *error)
+{
+    char name[32];
+    uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_REPORT)
+        return take_report(c, peer, message, error);
+    if (type == RT_MESSAGE_FINISHED) {
+        bool worker = rt_peer_role(peer) == RT_ROLE_WORKER;
+        *(worker ? &c->finished_workers : &c->finished_shards) |= rt_bit(rt_peer_rank(peer));
+        return RT_OK;
+    }
+    return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
+                   rt_message_type_name(type));
+}
+
+static rt_status receive_all(coordinator *c, rt_error *error)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_status status = dp_roster_receive(c->roster, &peer, &message, error);
+        if (!status)
+            status = take_message(c, peer, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status == RT_AGAIN ? RT_OK : status;
+    }
+}
+
+static void drain(int fd)
+{
+    uint64_t count;
+    if (read(fd, &count, sizeof count) < 0) {
+        // nothing was in it
+    }
+}
+
+// Waits for messages or plans, and notes a request to stop.
+static rt_status wait_for_events(coordinator *c, rt_error *error)
+{
+    rt_status status = dp_roster_wait(c->roster, c->wake_fd, error);
+    drain(c->wake_fd);
+    struct pollfd stop = {.fd = c->config->stop_fd, .events = POLLIN};
+    if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
+        rt_info("stopping after the iterations that are under way");
+        c->interrupted = true;
+        dp_feed_stop(c->feed);
+    }
+    return status;
+}
+
+static rt_status train(coordinator *c, rt_error *error)
+{
+    while (!c->last_sent || c->flight_count) {
+        rt_status status = send_what_is_planned(c, error);
+        if (!status)
+            status = wait_for_events(c, error);
+        if (!status)
+            status = receive_all(c, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- the end ---------------------------------------------------------------------------------
+
+static rt_status ask_one(coordinator *c, uint32_t peer, const char *directory, rt_error *error)
+{
+    rt_message message;
+    rt_status status = directory
+                           ? rt_control_create_text(&message, RT_MESSAGE_SAVE, SELF, directory)
+                           : rt_control_create(&message, RT_MESSAGE_FINISH, SELF);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    return dp_roster_send(c->roster, peer, &message, error);
+}
+
+// Sends FINISH, or SAVE with a directory, to the members of the masks and waits for their answers.
+static rt_status ask(coordinator *c, uint64_t workers, uint64_t shards, const char *directory,
+                     rt_error *error)
+{
+    rt_status status = RT_OK;
+    c->finished_workers = c->finished_shards = 0;
+    for (uint64_t rest = workers; rest && !status; rest &= rest - 1)
+        status = ask_one(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), directory, error);
+    for (uint64_t rest = shards; rest && !status; rest &= rest - 1)
+        status = ask_one(c, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)), directory, error);
+    while (!status && (c->finished_workers != workers || c->finished_shards != shards)) {
+        status = wait_for_events(c, error);
+        if (!status)
+            status = receive_all(c, error);
+    }
+    return status;
+}
+
+static rt_status save_config(const coordinator *c, const char *directory, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64];
+    char *json;
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    if (rt_config_to_json(c->config->config, &json))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    FILE *file = fopen(path, "w");
+    bool written = file && fputs(json, file) >= 0;
+    written = file && fclose(file) == 0 && written;
+    rt_free(json);
+    return written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+}
+
+static rt_status save_model(coordinator *c, rt_error *error)
+{
+    char directory[RT_PATH_MAX + 16];
+    uint64_t shards = rt_bit(c->config->config->ps_shard_count) - 1;
+    if (!c->config->directory)
+        return RT_OK;
+    snprintf(directory, sizeof directory, "%s/model", c->config->directory);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "%s: %s", directory, strerror(errno));
+    rt_status status = ask(c, 1, shards, directory, error); // worker 0 has the dense part
+    return status ? status : save_config(c, directory, error);
+}
+
+static rt_status finish(coordinator *c, rt_error *error)
+{
+    uint32_t n = c->limits.worker_count;
+    rt_status status = ask(c, UINT64_MAX >> (64 - n), 0, NULL, error);
+    if (!status)
+        status = save_model(c, error);
+    if (status)
+        return status;
+    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    return dp_tally_finish(c->tally, &stats, c->interrupted, error);
+}
+
+static rt_status run(coordinator *c, rt_error *error)
+{
+    const rt_config *config = c->config->config;
+    rt_stream *stream = NULL;
+    rt_status status = rt_stream_open(&config->stream, config->seed, &stream, error);
+    if (!status) {
+        dp_roster_config roster = {c->config->ops, c->transport, config, c->config->config_hash};
+        status = dp_roster_create(&roster, &c->roster, error);
+    }
+    if (!status)
+        status = create_parts(c, stream, error);
+    if (!c->feed)
+        rt_stream_close(stream);
+    if (!status && c->config->announce)
+        c->config->announce(c->config->announce_context, dp_roster_address(c->roster));
+    if (!status)
+        status = dp_roster_assemble(c->roster, c->config->stop_fd, error);
+    if (!status)
+        status = welcome(c, error);
+    if (!status)
+        status = train(c, error);
+    if (!status)
+        status = finish(c, error);
+    return status;
+}
+
+static void give_back_flights(coordinator *c)
+{
+    for (uint32_t i = 0; i < c->flight_max; i++) {
+        if (c->flights[i].planned)
+            dp_feed_give(c->feed, c->flights[i].planned);
+    }
+}
+
+rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
+{
+    coordinator c = {.config = config, .flight_max = config->config->run_ahead + 1};
+    c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
+    c.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rt_status status = RT_OK;
+    if (!c.flights || c.wake_fd < 0)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory or descriptors");
+    if (!status)
+        status = config->ops->open(&c.transport, error);
+    if (!status)
+        status = run(&c, error);
+    if (c.roster)
+        dp_roster_stop(c.roster, status ? error->text : "the run is complete");
+    if (c.flights && c.feed)
+        give_back_flights(&c);
+    dp_feed_destroy(c.feed);
+    dp_tally_destroy(c.tally);
+    dp_roster_destroy(c.roster);
+    if (c.transport)
+        config->ops->close(c.transport);
+    if (c.wake_fd >= 0)
+        close(c.wake_fd);
+    rt_free(c.flights);
+    return status;
+}

@@ -1,0 +1,28 @@
+// dp_coordinator - the process that owns a run: stream, plan, slices, progress, summary, model.
+//
+// Runs in one thread beside those of dp_feed. Ends when the input ends, after a stop request (both
+// cleanly, with summary and model), or when a member fails (error names it, the others are told).
+#ifndef DP_COORDINATOR_H
+#define DP_COORDINATOR_H
+
+#include "runtime/rt_config.h"
+#include "runtime/transport/rt_transport.h"
+
+typedef struct {
+    const rt_config *config;
+    uint64_t config_hash;
+    const rt_transport_ops *ops;
+    const char *directory; // results: summary.json, metrics.jsonl, trace.jsonl, model/; or NULL
+    bool trace;            // trace.jsonl: what every worker executed, by iteration
+    uint64_t dense_bytes;  // of one worker, each way and iteration, for the prediction
+    int stop_fd;           // becomes readable when the run should end early; or -1
+    bool progress;         // a live line on standard error
+    // Called once, with the address that members connect to.
+    void (*announce)(void *context, const char *address);
+    void *announce_context;
+} dp_coordinator_config;
+
+// RT_OK: the run ended as it should. Otherwise error says who or what failed.
+rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error);
+
+#endif

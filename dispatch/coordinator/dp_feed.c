@@ -1,0 +1,298 @@
+#include "dispatch/coordinator/dp_feed.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "runtime/rt_queue.h"
+
+#define BATCHES 3u // one being read, one waiting, one being planned
+
+typedef struct {
+    rt_batch batch;
+    uint64_t read_ns;
+} read_batch;
+
+struct dp_feed {
+    dp_feed_config config;
+    rt_stream *stream;
+    dp_planner *planner;
+    read_batch batches[BATCHES];
+    dp_planned *planned; // config.planned_max
+    rt_queue *free_batches, *full_batches;
+    rt_queue *free_planned, *full_planned;
+    pthread_t reader, planning;
+    bool reader_runs, planning_runs;
+    atomic_bool stop;
+    pthread_mutex_t lock; // failure, stats
+    rt_error failure;
+    rt_stream_stats stats;
+};
+
+static void fail(dp_feed *feed, const rt_error *error)
+{
+    pthread_mutex_lock(&feed->lock);
+    if (feed->failure.status == RT_OK)
+        feed->failure = *error;
+    pthread_mutex_unlock(&feed->lock);
+}
+
+// ---- reader ----------------------------------------------------------------------------------
+
+static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, rt_error *error)
+{
+    uint64_t begin = rt_now_ns();
+    rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
+    into->read_ns = rt_now_ns() - begin;
+    pthread_mutex_lock(&feed->lock);
+    feed->stats = rt_stream_statistics(feed->stream);
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+static void *run_reader(void *context)
+{
+    dp_feed *feed = context;
+    const rt_config *config = feed->config.config;
+    uint64_t left = config->sim_iterations ? config->sim_iterations : UINT64_MAX;
+    for (; left > 0 && !atomic_load(&feed->stop); left--) {
+        void *item;
+        rt_error error = {0};
+        if (rt_queue_take(feed->free_batches, &item))
+            break;
+        rt_status status = read_one(feed, item, feed->config.planner->sample_count_max, &error);
+        if (status != RT_OK && status != RT_END)
+            fail(feed, &error);
+        if (status != RT_OK || rt_queue_put(feed->full_batches, item))
+            break;
+    }
+    rt_queue_close(feed->full_batches);
+    return NULL;
+}
+
+// ---- planner ---------------------------------------------------------------------------------
+
+static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *planned)
+{
+    uint32_t at = 0;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        planned->label_offsets[w] = at;
+        for (uint32_t k = 0; k < slice->sample_count; k++)
+            planned->labels[at++] = batch->labels[slice->samples[k]];
+    }
+    planned->label_offsets[plan->worker_count] = at;
+}
+
+static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        dp_planned *planned)
+{
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        rt_status status =
+            dp_slice_encode(plan, w, batch, &feed->config.limits, feed->config.sender,
+                            planned->sequence, &planned->slices[w]);
+        if (status)
+            return status;
+        planned->slice_bytes += planned->slices[w].size;
+    }
+    return RT_OK;
+}
+
+static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned)
+{
+    const dp_plan *plan;
+    uint64_t begin = rt_now_ns();
+    rt_status status = dp_planner_look_up(feed->planner, &read->batch);
+    if (status)
+        return status;
+    dp_planner_place(feed->planner);
+    uint64_t decided = rt_now_ns();
+    status = dp_planner_commit(feed->planner, &plan);
+    if (status)
+        return status;
+    planned->iteration = plan->iteration;
+    planned->sample_count = plan->sample_count;
+    planned->read_ns = read->read_ns;
+    planned->decision_ns = decided - begin;
+    planned->commit_ns = rt_now_ns() - decided;
+    dp_account_add(&feed->config.costs, plan, dp_planner_hits(feed->planner), &planned->account);
+    copy_labels(plan, &read->batch, planned);
+    return encode(feed, plan, &read->batch, planned);
+}
+
+static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
+{
+    const dp_plan *plan;
+    rt_status status = dp_planner_flush(feed->planner, &plan);
+    planned->iteration = 0;
+    planned->sample_count = 0;
+    return status ? status : encode(feed, plan, NULL, planned);
+}
+
+static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **planned_p)
+{
+    void *item;
+    rt_status status = rt_queue_take(feed->free_planned, &item);
+    if (status)
+        return status;
+    *planned_p = item;
+    (*planned_p)->sequence = sequence;
+    (*planned_p)->slice_bytes = 0;
+    (*planned_p)->account = (dp_account){0};
+    return RT_OK;
+}
+
+static void plan_all(dp_feed *feed)
+{
+    rt_error error = {0};
+    for (uint64_t sequence = 1;; sequence++) {
+        dp_planned *planned;
+        void *batch = NULL;
+        if (next_planned(feed, sequence, &planned))
+            return;
+        bool more = rt_queue_take(feed->full_batches, &batch) == RT_OK;
+        rt_status status = more ? plan_one(feed, batch, planned) : plan_flush(feed, planned);
+        if (status) {
+            rt_fail(&error, status, "planning iteration %llu failed: %s",
+                    (unsigned long long)sequence, rt_status_text(status));
+            fail(feed, &error);
+            return;
+        }
+        if (more && rt_queue_put(feed->free_batches, batch))
+            return;
+        if (rt_queue_put(feed->full_planned, planned) || !more)
+            return;
+    }
+}
+
+static void *run_planner(void *context)
+{
+    dp_feed *feed = context;
+    plan_all(feed);
+    rt_queue_close(feed->free_batches);
+    rt_queue_close(feed->full_planned);
+    return NULL;
+}
+
+// ---- creation --------------------------------------------------------------------------------
+
+static rt_status allocate(dp_feed *feed)
+{
+    const dp_feed_config *config = &feed->config;
+    feed->planned = rt_alloc(config->planned_max, sizeof *feed->planned);
+    if (!feed->planned || rt_queue_create(BATCHES, -1, &feed->free_batches) ||
+        rt_queue_create(BATCHES, -1, &feed->full_batches) ||
+        rt_queue_create(config->planned_max, -1, &feed->free_planned) ||
+        rt_queue_create(config->planned_max, config->wake_fd, &feed->full_planned))
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        rt_batch_init(&feed->batches[i].batch, config->limits.dense_count);
+        (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
+    }
+    for (uint32_t i = 0; i < config->planned_max; i++) {
+        feed->planned[i].labels = rt_alloc(config->planner->sample_count_max, sizeof(float));
+        if (!feed->planned[i].labels)
+            return RT_NO_MEMORY;
+        (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
+    }
+    return RT_OK;
+}
+
+rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
+                         rt_error *error)
+{
+    dp_feed *feed = rt_alloc(1, sizeof *feed);
+    if (!feed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    feed->config = *config;
+    pthread_mutex_init(&feed->lock, NULL);
+    rt_status status = dp_planner_create(config->planner, &feed->planner, error);
+    if (!status && allocate(feed))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+    if (!status) {
+        feed->stream = stream;
+        feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
+        feed->planning_runs =
+            feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
+        if (!feed->planning_runs)
+            status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
+    }
+    if (status) {
+        feed->stream = NULL; // stays the caller's
+        dp_feed_destroy(feed);
+        return status;
+    }
+    *feed_p = feed;
+    return RT_OK;
+}
+
+void dp_feed_destroy(dp_feed *feed)
+{
+    if (!feed)
+        return;
+    rt_queue *queues[] = {feed->free_batches, feed->full_batches, feed->free_planned,
+                          feed->full_planned};
+    atomic_store(&feed->stop, true);
+    for (size_t i = 0; i < RT_COUNT_OF(queues); i++) {
+        if (queues[i])
+            rt_queue_close(queues[i]);
+    }
+    if (feed->reader_runs)
+        pthread_join(feed->reader, NULL);
+    if (feed->planning_runs)
+        pthread_join(feed->planning, NULL);
+    for (size_t i = 0; i < RT_COUNT_OF(queues); i++)
+        rt_queue_destroy(queues[i]);
+    for (uint32_t i = 0; feed->planned && i < feed->config.planned_max; i++) {
+        for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
+            rt_message_release(&feed->planned[i].slices[w]);
+        rt_free(feed->planned[i].labels);
+    }
+    for (uint32_t i = 0; i < BATCHES; i++)
+        rt_batch_fini(&feed->batches[i].batch);
+    if (feed->stream)
+        rt_stream_close(feed->stream);
+    dp_planner_destroy(feed->planner);
+    pthread_mutex_destroy(&feed->lock);
+    rt_free(feed->planned);
+    rt_free(feed);
+}
+
+// ---- the caller's side -----------------------------------------------------------------------
+
+rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error)
+{
+    void *item;
+    rt_status status = rt_queue_try_take(feed->full_planned, &item);
+    if (status == RT_OK)
+        *planned_p = item;
+    if (status != RT_END)
+        return status;
+    pthread_mutex_lock(&feed->lock);
+    if (feed->failure.status != RT_OK) {
+        *error = feed->failure;
+        status = error->status;
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+void dp_feed_give(dp_feed *feed, dp_planned *planned)
+{
+    for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
+        rt_message_release(&planned->slices[w]);
+    (void)rt_queue_put(feed->free_planned, planned);
+}
+
+void dp_feed_stop(dp_feed *feed)
+{
+    atomic_store(&feed->stop, true);
+}
+
+rt_stream_stats dp_feed_stream_stats(dp_feed *feed)
+{
+    pthread_mutex_lock(&feed->lock);
+    rt_stream_stats stats = feed->stats;
+    pthread_mutex_unlock(&feed->lock);
+    return stats;
+}

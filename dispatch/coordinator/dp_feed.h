@@ -1,0 +1,57 @@
+// dp_feed - reads the stream and plans ahead, in two threads, up to a bounded number of iterations.
+//
+//   stream ──► reader thread ──► batches ──► planner thread ──► dp_planned ──► caller
+//
+// The planner needs no feedback from workers, so it runs ahead as far as the pool of dp_planned
+// allows; records reach it through dp_feed_set_alpha and take effect at a named iteration.
+#ifndef DP_FEED_H
+#define DP_FEED_H
+
+#include "dispatch/dp_account.h"
+#include "dispatch/dp_slice_wire.h"
+#include "runtime/rt_config.h"
+#include "runtime/stream/rt_stream.h"
+
+// One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
+// dp_feed_give; messages that were not sent are released then.
+typedef struct {
+    uint64_t sequence;  // of slices, from 1
+    uint32_t iteration; // 0: the final flush
+    uint32_t sample_count;
+    rt_message slices[RT_WORKERS_MAX];
+    uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
+    float *labels;                              // sample_count, worker by worker, in slice order
+    dp_account account;                         // of this iteration alone
+    uint64_t slice_bytes;                       // of all messages
+    uint64_t decision_ns, commit_ns, read_ns;
+} dp_planned;
+
+typedef struct {
+    const rt_config *config;
+    const dp_planner_config *planner;
+    dp_account_config costs;
+    dp_slice_limits limits;
+    uint32_t planned_max; // iterations that exist at once, planned or in flight
+    int wake_fd;          // written whenever a planned iteration is ready, or -1
+    uint32_t sender;      // of the slices
+} dp_feed_config;
+
+typedef struct dp_feed dp_feed;
+
+// Takes the stream over (it is closed by dp_feed_destroy). Starts the threads.
+rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
+                         rt_error *error);
+// Stops the threads. All planned iterations must have been given back.
+void dp_feed_destroy(dp_feed *feed);
+
+// The next planned iteration, the last one being the flush (iteration 0). RT_AGAIN: not ready.
+// RT_END: the flush was taken. RT_DATA, RT_IO, RT_NO_MEMORY: the stream or the planner failed.
+rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error);
+void dp_feed_give(dp_feed *feed, dp_planned *planned);
+
+// No more batches are read; the flush follows what is planned already. Any thread.
+void dp_feed_stop(dp_feed *feed);
+
+rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
+
+#endif

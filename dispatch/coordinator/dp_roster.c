@@ -1,0 +1,269 @@
+#include "dispatch/coordinator/dp_roster.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_member.h"
+
+#define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
+#define STOP_LINGER_MS 1000u
+#define NS_PER_S 1e9
+
+typedef struct {
+    uint32_t peer;
+    bool joined;
+    uint64_t heard_ns;
+    char address[RT_ADDRESS_MAX];
+} member;
+
+struct dp_roster {
+    dp_roster_config config;
+    rt_endpoint *endpoint;
+    char address[RT_NAME_MAX];
+    uint32_t member_count, joined_count;
+    member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
+    uint64_t beat_ns;
+};
+
+static member *find_member(dp_roster *roster, uint32_t peer)
+{
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        if (roster->members[i].peer == peer)
+            return &roster->members[i];
+    }
+    return NULL;
+}
+
+rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error)
+{
+    const rt_config *c = config->config;
+    dp_roster *roster = rt_alloc(1, sizeof *roster);
+    char address[RT_NAME_MAX + 16];
+    if (!roster)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    roster->config = *config;
+    for (uint32_t i = 0; i < c->worker_count; i++)
+        roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
+    for (uint32_t i = 0; i < c->ps_shard_count; i++)
+        roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_PS, i);
+    snprintf(address, sizeof address, "tcp://%s:%" PRIu32, c->network_bind, c->network_port);
+    rt_status status = config->ops->listen(config->transport, SELF, address, roster->address,
+                                           &roster->endpoint, error);
+    if (status) {
+        rt_free(roster);
+        return status;
+    }
+    *roster_p = roster;
+    return RT_OK;
+}
+
+void dp_roster_destroy(dp_roster *roster)
+{
+    if (!roster)
+        return;
+    roster->config.ops->end(roster->endpoint, STOP_LINGER_MS);
+    rt_free(roster);
+}
+
+const char *dp_roster_address(const dp_roster *roster)
+{
+    return roster->address;
+}
+
+const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard)
+{
+    return roster->members[roster->config.config->worker_count + shard].address;
+}
+
+rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_status status = roster->config.ops->send(roster->endpoint, peer, message);
+    rt_message_release(message);
+    if (status == RT_OK)
+        return RT_OK;
+    return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
+                   rt_status_text(status));
+}
+
+void dp_roster_stop(dp_roster *roster, const char *reason)
+{
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        rt_message message;
+        if (roster->members[i].joined &&
+            rt_control_create_text(&message, RT_MESSAGE_STOP, SELF, reason) == RT_OK)
+            (void)dp_roster_send(roster, roster->members[i].peer, &message, NULL);
+    }
+}
+
+// ---- joining ---------------------------------------------------------------------------------
+
+static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
+                             const member *found, const char *name, rt_error *error)
+{
+    if (!found)
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
+            roster->config.config->worker_count, roster->config.config->ps_shard_count);
+    if (found->joined)
+        return rt_fail(error, RT_CONFIG, "%s joined twice", name);
+    if (hello->program[sizeof hello->program - 1] || hello->address[RT_ADDRESS_MAX - 1])
+        return rt_fail(error, RT_WIRE, "%s: HELLO with text that does not end", name);
+    if (strcmp(hello->program, RT_PROGRAM_VERSION) != 0)
+        return rt_fail(error, RT_CONFIG, "%s runs lanyard %s, the coordinator %s", name,
+                       hello->program, RT_PROGRAM_VERSION);
+    if (hello->config_hash != roster->config.config_hash)
+        return rt_fail(error, RT_CONFIG, "%s runs with another configuration", name);
+    return RT_OK;
+}
+
+static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_wire_hello hello;
+    member *found = find_member(roster, peer);
+    rt_peer_name(peer, name);
+    if (!rt_control_has(message, sizeof hello))
+        return rt_fail(error, RT_WIRE, "%s: a HELLO of the wrong size", name);
+    memcpy(&hello, rt_message_payload(message), sizeof hello);
+    rt_status status = check_hello(roster, &hello, found, name, error);
+    if (status) {
+        rt_message refusal;
+        if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, SELF, error->text) == RT_OK)
+            (void)dp_roster_send(roster, peer, &refusal, NULL);
+        return status;
+    }
+    found->joined = true;
+    found->heard_ns = rt_now_ns();
+    memcpy(found->address, hello.address, sizeof found->address);
+    roster->joined_count++;
+    return RT_OK;
+}
+
+static rt_status say_who_is_missing(const dp_roster *roster, rt_error *error)
+{
+    char missing[256] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        char name[32];
+        if (roster->members[i].joined || used + sizeof name + 2 >= sizeof missing)
+            continue;
+        used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "",
+                                 rt_peer_name(roster->members[i].peer, name));
+    }
+    return rt_fail(error, RT_TIMEOUT, "%s did not join within %.0f s (timeouts.start_s)", missing,
+                   roster->config.config->timeout_start_s);
+}
+
+static bool readable(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    return fd >= 0 && poll(&one, 1, 0) == 1;
+}
+
+rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
+{
+    uint64_t deadline = rt_now_ns() + (uint64_t)(roster->config.config->timeout_start_s * NS_PER_S);
+    while (roster->joined_count < roster->member_count) {
+        uint32_t peer;
+        rt_message message = {0};
+        if (rt_now_ns() > deadline)
+            return say_who_is_missing(roster, error);
+        if (readable(stop_fd))
+            return rt_fail(error, RT_STOPPED, "interrupted before the run began");
+        rt_status status = dp_roster_receive(roster, &peer, &message, error);
+        if (status == RT_AGAIN)
+            status = dp_roster_wait(roster, stop_fd, error);
+        rt_message_release(&message);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+static rt_status member_failed(const rt_message *message, const char *name, rt_error *error)
+{
+    char reason[384];
+    if (rt_control_text(message, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "it gave no reason");
+    return rt_fail(error, RT_PEER, "%s failed: %s", name, reason);
+}
+
+static rt_status check_silence(const dp_roster *roster, rt_error *error)
+{
+    uint64_t now = rt_now_ns();
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        const member *m = &roster->members[i];
+        double silent_s = (double)(now - m->heard_ns) / NS_PER_S;
+        char name[32];
+        if (m->joined && now > m->heard_ns && silent_s > roster->config.config->timeout_peer_s)
+            return rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
+                           rt_peer_name(m->peer, name), silent_s);
+    }
+    return RT_OK;
+}
+
+rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *message,
+                            rt_error *error)
+{
+    for (;;) {
+        char name[32];
+        rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, error);
+        if (status == RT_AGAIN)
+            return check_silence(roster, error) ? error->status : RT_AGAIN;
+        if (status)
+            return status;
+        uint32_t type = rt_message_header(message)->type;
+        member *from = find_member(roster, *peer_p);
+        if (type == RT_MESSAGE_HELLO) {
+            status = join(roster, *peer_p, message, error);
+        } else if (!from || !from->joined) {
+            status = RT_OK; // a stranger: nothing that it says matters
+        } else {
+            from->heard_ns = rt_now_ns();
+            if (type == RT_MESSAGE_FAILED)
+                status = member_failed(message, rt_peer_name(*peer_p, name), error);
+            else if (type != RT_MESSAGE_HEARTBEAT)
+                return RT_OK;
+        }
+        rt_message_release(message);
+        if (status)
+            return status;
+        if (type == RT_MESSAGE_HELLO)
+            return RT_AGAIN; // the caller looks who is there
+    }
+}
+
+static rt_status beat(dp_roster *roster, rt_error *error)
+{
+    uint64_t now = rt_now_ns();
+    if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
+        return RT_OK;
+    roster->beat_ns = now;
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        rt_message message;
+        if (!roster->members[i].joined)
+            continue;
+        if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        rt_status status = dp_roster_send(roster, roster->members[i].peer, &message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error)
+{
+    bool ready;
+    uint32_t limit_ms = (uint32_t)(roster->config.config->timeout_peer_s * 1000 / 10) + 1;
+    rt_status status = roster->config.ops->wait(&roster->endpoint, 1, wake_fd, limit_ms, &ready);
+    if (status)
+        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    return beat(roster, error);
+}

@@ -1,0 +1,49 @@
+// dp_roster - who takes part in a run: joining, sending, being heard, leaving.
+//
+// The coordinator's side of rt_member. Owns the listening endpoint. One thread. A member that is
+// silent for timeouts.peer_s, or says that it failed, ends the run; the error names it.
+#ifndef DP_ROSTER_H
+#define DP_ROSTER_H
+
+#include "runtime/rt_config.h"
+#include "runtime/rt_control.h"
+#include "runtime/transport/rt_transport.h"
+
+typedef struct dp_roster dp_roster;
+
+typedef struct {
+    const rt_transport_ops *ops;
+    rt_transport *transport;
+    const rt_config *config;
+    uint64_t config_hash;
+} dp_roster_config;
+
+// Listens on network.bind:network.port. RT_IO: error names the address and the reason.
+rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error);
+void dp_roster_destroy(dp_roster *roster);
+
+const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:41234"
+
+// Waits until all workers and shards have joined. stop_fd: readable when the run should end, or
+// -1. RT_TIMEOUT: error lists who is missing; RT_STOPPED; RT_WIRE, RT_CONFIG: somebody joined who
+// does not fit (both sides are told).
+rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
+
+// The address that a shard listens on; valid after assembling.
+const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard);
+
+// Takes the message in every case. RT_PEER: the member is gone.
+rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error);
+
+// The next message that is not about membership. RT_AGAIN: none. RT_PEER: a member failed or is
+// silent; RT_WIRE.
+rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *message,
+                            rt_error *error);
+
+// Waits for messages, for wake_fd, or until heartbeats are due, and sends those.
+rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error);
+
+// Tells everybody to end; reason is shown there.
+void dp_roster_stop(dp_roster *roster, const char *reason);
+
+#endif

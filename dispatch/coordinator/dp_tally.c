@@ -1,0 +1,326 @@
+#include "dispatch/coordinator/dp_tally.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch/dp_trace.h"
+
+#define SHOW_TTY_NS UINT64_C(250000000)
+#define SHOW_FILE_NS UINT64_C(5000000000)
+
+typedef struct {
+    uint64_t compute_ns, dense_ns, rows_ns, plan_ns;
+} times;
+
+struct dp_tally {
+    dp_tally_config config;
+    rt_meter *meter;
+    rt_metrics *metrics;
+    FILE *trace;
+    float *predictions; // of the iteration in progress, worker by worker
+    dp_account planned;
+    dp_counts executed[RT_WORKERS_MAX];
+    times workers[RT_WORKERS_MAX]; // sums
+    times now[RT_WORKERS_MAX];     // of the iteration in progress
+    uint64_t stale_reads;
+    uint64_t decision_ns, slice_bytes;
+    uint64_t begin_ns, last_ns, shown_ns;
+    bool tty;
+};
+
+rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32];
+    dp_tally *tally = rt_alloc(1, sizeof *tally);
+    if (!tally)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    tally->config = *config;
+    tally->tty = isatty(STDERR_FILENO);
+    uint32_t samples = config->config->worker_count * config->config->samples_per_worker;
+    tally->predictions = rt_alloc(samples, sizeof *tally->predictions);
+    rt_status status = rt_meter_create(&tally->meter);
+    if (status || !tally->predictions)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
+    if (!status) {
+        snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory ? config->directory : "");
+        status = rt_metrics_open(config->directory ? path : NULL, &tally->metrics, error);
+    }
+    if (!status && config->directory && config->trace) {
+        snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
+        tally->trace = fopen(path, "w");
+        if (!tally->trace)
+            status = rt_fail(error, RT_IO, "%s: cannot write", path);
+    }
+    if (status) {
+        dp_tally_destroy(tally);
+        return status;
+    }
+    *tally_p = tally;
+    return RT_OK;
+}
+
+void dp_tally_destroy(dp_tally *tally)
+{
+    if (!tally)
+        return;
+    rt_meter_destroy(tally->meter);
+    if (tally->metrics)
+        rt_metrics_close(tally->metrics);
+    if (tally->trace)
+        fclose(tally->trace);
+    rt_free(tally->predictions);
+    rt_free(tally);
+}
+
+static dp_counts report_counts(const rt_wire_report *report)
+{
+    return (dp_counts){.miss_pull = report->miss_pull,
+                       .update_push = report->update_push,
+                       .evict_push = report->evict_push,
+                       .flush_push = report->flush_push,
+                       .grad_push = report->grad_push,
+                       .first_touch = report->first_touch,
+                       .pull_sum = report->pull_sum};
+}
+
+void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
+                     const rt_wire_report *report, const float *predictions)
+{
+    dp_counts counts = report_counts(report);
+    times *sum = &tally->workers[worker], *now = &tally->now[worker];
+    dp_counts_add(&tally->executed[worker], &counts);
+    tally->stale_reads += report->stale_reads;
+    *now = (times){report->compute_ns, report->dense_ns, report->rows_ns, report->plan_ns};
+    sum->compute_ns += now->compute_ns;
+    sum->dense_ns += now->dense_ns;
+    sum->rows_ns += now->rows_ns;
+    sum->plan_ns += now->plan_ns;
+    memcpy(tally->predictions + planned->label_offsets[worker], predictions,
+           report->sample_count * sizeof *predictions);
+    if (tally->trace)
+        dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count, &counts);
+}
+
+static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_count)
+{
+    sum->iterations += one->iterations;
+    sum->samples += one->samples;
+    sum->predicted_s += one->predicted_s;
+    sum->hits.lookups += one->hits.lookups;
+    sum->hits.lookups_hit += one->hits.lookups_hit;
+    sum->hits.keys += one->hits.keys;
+    sum->hits.keys_hit += one->hits.keys_hit;
+    sum->hits.distinct += one->hits.distinct;
+    for (uint32_t j = 0; j < worker_count; j++) {
+        dp_counts_add(&sum->workers[j], &one->workers[j]);
+        sum->traffic[j].up += one->traffic[j].up;
+        sum->traffic[j].down += one->traffic[j].down;
+        sum->micro_batch[j] += one->micro_batch[j];
+        sum->cost_s[j] += one->cost_s[j];
+    }
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static double samples_per_s(const dp_tally *tally)
+{
+    uint64_t ns = tally->last_ns - tally->begin_ns;
+    return ns ? (double)tally->planned.samples * 1e9 / (double)ns : 0;
+}
+
+static void write_counts(rt_json *json, const char *key, const dp_counts *counts, double scale)
+{
+    rt_json_begin_object(json, key);
+    rt_json_double(json, "miss_pull", (double)counts->miss_pull * scale);
+    rt_json_double(json, "update_push", (double)counts->update_push * scale);
+    rt_json_double(json, "evict_push", (double)counts->evict_push * scale);
+    rt_json_double(json, "grad_push", (double)counts->grad_push * scale);
+    rt_json_double(json, "first_touch", (double)counts->first_touch * scale);
+    rt_json_double(json, "pull_sum", (double)counts->pull_sum * scale);
+    rt_json_double(json, "flush_push", (double)counts->flush_push * scale);
+    rt_json_end_object(json);
+}
+
+static void write_times(rt_json *json, const times *workers, uint32_t worker_count)
+{
+    rt_json_begin_array(json, "times_ms");
+    for (uint32_t j = 0; j < worker_count; j++) {
+        rt_json_begin_object(json, NULL);
+        rt_json_double(json, "compute", (double)workers[j].compute_ns * 1e-6);
+        rt_json_double(json, "dense", (double)workers[j].dense_ns * 1e-6);
+        rt_json_double(json, "rows", (double)workers[j].rows_ns * 1e-6);
+        rt_json_double(json, "plan", (double)workers[j].plan_ns * 1e-6);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+}
+
+static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality)
+{
+    uint32_t n = tally->config.costs.worker_count;
+    const dp_account *account = &planned->account;
+    dp_counts counts = dp_account_counts(account, n);
+    rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
+    rt_json_u64(json, "iteration", planned->iteration);
+    rt_json_u64(json, "samples", planned->sample_count);
+    rt_metrics_quality(json, "quality", quality);
+    rt_json_double(json, "cost",
+                   dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
+    rt_json_double(json, "predicted_ms", account->predicted_s * 1e3);
+    rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
+    rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
+    rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
+    rt_json_u64(json, "slice_bytes", planned->slice_bytes);
+    write_counts(json, "ops", &counts, 1);
+    write_times(json, tally->now, n);
+    rt_metrics_end(tally->metrics);
+}
+
+static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
+                 const rt_stream_stats *stream)
+{
+    uint64_t every = tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
+    if (!tally->config.progress || tally->last_ns - tally->shown_ns < every)
+        return;
+    tally->shown_ns = tally->last_ns;
+    char eta[32] = "";
+    double done = share(stream->bytes_read, stream->bytes_all);
+    const rt_config *config = tally->config.config;
+    if (config->stream.samples_max)
+        done = fmax(done, share(tally->planned.samples, config->stream.samples_max));
+    if (done > 0 && done < 1) {
+        double passed_s = (double)(tally->last_ns - tally->begin_ns) * 1e-9;
+        snprintf(eta, sizeof eta, ", %.0f s left", passed_s * (1 - done) / done);
+    }
+    const dp_account *account = &planned->account;
+    fprintf(stderr,
+            "%siteration %" PRIu32 ": %.0f samples/s, log loss %.4f, AUC %.4f, cost %.0f, "
+            "hits %.1f%%%s%s",
+            tally->tty ? "\r\033[K" : "", planned->iteration, samples_per_s(tally),
+            quality->log_loss, quality->auc,
+            dp_account_cost_s(account, tally->config.costs.worker_count) /
+                dp_account_unit_s(&tally->config.costs),
+            100 * share(account->hits.lookups_hit, account->hits.lookups), eta,
+            tally->tty ? "" : "\n");
+}
+
+void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
+{
+    tally->last_ns = rt_now_ns();
+    if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
+        tally->begin_ns = tally->last_ns - tally->now[0].compute_ns - tally->now[0].rows_ns;
+    rt_meter_begin_window(tally->meter);
+    rt_meter_add(tally->meter, tally->predictions, planned->labels, planned->sample_count);
+    add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
+    tally->decision_ns += planned->decision_ns;
+    tally->slice_bytes += planned->slice_bytes;
+    rt_quality quality = rt_meter_window(tally->meter);
+    write_iteration(tally, planned, &quality);
+    show(tally, planned, &quality, stream);
+}
+
+// ---- summary ---------------------------------------------------------------------------------
+
+static void write_quality(rt_json *json, const rt_quality *all, const rt_quality *last)
+{
+    rt_json_double(json, "logloss", all->log_loss);
+    rt_json_double(json, "auc", all->auc);
+    rt_json_double(json, "normalised_entropy", all->normalised_entropy);
+    rt_json_double(json, "calibration", all->calibration);
+    rt_json_double(json, "logloss_last_fifth", last->log_loss);
+    rt_json_double(json, "auc_last_fifth", last->auc);
+    rt_json_u64(json, "invalid_predictions", all->invalid_count);
+}
+
+static void write_workers(const dp_tally *tally, rt_json *json, double per_iteration)
+{
+    const dp_account *planned = &tally->planned;
+    uint32_t n = tally->config.costs.worker_count;
+    rt_json_begin_array(json, "ops_by_worker");
+    for (uint32_t j = 0; j < n; j++)
+        write_counts(json, NULL, &tally->executed[j], per_iteration);
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "bytes_up");
+    for (uint32_t j = 0; j < n; j++)
+        rt_json_double(json, NULL, (double)planned->traffic[j].up * per_iteration);
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "bytes_down");
+    for (uint32_t j = 0; j < n; j++)
+        rt_json_double(json, NULL, (double)planned->traffic[j].down * per_iteration);
+    rt_json_end_array(json);
+    write_times(json, tally->workers, n);
+}
+
+static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
+                              const rt_stream_stats *stream, bool interrupted, rt_error *error)
+{
+    const dp_account *planned = &tally->planned;
+    double per_iteration = planned->iterations ? 1.0 / (double)planned->iterations : 0;
+    uint32_t n = tally->config.costs.worker_count;
+    dp_counts executed = {0};
+    char path[RT_PATH_MAX + 32];
+    rt_json json;
+    for (uint32_t j = 0; j < n; j++)
+        dp_counts_add(&executed, &tally->executed[j]);
+    rt_json_init(&json, 2);
+    rt_json_begin_object(&json, NULL);
+    rt_json_u64(&json, "iterations", planned->iterations);
+    rt_json_u64(&json, "samples", planned->samples);
+    rt_json_double(&json, "samples_per_s", samples_per_s(tally));
+    rt_json_double(&json, "seconds", (double)(tally->last_ns - tally->begin_ns) * 1e-9);
+    write_quality(&json, all, last);
+    rt_json_u64(&json, "stale_reads", tally->stale_reads);
+    rt_json_double(&json, "cost",
+                   dp_account_cost_s(planned, n) * per_iteration /
+                       dp_account_unit_s(&tally->config.costs));
+    write_counts(&json, "ops", &executed, per_iteration);
+    write_workers(tally, &json, per_iteration);
+    rt_json_begin_object(&json, "hit_ratio");
+    rt_json_double(&json, "lookups", share(planned->hits.lookups_hit, planned->hits.lookups));
+    rt_json_double(&json, "keys", share(planned->hits.keys_hit, planned->hits.keys));
+    rt_json_end_object(&json);
+    rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
+    rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
+    rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
+    rt_json_u64(&json, "malformed_lines", stream->malformed);
+    rt_json_bool(&json, "interrupted", interrupted);
+    rt_json_end_object(&json);
+    snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
+    rt_status status = rt_json_save(&json, path, error);
+    rt_json_fini(&json);
+    return status;
+}
+
+rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+                          rt_error *error)
+{
+    rt_quality all = rt_meter_total(tally->meter);
+    rt_quality last = rt_meter_last_fifth(tally->meter);
+    const dp_account *planned = &tally->planned;
+    uint32_t n = tally->config.costs.worker_count;
+    uint64_t iterations = rt_max_u64(planned->iterations, 1);
+    if (tally->config.progress && tally->tty)
+        fprintf(stderr, "\r\033[K");
+    printf("%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s\n", planned->iterations,
+           planned->samples, samples_per_s(tally), interrupted ? " (interrupted)" : "");
+    printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
+           last.log_loss, last.auc);
+    printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "
+           "look-ups, stale reads %" PRIu64 "\n",
+           dp_account_cost_s(planned, n) / dp_account_unit_s(&tally->config.costs) /
+               (double)iterations,
+           100 * share(planned->hits.lookups_hit, planned->hits.lookups), tally->stale_reads);
+    if (stream->malformed)
+        printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stream->malformed,
+               stream->lines);
+    fflush(stdout);
+    if (!tally->config.directory)
+        return RT_OK;
+    return save_summary(tally, &all, &last, stream, interrupted, error);
+}

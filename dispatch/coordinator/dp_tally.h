@@ -1,0 +1,36 @@
+// dp_tally - what a run has measured so far: progress line, metrics records, summary.
+//
+// One thread. Numbers that come from plans (cost, operations, hits) and numbers that workers report
+// (loss, executed operations, times) are kept apart, so that they can be held against each other.
+#ifndef DP_TALLY_H
+#define DP_TALLY_H
+
+#include "dispatch/coordinator/dp_feed.h"
+#include "runtime/rt_control.h"
+#include "runtime/rt_metrics.h"
+
+typedef struct dp_tally dp_tally;
+
+typedef struct {
+    const rt_config *config;
+    dp_account_config costs;
+    const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
+    bool trace;
+    bool progress;
+} dp_tally_config;
+
+rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error);
+void dp_tally_destroy(dp_tally *tally);
+
+// One worker's report on an iteration. predictions: report->sample_count.
+void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
+                     const rt_wire_report *report, const float *predictions);
+
+// All reports of a training iteration are in.
+void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
+
+// Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
+rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+                          rt_error *error);
+
+#endif

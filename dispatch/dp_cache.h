@@ -1,0 +1,60 @@
+// dp_cache - the planner's view of one worker's cache: which record sits in which slot.
+//
+// Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
+// all workers, form a chain that starts in dp_record.first_copy. One thread.
+#ifndef DP_CACHE_H
+#define DP_CACHE_H
+
+#include "dispatch/dp_directory.h"
+#include "dispatch/dp_eviction.h"
+
+#define DP_COPY_SLOT_BITS 26u
+#define DP_SLOTS_MAX (1u << DP_COPY_SLOT_BITS) // slots per worker
+
+// A copy in the chain: worker and slot in one number. Never DP_NO_COPY: slots are < DP_SLOTS_MAX
+// - 1.
+static inline uint32_t dp_copy(uint32_t worker, uint32_t slot)
+{
+    return worker << DP_COPY_SLOT_BITS | slot;
+}
+static inline uint32_t dp_copy_worker(uint32_t copy)
+{
+    return copy >> DP_COPY_SLOT_BITS;
+}
+static inline uint32_t dp_copy_slot(uint32_t copy)
+{
+    return copy & (DP_SLOTS_MAX - 1);
+}
+
+typedef struct {
+    uint32_t record;    // valid while occupied
+    uint32_t next_copy; // of the same record
+} dp_slot;
+
+typedef struct {
+    uint32_t worker;
+    uint32_t slot_count;
+    uint32_t occupied;
+    dp_slot *slots;
+    uint32_t *free_slots; // a stack
+    uint32_t free_count;
+    dp_eviction *eviction;
+} dp_cache;
+
+rt_status dp_cache_init(dp_cache *cache, uint32_t worker, uint32_t slot_count,
+                        rt_eviction_kind kind);
+void dp_cache_fini(dp_cache *cache);
+
+// Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
+// that a slot is free. Returns the slot.
+uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+                       uint32_t iteration);
+
+// Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
+// array that holds every worker's cache.
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);
+
+// The slot of worker's copy of record; DP_NO_SLOT if there is none.
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record);
+
+#endif

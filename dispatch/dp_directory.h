@@ -1,0 +1,79 @@
+// dp_directory - what the planner knows of every key: versions, and who holds the latest copy.
+//
+// Two levels. An open-addressing table has 16 bytes for every key that was ever trained (it never
+// forgets one, or a first touch would happen twice). Keys with a copy in some cache, or in the
+// present batch, also have a record from a pool. One probe per look-up finds both. The table
+// doubles at 70% load; records keep their index. One thread.
+//
+// States of a key (docs/PROTOCOL.md): L = version, P = version_ps, H = holders.
+//   unborn L = 0; PS only P = L, H empty; clean P = L; owned P < L, |H| = 1; replicated P < L,
+//   |H| >= 2; pending H = {keeper}.
+#ifndef DP_DIRECTORY_H
+#define DP_DIRECTORY_H
+
+#include "runtime/rt_base.h"
+#include "runtime/rt_hash.h"
+
+#define DP_NO_COPY UINT32_MAX
+
+typedef struct {
+    uint64_t key;
+    uint32_t version; // L while there is no record
+    uint32_t record;  // index + 1, or 0; version = record = 0: the entry is free
+} dp_entry;
+_Static_assert(sizeof(dp_entry) == 16, "four entries per cache line");
+
+typedef struct {
+    uint64_t key;
+    uint64_t holders;    // H, workers whose copy has version L
+    uint32_t version;    // L, last planned training iteration; 0: never trained
+    uint32_t version_ps; // P, what the PS will have once all planned operations have executed
+    uint32_t entry;      // in the table
+    uint32_t first_copy; // chain of copies through the caches, see dp_cache
+    uint32_t seen;       // iteration that `distinct` belongs to
+    uint32_t distinct;   // index among the distinct keys of that iteration
+    uint32_t grad;       // iteration t whose gradients may still be kept (keeper rule), or 0
+    uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
+    uint8_t unused[3];
+} dp_record;
+
+typedef struct {
+    dp_entry *entries;
+    uint64_t mask; // entries - 1
+    uint64_t key_count;
+    dp_record *records;
+    uint32_t record_capacity;
+    uint32_t record_count; // in use
+    uint32_t *free_records;
+    uint32_t free_count, free_capacity;
+    uint32_t record_top; // records below were in use at some time
+} dp_directory;
+
+// Room for keys_expected without growing (it grows beyond, too).
+rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected);
+void dp_directory_fini(dp_directory *directory);
+
+// Makes sure that key_count more keys can be found without growing. RT_NO_MEMORY.
+rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count);
+
+static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t key)
+{
+    return rt_mix(key) & directory->mask;
+}
+
+// The record of key, made if there is none; needs room from dp_directory_reserve.
+uint32_t dp_directory_find(dp_directory *directory, uint64_t key);
+
+// Gives a record without holders back; its version stays in the table.
+void dp_directory_release(dp_directory *directory, uint32_t record);
+
+// L of a key, 0 if it was never trained. For tests and tools; no side effect.
+uint32_t dp_directory_version(const dp_directory *directory, uint64_t key);
+
+// Bytes allocated.
+uint64_t dp_directory_bytes(const dp_directory *directory);
+
+// Every record is in a legal state of the protocol at iteration; false names the first that is not.
+bool dp_directory_legal(const dp_directory *directory, rt_error *error);
+
+#endif

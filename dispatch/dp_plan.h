@@ -1,0 +1,115 @@
+// dp_plan - what one iteration does: who trains which sample, where every row sits, which rows
+// move.
+//
+// The planner writes plans, workers and PS only execute them (docs/ARCHITECTURE.md, "Plan, then
+// execute"). The operations are the complete vocabulary of the coherence protocol
+// (docs/PROTOCOL.md has every precondition and effect). A plan belongs to its planner and is valid
+// until the planner is stepped again.
+#ifndef DP_PLAN_H
+#define DP_PLAN_H
+
+#include "runtime/rt_base.h"
+
+typedef enum {
+    DP_OP_PUSH_ROW,   // dirty row to the PS, with optimizer state
+    DP_OP_DROP,       // the copy is given up, the slot is free
+    DP_OP_PULL,       // row from the PS, once it has the version
+    DP_OP_INIT,       // first touch: the worker computes the initial value
+    DP_OP_PULL_SUM,   // keeper: the sum of the other trainers' gradients
+    DP_OP_SEND,       // row to another worker
+    DP_OP_RECV,       // row from another worker
+    DP_OP_PUSH_GRAD,  // this worker's gradient of a row that several trained
+    DP_OP_KEEP,       // gradient and row stay, PULL_SUM follows
+    DP_OP_REDUCE,     // gradient joins an all-reduce among members
+    DP_OP_PUSH_DELTA, // accumulated gradients (bounded staleness)
+    DP_OP_MARK,       // end of a worker's part of a cut
+    DP_OP_KINDS
+} dp_op_kind;
+
+typedef enum {
+    DP_REASON_UPDATE, // another worker needs the row
+    DP_REASON_EVICT,  // the slot is needed
+    DP_REASON_FLUSH   // checkpoint or end of the run
+} dp_reason;
+
+typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode;
+
+#define DP_NO_SLOT UINT32_MAX
+#define DP_NO_KEEPER 0xffu
+#define DP_OP_STATE 1u // flag: optimizer state travels with the row
+
+typedef struct {
+    uint64_t key;
+    uint64_t mask;    // PUSH_GRAD: workers in the sum; REDUCE: members
+    uint32_t slot;    // on this worker
+    uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes
+    uint32_t base;    // PUSH_GRAD: version that the sum applies to
+    uint8_t kind;     // dp_op_kind
+    uint8_t reason;   // dp_reason
+    uint8_t keeper;   // rank, or DP_NO_KEEPER
+    uint8_t flags;    // DP_OP_STATE
+} dp_op;
+_Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
+
+typedef struct {
+    dp_op *items;
+    uint32_t count;
+    uint32_t capacity;
+} dp_ops;
+
+// A row that a worker trains in the iteration.
+typedef struct {
+    uint32_t slot;
+    uint32_t version; // that it must have before training: every update of earlier iterations
+    uint32_t mode;    // dp_mode
+} dp_row;
+
+// One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
+// DROP), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP, REDUCE).
+typedef struct {
+    uint32_t sample_count;
+    uint32_t lookup_count;
+    uint32_t row_count;
+    uint32_t sample_capacity, lookup_capacity, row_capacity;
+    uint32_t *samples;     // sample_count indices into the batch, ascending
+    uint32_t *lookup_rows; // lookup_count indices into rows, sample by sample, in key order
+    dp_row *rows;          // row_count, distinct
+    dp_ops release, fill, after;
+} dp_slice;
+
+typedef struct {
+    uint32_t iteration; // from 1; 0: not a training iteration (final flush)
+    uint32_t worker_count;
+    uint32_t sample_count;
+    dp_slice *slices; // worker_count
+} dp_plan;
+
+rt_status dp_plan_init(dp_plan *plan, uint32_t worker_count);
+void dp_plan_fini(dp_plan *plan);
+void dp_plan_clear(dp_plan *plan);
+
+// Room for so many samples, lookups and as many rows in a slice. RT_NO_MEMORY.
+rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t lookup_count);
+
+// Appends an operation and returns it, zeroed but for kind and keeper; NULL when out of memory.
+dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind);
+
+// Row movements of one worker in one iteration, by kind: the numbers that ESD counts.
+typedef struct {
+    uint64_t miss_pull;   // PULL of a row, first touches included where the PS makes them
+    uint64_t update_push; // PUSH_ROW because another worker needs the row
+    uint64_t evict_push;  // PUSH_ROW because the slot is needed
+    uint64_t flush_push;  // PUSH_ROW for a checkpoint or the end
+    uint64_t grad_push;   // PUSH_GRAD
+    uint64_t first_touch; // keys never trained before, by INIT or by a PULL of version 0
+    uint64_t pull_sum;    // PULL_SUM
+} dp_counts;
+
+void dp_counts_add_op(dp_counts *counts, const dp_op *op);
+void dp_counts_add_slice(dp_counts *counts, const dp_slice *slice);
+void dp_counts_add(dp_counts *counts, const dp_counts *other);
+
+// A hash of everything in the plan, for comparing two planners bit by bit.
+uint64_t dp_plan_fingerprint(const dp_plan *plan);
+
+#endif

@@ -1,0 +1,82 @@
+// dp_planner - turns batches into plans; the one place that decides where rows and samples go.
+//
+// Deterministic and pure: no clock, no random device, no I/O. Equal configurations, batches and
+// input records give bit-identical plans, on any machine. One thread. Memory is bounded by the
+// caches, one batch, and 16 to 32 bytes per key ever seen.
+//
+// One iteration is three calls, so that a caller can time them apart:
+//     dp_planner_look_up(planner, batch)   one directory probe per (sample, key)
+//     dp_planner_place(planner)            the policy decides
+//     dp_planner_commit(planner, &plan)    cache update, row operations, plan
+#ifndef DP_PLANNER_H
+#define DP_PLANNER_H
+
+#include "dispatch/dp_cache.h"
+#include "dispatch/dp_plan.h"
+#include "dispatch/dp_policy.h"
+#include "runtime/rt_batch.h"
+
+// Floats per row by field.
+typedef struct {
+    uint32_t field_count;
+    uint32_t values[RT_FIELDS_MAX];
+    uint32_t state[RT_FIELDS_MAX]; // of the optimizer
+} dp_layout;
+
+typedef struct {
+    double up_bytes_per_s;   // worker to PS
+    double down_bytes_per_s; // PS to worker
+} dp_link;
+
+typedef struct {
+    uint32_t worker_count;
+    uint32_t sample_count_max; // of a batch, N
+    uint32_t keys_per_sample_max;
+    uint32_t slot_count[RT_WORKERS_MAX]; // at least the rows of one micro-batch
+    rt_eviction_kind eviction;
+    dp_layout layout;
+    dp_link links[RT_WORKERS_MAX];
+    rt_dispatch_config dispatch;
+    uint64_t keys_expected; // the directory starts with room for so many
+    uint64_t seed;
+} dp_planner_config;
+
+typedef struct dp_planner dp_planner;
+
+// RT_CONFIG: a cache cannot hold a micro-batch (error says how many rows it needs).
+rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
+                            rt_error *error);
+void dp_planner_destroy(dp_planner *planner);
+
+// At least one sample, at most sample_count_max; the batch must stay until the commit. An
+// incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not be used further.
+rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
+void dp_planner_place(dp_planner *planner);
+rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
+
+// The view of the batch that was looked up last, and its placement after dp_planner_place.
+const dp_view *dp_planner_view(const dp_planner *planner);
+const uint32_t *dp_planner_placement(const dp_planner *planner);
+
+// Every dirty row is pushed (reason flush) and stays as a clean copy. The plan has iteration 0.
+rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
+
+// Input records: in force from the next look-up on.
+void dp_planner_set_alpha(dp_planner *planner, double alpha);
+void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
+
+const dp_ticks *dp_planner_ticks(const dp_planner *planner);
+const dp_directory *dp_planner_directory(const dp_planner *planner);
+
+// How much of the last committed iteration was served from the caches.
+typedef struct {
+    uint64_t lookups, lookups_hit; // (sample, key)
+    uint64_t keys, keys_hit;       // (worker, distinct key)
+    uint64_t distinct;             // keys of the batch
+} dp_hits;
+dp_hits dp_planner_hits(const dp_planner *planner);
+
+// Directory and caches agree and every key is in a legal state. For tests: walks everything.
+bool dp_planner_legal(const dp_planner *planner, rt_error *error);
+
+#endif

@@ -1,0 +1,17 @@
+// dp_setup - a planner's configuration from what the user wrote and what the stream has.
+#ifndef DP_SETUP_H
+#define DP_SETUP_H
+
+#include "dispatch/dp_planner.h"
+#include "runtime/rt_config.h"
+#include "runtime/stream/rt_stream.h"
+
+// distinct_keys: of the input, for cache.ratio; 0 where unknown (then cache.rows must be set).
+// RT_CONFIG: error names the key that is missing or does not fit.
+rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
+                   dp_planner_config *planner, rt_error *error);
+
+// True when dp_setup needs the number of distinct keys and the config does not declare it.
+bool dp_setup_needs_keys(const rt_config *config);
+
+#endif

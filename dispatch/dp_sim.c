@@ -1,0 +1,178 @@
+#include "dispatch/dp_sim.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/dp_setup.h"
+#include "dispatch/dp_trace.h"
+
+#define TIMES_MAX (1u << 20) // iterations whose times are kept for the percentiles
+#define PROGRESS_NS UINT64_C(500000000)
+
+typedef struct {
+    const dp_sim_config *sim;
+    rt_stream *stream;
+    rt_batch batch;
+    dp_planner *planner;
+    uint32_t *decision_ns, *commit_ns;
+    uint32_t time_count, decision_capacity, commit_capacity;
+    uint64_t planning_ns, planned_samples;
+    uint64_t begin_ns, shown_ns;
+} simulation;
+
+rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error)
+{
+    char part[256];
+    for (const char *at = spec; at; at = *at ? at + 1 : NULL) {
+        size_t length = strcspn(at, ":");
+        char key[sizeof part + 32];
+        if (length == 0 || length >= sizeof part)
+            return rt_fail(error, RT_CONFIG, "policy \"%s\": expected name[:key=value]...", spec);
+        memcpy(part, at, length);
+        part[length] = '\0';
+        snprintf(key, sizeof key, at == spec ? "dispatch.policy=%s" : "dispatch.%s", part);
+        if (rt_config_set(config, key, error) != RT_OK)
+            return rt_fail_in(error, "policy \"%s\"", spec);
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    return RT_OK;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile_ms(uint32_t *times_ns, uint32_t count, double share)
+{
+    if (count == 0)
+        return 0;
+    qsort(times_ns, count, sizeof *times_ns, compare_u32);
+    return times_ns[(uint32_t)(share * (count - 1))] * 1e-6;
+}
+
+static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
+{
+    uint64_t begin = rt_now_ns();
+    rt_status status = dp_planner_look_up(s->planner, &s->batch);
+    if (status)
+        return status;
+    dp_planner_place(s->planner);
+    uint64_t decided = rt_now_ns();
+    status = dp_planner_commit(s->planner, plan_p);
+    uint64_t end = rt_now_ns();
+    if (status || !counted)
+        return status;
+    s->planning_ns += end - begin;
+    s->planned_samples += s->batch.sample_count;
+    if (s->time_count == TIMES_MAX)
+        return RT_OK;
+    if (rt_grow(&s->decision_ns, &s->decision_capacity, s->time_count + 1u, sizeof(uint32_t)) ||
+        rt_grow(&s->commit_ns, &s->commit_capacity, s->time_count + 1u, sizeof(uint32_t)))
+        return RT_NO_MEMORY;
+    s->decision_ns[s->time_count] = (uint32_t)rt_min_u64(decided - begin, UINT32_MAX);
+    s->commit_ns[s->time_count++] = (uint32_t)rt_min_u64(end - decided, UINT32_MAX);
+    return RT_OK;
+}
+
+static void show_progress(simulation *s, uint64_t iteration, uint64_t samples, bool last)
+{
+    uint64_t now = rt_now_ns();
+    if (!s->sim->progress || (!last && now - s->shown_ns < PROGRESS_NS))
+        return;
+    s->shown_ns = now;
+    fprintf(stderr, "\r%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s", iteration,
+            samples, (double)samples * 1e9 / (double)(now - s->begin_ns + 1), last ? "\n" : "   ");
+}
+
+static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
+{
+    const rt_config *config = s->sim->config;
+    uint32_t batch_size = config->worker_count * config->samples_per_worker;
+    uint64_t iteration = 0, samples = 0;
+    uint64_t limit = config->sim_iterations ? config->sim_iterations : UINT32_MAX - 1;
+    s->begin_ns = s->shown_ns = rt_now_ns();
+    while (iteration < limit) {
+        const dp_plan *plan;
+        rt_status status = rt_stream_read(s->stream, &s->batch, batch_size, error);
+        if (status == RT_END)
+            break;
+        if (status)
+            return status;
+        bool counted = iteration >= config->sim_warmup;
+        status = plan_batch(s, counted, &plan);
+        if (status)
+            return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
+                           iteration + 1);
+        iteration++;
+        samples += s->batch.sample_count;
+        if (s->sim->trace)
+            dp_trace_plan(s->sim->trace, plan);
+        if (counted)
+            dp_account_add(&result->costs, plan, dp_planner_hits(s->planner), &result->account);
+        show_progress(s, iteration, samples, false);
+    }
+    show_progress(s, iteration, samples, true);
+    result->warmup_iterations = iteration - result->account.iterations;
+    if (result->account.iterations == 0)
+        return rt_fail(error, RT_DATA,
+                       "the input has %" PRIu64 " batches, not more than the warm-up of %" PRIu32
+                       " (sim.warmup)",
+                       iteration, config->sim_warmup);
+    return RT_OK;
+}
+
+static void finish(simulation *s, dp_sim_result *result)
+{
+    result->decision_ms_p50 = percentile_ms(s->decision_ns, s->time_count, 0.5);
+    result->decision_ms_p99 = percentile_ms(s->decision_ns, s->time_count, 0.99);
+    result->commit_ms_p50 = percentile_ms(s->commit_ns, s->time_count, 0.5);
+    result->planned_samples_per_s =
+        s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;
+    result->directory_keys = dp_planner_directory(s->planner)->key_count;
+    result->directory_bytes = dp_directory_bytes(dp_planner_directory(s->planner));
+}
+
+static void set_costs(const dp_sim_config *sim, const dp_planner_config *planner,
+                      dp_account_config *costs)
+{
+    const rt_config *config = sim->config;
+    *costs = (dp_account_config){.layout = planner->layout,
+                                 .worker_count = config->worker_count,
+                                 .ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8,
+                                 .dense_bytes = config->sim_dense ? sim->dense_bytes : 0};
+    memcpy(costs->links, planner->links, sizeof costs->links);
+    for (uint32_t j = 0; j < config->worker_count; j++)
+        costs->compute_s_per_sample[j] = config->compute_us_per_sample * 1e-6;
+}
+
+rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
+{
+    simulation s = {.sim = sim};
+    dp_planner_config planner_config;
+    memset(result, 0, sizeof *result);
+    rt_batch_init(&s.batch, sim->schema->dense_count);
+    rt_status status =
+        dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
+    if (!status)
+        status = dp_planner_create(&planner_config, &s.planner, error);
+    if (!status)
+        status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
+    if (!status) {
+        set_costs(sim, &planner_config, &result->costs);
+        result->slot_count = planner_config.slot_count[0];
+        status = simulate(&s, result, error);
+    }
+    if (!status)
+        finish(&s, result);
+    rt_stream_close(s.stream);
+    rt_batch_fini(&s.batch);
+    dp_planner_destroy(s.planner);
+    rt_free(s.decision_ns);
+    rt_free(s.commit_ns);
+    return status;
+}

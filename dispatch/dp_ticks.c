@@ -1,0 +1,119 @@
+#include "dispatch/dp_ticks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/solvers/dp_solver.h"
+#include "runtime/rt_wire.h"
+
+#define TICKS_MAX (1 << 18)
+
+uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
+{
+    uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
+    return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
+}
+
+uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
+{
+    return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
+}
+
+static double slowest_transfer_s(const dp_layout *layout, const dp_link *links,
+                                 uint32_t worker_count)
+{
+    double bytes = 0, seconds = 0;
+    for (uint32_t f = 0; f < layout->field_count; f++)
+        bytes = fmax(bytes, fmax(dp_row_bytes(layout, f, true), dp_grad_bytes(layout, f)));
+    for (uint32_t j = 0; j < worker_count; j++) {
+        seconds = fmax(seconds, bytes / links[j].up_bytes_per_s);
+        seconds = fmax(seconds, bytes / links[j].down_bytes_per_s);
+    }
+    return seconds;
+}
+
+static int32_t to_ticks(double bytes, double bytes_per_s, double tick_s)
+{
+    double ticks = rint(bytes / bytes_per_s / tick_s);
+    return ticks < 1 ? 1 : (int32_t)ticks;
+}
+
+void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t worker_count,
+                      uint32_t keys_per_sample_max, dp_ticks *ticks)
+{
+    // A sample costs at most a pull and a push per key.
+    double ticks_max = fmin(TICKS_MAX, floor(DP_COST_MAX / (2.0 * keys_per_sample_max)) - 1);
+    memset(ticks, 0, sizeof *ticks);
+    ticks->tick_s = slowest_transfer_s(layout, links, worker_count) / ticks_max;
+    ticks->worker_count = worker_count;
+    ticks->field_count = layout->field_count;
+    for (uint32_t f = 0; f < layout->field_count; f++) {
+        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        for (uint32_t j = 0; j < worker_count; j++) {
+            ticks->pull[f][j] = to_ticks(row, links[j].down_bytes_per_s, ticks->tick_s);
+            ticks->push[f][j] = to_ticks(row, links[j].up_bytes_per_s, ticks->tick_s);
+            ticks->grad[f][j] = to_ticks(grad, links[j].up_bytes_per_s, ticks->tick_s);
+        }
+    }
+}
+
+typedef struct {
+    uint64_t up_rows, down_rows; // bytes of records
+    uint64_t requests;
+} movement;
+
+static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_op *op = &ops->items[i];
+        uint32_t field = rt_key_field(op->key);
+        switch ((dp_op_kind)op->kind) {
+        case DP_OP_PUSH_ROW:
+            sum->up_rows += dp_row_bytes(layout, field, true);
+            break;
+        case DP_OP_PUSH_GRAD:
+        case DP_OP_PUSH_DELTA:
+            sum->up_rows += dp_grad_bytes(layout, field);
+            break;
+        case DP_OP_PULL:
+            sum->down_rows += dp_row_bytes(layout, field, op->flags & DP_OP_STATE);
+            sum->requests += sizeof(rt_wire_pull);
+            break;
+        case DP_OP_PULL_SUM:
+            sum->down_rows += dp_row_bytes(layout, field, false);
+            sum->requests += sizeof(rt_wire_pull);
+            break;
+        case DP_OP_DROP:
+        case DP_OP_INIT:
+        case DP_OP_SEND:
+        case DP_OP_RECV:
+        case DP_OP_KEEP:
+        case DP_OP_REDUCE:
+        case DP_OP_MARK:
+        case DP_OP_KINDS:
+            break;
+        }
+    }
+}
+
+static movement slice_movement(const dp_layout *layout, const dp_slice *slice)
+{
+    movement sum = {0};
+    add_ops(layout, &slice->release, &sum);
+    add_ops(layout, &slice->fill, &sum);
+    add_ops(layout, &slice->after, &sum);
+    return sum;
+}
+
+dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice)
+{
+    movement sum = slice_movement(layout, slice);
+    return (dp_traffic){sum.up_rows + sum.requests, sum.down_rows};
+}
+
+double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice)
+{
+    movement sum = slice_movement(layout, slice);
+    return (double)sum.up_rows / link->up_bytes_per_s +
+           (double)sum.down_rows / link->down_bytes_per_s;
+}

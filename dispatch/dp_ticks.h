@@ -1,0 +1,26 @@
+// dp_ticks - transfer times as integers.
+#ifndef DP_TICKS_H
+#define DP_TICKS_H
+
+#include "dispatch/dp_planner.h"
+
+// Bytes of one row on the wire, record header included (runtime/rt_wire.h): D of the papers.
+uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
+uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field);
+
+// T = D / B for every field and worker. The tick is chosen so that the slowest transfer takes at
+// most 2^18 of them and the cost of one sample stays below DP_COST_MAX.
+void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t worker_count,
+                      uint32_t keys_per_sample_max, dp_ticks *ticks);
+
+// Bytes of one worker's row traffic in one iteration, requests included.
+typedef struct {
+    uint64_t up, down;
+} dp_traffic;
+dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice);
+
+// Seconds on the links that the operations of one worker take one after another: the sum of
+// D / B over its pulls and pushes, ESD's transmission cost (section 4). Requests are not counted.
+double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice);
+
+#endif

@@ -1,0 +1,59 @@
+// dp_view - one batch as a policy sees it: distinct keys, who holds them, what a transfer costs.
+//
+// Made by the planner from one directory probe per look-up. All costs are integers: a tick is a
+// fixed fraction of the slowest transfer (dp_ticks), so sums are exact and every exact solver
+// reaches the same total.
+#ifndef DP_VIEW_H
+#define DP_VIEW_H
+
+#include "runtime/rt_base.h"
+
+// Transfer costs in ticks by field and worker (T_j of ESD, section 4, for rows of that field).
+typedef struct {
+    double tick_s; // seconds per tick
+    uint32_t worker_count;
+    uint32_t field_count;
+    int32_t pull[RT_FIELDS_MAX][RT_WORKERS_MAX]; // PS to worker, row with state
+    int32_t push[RT_FIELDS_MAX][RT_WORKERS_MAX]; // worker to PS, row with state
+    int32_t grad[RT_FIELDS_MAX][RT_WORKERS_MAX]; // worker to PS, gradient
+} dp_ticks;
+
+// How the latest version of a key is held, in one byte for the inner loops.
+#define DP_HELD_BY_NONE 0xffu // pull only (the PS has it, or nobody)
+#define DP_HELD_BY_MANY 0xfeu // see holders
+#define DP_HELD_CLEAN 0x40u   // flag: the PS has it too; without it a pull elsewhere needs a push
+#define DP_HELD_WORKER 0x3fu  // mask: the only holder
+
+typedef struct {
+    uint64_t key;
+    uint64_t holders;
+    uint32_t record;
+    uint32_t version; // L before the iteration
+    uint32_t uses;    // samples of the batch that have the key
+    uint8_t held;     // DP_HELD_...
+    uint8_t field;
+    bool dirty; // version is newer than the PS's
+    uint8_t unused;
+} dp_distinct;
+
+typedef struct {
+    uint32_t iteration;
+    uint32_t worker_count;
+    uint32_t sample_count;
+    uint32_t lookup_count;
+    uint32_t distinct_count;
+    bool uniform;                // every sample has exactly one key per field, in field order
+    const uint32_t *offsets;     // sample_count + 1, into lookups
+    const uint32_t *lookups;     // lookup_count indices into distinct
+    const dp_distinct *distinct; // distinct_count, in order of first appearance
+    const uint8_t *held;         // distinct[i].held, packed
+    const uint32_t *capacity; // samples that each worker takes; their sum is sample_count or more
+    const dp_ticks *ticks;
+} dp_view;
+
+// ESD, Algorithm 1: cost[i][j] = sum over the keys of sample i whose latest version is not on j of
+// pull_j, plus push_o if o is its dirty owner. A key never seen costs a pull on every worker, also
+// where the first touch is made locally. stride >= worker_count elements between rows.
+void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride);
+
+#endif

@@ -1,0 +1,175 @@
+// ESD: expected transmission cost of every sample on every worker (Algorithm 1), then HybridDis
+// (Algorithm 2): the samples whose placement matters most go to an exact solver (Opt), all others,
+// in the same order, to the cheapest worker with room (Heu).
+#include "dispatch/dp_policy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/dp_eviction.h"
+#include "dispatch/solvers/dp_solver.h"
+
+typedef struct {
+    double alpha;
+    rt_criterion criterion;
+    const dp_solver_ops *solver;
+    void *solver_state;
+    uint32_t stride;
+    int32_t *cost;     // sample_count_max x stride
+    int32_t *opt_cost; // the rows that Opt gets, in its order
+    uint32_t *opt_place;
+    uint64_t *order, *scratch; // samples by criterion
+} esd;
+
+static void destroy(void *state)
+{
+    esd *self = state;
+    if (self->solver_state)
+        self->solver->destroy(self->solver_state);
+    rt_free(self->cost);
+    rt_free(self->opt_cost);
+    rt_free(self->opt_place);
+    rt_free(self->order);
+    rt_free(self->scratch);
+    rt_free(self);
+}
+
+static rt_status create(const dp_policy_config *config, void **state_p, rt_error *error)
+{
+    esd *self = rt_alloc(1, sizeof *self);
+    if (!self)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for policy esd");
+    uint32_t rows = config->sample_count_max;
+    self->alpha = config->dispatch.alpha;
+    self->criterion = config->dispatch.criterion;
+    self->solver = dp_solver_find(config->dispatch.solver);
+    if (!self->solver) {
+        destroy(self);
+        return rt_fail(error, RT_UNSUPPORTED, "dispatch.solver is not in this build");
+    }
+    self->stride = (config->worker_count + 7) / 8 * 8;
+    self->cost = rt_alloc((size_t)rows * self->stride, sizeof *self->cost);
+    self->opt_cost = rt_alloc((size_t)rows * self->stride, sizeof *self->opt_cost);
+    self->opt_place = rt_alloc(rows, sizeof *self->opt_place);
+    self->order = rt_alloc(rows, sizeof *self->order);
+    self->scratch = rt_alloc(rows, sizeof *self->scratch);
+    if (!self->cost || !self->opt_cost || !self->opt_place || !self->order || !self->scratch ||
+        self->solver->create(rows, config->worker_count, &self->solver_state) != RT_OK) {
+        destroy(self);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples", rows);
+    }
+    *state_p = self;
+    return RT_OK;
+}
+
+// How much a wrong placement of the row may cost; the larger, the earlier it is placed.
+static uint32_t row_weight(rt_criterion criterion, const int32_t *row, uint32_t n)
+{
+    int32_t min = INT32_MAX, min2 = INT32_MAX, min3 = INT32_MAX;
+    int64_t sum = 0;
+    for (uint32_t j = 0; j < n; j++) {
+        int32_t c = row[j];
+        sum += c;
+        if (c < min) {
+            min3 = min2;
+            min2 = min;
+            min = c;
+        } else if (c < min2) {
+            min3 = min2;
+            min2 = c;
+        } else if (c < min3) {
+            min3 = c;
+        }
+    }
+    min2 = min2 == INT32_MAX ? min : min2;
+    min3 = min3 == INT32_MAX ? min2 : min3;
+    switch (criterion) {
+    case RT_CRITERION_MIN2_MIN:
+        return (uint32_t)(min2 - min);
+    case RT_CRITERION_MIN3_MIN:
+        return (uint32_t)(min3 - min);
+    case RT_CRITERION_MIN3_MIN2:
+        return (uint32_t)(min3 - min2);
+    case RT_CRITERION_ROW_MEAN:
+        return (uint32_t)(sum / n);
+    }
+    return 0;
+}
+
+// Opt's share of every worker: floor(alpha m_j) (Algorithm 2, line 3). Returns the sum.
+static uint32_t opt_capacity(double alpha, const dp_view *view, uint32_t *capacity)
+{
+    uint32_t sum = 0;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        // The nearest double of a decimal alpha may lie just below it: 0.3 x 10 must give 3.
+        capacity[j] = (uint32_t)floor(alpha * view->capacity[j] + 1e-9);
+        sum += capacity[j];
+    }
+    return (uint32_t)rt_min_u64(sum, view->sample_count);
+}
+
+static void sort_rows(esd *self, const dp_view *view)
+{
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        uint32_t weight =
+            row_weight(self->criterion, self->cost + (size_t)i * self->stride, view->worker_count);
+        self->order[i] = (uint64_t)~weight << 32 | i; // descending, ties in batch order
+    }
+    dp_sort_upper(self->order, self->scratch, view->sample_count);
+}
+
+static void place_opt(esd *self, uint32_t count, const uint32_t *capacity, uint32_t n,
+                      uint32_t *worker_of_sample)
+{
+    for (uint32_t k = 0; k < count; k++)
+        memcpy(self->opt_cost + (size_t)k * self->stride,
+               self->cost + (size_t)(uint32_t)self->order[k] * self->stride,
+               n * sizeof *self->cost);
+    dp_problem problem = {count, n, self->stride, self->opt_cost, capacity};
+    self->solver->solve(self->solver_state, &problem, self->opt_place);
+    for (uint32_t k = 0; k < count; k++)
+        worker_of_sample[(uint32_t)self->order[k]] = self->opt_place[k];
+}
+
+static void place_heu(const esd *self, const dp_view *view, uint32_t from, uint32_t *room,
+                      uint32_t *worker_of_sample)
+{
+    for (uint32_t k = from; k < view->sample_count; k++) {
+        uint32_t i = (uint32_t)self->order[k];
+        const int32_t *row = self->cost + (size_t)i * self->stride;
+        uint32_t best = RT_WORKERS_MAX;
+        for (uint32_t j = 0; j < view->worker_count; j++) {
+            if (room[j] && (best == RT_WORKERS_MAX || row[j] < row[best]))
+                best = j;
+        }
+        room[best]--;
+        worker_of_sample[i] = best;
+    }
+}
+
+static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
+{
+    esd *self = state;
+    uint32_t n = view->worker_count;
+    uint32_t capacity[RT_WORKERS_MAX], room[RT_WORKERS_MAX];
+    dp_cost_matrix(view, self->cost, self->stride);
+    uint32_t opt_count = opt_capacity(self->alpha, view, capacity);
+    if (opt_count == view->sample_count) {
+        dp_problem problem = {opt_count, n, self->stride, self->cost, capacity};
+        self->solver->solve(self->solver_state, &problem, worker_of_sample);
+        return;
+    }
+    sort_rows(self, view);
+    place_opt(self, opt_count, capacity, n, worker_of_sample);
+    memcpy(room, view->capacity, n * sizeof *room);
+    for (uint32_t k = 0; k < opt_count; k++)
+        room[worker_of_sample[(uint32_t)self->order[k]]]--;
+    place_heu(self, view, opt_count, room, worker_of_sample);
+}
+
+static void set_alpha(void *state, double alpha)
+{
+    ((esd *)state)->alpha = alpha;
+}
+
+const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, set_alpha};

@@ -1,0 +1,134 @@
+// ew_device - the arithmetic of a worker: memory, the rows of the slab, the layers of the models.
+//
+// Contract of both tables, for every device; the CPU device defines the results.
+// - Operations are queued and run in the order of the calls; on the CPU each has run when it
+//   returns. After the first failure the rest do nothing, and finish reports it.
+// - Pointers are device memory (from alloc) unless marked host. `unified` devices compute on host
+//   memory as well: there ew_device_stage copies nothing. No alignment is required; row strides
+//   that are multiples of 16 floats are faster.
+// - Matrices are row major; a stride counts floats from one row to the next. Counts may be 0: a
+//   worker can sit an iteration out. Outputs do not overlap inputs unless stated.
+// - Element-wise results depend on the inputs only. Sums have a fixed order on a given device, so
+//   a run repeats bit for bit; devices differ by the order, within the error of a sum.
+// - Nothing allocates except alloc.
+// - One thread uses a device; only rows_init, rows_get and rows_put may come from a second one, at
+//   the same time, for slots that the first does not use. These three have run when they return.
+#ifndef EW_DEVICE_H
+#define EW_DEVICE_H
+
+#include "runtime/rt_base.h"
+#include "runtime/rt_config.h"
+#include "runtime/rt_optimizer.h"
+
+typedef enum { EW_COPY_IN, EW_COPY_OUT, EW_COPY_WITHIN } ew_copy; // host to device, back, device
+typedef enum { EW_IDENTITY, EW_RELU } ew_activation;
+
+// The embedding look-ups of one micro-batch. A bag is one field of one sample. Bag b holds the
+// look-ups [bag_offsets[b], bag_offsets[b + 1]), or exactly look-up b if bag_offsets is NULL; bags
+// go by sample, then field. All look-ups of one row are in the same field (the field is part of
+// the row's key).
+typedef struct {
+    uint32_t sample_count, field_count, lookup_count, row_count;
+    uint32_t dim;                // values per row
+    uint32_t row_stride;         // floats from one slot of the slab to the next
+    rt_pooling pooling;          // of a bag's rows; an empty bag gives 0
+    const uint32_t *lookup_rows; // lookup_count numbers below row_count
+    const uint32_t *bag_offsets; // sample_count x field_count + 1, or NULL
+    const uint32_t *row_slots;   // row_count, distinct
+    const float *slab;
+    // The same look-ups by row, filled by index: those of row r are the samples
+    // row_samples[row_starts[r] .. row_starts[r + 1]), ascending, in field row_fields[r].
+    uint32_t *row_starts;  // row_count + 1
+    uint32_t *row_samples; // lookup_count
+    uint32_t *row_fields;  // row_count
+    float *row_scalars;    // row_count, what wide_back leaves for rows_back
+} ew_lookups;
+
+// Memory, and rows as the executor moves them.
+typedef struct {
+    void (*close)(void *state);
+    // count floats (or other 4-byte words), zeroed, 64-byte aligned; NULL: out of memory.
+    void *(*alloc)(void *state, size_t count);
+    void (*free)(void *state, void *block);
+    void (*copy)(void *state, ew_copy kind, void *to, const void *from, size_t bytes);
+    // Waits for all that is queued. RT_OK, or the first failure since the last finish.
+    rt_status (*finish)(void *state, rt_error *error);
+
+    // Rows that were never trained: rt_row_init(keys[k], seed, scale) in slot slots[k], and fresh
+    // optimizer state behind the values.
+    void (*rows_init)(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
+                      uint64_t seed, float scale, const uint64_t *keys, const uint32_t *slots,
+                      uint32_t count, float *slab, uint32_t row_stride);
+    // The first float_count floats of rows: packed[k] = slab[slots[k]], and back.
+    void (*rows_get)(void *state, const float *slab, uint32_t row_stride, uint32_t float_count,
+                     const uint32_t *slots, uint32_t count, float *packed);
+    void (*rows_put)(void *state, float *slab, uint32_t row_stride, uint32_t float_count,
+                     const uint32_t *slots, uint32_t count, const float *packed);
+    // rt_optimizer_step on row slots[k] with gradient gradients[rows ? rows[k] : k] (dim floats
+    // each). step as there; slots are distinct.
+    void (*rows_step)(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
+                      uint64_t step, float *slab, uint32_t row_stride, const uint32_t *slots,
+                      const uint32_t *rows, uint32_t count, const float *gradients);
+} ew_device_ops;
+
+// What models are made of.
+typedef struct {
+    // Fills the by-row half of lookups.
+    void (*index)(void *state, const ew_lookups *lookups);
+    // out: sample_count x (field_count x dim pooled embeddings, then dense_count dense features).
+    void (*pool)(void *state, const ew_lookups *lookups, const float *dense, uint32_t dense_count,
+                 float *out, uint32_t stride);
+    // logits[i] += sum over fields of weights[f] . pooled[i][f], without the pooled matrix: one
+    // product per row, one number per look-up. weights: field_count x dim.
+    void (*wide)(void *state, const ew_lookups *lookups, const float *weights, float *logits);
+    // Its weight gradients, written; and row_scalars: per row the summed logit gradients of its
+    // look-ups (mean pooling: each divided by its bag's size).
+    void (*wide_back)(void *state, const ew_lookups *lookups, const float *logit_gradients,
+                      float *weight_gradients);
+    // gradients (row_count x dim), written: per row the sum over its look-ups of what reached its
+    // pooled embedding. pooled_gradients: sample_count x stride, as pool's out, or NULL.
+    // weights: adds row_scalars[r] x weights[field], the part of wide; or NULL.
+    void (*rows_back)(void *state, const ew_lookups *lookups, const float *pooled_gradients,
+                      uint32_t stride, const float *weights, float *gradients);
+    // c (m x n) = op(a) op(b) + beta c; op(a) is m x k: a itself, or the transpose of a (k x m).
+    // With beta 0, c need not hold numbers before.
+    void (*gemm)(void *state, bool a_transposed, bool b_transposed, uint32_t m, uint32_t n,
+                 uint32_t k, const float *a, uint32_t a_stride, const float *b, uint32_t b_stride,
+                 float beta, float *c, uint32_t c_stride);
+    // values = activation(values + bias), in place; bias: column_count. A NaN stays one.
+    void (*activate)(void *state, ew_activation activation, uint32_t row_count,
+                     uint32_t column_count, const float *bias, float *values, uint32_t stride);
+    // gradients (of activate's result) become those of its argument, in place; bias_gradients
+    // (column_count), written: their column sums. values: what activate left, same stride.
+    void (*activate_back)(void *state, ew_activation activation, uint32_t row_count,
+                          uint32_t column_count, const float *values, float *gradients,
+                          uint32_t stride, float *bias_gradients);
+    // predictions = sigmoid(logits); gradients = (predictions - labels) x scale; *loss = summed
+    // log loss (a double in device memory), computed from the logits, so never infinite for finite
+    // ones. gradients, loss and labels may all be NULL.
+    void (*loss)(void *state, uint32_t count, const float *logits, const float *labels, float scale,
+                 float *predictions, float *gradients, double *loss);
+    // rt_optimizer_step on count parameters.
+    void (*step)(void *state, const rt_optimizer_config *optimizer, uint32_t count, uint64_t step,
+                 float *values, float *optimizer_state, const float *gradients);
+} ew_layer_ops;
+
+typedef struct {
+    const ew_device_ops *ops;
+    const ew_layer_ops *layers;
+    void *state;
+    bool unified;          // host memory is device memory
+    char description[160]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
+} ew_device;
+
+// Opens "cpu", or the best that there is for "auto". Call before other threads start: it sets
+// environment variables while it loads a BLAS. RT_UNSUPPORTED (no such device or no BLAS; error
+// says what to install), RT_NO_MEMORY. Close with the function below.
+rt_status ew_device_open(const char *name, ew_device *device, rt_error *error);
+void ew_device_close(ew_device *device);
+
+// Host data where device operations can read it: the pointer itself on unified devices, else
+// buffer (device memory), into which it is copied.
+const void *ew_device_stage(const ew_device *device, void *buffer, const void *host, size_t bytes);
+
+#endif

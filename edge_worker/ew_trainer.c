@@ -1,0 +1,233 @@
+#include "edge_worker/ew_trainer.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/rt_queue.h"
+
+#define TASKS_MAX 4u // TRAIN, DENSE and the barrier of a save
+
+typedef enum { TASK_TRAIN, TASK_DENSE, TASK_BARRIER } task_kind;
+
+typedef struct {
+    task_kind kind;
+    const dp_slice_view *slice;
+    uint64_t iteration;
+} task;
+
+struct ew_trainer {
+    ew_trainer_config config;
+    pthread_t thread;
+    bool running;
+    rt_queue *tasks, *results, *barriers;
+    task ring[TASKS_MAX];
+    uint32_t ring_next;
+    ew_trained trained;
+    uint32_t *own_slots, *own_rows; // row_count_max
+    float *dense; // host copy of the dense gradients; on unified devices the block itself
+    uint32_t dense_count;
+};
+
+static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slice)
+{
+    const rt_wire_slice *c = &slice->counts;
+    return (ew_micro_batch){.sample_count = c->sample_count,
+                            .lookup_count = c->lookup_count,
+                            .row_count = c->row_count,
+                            .labels = slice->labels,
+                            .dense = slice->dense,
+                            .lookup_rows = slice->lookup_rows,
+                            .bag_offsets = slice->bag_offsets,
+                            .row_slots = slice->row_slots,
+                            .slab = t->config.slab,
+                            .row_stride = t->config.row_stride,
+                            .scale = 1.0f / (float)c->batch_samples};
+}
+
+// The worker is the only one that trains these rows: it owns them and steps them in place.
+static void step_own_rows(ew_trainer *t, const dp_slice_view *slice, const float *gradients)
+{
+    const ew_device *device = t->config.device;
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < slice->counts.row_count; r++) {
+        if (slice->row_modes[r] != DP_MODE_OWN)
+            continue;
+        t->own_slots[count] = slice->row_slots[r];
+        t->own_rows[count++] = r;
+    }
+    device->ops->rows_step(device->state, &t->config.row_optimizer, t->config.dim,
+                           slice->counts.iteration, t->config.slab, t->config.row_stride,
+                           t->own_slots, t->own_rows, count, gradients);
+}
+
+static void train(ew_trainer *t, const dp_slice_view *slice)
+{
+    uint64_t begin = rt_now_ns();
+    ew_trained *out = &t->trained;
+    ew_step_result step = {0};
+    ew_micro_batch batch = micro_batch(t, slice);
+    *out = (ew_trained){0};
+    out->status = ew_model_check(t->config.model, &batch, t->config.slot_count, &out->error);
+    if (!out->status)
+        out->status = ew_model_step(t->config.model, &batch, NULL, NULL, &step, &out->error);
+    if (!out->status) {
+        step_own_rows(t, slice, step.row_gradients);
+        out->status = t->config.device->ops->finish(t->config.device->state, &out->error);
+    }
+    if (!out->status && !t->config.device->unified)
+        out->status = ew_model_dense_read(t->config.model, EW_GRADIENTS, t->dense, &out->error);
+    out->predictions = step.predictions;
+    out->row_gradients = step.row_gradients;
+    out->loss_sum = step.loss_sum;
+    out->compute_ns = rt_now_ns() - begin;
+}
+
+static void dense_step(ew_trainer *t, uint64_t iteration)
+{
+    rt_error error = {0};
+    if (!t->config.device->unified &&
+        ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error) != RT_OK)
+        return; // the device stays failed: the next training reports it
+    ew_model_dense_step(t->config.model, iteration);
+}
+
+static void *run_tasks(void *context)
+{
+    ew_trainer *t = context;
+    void *item;
+    while (rt_queue_take(t->tasks, &item) == RT_OK) {
+        const task *next = item;
+        switch (next->kind) {
+        case TASK_TRAIN:
+            train(t, next->slice);
+            (void)rt_queue_put(t->results, &t->trained);
+            break;
+        case TASK_DENSE:
+            dense_step(t, next->iteration);
+            break;
+        case TASK_BARRIER:
+            (void)rt_queue_put(t->barriers, t);
+            break;
+        }
+    }
+    return NULL;
+}
+
+static rt_status allocate(ew_trainer *t)
+{
+    uint32_t rows = t->config.row_count_max;
+    float *block = ew_model_dense(t->config.model, EW_GRADIENTS, &t->dense_count);
+    t->own_slots = rt_alloc(rows, sizeof *t->own_slots);
+    t->own_rows = rt_alloc(rows, sizeof *t->own_rows);
+    t->dense = t->config.device->unified ? block : rt_alloc(t->dense_count, sizeof *t->dense);
+    if (!t->own_slots || !t->own_rows || !t->dense || rt_queue_create(TASKS_MAX, -1, &t->tasks) ||
+        rt_queue_create(1, t->config.wake_fd, &t->results) || rt_queue_create(1, -1, &t->barriers))
+        return RT_NO_MEMORY;
+    return RT_OK;
+}
+
+rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **trainer_p,
+                            rt_error *error)
+{
+    ew_trainer *t = rt_alloc(1, sizeof *t);
+    if (!t)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    t->config = *config;
+    rt_status status = RT_OK;
+    if (allocate(t))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for training");
+    else if (pthread_create(&t->thread, NULL, run_tasks, t) != 0)
+        status = rt_fail(error, RT_LIMIT, "cannot start the training thread");
+    else
+        t->running = true;
+    if (status) {
+        ew_trainer_destroy(t);
+        return status;
+    }
+    *trainer_p = t;
+    return RT_OK;
+}
+
+void ew_trainer_destroy(ew_trainer *t)
+{
+    if (!t)
+        return;
+    if (t->running) {
+        rt_queue_close(t->tasks);
+        rt_queue_close(t->results);
+        rt_queue_close(t->barriers);
+        pthread_join(t->thread, NULL);
+    }
+    rt_queue_destroy(t->tasks);
+    rt_queue_destroy(t->results);
+    rt_queue_destroy(t->barriers);
+    rt_free(t->own_slots);
+    rt_free(t->own_rows);
+    if (!t->config.device->unified)
+        rt_free(t->dense);
+    rt_free(t);
+}
+
+// At most TASKS_MAX are outstanding, so a place in the ring is free when its turn comes again.
+static void give(ew_trainer *t, task next)
+{
+    task *place = &t->ring[t->ring_next++ % TASKS_MAX];
+    *place = next;
+    (void)rt_queue_put(t->tasks, place);
+}
+
+void ew_trainer_train(ew_trainer *t, const dp_slice_view *slice)
+{
+    give(t, (task){.kind = TASK_TRAIN, .slice = slice});
+}
+
+void ew_trainer_dense(ew_trainer *t, uint64_t iteration)
+{
+    give(t, (task){.kind = TASK_DENSE, .iteration = iteration});
+}
+
+rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)
+{
+    void *item;
+    rt_status status = rt_queue_try_take(t->results, &item);
+    if (status == RT_OK)
+        *trained_p = item;
+    return status;
+}
+
+float *ew_trainer_dense_gradients(ew_trainer *t, uint32_t *count_p)
+{
+    *count_p = t->dense_count;
+    return t->dense;
+}
+
+static rt_status write_tensors(ew_trainer *t, float *values, rt_tensor *tensors, const char *path,
+                               rt_error *error)
+{
+    uint32_t count = 0;
+    rt_status status = ew_model_dense_read(t->config.model, EW_VALUES, values, error);
+    if (status)
+        return status;
+    while (count < RT_TENSORS_MAX &&
+           ew_model_tensor(t->config.model, count, values, &tensors[count]))
+        count++;
+    return rt_tensors_write(path, tensors, count, error);
+}
+
+rt_status ew_trainer_save(ew_trainer *t, const char *path, rt_error *error)
+{
+    void *item;
+    float *values = rt_alloc(t->dense_count, sizeof *values);
+    rt_tensor *tensors = rt_alloc(RT_TENSORS_MAX, sizeof *tensors);
+    rt_status status = RT_NO_MEMORY;
+    if (values && tensors) {
+        give(t, (task){.kind = TASK_BARRIER});
+        status = rt_queue_take(t->barriers, &item);
+    }
+    status = status
+                 ? rt_fail(error, status, "cannot save the dense part: %s", rt_status_text(status))
+                 : write_tensors(t, values, tensors, path, error);
+    rt_free(values);
+    rt_free(tensors);
+    return status;
+}

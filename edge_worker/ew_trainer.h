@@ -1,0 +1,55 @@
+// ew_trainer - the training thread: takes jobs, runs the model, steps owned rows and dense weights.
+//
+// Tasks are carried out in the order they are given: TRAIN t (forward, backward, rows of mode OWN),
+// then DENSE t (one step with the summed gradient). Results come back through a queue with a wake
+// descriptor. One owner (the communication thread) calls; the device and the model belong to the
+// training thread between create and destroy.
+#ifndef EW_TRAINER_H
+#define EW_TRAINER_H
+
+#include "edge_worker/ew_executor.h"
+#include "edge_worker/model/ew_model.h"
+
+typedef struct ew_trainer ew_trainer;
+
+typedef struct {
+    ew_device *device;
+    ew_model *model;
+    rt_optimizer_config row_optimizer;
+    float *slab; // device
+    uint32_t slot_count, row_stride, dim;
+    uint32_t row_count_max;
+    int wake_fd; // written when a result is ready
+} ew_trainer_config;
+
+// Of a TRAIN task; valid until the next one is given.
+typedef struct {
+    rt_status status;
+    rt_error error;
+    const float *predictions;   // per sample
+    const float *row_gradients; // row_count x dim
+    double loss_sum;
+    uint64_t compute_ns;
+} ew_trained;
+
+rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **trainer_p,
+                            rt_error *error);
+void ew_trainer_destroy(ew_trainer *trainer); // waits for the task that runs
+
+// The slice must stay until its result is taken.
+void ew_trainer_train(ew_trainer *trainer, const dp_slice_view *slice);
+
+// The result of the task given last. RT_AGAIN: not yet.
+rt_status ew_trainer_result(ew_trainer *trainer, const ew_trained **trained_p);
+
+// The dense gradients of the micro-batch that was trained last: the communication thread sends
+// them from here and writes the sum here, before ew_trainer_dense.
+float *ew_trainer_dense_gradients(ew_trainer *trainer, uint32_t *count_p);
+
+// The sum is in place: step number iteration follows before the next training.
+void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration);
+
+// Waits until all tasks are done and writes the dense parameters to path (rt_tensors).
+rt_status ew_trainer_save(ew_trainer *trainer, const char *path, rt_error *error);
+
+#endif

@@ -1,0 +1,425 @@
+#include "edge_worker/ew_worker.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "edge_worker/ew_trainer.h"
+#include "ps_lite/ps_dense.h"
+#include "runtime/rt_member.h"
+
+#define PUSH_CREDITS 64u
+#define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
+#define LINGER_MS 1000u
+
+// Where the dense exchange of the iteration in progress is.
+typedef struct {
+    bool open;
+    uint32_t chunk_count, chunks_left;
+    uint64_t iteration;
+    uint64_t begin_ns, end_ns;
+} exchange;
+
+typedef struct {
+    const ew_worker_config *config;
+    rt_transport *transport;
+    rt_member member;
+    rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
+    uint32_t shard_count;
+    ew_device device;
+    bool device_open;
+    ew_model *model;
+    ew_host_rows rows;
+    ew_executor *executor;
+    ew_trainer *trainer;
+    exchange dense;
+    bool training; // a job is with the trainer
+    ew_job job;
+    bool finishing, finish_answered, ended;
+    int wake_fd;
+    uint64_t slice_ns; // when the newest slice came in
+    uint64_t idle_ns;  // since when there is nothing to train
+    uint64_t stale_reported;
+    rt_wire_report report;
+} worker;
+
+static uint32_t self(const worker *w)
+{
+    return rt_peer(RT_ROLE_WORKER, w->config->rank);
+}
+
+// ---- joining ---------------------------------------------------------------------------------
+
+static rt_status send_to_shard(void *context, uint32_t shard, rt_message *message)
+{
+    worker *w = context;
+    return w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
+}
+
+static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
+{
+    rt_message message;
+    rt_wire_hello hello = {.role = RT_ROLE_WORKER,
+                           .rank = w->config->rank,
+                           .pid = (uint64_t)getpid(),
+                           .config_hash = w->config->config_hash};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_status status = rt_message_create(&message, RT_MESSAGE_HELLO, self(w), 0, 1, sizeof hello);
+    if (!status) {
+        memcpy(rt_message_payload(&message), &hello, sizeof hello);
+        status = send_to_shard(w, shard, &message);
+        rt_message_release(&message);
+    }
+    return status ? rt_fail(error, status, "cannot send to PS shard %" PRIu32, shard) : RT_OK;
+}
+
+static rt_status connect_shards(worker *w, rt_error *error)
+{
+    for (uint32_t s = 0; s < w->member.welcome.shard_count; s++) {
+        rt_status status =
+            w->config->ops->connect(w->transport, self(w), rt_peer(RT_ROLE_PS, s),
+                                    w->member.welcome.shards[s], &w->endpoints[1 + s], error);
+        if (status)
+            return status;
+        w->shard_count++;
+        status = greet_shard(w, s, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status create_model(worker *w, rt_error *error)
+{
+    const rt_config *config = w->config->config;
+    const rt_wire_welcome *welcome = &w->member.welcome;
+    ew_model_config model = {.model = config->model,
+                             .optimizer = config->optimizer_dense,
+                             .seed = config->seed,
+                             .dense_count = welcome->dense_count,
+                             .field_count = welcome->field_count,
+                             .sample_count_max = welcome->sample_count_max,
+                             .lookup_count_max =
+                                 welcome->sample_count_max * welcome->keys_per_sample_max};
+    model.row_count_max = (uint32_t)rt_min_u64(model.lookup_count_max, welcome->slot_count);
+    rt_status status = ew_model_create(&model, &w->device, &w->model, error);
+    if (status)
+        return status;
+    if (ew_host_rows_init(&w->rows, welcome->slot_count, config->model.embedding_dim,
+                          &config->optimizer_rows, config->seed, (float)config->model.init_scale))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache of %" PRIu32 " rows",
+                       welcome->slot_count);
+    ew_trainer_config trainer = {.device = &w->device,
+                                 .model = w->model,
+                                 .row_optimizer = config->optimizer_rows,
+                                 .slab = w->rows.slab,
+                                 .slot_count = welcome->slot_count,
+                                 .row_stride = w->rows.stride,
+                                 .dim = config->model.embedding_dim,
+                                 .row_count_max = model.row_count_max,
+                                 .wake_fd = w->wake_fd};
+    return ew_trainer_create(&trainer, &w->trainer, error);
+}
+
+static rt_status create_executor(worker *w, rt_error *error)
+{
+    const rt_wire_welcome *welcome = &w->member.welcome;
+    ew_executor_config executor = {
+        .rank = w->config->rank,
+        .shard_count = welcome->shard_count,
+        .slice_count_max = welcome->run_ahead + 1,
+        .push_credits = PUSH_CREDITS,
+        .message_bytes = w->config->config->network_message_bytes,
+        .limits = {.dense_count = welcome->dense_count,
+                   .field_count = welcome->field_count,
+                   .worker_count = welcome->worker_count,
+                   .sample_count_max = welcome->sample_count_max,
+                   .lookup_count_max = welcome->sample_count_max * welcome->keys_per_sample_max,
+                   .slot_count = welcome->slot_count},
+        .values = w->rows.values,
+        .state = w->rows.state,
+        .rows = &ew_host_rows_ops,
+        .rows_context = &w->rows,
+        .send = send_to_shard,
+        .send_context = w,
+    };
+    if (ew_executor_create(&executor, &w->executor))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the executor");
+    return RT_OK;
+}
+
+static rt_status join(worker *w, rt_error *error)
+{
+    const ew_worker_config *config = w->config;
+    rt_member_config member = {.ops = config->ops,
+                               .self = self(w),
+                               .coordinator = config->coordinator,
+                               .address = "",
+                               .config_hash = config->config_hash,
+                               .timeout_start_s = config->config->timeout_start_s,
+                               .timeout_peer_s = config->config->timeout_peer_s};
+    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (w->wake_fd < 0)
+        return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    rt_status status = ew_device_open("auto", &w->device, error);
+    w->device_open = status == RT_OK;
+    if (!status)
+        status = config->ops->open(&w->transport, error);
+    member.transport = w->transport;
+    if (!status)
+        status = rt_member_join(&w->member, &member, error);
+    w->endpoints[0] = w->member.endpoint;
+    if (!status)
+        status = connect_shards(w, error);
+    if (!status)
+        status = create_model(w, error);
+    return status ? status : create_executor(w, error);
+}
+
+// ---- training --------------------------------------------------------------------------------
+
+static rt_status send_dense(worker *w, uint64_t iteration, rt_error *error)
+{
+    uint32_t count;
+    const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
+    w->dense = (exchange){.open = true, .iteration = iteration, .begin_ns = rt_now_ns()};
+    for (uint32_t first = 0; first < count; first += PS_DENSE_CHUNK_FLOATS_MAX) {
+        rt_message message;
+        uint32_t floats = (uint32_t)rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX);
+        rt_status status = rt_message_create(&message, RT_MESSAGE_DENSE_GRAD, self(w), iteration,
+                                             w->dense.chunk_count++, floats * sizeof(float));
+        if (status)
+            return rt_fail(error, status, "out of memory");
+        memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
+        status = send_to_shard(w, 0, &message);
+        rt_message_release(&message);
+        if (status)
+            return rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status));
+    }
+    w->dense.chunks_left = w->dense.chunk_count;
+    return RT_OK;
+}
+
+static rt_status send_report(worker *w, const ew_trained *trained, const dp_counts *done,
+                             uint32_t sample_count, uint64_t sequence, rt_error *error)
+{
+    rt_message message;
+    uint64_t stale = ew_executor_get_statistics(w->executor).stale_reads;
+    rt_wire_report *report = &w->report;
+    report->sample_count = sample_count;
+    report->stale_reads = (uint32_t)(stale - w->stale_reported);
+    w->stale_reported = stale;
+    report->loss_sum = trained ? trained->loss_sum : 0;
+    report->miss_pull = done->miss_pull;
+    report->update_push = done->update_push;
+    report->evict_push = done->evict_push;
+    report->flush_push = done->flush_push;
+    report->grad_push = done->grad_push;
+    report->first_touch = done->first_touch;
+    report->pull_sum = done->pull_sum;
+    rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, self(w), sequence, 1,
+                                         sizeof *report + sample_count * sizeof(float));
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    memcpy(rt_message_payload(&message), report, sizeof *report);
+    if (sample_count)
+        memcpy(rt_message_payload(&message) + sizeof *report, trained->predictions,
+               sample_count * sizeof(float));
+    return rt_member_send(&w->member, &message, error);
+}
+
+static rt_status start_job(worker *w)
+{
+    uint64_t now = rt_now_ns();
+    if (w->training || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
+        return RT_OK;
+    w->training = true;
+    // What was waited for: first the slice, then its rows.
+    uint64_t idle = w->idle_ns ? now - w->idle_ns : 0;
+    uint64_t plan = w->slice_ns > w->idle_ns && w->idle_ns ? w->slice_ns - w->idle_ns : 0;
+    w->report.plan_ns = rt_min_u64(plan, idle);
+    w->report.rows_ns = idle - w->report.plan_ns;
+    w->report.dense_ns = w->dense.end_ns - w->dense.begin_ns;
+    ew_trainer_train(w->trainer, w->job.slice);
+    return RT_OK;
+}
+
+static rt_status take_result(worker *w, rt_error *error)
+{
+    const ew_trained *trained;
+    uint64_t count;
+    dp_counts done = {0};
+    if (read(w->wake_fd, &count, sizeof count) < 0) {
+        // another wake-up emptied it
+    }
+    if (!w->training || ew_trainer_result(w->trainer, &trained) != RT_OK)
+        return RT_OK;
+    uint64_t sequence = w->job.sequence;
+    uint64_t iteration = w->job.slice->counts.iteration;
+    uint32_t samples = w->job.slice->counts.sample_count;
+    if (trained->status) {
+        *error = trained->error;
+        return trained->status;
+    }
+    w->training = false;
+    w->report.compute_ns = trained->compute_ns;
+    rt_status status = send_dense(w, iteration, error); // first: everybody waits for it
+    if (!status)
+        status = ew_executor_trained(w->executor, trained->row_gradients, &done, error);
+    return status ? status : send_report(w, trained, &done, samples, sequence, error);
+}
+
+static rt_status take_dense_sum(worker *w, const rt_message *message, rt_error *error)
+{
+    uint32_t count;
+    float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
+    const rt_wire_header *header = rt_message_header(message);
+    size_t bytes = message->size - sizeof *header;
+    uint64_t first = (uint64_t)header->count * PS_DENSE_CHUNK_FLOATS_MAX;
+    if (!w->dense.open || header->iteration != w->dense.iteration || first >= count ||
+        bytes != rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX) * sizeof(float))
+        return rt_fail(error, RT_WIRE, "PS shard 0: a dense sum that nobody waits for");
+    memcpy(gradients + first, rt_message_payload(message), bytes);
+    if (--w->dense.chunks_left)
+        return RT_OK;
+    w->dense.open = false;
+    w->dense.end_ns = rt_now_ns();
+    w->idle_ns = w->dense.end_ns;
+    ew_trainer_dense(w->trainer, w->dense.iteration);
+    return RT_OK;
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+static rt_status save(worker *w, const rt_message *message, rt_error *error)
+{
+    char directory[RT_PATH_MAX], path[RT_PATH_MAX + 16];
+    rt_message answer;
+    if (rt_control_text(message, directory, sizeof directory))
+        return rt_fail(error, RT_WIRE, "coordinator: a SAVE without a directory");
+    snprintf(path, sizeof path, "%s/dense.bin", directory);
+    rt_status status = ew_trainer_save(w->trainer, path, error);
+    if (status)
+        return status;
+    if (rt_control_create(&answer, RT_MESSAGE_FINISHED, self(w)))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(&w->member, &answer, error);
+}
+
+static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error *error)
+{
+    switch (rt_message_header(message)->type) {
+    case RT_MESSAGE_SLICE:
+        w->slice_ns = rt_now_ns();
+        return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
+    case RT_MESSAGE_FINISH:
+        w->finishing = true;
+        return RT_OK;
+    case RT_MESSAGE_SAVE:
+        return save(w, message, error);
+    default:
+        return rt_fail(error, RT_WIRE, "coordinator: a worker takes no %s",
+                       rt_message_type_name(rt_message_header(message)->type));
+    }
+}
+
+static rt_status drain_coordinator(worker *w, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+        rt_message message = {0};
+        rt_status status = rt_member_receive(&w->member, &message, error);
+        if (!status)
+            status = take_from_coordinator(w, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status == RT_AGAIN ? RT_OK : status;
+    }
+    return RT_OK;
+}
+
+static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status == RT_NOT_FOUND)
+            return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
+            status = take_dense_sum(w, &message, error);
+        else if (!status)
+            status = ew_executor_receive(w->executor, peer, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// The flush has no training; its report goes out once everything is done.
+static rt_status finish_if_idle(worker *w, rt_error *error)
+{
+    rt_message message;
+    if (!w->finishing || w->finish_answered || w->training || w->dense.open ||
+        !ew_executor_idle(w->executor))
+        return RT_OK;
+    w->finish_answered = true;
+    if (rt_control_create(&message, RT_MESSAGE_FINISHED, self(w)))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(&w->member, &message, error);
+}
+
+static rt_status turn(worker *w, rt_error *error)
+{
+    bool ready[1 + RT_SHARDS_MAX] = {false};
+    rt_status status = w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd,
+                                            rt_member_wait_ms(&w->member), ready);
+    if (status)
+        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    status = take_result(w, error);
+    for (uint32_t s = 0; s < w->shard_count && !status; s++)
+        status = drain_shard(w, s, error);
+    if (!status)
+        status = drain_coordinator(w, error);
+    if (!status)
+        status = ew_executor_flush(w->executor, error);
+    if (!status)
+        status = start_job(w);
+    if (!status)
+        status = finish_if_idle(w, error);
+    return status ? status : rt_member_beat(&w->member, error);
+}
+
+static void leave(worker *w, rt_status status, const rt_error *error)
+{
+    ew_trainer_destroy(w->trainer);
+    rt_member_leave(&w->member, status == RT_STOPPED ? NULL : error);
+    for (uint32_t s = 0; s < w->shard_count; s++)
+        w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
+    if (w->transport)
+        w->config->ops->close(w->transport);
+    ew_executor_destroy(w->executor);
+    ew_model_destroy(w->model);
+    ew_host_rows_fini(&w->rows);
+    if (w->device_open)
+        ew_device_close(&w->device);
+    if (w->wake_fd >= 0)
+        close(w->wake_fd);
+}
+
+rt_status ew_worker_run(const ew_worker_config *config, rt_error *error)
+{
+    worker w = {.config = config, .wake_fd = -1};
+    rt_status status = join(&w, error);
+    if (!status)
+        rt_debug("%s", w.device.description);
+    while (!status)
+        status = turn(&w, error);
+    leave(&w, status, error);
+    return status;
+}

@@ -1,0 +1,22 @@
+// ew_worker - the worker process: joins a run, carries out its slices, trains.
+//
+// Two threads: the caller's communicates (coordinator, PS shards, executor), ew_trainer's trains.
+#ifndef EW_WORKER_H
+#define EW_WORKER_H
+
+#include "runtime/rt_config.h"
+#include "runtime/transport/rt_transport.h"
+
+typedef struct {
+    const rt_config *config;
+    uint64_t config_hash;
+    const rt_transport_ops *ops;
+    uint32_t rank;
+    const char *coordinator; // address
+} ew_worker_config;
+
+// RT_STOPPED: the coordinator ended the run (error has its reason). Anything else: this worker or
+// a peer failed; the coordinator has been told.
+rt_status ew_worker_run(const ew_worker_config *config, rt_error *error);
+
+#endif

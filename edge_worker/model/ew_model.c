@@ -1,0 +1,423 @@
+#include "edge_worker/model/ew_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "edge_worker/model/ew_model_parts.h"
+#include "runtime/rt_hash.h"
+
+static const ew_model_kind *const kinds[] = {[RT_MODEL_WDL] = &ew_wdl};
+
+uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_count,
+                            uint32_t column_count, uint32_t fan_in)
+{
+    rt_assert(model->parameter_count < EW_TENSORS_MAX);
+    ew_parameter *parameter = &model->parameters[model->parameter_count++];
+    snprintf(parameter->name, sizeof parameter->name, "%s", name);
+    parameter->is_vector = row_count == 0;
+    parameter->row_count = row_count ? row_count : 1;
+    parameter->column_count = column_count;
+    parameter->offset = model->float_count;
+    parameter->bound = 1 / sqrtf((float)fan_in);
+    uint64_t count = model->float_count + (uint64_t)parameter->row_count * column_count;
+    rt_assert(count <= INT32_MAX); // create has checked the sizes
+    model->float_count = (uint32_t)count;
+    return parameter->offset;
+}
+
+rt_status ew_model_buffer(ew_model *model, size_t count, void *buffer_p, rt_error *error)
+{
+    rt_assert(model->buffer_count < EW_BUFFERS_MAX);
+    void *buffer = model->device->ops->alloc(model->device->state, count);
+    if (!buffer)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for %zu floats of the model on the device",
+                       count);
+    model->buffers[model->buffer_count++] = buffer;
+    memcpy(buffer_p, &buffer, sizeof buffer);
+    return RT_OK;
+}
+
+void ew_model_done(ew_model *model, uint32_t offset)
+{
+    rt_assert(offset <= model->done_from);
+    if (model->layer_done && offset < model->done_from)
+        model->layer_done(model->layer_context, offset, model->done_from - offset);
+    model->done_from = offset;
+}
+
+// A uniform 24-bit integer is exact in a float, so each value is rounded once, in the product.
+static void init_values(const ew_model *model, float *values)
+{
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const ew_parameter *parameter = &model->parameters[i];
+        rt_random random = {rt_mix(rt_mix(model->config.seed) + i)};
+        size_t count = (size_t)parameter->row_count * parameter->column_count;
+        for (size_t k = 0; k < count; k++) {
+            int32_t integer = (int32_t)(rt_random_u64(&random) >> 40) - (1 << 23);
+            values[parameter->offset + k] = (float)integer * (parameter->bound * 0x1p-23f);
+        }
+    }
+}
+
+// The buffers of the batch and its results, whatever the model.
+static rt_status create_buffers(ew_model *model, rt_error *error)
+{
+    const ew_model_config *config = &model->config;
+    size_t samples = config->sample_count_max, rows = config->row_count_max;
+    const struct {
+        size_t count;
+        void *buffer_p;
+        bool host_too; // unified devices read the host's
+    } wanted[] = {
+        {samples, &model->logits, false},
+        {samples, &model->logit_gradients, false},
+        {samples, &model->predictions_buffer, false},
+        {2, &model->loss_buffer, false},
+        {rows * config->model.embedding_dim, &model->row_gradients, false},
+        {rows + 1, &model->lookups.row_starts, false},
+        {rows, &model->lookups.row_fields, false},
+        {rows, &model->lookups.row_scalars, false},
+        {config->lookup_count_max, &model->lookups.row_samples, false},
+        {samples, &model->labels_buffer, true},
+        {samples * config->dense_count, &model->dense_buffer, true},
+        {config->lookup_count_max, &model->rows_buffer, true},
+        {samples * config->field_count + 1, &model->bags_buffer, true},
+        {rows, &model->slots_buffer, true},
+    };
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(wanted) && status == RT_OK; i++)
+        if (!wanted[i].host_too || !model->device->unified)
+            status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
+    model->lookups.field_count = config->field_count;
+    model->lookups.dim = config->model.embedding_dim;
+    model->lookups.pooling = config->model.pooling;
+    return status;
+}
+
+// The dense block, once all parameters are declared.
+static rt_status create_block(ew_model *model, rt_error *error)
+{
+    uint32_t state_count = rt_optimizer_state_floats(&model->config.optimizer, model->float_count);
+    uint32_t staged_count = state_count > model->float_count ? state_count : model->float_count;
+    float *staged = rt_alloc(staged_count, sizeof *staged);
+    if (!staged)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for %u floats of the model", staged_count);
+    rt_status status = ew_model_buffer(model, model->float_count, &model->values, error);
+    if (status == RT_OK)
+        status = ew_model_buffer(model, model->float_count, &model->gradients, error);
+    if (status == RT_OK)
+        status = ew_model_buffer(model, state_count, &model->state, error);
+    if (status == RT_OK) {
+        init_values(model, staged);
+        status = ew_model_dense_write(model, EW_VALUES, staged, error);
+    }
+    if (status == RT_OK) {
+        rt_optimizer_init_state(&model->config.optimizer, model->float_count, staged);
+        status = ew_model_dense_write(model, EW_OPTIMIZER_STATE, staged, error);
+    }
+    rt_free(staged);
+    return status;
+}
+
+static rt_status check_config(const ew_model_config *config, rt_error *error)
+{
+    const rt_model_config *model = &config->model;
+    if ((size_t)model->kind >= RT_COUNT_OF(kinds) || !kinds[model->kind])
+        return rt_fail(error, RT_UNSUPPORTED, "model.name: this build has no such model");
+    if (model->mlp_layer_count < 1 || model->mlp_layer_count > RT_MLP_LAYERS_MAX)
+        return rt_fail(error, RT_CONFIG, "model.mlp: has %u layers, expected 1 to %d",
+                       model->mlp_layer_count, RT_MLP_LAYERS_MAX);
+    uint64_t inputs = (uint64_t)config->field_count * model->embedding_dim + config->dense_count;
+    uint64_t floats = 2 * inputs;
+    for (uint32_t i = 0; i < model->mlp_layer_count; i++) {
+        if (model->mlp[i] == 0)
+            return rt_fail(error, RT_CONFIG, "model.mlp: layer %u has no units", i);
+        floats += (inputs + 2) * model->mlp[i];
+        inputs = model->mlp[i];
+        if (floats > INT32_MAX / 2)
+            return rt_fail(error, RT_CONFIG, "model: more than %d dense parameters", INT32_MAX / 2);
+    }
+    if (model->embedding_dim == 0 || config->field_count == 0)
+        return rt_fail(error, RT_CONFIG, "model: %u fields of embeddings of dimension %u",
+                       config->field_count, model->embedding_dim);
+    return RT_OK;
+}
+
+rt_status ew_model_create(const ew_model_config *config, const ew_device *device,
+                          ew_model **model_p, rt_error *error)
+{
+    rt_status status = check_config(config, error);
+    if (status != RT_OK)
+        return status;
+    ew_model *model = rt_alloc(1, sizeof *model);
+    if (!model)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    model->config = *config;
+    model->device = device;
+    model->kind = kinds[config->model.kind];
+    model->part = rt_alloc(1, model->kind->part_size);
+    model->predictions = rt_alloc(config->sample_count_max, sizeof *model->predictions);
+    model->check_fields = rt_alloc(config->row_count_max, sizeof *model->check_fields);
+    if (!model->part || !model->predictions || !model->check_fields)
+        status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    if (status == RT_OK)
+        status = create_buffers(model, error);
+    if (status == RT_OK)
+        status = model->kind->create(model, model->part, error);
+    if (status == RT_OK)
+        status = create_block(model, error);
+    if (status != RT_OK) {
+        ew_model_destroy(model);
+        return status;
+    }
+    *model_p = model;
+    return RT_OK;
+}
+
+void ew_model_destroy(ew_model *model)
+{
+    if (!model)
+        return;
+    for (uint32_t i = 0; i < model->buffer_count; i++)
+        model->device->ops->free(model->device->state, model->buffers[i]);
+    rt_free(model->check_fields);
+    rt_free(model->predictions);
+    rt_free(model->part);
+    rt_free(model);
+}
+
+static rt_status check_counts(const ew_model_config *config, const ew_micro_batch *batch,
+                              rt_error *error)
+{
+    if (batch->sample_count > config->sample_count_max)
+        return rt_fail(error, RT_WIRE, "micro-batch of %u samples, expected at most %u",
+                       batch->sample_count, config->sample_count_max);
+    if (batch->lookup_count > config->lookup_count_max)
+        return rt_fail(error, RT_WIRE, "micro-batch of %u look-ups, expected at most %u",
+                       batch->lookup_count, config->lookup_count_max);
+    if (batch->row_count > config->row_count_max)
+        return rt_fail(error, RT_WIRE, "micro-batch of %u rows, expected at most %u",
+                       batch->row_count, config->row_count_max);
+    if (batch->row_stride < config->model.embedding_dim)
+        return rt_fail(error, RT_WIRE, "rows %u floats apart, expected at least %u",
+                       batch->row_stride, config->model.embedding_dim);
+    return RT_OK;
+}
+
+static rt_status check_bags(const ew_model_config *config, const ew_micro_batch *batch,
+                            rt_error *error)
+{
+    uint64_t bag_count = (uint64_t)batch->sample_count * config->field_count;
+    const uint32_t *offsets = batch->bag_offsets;
+    if (!offsets) {
+        if (batch->lookup_count != bag_count)
+            return rt_fail(error, RT_WIRE, "micro-batch of %u look-ups, expected %llu",
+                           batch->lookup_count, (unsigned long long)bag_count);
+        return RT_OK;
+    }
+    for (uint64_t b = 0; b < bag_count; b++)
+        if (offsets[b] > offsets[b + 1])
+            return rt_fail(error, RT_WIRE, "bag %llu ends before it begins (%u, %u)",
+                           (unsigned long long)b, offsets[b], offsets[b + 1]);
+    if (offsets[0] != 0 || offsets[bag_count] != batch->lookup_count)
+        return rt_fail(error, RT_WIRE, "bags hold look-ups %u to %u, expected 0 to %u", offsets[0],
+                       offsets[bag_count], batch->lookup_count);
+    return RT_OK;
+}
+
+// Indices within their arrays, and every row in one field only.
+static rt_status check_rows(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
+                            rt_error *error)
+{
+    uint32_t *fields = model->check_fields, field_count = model->config.field_count;
+    for (uint32_t r = 0; r < batch->row_count; r++) {
+        fields[r] = field_count;
+        if (batch->row_slots[r] >= slot_count)
+            return rt_fail(error, RT_WIRE, "row %u is in slot %u, expected below %u", r,
+                           batch->row_slots[r], slot_count);
+    }
+    for (uint32_t bag = 0, l = 0; l < batch->lookup_count; bag++) {
+        uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
+        for (; l < end; l++) {
+            uint32_t row = batch->lookup_rows[l], field = bag % field_count;
+            if (row >= batch->row_count)
+                return rt_fail(error, RT_WIRE, "look-up %u is of row %u, expected below %u", l, row,
+                               batch->row_count);
+            if (fields[row] != field && fields[row] != field_count)
+                return rt_fail(error, RT_WIRE, "row %u is in field %u and in field %u", row,
+                               fields[row], field);
+            fields[row] = field;
+        }
+    }
+    return RT_OK;
+}
+
+rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
+                         rt_error *error)
+{
+    rt_status status = check_counts(&model->config, batch, error);
+    if (status == RT_OK)
+        status = check_bags(&model->config, batch, error);
+    if (status == RT_OK)
+        status = check_rows(model, batch, slot_count, error);
+    return status;
+}
+
+static void stage(ew_model *model, const ew_micro_batch *batch)
+{
+    const ew_device *device = model->device;
+    ew_lookups *lookups = &model->lookups;
+    size_t samples = batch->sample_count;
+    rt_assert(samples <= model->config.sample_count_max);
+    rt_assert(batch->lookup_count <= model->config.lookup_count_max);
+    rt_assert(batch->row_count <= model->config.row_count_max);
+    lookups->sample_count = batch->sample_count;
+    lookups->lookup_count = batch->lookup_count;
+    lookups->row_count = batch->row_count;
+    lookups->row_stride = batch->row_stride;
+    lookups->slab = batch->slab;
+    lookups->lookup_rows = ew_device_stage(device, model->rows_buffer, batch->lookup_rows,
+                                           batch->lookup_count * sizeof(uint32_t));
+    lookups->row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
+                                         batch->row_count * sizeof(uint32_t));
+    lookups->bag_offsets = NULL;
+    if (batch->bag_offsets)
+        lookups->bag_offsets =
+            ew_device_stage(device, model->bags_buffer, batch->bag_offsets,
+                            (samples * model->config.field_count + 1) * sizeof(uint32_t));
+    model->labels = NULL;
+    if (batch->labels)
+        model->labels =
+            ew_device_stage(device, model->labels_buffer, batch->labels, samples * sizeof(float));
+    model->dense = ew_device_stage(device, model->dense_buffer, batch->dense,
+                                   samples * model->config.dense_count * sizeof(float));
+}
+
+// Forward pass, loss and, where there are labels, its gradients.
+static void forward(ew_model *model, const ew_micro_batch *batch)
+{
+    const ew_device *device = model->device;
+    stage(model, batch);
+    device->layers->index(device->state, &model->lookups);
+    model->kind->forward(model, model->part);
+    device->layers->loss(device->state, batch->sample_count, model->logits, model->labels,
+                         batch->scale, model->predictions_buffer,
+                         model->labels ? model->logit_gradients : NULL,
+                         model->labels ? model->loss_buffer : NULL);
+}
+
+static rt_status fetch(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
+                       rt_error *error)
+{
+    const ew_device *device = model->device;
+    double loss_sum = 0;
+    device->ops->copy(device->state, EW_COPY_OUT, model->predictions, model->predictions_buffer,
+                      batch->sample_count * sizeof(float));
+    if (model->labels)
+        device->ops->copy(device->state, EW_COPY_OUT, &loss_sum, model->loss_buffer,
+                          sizeof loss_sum);
+    rt_status status = device->ops->finish(device->state, error);
+    *result = (ew_step_result){.predictions = model->predictions, .loss_sum = loss_sum};
+    return status;
+}
+
+rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,
+                        void *context, ew_step_result *result, rt_error *error)
+{
+    rt_assert(batch->labels != NULL || batch->sample_count == 0);
+    model->layer_done = layer_done;
+    model->layer_context = context;
+    model->done_from = model->float_count;
+    forward(model, batch);
+    model->kind->backward(model, model->part);
+    ew_model_done(model, 0);
+    rt_status status = fetch(model, batch, result, error);
+    result->row_gradients = model->row_gradients;
+    return status;
+}
+
+rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
+                           rt_error *error)
+{
+    forward(model, batch);
+    return fetch(model, batch, result, error);
+}
+
+void ew_model_dense_step(ew_model *model, uint64_t step)
+{
+    const ew_device *device = model->device;
+    device->layers->step(device->state, &model->config.optimizer, model->float_count, step,
+                         model->values, model->state, model->gradients);
+}
+
+float *ew_model_dense(ew_model *model, ew_model_block block, uint32_t *count_p)
+{
+    *count_p = model->float_count;
+    switch (block) {
+    case EW_VALUES:
+        return model->values;
+    case EW_GRADIENTS:
+        return model->gradients;
+    case EW_OPTIMIZER_STATE:
+        *count_p = rt_optimizer_state_floats(&model->config.optimizer, model->float_count);
+        return model->state;
+    }
+    rt_assert_failed("block", __FILE__, __LINE__);
+}
+
+rt_status ew_model_dense_read(ew_model *model, ew_model_block block, float *host, rt_error *error)
+{
+    const ew_device *device = model->device;
+    uint32_t count;
+    const float *from = ew_model_dense(model, block, &count);
+    device->ops->copy(device->state, EW_COPY_OUT, host, from, count * sizeof *from);
+    return device->ops->finish(device->state, error);
+}
+
+rt_status ew_model_dense_write(ew_model *model, ew_model_block block, const float *host,
+                               rt_error *error)
+{
+    const ew_device *device = model->device;
+    uint32_t count;
+    float *to = ew_model_dense(model, block, &count);
+    device->ops->copy(device->state, EW_COPY_IN, to, host, count * sizeof *to);
+    return device->ops->finish(device->state, error);
+}
+
+bool ew_model_tensor(const ew_model *model, uint32_t index, const float *values, rt_tensor *tensor)
+{
+    if (index >= model->parameter_count)
+        return false;
+    const ew_parameter *parameter = &model->parameters[index];
+    *tensor = (rt_tensor){.rank = parameter->is_vector ? 1 : 2,
+                          .values = values ? values + parameter->offset : NULL};
+    memcpy(tensor->name, parameter->name, sizeof tensor->name);
+    tensor->shape[0] = parameter->is_vector ? parameter->column_count : parameter->row_count;
+    tensor->shape[1] = parameter->is_vector ? 0 : parameter->column_count;
+    return true;
+}
+
+rt_status ew_model_load(ew_model *model, const rt_tensors *file, rt_error *error)
+{
+    const ew_device *device = model->device;
+    rt_tensor own;
+    for (uint32_t i = 0; ew_model_tensor(model, i, NULL, &own); i++) {
+        const rt_tensor *found = rt_tensors_find(file, own.name);
+        if (!found)
+            return rt_fail(error, RT_DATA, "the model file has no tensor \"%s\"", own.name);
+        if (found->rank != own.rank || memcmp(found->shape, own.shape, sizeof own.shape) != 0)
+            return rt_fail(error, RT_DATA,
+                           "tensor \"%s\" is %llu x %llu in the model file, expected %llu x %llu",
+                           own.name, (unsigned long long)found->shape[0],
+                           (unsigned long long)found->shape[1], (unsigned long long)own.shape[0],
+                           (unsigned long long)own.shape[1]);
+    }
+    for (uint32_t i = 0; ew_model_tensor(model, i, NULL, &own); i++) {
+        const ew_parameter *parameter = &model->parameters[i];
+        size_t count = (size_t)parameter->row_count * parameter->column_count;
+        device->ops->copy(device->state, EW_COPY_IN, model->values + parameter->offset,
+                          rt_tensors_find(file, own.name)->values, count * sizeof(float));
+    }
+    return device->ops->finish(device->state, error);
+}

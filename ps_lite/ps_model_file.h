@@ -1,0 +1,46 @@
+// ps_model_file - the rows of one shard on disk; docs/MODEL_FORMAT.md describes the bytes.
+//
+// Written beside the final name, synced, renamed: a file that is there is complete. Everything read
+// is validated: sizes, numbers, checksums.
+#ifndef PS_MODEL_FILE_H
+#define PS_MODEL_FILE_H
+
+#include "runtime/rt_base.h"
+
+#define PS_MODEL_BLOCK_ROWS 4096u
+
+typedef struct ps_model_writer ps_model_writer;
+typedef struct ps_model_reader ps_model_reader;
+
+typedef struct {
+    uint64_t schema;    // hash of what the keys mean; the coordinator's
+    uint64_t row_count; // of the file
+    uint32_t shard;     // below shard_count
+    uint32_t shard_count;
+    uint32_t dim;          // values per row
+    uint32_t state_floats; // optimizer state per row, after the values
+    uint32_t optimizer;    // rt_optimizer_kind
+} ps_model_info;
+
+// "directory/rows-003-of-008.bin"; path has room for size bytes. RT_CONFIG: too long.
+rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t shard_count,
+                             char *path, size_t size, rt_error *error);
+
+// Then exactly info->row_count rows, then commit; abort (also of NULL) gives up and removes the
+// unfinished file. Errors RT_IO, RT_NO_MEMORY.
+rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
+                               ps_model_writer **writer_p, rt_error *error);
+rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,
+                              const float *row, rt_error *error);
+rt_status ps_model_writer_commit(ps_model_writer *writer, rt_error *error); // frees the writer
+void ps_model_writer_abort(ps_model_writer *writer);
+
+// RT_IO, RT_DATA (not a model file, or damaged), RT_NO_MEMORY.
+rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_reader **reader_p,
+                               rt_error *error);
+// RT_END after the last row. *row_p (dim + state_floats floats) is valid until the next call.
+rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_t *version_p,
+                               const float **row_p, rt_error *error);
+void ps_model_reader_close(ps_model_reader *reader);
+
+#endif

@@ -1,0 +1,254 @@
+#include "ps_lite/ps_outbox.h"
+
+#include <stdatomic.h>
+
+// Pulls in flight belong to few iterations; with more, the oldest open message goes out unfilled.
+#define OPEN_MAX 4
+
+typedef struct {
+    rt_message message; // empty: no open message here
+    uint32_t count;
+    size_t used;
+    size_t room;
+} open_message;
+
+typedef struct {
+    open_message open[OPEN_MAX];
+    uint32_t oldest; // next to give way
+    rt_message *queue;
+    uint32_t queue_first;
+    uint32_t queue_count;
+} outlet;
+
+struct ps_outbox {
+    ps_outbox_config config;
+    outlet *outlets; // worker_count
+};
+
+rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p)
+{
+    rt_assert(config->worker_count <= RT_WORKERS_MAX && config->queue_messages_max > 0);
+    ps_outbox *outbox = rt_alloc(1, sizeof *outbox);
+    if (!outbox)
+        return RT_NO_MEMORY;
+    outbox->config = *config;
+    outbox->outlets = rt_alloc(config->worker_count, sizeof *outbox->outlets);
+    bool complete = outbox->outlets != NULL;
+    for (uint32_t i = 0; complete && i < config->worker_count; i++) {
+        outbox->outlets[i].queue = rt_alloc(config->queue_messages_max, sizeof(rt_message));
+        complete = outbox->outlets[i].queue != NULL;
+    }
+    if (!complete) {
+        ps_outbox_destroy(outbox);
+        return RT_NO_MEMORY;
+    }
+    *outbox_p = outbox;
+    return RT_OK;
+}
+
+void ps_outbox_destroy(ps_outbox *outbox)
+{
+    if (!outbox)
+        return;
+    for (uint32_t w = 0; outbox->outlets && w < outbox->config.worker_count; w++) {
+        outlet *out = &outbox->outlets[w];
+        for (uint32_t i = 0; i < OPEN_MAX; i++)
+            rt_message_release(&out->open[i].message);
+        for (; out->queue_count; out->queue_count--) {
+            rt_message_release(&out->queue[out->queue_first]);
+            out->queue_first = (out->queue_first + 1) % outbox->config.queue_messages_max;
+        }
+        rt_free(out->queue);
+    }
+    rt_free(outbox->outlets);
+    rt_free(outbox);
+}
+
+static rt_status give(ps_outbox *outbox, uint32_t worker, rt_message *message, rt_error *error)
+{
+    const uint32_t peer = rt_peer(RT_ROLE_WORKER, worker);
+    rt_status status = outbox->config.send(outbox->config.context, peer, message);
+    char name[32];
+    if (status != RT_OK && status != RT_AGAIN)
+        rt_fail(error, status, "cannot send to %s: %s", rt_peer_name(peer, name),
+                rt_status_text(status));
+    return status;
+}
+
+// RT_AGAIN: some are left.
+static rt_status send_queue(ps_outbox *outbox, uint32_t worker, rt_error *error)
+{
+    outlet *out = &outbox->outlets[worker];
+    while (out->queue_count) {
+        rt_status status = give(outbox, worker, &out->queue[out->queue_first], error);
+        if (status != RT_OK)
+            return status;
+        out->queue[out->queue_first] = (rt_message){0};
+        out->queue_first = (out->queue_first + 1) % outbox->config.queue_messages_max;
+        out->queue_count--;
+    }
+    return RT_OK;
+}
+
+// Messages already waiting go first, so that a worker gets everything in order.
+rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message, rt_error *error)
+{
+    outlet *out = &outbox->outlets[worker];
+    rt_status status = send_queue(outbox, worker, error);
+    if (status == RT_OK)
+        status = give(outbox, worker, message, error);
+    if (status == RT_AGAIN && out->queue_count < outbox->config.queue_messages_max) {
+        const uint32_t at =
+            (out->queue_first + out->queue_count++) % outbox->config.queue_messages_max;
+        out->queue[at] = *message;
+        *message = (rt_message){0};
+        return RT_OK;
+    }
+    if (status == RT_AGAIN)
+        status = rt_fail(error, RT_LIMIT, "worker %u does not take its messages: %u wait", worker,
+                         out->queue_count);
+    if (status != RT_OK)
+        rt_message_release(message);
+    return status;
+}
+
+static rt_status close_open(ps_outbox *outbox, uint32_t worker, open_message *open, rt_error *error)
+{
+    if (!open->message.data)
+        return RT_OK;
+    rt_message message = open->message;
+    open->message = (rt_message){0};
+    rt_message_finish(&message, open->count, open->used);
+    return ps_outbox_send(outbox, worker, &message, error);
+}
+
+static open_message *find_open(outlet *out, rt_message_type type, uint64_t iteration)
+{
+    for (uint32_t i = 0; i < OPEN_MAX; i++) {
+        if (!out->open[i].message.data)
+            continue;
+        const rt_wire_header *header = rt_message_header(&out->open[i].message);
+        if (header->type == type && header->iteration == iteration)
+            return &out->open[i];
+    }
+    return NULL;
+}
+
+static rt_status start_open(ps_outbox *outbox, uint32_t worker, rt_message_type type,
+                            uint64_t iteration, size_t size, open_message **open_p, rt_error *error)
+{
+    outlet *out = &outbox->outlets[worker];
+    open_message *open = &out->open[out->oldest];
+    out->oldest = (out->oldest + 1) % OPEN_MAX;
+    rt_status status = close_open(outbox, worker, open, error);
+    if (status != RT_OK)
+        return status;
+    const size_t room = (size_t)rt_max_u64(outbox->config.message_bytes, size);
+    status = rt_message_create(&open->message, type, outbox->config.self, iteration, 0, room);
+    if (status != RT_OK)
+        return rt_fail(error, status, "out of memory: a message of %zu bytes", room);
+    rt_message_header(&open->message)->epoch = outbox->config.epoch;
+    open->count = 0;
+    open->used = 0;
+    open->room = room;
+    *open_p = open;
+    return RT_OK;
+}
+
+rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type type,
+                           uint64_t iteration, size_t size, uint8_t **record_p, rt_error *error)
+{
+    rt_status status = RT_OK;
+    open_message *open = find_open(&outbox->outlets[worker], type, iteration);
+    if (open && open->used + size > open->room) {
+        status = close_open(outbox, worker, open, error);
+        open = NULL;
+    }
+    if (status == RT_OK && !open)
+        status = start_open(outbox, worker, type, iteration, size, &open, error);
+    if (status != RT_OK)
+        return status;
+    *record_p = rt_message_payload(&open->message) + open->used;
+    open->used += size;
+    open->count++;
+    return RT_OK;
+}
+
+rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type type,
+                           uint64_t iteration, rt_error *error)
+{
+    rt_message message = {0};
+    rt_status status = rt_message_create(&message, type, outbox->config.self, iteration, 0, 0);
+    if (status != RT_OK)
+        return rt_fail(error, status, "out of memory: a message");
+    rt_message_header(&message)->epoch = outbox->config.epoch;
+    return ps_outbox_send(outbox, worker, &message, error);
+}
+
+// One block of bytes behind the messages of several peers; transports may release on any thread.
+typedef struct {
+    atomic_uint users;
+    rt_message message;
+} shared_bytes;
+
+static void release_shared(void *hint)
+{
+    shared_bytes *shared = hint;
+    if (atomic_fetch_sub(&shared->users, 1) != 1)
+        return;
+    rt_message_release(&shared->message);
+    rt_free(shared);
+}
+
+rt_status ps_outbox_send_all(ps_outbox *outbox, rt_message *message, rt_error *error)
+{
+    shared_bytes *shared = rt_alloc(1, sizeof *shared);
+    if (!shared) {
+        rt_message_release(message);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    }
+    rt_wire_header *header = rt_message_header(message);
+    header->sender = outbox->config.self;
+    header->epoch = outbox->config.epoch;
+    shared->message = *message;
+    *message = (rt_message){0};
+    atomic_init(&shared->users, outbox->config.worker_count + 1); // one is held until the end here
+    rt_status status = RT_OK;
+    for (uint32_t worker = 0; worker < outbox->config.worker_count; worker++) {
+        rt_message one = {shared->message.data, shared->message.size, release_shared, shared};
+        if (status == RT_OK)
+            status = ps_outbox_send(outbox, worker, &one, error);
+        else
+            rt_message_release(&one);
+    }
+    release_shared(shared);
+    return status;
+}
+
+static rt_status flush_outlet(ps_outbox *outbox, uint32_t worker, rt_error *error)
+{
+    outlet *out = &outbox->outlets[worker];
+    rt_status status = send_queue(outbox, worker, error);
+    if (status != RT_OK)
+        return status;
+    for (uint32_t i = 0; i < OPEN_MAX; i++) {
+        open_message *oldest = &out->open[(out->oldest + i) % OPEN_MAX];
+        status = close_open(outbox, worker, oldest, error);
+        if (status != RT_OK)
+            return status;
+    }
+    return out->queue_count ? RT_AGAIN : RT_OK;
+}
+
+rt_status ps_outbox_flush(ps_outbox *outbox, rt_error *error)
+{
+    rt_status all = RT_OK;
+    for (uint32_t worker = 0; worker < outbox->config.worker_count; worker++) {
+        rt_status status = flush_outlet(outbox, worker, error);
+        if (status == RT_AGAIN)
+            all = RT_AGAIN;
+        else if (status != RT_OK)
+            return status;
+    }
+    return all;
+}

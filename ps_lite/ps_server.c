@@ -1,0 +1,255 @@
+#include "ps_lite/ps_server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_log.h"
+
+#define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
+#define QUEUE_MESSAGES_MAX 4096u
+#define LINGER_MS 1000u
+#define NO_WAKE (-1)
+
+typedef struct {
+    const ps_server_config *config;
+    const rt_transport_ops *ops;
+    rt_transport *transport;
+    rt_endpoint *workers; // the listener
+    rt_member member;     // the connection to the coordinator
+    ps_shard *shard;
+    bool unsent; // the shard holds messages that the transport did not take
+    bool finished;
+} server;
+
+// What a worker that has gone does not get is nobody's loss; why it went, the coordinator finds.
+static rt_status send_to_worker(void *context, uint32_t peer, rt_message *message)
+{
+    server *s = context;
+    char name[32];
+    rt_status status = s->ops->send(s->workers, peer, message);
+    if (status != RT_NOT_FOUND)
+        return status;
+    rt_debug("%s of iteration %" PRIu64 " dropped: %s is not connected",
+             rt_message_type_name(rt_message_header(message)->type),
+             rt_message_header(message)->iteration, rt_peer_name(peer, name));
+    rt_message_release(message);
+    return RT_OK;
+}
+
+static rt_status create_shard(server *s, rt_error *error)
+{
+    const rt_config *config = s->config->config;
+    const uint64_t memory = config->ps_memory_bytes_max;
+    const ps_shard_config shard = {.rank = s->config->rank,
+                                   .shard_count = config->ps_shard_count,
+                                   .worker_count = config->worker_count,
+                                   .dim = config->model.embedding_dim,
+                                   .optimizer = config->optimizer_rows,
+                                   .seed = config->seed,
+                                   .init_scale = (float)config->model.init_scale,
+                                   .memory_bytes_max = memory,
+                                   .gradient_bytes_max = memory / 4,
+                                   .dense_bytes_max = memory / 4,
+                                   .pulls_parked_max = 1u << 22,
+                                   .message_bytes = config->network_message_bytes,
+                                   .queue_messages_max = QUEUE_MESSAGES_MAX,
+                                   .send = send_to_worker,
+                                   .context = s};
+    if (ps_shard_create(&shard, &s->shard) != RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
+    return RT_OK;
+}
+
+// ---- Joining and leaving
+
+static rt_status check_welcome(const server *s, rt_error *error)
+{
+    const rt_config *config = s->config->config;
+    const rt_wire_welcome *welcome = &s->member.welcome;
+    if (welcome->worker_count == config->worker_count &&
+        welcome->shard_count == config->ps_shard_count)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "the coordinator runs %u workers and %u shards, this configuration has %u and "
+                   "%u",
+                   welcome->worker_count, welcome->shard_count, config->worker_count,
+                   config->ps_shard_count);
+}
+
+static rt_status join(server *s, rt_error *error)
+{
+    char address[RT_NAME_MAX + 16], bound[RT_NAME_MAX];
+    const rt_config *config = s->config->config;
+    const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank);
+    snprintf(address, sizeof address, "tcp://%s:0", config->network_bind);
+    rt_status status = create_shard(s, error);
+    if (status == RT_OK)
+        status = s->ops->open(&s->transport, error);
+    if (status == RT_OK)
+        status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
+    if (status != RT_OK)
+        return status;
+    const rt_member_config member = {.ops = s->ops,
+                                     .transport = s->transport,
+                                     .self = self,
+                                     .coordinator = s->config->coordinator,
+                                     .address = bound,
+                                     .config_hash = s->config->config_hash,
+                                     .timeout_start_s = config->timeout_start_s,
+                                     .timeout_peer_s = config->timeout_peer_s};
+    rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, bound);
+    status = rt_member_join(&s->member, &member, error);
+    return status == RT_OK ? check_welcome(s, error) : status;
+}
+
+static void leave(server *s, rt_status status, const rt_error *error)
+{
+    rt_member_leave(&s->member, status == RT_OK || status == RT_STOPPED ? NULL : error);
+    if (s->workers)
+        s->ops->end(s->workers, LINGER_MS);
+    if (s->transport)
+        s->ops->close(s->transport);
+    ps_shard_destroy(s->shard);
+}
+
+// ---- Messages
+
+static rt_status say_finished(server *s, rt_error *error)
+{
+    rt_message message = {0};
+    if (rt_control_create(&message, RT_MESSAGE_FINISHED, rt_peer(RT_ROLE_PS, s->config->rank)) !=
+        RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    return rt_member_send(&s->member, &message, error);
+}
+
+static rt_status save(server *s, const rt_message *message, rt_error *error)
+{
+    char directory[RT_PATH_MAX];
+    if (rt_control_text(message, directory, sizeof directory) != RT_OK)
+        return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
+                       message->size - sizeof(rt_wire_header));
+    rt_status status = ps_shard_save(s->shard, directory, s->config->schema, error);
+    return status == RT_OK ? say_finished(s, error) : status;
+}
+
+static rt_status drain_coordinator(server *s, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX && !s->finished; i++) {
+        rt_message message = {0};
+        rt_status status = rt_member_receive(&s->member, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status != RT_OK)
+            return status;
+        const uint32_t type = rt_message_header(&message)->type;
+        if (type == RT_MESSAGE_SAVE)
+            status = save(s, &message, error);
+        else if (type == RT_MESSAGE_FINISH)
+            s->finished = true;
+        else
+            status = rt_fail(error, RT_WIRE, "coordinator: a PS shard takes no %s",
+                             rt_message_type_name(type));
+        rt_message_release(&message);
+        if (status != RT_OK)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status take_hello(const server *s, uint32_t peer, const rt_message *message,
+                            rt_error *error)
+{
+    char name[32];
+    rt_wire_hello hello;
+    rt_peer_name(peer, name);
+    if (!rt_control_has(message, sizeof hello))
+        return rt_fail(error, RT_WIRE, "%s: a HELLO of %zu bytes, expected %zu", name,
+                       message->size - sizeof(rt_wire_header), sizeof hello);
+    memcpy(&hello, rt_message_payload(message), sizeof hello);
+    if (hello.config_hash != s->config->config_hash)
+        return rt_fail(error, RT_WIRE,
+                       "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
+                       name, hello.config_hash, s->config->config_hash);
+    return RT_OK;
+}
+
+static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message, rt_error *error)
+{
+    rt_status status = RT_OK;
+    switch (rt_message_header(message)->type) {
+    case RT_MESSAGE_HEARTBEAT:
+        break;
+    case RT_MESSAGE_HELLO:
+        status = take_hello(s, peer, message, error);
+        break;
+    default:
+        return ps_shard_receive(s->shard, peer, message, error);
+    }
+    rt_message_release(message);
+    return status;
+}
+
+static rt_status drain_workers(server *s, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+        rt_message message = {0};
+        uint32_t peer = 0;
+        char name[32];
+        rt_status status = s->ops->receive(s->workers, &peer, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status == RT_NOT_FOUND)
+            rt_debug("%s has disconnected", rt_peer_name(peer, name));
+        else if (status == RT_OK)
+            status = take_from_worker(s, peer, &message, error);
+        if (status != RT_OK && status != RT_NOT_FOUND)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- The loop
+
+// The order of the two sockets does not matter: a worker has finished when all its push credits are
+// back, so at a SAVE the shard has every row.
+static rt_status turn(server *s, rt_error *error)
+{
+    rt_endpoint *const endpoints[2] = {s->workers, s->member.endpoint};
+    bool ready[2] = {false, false};
+    // The transport does not tell when it has room again.
+    const uint32_t wait_ms = s->unsent ? 1 : rt_member_wait_ms(&s->member);
+    rt_status status = s->ops->wait(endpoints, 2, NO_WAKE, wait_ms, ready);
+    if (status != RT_OK)
+        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    status = drain_workers(s, error);
+    if (status == RT_OK)
+        status = drain_coordinator(s, error);
+    if (status != RT_OK)
+        return status;
+    status = ps_shard_flush(s->shard, error);
+    s->unsent = status == RT_AGAIN;
+    if (status != RT_OK && status != RT_AGAIN)
+        return status;
+    return rt_member_beat(&s->member, error);
+}
+
+rt_status ps_server_run(const ps_server_config *config, rt_error *error)
+{
+    rt_error local = {RT_OK, ""};
+    server *s = rt_alloc(1, sizeof *s);
+    error = error ? error : &local;
+    if (!s)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", config->rank);
+    s->config = config;
+    s->ops = config->transport;
+    rt_status status = join(s, error);
+    while (status == RT_OK && !s->finished)
+        status = turn(s, error);
+    if (status == RT_OK)
+        status = say_finished(s, error);
+    leave(s, status, error);
+    rt_free(s);
+    return status;
+}

@@ -1,0 +1,27 @@
+// ps_server - the process around one shard: sockets, joining, saving, ending.
+//
+// Runs in the calling thread until the run ends. Listens first, then joins the coordinator with its
+// address; workers connect to it. Replies are sent once the sockets are drained, so they fill
+// messages when much arrives and leave at once when little does. That a worker is gone or silent is
+// the coordinator's to judge: it has a connection to each, and stops the run.
+#ifndef PS_SERVER_H
+#define PS_SERVER_H
+
+#include "ps_lite/ps_shard.h"
+#include "runtime/rt_member.h"
+
+typedef struct {
+    const rt_transport_ops *transport;
+    const rt_config *config;
+    uint32_t rank;
+    const char *coordinator; // address "tcp://host:port"
+    uint64_t config_hash;    // workers and coordinator must have the same
+    uint64_t schema;         // goes into model files
+} ps_server_config;
+
+// RT_OK: finished (FINISH). RT_STOPPED: the coordinator said STOP; error holds its reason.
+// RT_TIMEOUT: the coordinator is silent, or the run did not start in time. Others: as the shard and
+// the transport. The coordinator is told of failures before return.
+rt_status ps_server_run(const ps_server_config *config, rt_error *error);
+
+#endif

@@ -1,0 +1,797 @@
+#include "ps_lite/ps_shard.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ps_lite/ps_aggregate.h"
+#include "ps_lite/ps_dense.h"
+#include "ps_lite/ps_model_file.h"
+#include "ps_lite/ps_outbox.h"
+#include "ps_lite/ps_parked.h"
+#include "runtime/rt_hash.h"
+
+#define BLOCK 32u // records whose index lines and rows load while others are worked on
+#define ROW_LINES_AHEAD 4u
+#define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
+
+struct ps_shard {
+    ps_shard_config config;
+    uint32_t row_floats;    // values and state
+    uint32_t gradients_max; // waiting
+    uint64_t workers;       // mask of all
+    ps_table *table;
+    ps_parked *parked;
+    ps_aggregates *aggregates;
+    ps_dense *dense; // shard 0 only
+    ps_outbox *outbox;
+    float *sum;              // dim
+    uint32_t *parked_counts; // per worker, pulls of rows and of sums
+    ps_shard_statistics statistics;
+};
+
+// A message of a worker, taken apart. Every record starts with its key.
+typedef struct {
+    rt_message_type type;
+    uint32_t worker;
+    uint64_t iteration;
+    uint32_t count;
+    size_t record_size; // with its floats
+    const uint8_t *records;
+} request;
+
+static const uint8_t *record_at(const request *in, uint32_t i)
+{
+    return in->records + i * in->record_size;
+}
+
+// Records of odd dimensions stand at any multiple of 4.
+static inline uint64_t key_at(const request *in, uint32_t i)
+{
+    uint64_t key;
+    memcpy(&key, record_at(in, i), sizeof key);
+    return key;
+}
+
+static inline rt_wire_pull pull_at(const request *in, uint32_t i)
+{
+    rt_wire_pull pull;
+    memcpy(&pull, record_at(in, i), sizeof pull);
+    return pull;
+}
+
+static inline rt_wire_row row_at(const request *in, uint32_t i)
+{
+    rt_wire_row row;
+    memcpy(&row, record_at(in, i), sizeof row);
+    return row;
+}
+
+static inline rt_wire_grad grad_at(const request *in, uint32_t i)
+{
+    rt_wire_grad grad;
+    memcpy(&grad, record_at(in, i), sizeof grad);
+    return grad;
+}
+
+__attribute__((format(printf, 4, 5))) static rt_status
+reject(const request *in, uint64_t key, rt_error *error, const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return rt_fail(error, RT_WIRE, "worker %u: %s of iteration %llu, key %016llx: %s", in->worker,
+                   rt_message_type_name(in->type), (unsigned long long)in->iteration,
+                   (unsigned long long)key, what);
+}
+
+// ---- Creation
+
+static rt_status create_parts(ps_shard *shard)
+{
+    const ps_shard_config *config = &shard->config;
+    const ps_table_config table = {shard->row_floats, config->memory_bytes_max};
+    const ps_outbox_config outbox = {.self = rt_peer(RT_ROLE_PS, config->rank),
+                                     .epoch = config->epoch,
+                                     .worker_count = config->worker_count,
+                                     .message_bytes = config->message_bytes,
+                                     .queue_messages_max = config->queue_messages_max,
+                                     .send = config->send,
+                                     .context = config->context};
+    rt_status status = ps_table_create(&table, &shard->table);
+    if (status == RT_OK)
+        status = ps_parked_create(&shard->parked);
+    if (status == RT_OK)
+        status = ps_aggregates_create(config->dim, &shard->aggregates);
+    if (status == RT_OK && config->rank == 0)
+        status = ps_dense_create(config->worker_count, config->dense_bytes_max, &shard->dense);
+    if (status == RT_OK)
+        status = ps_outbox_create(&outbox, &shard->outbox);
+    if (status != RT_OK)
+        return status;
+    shard->sum = rt_alloc(config->dim, sizeof *shard->sum);
+    shard->parked_counts = rt_alloc(config->worker_count, sizeof *shard->parked_counts);
+    return shard->sum && shard->parked_counts ? RT_OK : RT_NO_MEMORY;
+}
+
+rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
+{
+    rt_assert(config->rank < config->shard_count && config->dim > 0);
+    rt_assert(config->worker_count > 0 && config->worker_count <= RT_WORKERS_MAX);
+    ps_shard *shard = rt_alloc(1, sizeof *shard);
+    if (!shard)
+        return RT_NO_MEMORY;
+    const uint64_t gradient_bytes = config->dim * sizeof(float) + GRADIENT_OVERHEAD;
+    shard->config = *config;
+    shard->row_floats = config->dim + rt_optimizer_state_floats(&config->optimizer, config->dim);
+    shard->gradients_max =
+        (uint32_t)rt_min_u64(config->gradient_bytes_max / gradient_bytes, UINT32_MAX / 4);
+    shard->workers = UINT64_MAX >> (64 - config->worker_count);
+    rt_status status = create_parts(shard);
+    if (status != RT_OK) {
+        ps_shard_destroy(shard);
+        return status;
+    }
+    *shard_p = shard;
+    return RT_OK;
+}
+
+void ps_shard_destroy(ps_shard *shard)
+{
+    if (!shard)
+        return;
+    ps_table_destroy(shard->table);
+    ps_parked_destroy(shard->parked);
+    ps_aggregates_destroy(shard->aggregates);
+    ps_dense_destroy(shard->dense);
+    ps_outbox_destroy(shard->outbox);
+    rt_free(shard->sum);
+    rt_free(shard->parked_counts);
+    rt_free(shard);
+}
+
+// ---- Rows
+
+// After a reserve; the key has no row.
+static ps_entry *create_row(ps_shard *shard, uint64_t key)
+{
+    ps_entry *entry = ps_table_insert(shard->table, key);
+    float *row = ps_table_row(shard->table, entry);
+    rt_row_init(key, shard->config.seed, shard->config.init_scale, shard->config.dim, row);
+    rt_optimizer_init_state(&shard->config.optimizer, shard->config.dim, row + shard->config.dim);
+    shard->statistics.rows_created++;
+    return entry;
+}
+
+static rt_status write_row(ps_shard *shard, uint32_t worker, rt_message_type type,
+                           uint64_t iteration, rt_wire_row head, const float *floats,
+                           uint32_t count, rt_error *error)
+{
+    uint8_t *record;
+    rt_status status = ps_outbox_record(shard->outbox, worker, type, iteration,
+                                        sizeof head + count * sizeof *floats, &record, error);
+    if (status != RT_OK)
+        return status;
+    memcpy(record, &head, sizeof head);
+    memcpy(record + sizeof head, floats, count * sizeof *floats);
+    return RT_OK;
+}
+
+static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteration, uint32_t tag,
+                             const ps_entry *entry, rt_error *error)
+{
+    const rt_wire_row head = {entry->key, entry->version, tag};
+    const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
+    return write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head,
+                     ps_table_row(shard->table, entry), count, error);
+}
+
+static rt_status wake_pulls(ps_shard *shard, const ps_entry *entry, rt_error *error)
+{
+    ps_parked_pull pull;
+    while (ps_parked_count(shard->parked) &&
+           ps_parked_take(shard->parked, entry->key, entry->version, &pull)) {
+        shard->parked_counts[pull.worker]--;
+        rt_status status = answer_pull(shard, pull.worker, pull.iteration, pull.tag, entry, error);
+        if (status != RT_OK)
+            return status;
+    }
+    return RT_OK;
+}
+
+// The sum that is complete and applies to the row as it is.
+static ps_aggregate *ready_sum(ps_shard *shard, const ps_entry *entry)
+{
+    ps_aggregate *one = NULL;
+    while ((one = ps_aggregates_next(shard->aggregates, entry->key, one)))
+        if (one->keeper == RT_WIRE_NO_KEEPER && one->arrived == one->mask &&
+            one->base == entry->version)
+            break;
+    return one;
+}
+
+static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
+{
+    const uint32_t dim = shard->config.dim;
+    float *row = ps_table_row(shard->table, entry);
+    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
+                      shard->sum);
+    entry->version = aggregate->iteration;
+    ps_aggregates_close(shard->aggregates, aggregate);
+    shard->statistics.steps++;
+}
+
+// Follows a change of the row's version: pulls first, because they ask for this very version.
+static rt_status row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
+{
+    for (;;) {
+        rt_status status = wake_pulls(shard, entry, error);
+        if (status != RT_OK || !ps_aggregates_count(shard->aggregates))
+            return status;
+        ps_aggregate *aggregate = ready_sum(shard, entry);
+        if (!aggregate)
+            return RT_OK;
+        apply_sum(shard, aggregate, entry);
+    }
+}
+
+// ---- Walking over records
+
+static void prefetch_keys(const ps_shard *shard, const request *in, uint32_t from)
+{
+    const uint32_t to = (uint32_t)rt_min_u64(from + BLOCK, in->count);
+    for (uint32_t i = from; i < to; i++)
+        ps_table_prefetch(shard->table, key_at(in, i));
+}
+
+// Entries of up to BLOCK records from `from` on (NULL: no row), rows on their way into the cache.
+static uint32_t find_block(const ps_shard *shard, const request *in, uint32_t from,
+                           ps_entry *entries[BLOCK])
+{
+    const uint32_t count = (uint32_t)rt_min_u64(BLOCK, in->count - from);
+    const uint32_t lines = (uint32_t)rt_min_u64(ROW_LINES_AHEAD, (shard->row_floats + 15) / 16);
+    if (from == 0)
+        prefetch_keys(shard, in, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        entries[i] = ps_table_find(shard->table, key_at(in, from + i));
+        if (!entries[i])
+            continue;
+        const float *row = ps_table_row(shard->table, entries[i]);
+        for (uint32_t line = 0; line < lines; line++)
+            __builtin_prefetch(row + line * 16);
+    }
+    prefetch_keys(shard, in, from + count);
+    return count;
+}
+
+static rt_status check_key(const ps_shard *shard, const request *in, uint64_t key, rt_error *error)
+{
+    if (shard->config.shard_count == 1)
+        return RT_OK;
+    const uint32_t owner = rt_key_shard(key, shard->config.shard_count);
+    if (RT_LIKELY(owner == shard->config.rank))
+        return RT_OK;
+    return reject(in, key, error, "belongs to shard %u of %u, this is shard %u", owner,
+                  shard->config.shard_count, shard->config.rank);
+}
+
+// Whether the record makes a row when its key has none.
+static bool creates(const request *in, uint32_t i)
+{
+    if (in->type == RT_MESSAGE_PUSH_ROW)
+        return true;
+    if (in->type == RT_MESSAGE_PUSH_GRAD)
+        return grad_at(in, i).base == 0 && grad_at(in, i).keeper == RT_WIRE_NO_KEEPER;
+    return in->type == RT_MESSAGE_PULL && pull_at(in, i).version == 0;
+}
+
+// Makes room for the rows that a message may create; entries do not move afterwards. Looks keys up
+// only when room for all of them cannot be had.
+static rt_status reserve_rows(ps_shard *shard, const request *in, rt_error *error)
+{
+    uint32_t count = 0, missing = 0;
+    for (uint32_t i = 0; i < in->count; i++)
+        count += creates(in, i);
+    if (ps_table_reserve(shard->table, count, NULL) == RT_OK)
+        return RT_OK;
+    for (uint32_t i = 0; i < in->count; i++)
+        missing += creates(in, i) && !ps_table_find(shard->table, key_at(in, i));
+    return ps_table_reserve(shard->table, missing, error);
+}
+
+static rt_status check_parked(const ps_shard *shard, const request *in, rt_error *error)
+{
+    const uint32_t parked = shard->parked_counts[in->worker];
+    if ((uint64_t)parked + in->count <= shard->config.pulls_parked_max)
+        return RT_OK;
+    return rt_fail(error, RT_LIMIT, "worker %u: %u pulls while %u wait, at most %u may", in->worker,
+                   in->count, parked, shard->config.pulls_parked_max);
+}
+
+// ---- PULL
+
+static rt_status check_pulls(ps_shard *shard, const request *in, rt_error *error)
+{
+    rt_status status = check_parked(shard, in, error);
+    for (uint32_t i = 0; status == RT_OK && i < in->count; i++)
+        status = check_key(shard, in, key_at(in, i), error);
+    if (status == RT_OK)
+        status = reserve_rows(shard, in, error);
+    if (status == RT_OK && ps_parked_reserve(shard->parked, in->count) != RT_OK)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
+    return status;
+}
+
+static void park(ps_shard *shard, const request *in, const rt_wire_pull *pull)
+{
+    ps_parked_add(shard->parked, &(ps_parked_pull){.key = pull->key,
+                                                   .iteration = in->iteration,
+                                                   .version = pull->version,
+                                                   .tag = pull->tag,
+                                                   .worker = in->worker});
+    shard->parked_counts[in->worker]++;
+}
+
+static rt_status apply_pulls(ps_shard *shard, const request *in, rt_error *error)
+{
+    ps_entry *entries[BLOCK];
+    for (uint32_t from = 0, count; from < in->count; from += count) {
+        count = find_block(shard, in, from, entries);
+        for (uint32_t i = 0; i < count; i++) {
+            const rt_wire_pull pull = pull_at(in, from + i);
+            ps_entry *entry = entries[i];
+            if (!entry && pull.version == 0) {
+                entry = ps_table_find(shard->table, pull.key); // twice in this message?
+                entry = entry ? entry : create_row(shard, pull.key);
+            }
+            rt_status status = RT_OK;
+            if (entry && entry->version >= pull.version)
+                status = answer_pull(shard, in->worker, in->iteration, pull.tag, entry, error);
+            else
+                park(shard, in, &pull);
+            if (status != RT_OK)
+                return status;
+        }
+    }
+    const uint64_t parked = ps_parked_count(shard->parked);
+    ps_shard_statistics *statistics = &shard->statistics;
+    statistics->pulls += in->count;
+    statistics->pulls_parked_max = rt_max_u64(statistics->pulls_parked_max, parked);
+    return RT_OK;
+}
+
+// ---- PUSH_ROW
+
+static rt_status check_row(ps_shard *shard, const request *in, uint32_t i, rt_error *error)
+{
+    const rt_wire_row row = row_at(in, i);
+    rt_status status = check_key(shard, in, row.key, error);
+    if (status != RT_OK)
+        return status;
+    if (row.version == 0)
+        return reject(in, row.key, error, "version 0, which is never pushed");
+    if (!ps_aggregates_count(shard->aggregates))
+        return RT_OK;
+    const ps_aggregate *one = NULL;
+    while ((one = ps_aggregates_next(shard->aggregates, row.key, one)))
+        if (one->keeper == RT_WIRE_NO_KEEPER && one->base < row.version)
+            return reject(in, row.key, error,
+                          "version %u, while gradients of iteration %u wait for version %u",
+                          row.version, one->iteration, one->base);
+    return RT_OK;
+}
+
+static rt_status check_rows(ps_shard *shard, const request *in, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (uint32_t i = 0; status == RT_OK && i < in->count; i++)
+        status = check_row(shard, in, i, error);
+    return status == RT_OK ? reserve_rows(shard, in, error) : status;
+}
+
+static rt_status store_row(ps_shard *shard, const request *in, uint32_t i, ps_entry *entry,
+                           rt_error *error)
+{
+    const rt_wire_row row = row_at(in, i);
+    if (!entry) {
+        entry = ps_table_find(shard->table, row.key); // twice in this message?
+        entry = entry ? entry : ps_table_insert(shard->table, row.key);
+    }
+    if (row.version <= entry->version) {
+        shard->statistics.row_pushes_ignored++;
+        return RT_OK;
+    }
+    memcpy(ps_table_row(shard->table, entry), record_at(in, i) + sizeof row,
+           shard->row_floats * sizeof(float));
+    entry->version = row.version;
+    return row_changed(shard, entry, error);
+}
+
+static rt_status apply_rows(ps_shard *shard, const request *in, rt_error *error)
+{
+    ps_entry *entries[BLOCK];
+    for (uint32_t from = 0, count; from < in->count; from += count) {
+        count = find_block(shard, in, from, entries);
+        for (uint32_t i = 0; i < count; i++) {
+            rt_status status = store_row(shard, in, from + i, entries[i], error);
+            if (status != RT_OK)
+                return status;
+        }
+    }
+    shard->statistics.row_pushes += in->count;
+    return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
+}
+
+// ---- PUSH_GRAD, PULL_SUM
+
+static rt_status check_iteration(const request *in, rt_error *error)
+{
+    if (in->iteration > 0 && in->iteration <= UINT32_MAX)
+        return RT_OK;
+    return rt_fail(error, RT_WIRE, "worker %u: %s of iteration %llu, which no version can be",
+                   in->worker, rt_message_type_name(in->type), (unsigned long long)in->iteration);
+}
+
+// What can be said of a gradient by itself.
+static rt_status check_grad(const ps_shard *shard, const request *in, const rt_wire_grad *grad,
+                            rt_error *error)
+{
+    const unsigned long long mask = grad->mask;
+    if (!(grad->mask & rt_bit(in->worker)))
+        return reject(in, grad->key, error, "mask %llx lacks the sender", mask);
+    if (grad->mask & ~shard->workers)
+        return reject(in, grad->key, error, "mask %llx names workers beyond %u", mask,
+                      shard->config.worker_count - 1);
+    if (grad->base >= in->iteration)
+        return reject(in, grad->key, error, "base %u is not an earlier iteration", grad->base);
+    if (grad->keeper == RT_WIRE_NO_KEEPER)
+        return RT_OK;
+    if (grad->keeper >= shard->config.worker_count)
+        return reject(in, grad->key, error, "keeper %u is not a worker of this run", grad->keeper);
+    if (grad->mask & rt_bit(grad->keeper))
+        return reject(in, grad->key, error, "mask %llx holds the keeper %u", mask, grad->keeper);
+    return RT_OK;
+}
+
+// Against what is known of the key's sums.
+static rt_status check_against_sums(ps_shard *shard, const request *in, const rt_wire_grad *grad,
+                                    rt_error *error)
+{
+    const ps_aggregate *one = NULL;
+    while ((one = ps_aggregates_next(shard->aggregates, grad->key, one))) {
+        if (one->iteration == in->iteration) {
+            if (one->arrived & rt_bit(in->worker))
+                return reject(in, grad->key, error, "sent twice");
+            if (one->keeper != grad->keeper)
+                return reject(in, grad->key, error, "keeper %d, others have %d", (int)grad->keeper,
+                              (int)one->keeper);
+            if (one->mask && (one->mask != grad->mask || one->base != grad->base))
+                return reject(in, grad->key, error, "mask %llx base %u, others have %llx base %u",
+                              (unsigned long long)grad->mask, grad->base,
+                              (unsigned long long)one->mask, one->base);
+        } else if (one->keeper == grad->keeper && grad->keeper == RT_WIRE_NO_KEEPER &&
+                   one->base == grad->base) {
+            return reject(in, grad->key, error, "base %u is that of iteration %u too", grad->base,
+                          one->iteration);
+        }
+    }
+    return RT_OK;
+}
+
+static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error)
+{
+    rt_status status = check_iteration(in, error);
+    ps_entry *entries[BLOCK];
+    for (uint32_t from = 0, count; status == RT_OK && from < in->count; from += count) {
+        count = find_block(shard, in, from, entries);
+        for (uint32_t i = 0; status == RT_OK && i < count; i++) {
+            const rt_wire_grad grad = grad_at(in, from + i);
+            status = check_key(shard, in, grad.key, error);
+            if (status == RT_OK)
+                status = check_grad(shard, in, &grad, error);
+            if (status == RT_OK)
+                status = check_against_sums(shard, in, &grad, error);
+            if (status == RT_OK && grad.keeper == RT_WIRE_NO_KEEPER && entries[i] &&
+                entries[i]->version > grad.base)
+                status = reject(in, grad.key, error, "base %u, but the row has version %u",
+                                grad.base, entries[i]->version);
+        }
+    }
+    if (status != RT_OK)
+        return status;
+    const uint32_t waiting = ps_aggregates_gradients(shard->aggregates);
+    if ((uint64_t)waiting + in->count > shard->gradients_max)
+        return rt_fail(error, RT_LIMIT,
+                       "worker %u: %u gradients while %u wait for other workers, at most %u fit "
+                       "into %llu bytes",
+                       in->worker, in->count, waiting, shard->gradients_max,
+                       (unsigned long long)shard->config.gradient_bytes_max);
+    if (ps_aggregates_reserve(shard->aggregates, in->count) != RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: gradients of worker %u", in->worker);
+    return reserve_rows(shard, in, error);
+}
+
+static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *error)
+{
+    const rt_wire_row head = {aggregate->key, aggregate->iteration, aggregate->pull_tag};
+    const uint32_t keeper = aggregate->keeper;
+    const uint64_t iteration = aggregate->pull_iteration;
+    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    ps_aggregates_close(shard->aggregates, aggregate);
+    shard->parked_counts[keeper]--;
+    shard->statistics.sums_pulled++;
+    return write_row(shard, keeper, RT_MESSAGE_SUM_ROWS, iteration, head, shard->sum,
+                     shard->config.dim, error);
+}
+
+static rt_status add_gradient(ps_shard *shard, const request *in, uint32_t i, rt_error *error)
+{
+    const rt_wire_grad grad = grad_at(in, i);
+    ps_aggregates *aggregates = shard->aggregates;
+    ps_aggregate *sum = ps_aggregates_find(aggregates, grad.key, (uint32_t)in->iteration);
+    if (!sum)
+        sum = ps_aggregates_open(aggregates, grad.key, (uint32_t)in->iteration);
+    else if (sum->arrived & rt_bit(in->worker))
+        return reject(in, grad.key, error, "twice in one message");
+    sum->mask = grad.mask;
+    sum->base = grad.base;
+    sum->keeper = grad.keeper;
+    ps_aggregates_add(aggregates, sum, in->worker, record_at(in, i) + sizeof grad);
+    if (sum->arrived != sum->mask)
+        return RT_OK;
+    if (sum->keeper != RT_WIRE_NO_KEEPER)
+        return sum->pulled ? answer_sum(shard, sum, error) : RT_OK;
+    ps_entry *entry = ps_table_find(shard->table, grad.key);
+    if (!entry && grad.base == 0)
+        entry = create_row(shard, grad.key);
+    if (!entry || entry->version != grad.base)
+        return RT_OK;
+    apply_sum(shard, sum, entry);
+    return row_changed(shard, entry, error);
+}
+
+static rt_status apply_grads(ps_shard *shard, const request *in, rt_error *error)
+{
+    for (uint32_t i = 0; i < in->count; i++) {
+        rt_status status = add_gradient(shard, in, i, error);
+        if (status != RT_OK)
+            return status;
+    }
+    shard->statistics.gradients += in->count;
+    return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
+}
+
+static rt_status check_sum_pulls(ps_shard *shard, const request *in, rt_error *error)
+{
+    rt_status status = check_parked(shard, in, error);
+    for (uint32_t i = 0; status == RT_OK && i < in->count; i++) {
+        const rt_wire_pull pull = pull_at(in, i);
+        status = check_key(shard, in, pull.key, error);
+        if (status != RT_OK)
+            return status;
+        if (pull.version == 0)
+            return reject(in, pull.key, error, "version 0, which no sum makes");
+        const ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
+        if (sum && sum->keeper != in->worker)
+            return reject(in, pull.key, error, "the sum of iteration %u is for keeper %d",
+                          pull.version, (int)sum->keeper);
+        if (sum && sum->pulled)
+            return reject(in, pull.key, error, "the sum of iteration %u is asked for twice",
+                          pull.version);
+    }
+    if (status == RT_OK && ps_aggregates_reserve(shard->aggregates, in->count) != RT_OK)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
+    return status;
+}
+
+static rt_status apply_sum_pulls(ps_shard *shard, const request *in, rt_error *error)
+{
+    for (uint32_t i = 0; i < in->count; i++) {
+        const rt_wire_pull pull = pull_at(in, i);
+        ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
+        if (!sum)
+            sum = ps_aggregates_open(shard->aggregates, pull.key, pull.version);
+        else if (sum->pulled)
+            return reject(in, pull.key, error, "twice in one message");
+        sum->keeper = in->worker;
+        sum->pulled = true;
+        sum->pull_tag = pull.tag;
+        sum->pull_iteration = in->iteration;
+        shard->parked_counts[in->worker]++;
+        if (!sum->mask || sum->arrived != sum->mask)
+            continue;
+        rt_status status = answer_sum(shard, sum, error);
+        if (status != RT_OK)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- Messages
+
+static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *message,
+                               rt_error *error)
+{
+    rt_message sum = {0};
+    if (!shard->dense)
+        return rt_fail(error, RT_WIRE, "worker %u: a dense gradient, which only shard 0 takes",
+                       worker);
+    rt_status status = ps_dense_add(shard->dense, worker, message, &sum, error);
+    if (status != RT_OK || !sum.data)
+        return status;
+    shard->statistics.dense_sums++;
+    return ps_outbox_send_all(shard->outbox, &sum, error);
+}
+
+typedef struct {
+    rt_message_type type;
+    size_t head_size;
+    uint32_t floats; // after the head
+    rt_status (*check)(ps_shard *shard, const request *in, rt_error *error);
+    rt_status (*apply)(ps_shard *shard, const request *in, rt_error *error);
+} handler;
+
+static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
+                        const rt_message *message, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const request in = {.type = how->type,
+                        .worker = worker,
+                        .iteration = header->iteration,
+                        .count = header->count,
+                        .record_size = how->head_size + how->floats * sizeof(float),
+                        .records = rt_message_payload(message)};
+    if ((uint64_t)in.count * in.record_size != header->payload_bytes)
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: %s of iteration %llu: %u records of %zu bytes "
+                       "do not make its payload of %llu bytes",
+                       worker, rt_message_type_name(in.type), (unsigned long long)in.iteration,
+                       in.count, in.record_size, (unsigned long long)header->payload_bytes);
+    rt_status status = how->check(shard, &in, error);
+    return status == RT_OK ? how->apply(shard, &in, error) : status;
+}
+
+static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message, rt_error *error)
+{
+    const handler handlers[] = {
+        {RT_MESSAGE_PULL, sizeof(rt_wire_pull), 0, check_pulls, apply_pulls},
+        {RT_MESSAGE_PUSH_ROW, sizeof(rt_wire_row), shard->row_floats, check_rows, apply_rows},
+        {RT_MESSAGE_PUSH_GRAD, sizeof(rt_wire_grad), shard->config.dim, check_grads, apply_grads},
+        {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
+    };
+    const uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_DENSE_GRAD)
+        return receive_dense(shard, worker, message, error);
+    for (size_t i = 0; i < RT_COUNT_OF(handlers); i++)
+        if (handlers[i].type == type)
+            return handle(shard, &handlers[i], worker, message, error);
+    return rt_fail(error, RT_WIRE, "worker %u: a PS shard takes no %s", worker,
+                   rt_message_type_name(type));
+}
+
+rt_status ps_shard_receive(ps_shard *shard, uint32_t peer, rt_message *message, rt_error *error)
+{
+    const uint32_t worker = rt_peer_rank(peer);
+    rt_status status = RT_OK;
+    char name[32];
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || worker >= shard->config.worker_count)
+        status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
+                         rt_peer_name(peer, name), shard->config.worker_count);
+    else if (rt_message_header(message)->epoch != shard->config.epoch)
+        shard->statistics.messages_discarded++;
+    else
+        status = dispatch(shard, worker, message, error);
+    rt_message_release(message);
+    *message = (rt_message){0};
+    return status;
+}
+
+rt_status ps_shard_flush(ps_shard *shard, rt_error *error)
+{
+    return ps_outbox_flush(shard->outbox, error);
+}
+
+void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statistics)
+{
+    *statistics = shard->statistics;
+    statistics->rows = ps_table_count(shard->table);
+    statistics->row_bytes = ps_table_bytes(shard->table);
+    statistics->pulls_parked = ps_parked_count(shard->parked);
+    statistics->gradients_waiting = ps_aggregates_gradients(shard->aggregates);
+}
+
+const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p)
+{
+    const ps_entry *entry = ps_table_find(shard->table, key);
+    if (!entry)
+        return NULL;
+    *version_p = entry->version;
+    return ps_table_row(shard->table, entry);
+}
+
+// ---- Files
+
+rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
+                        rt_error *error)
+{
+    const ps_shard_config *config = &shard->config;
+    const ps_model_info info = {.schema = schema,
+                                .row_count = ps_table_count(shard->table),
+                                .shard = config->rank,
+                                .shard_count = config->shard_count,
+                                .dim = config->dim,
+                                .state_floats = shard->row_floats - config->dim,
+                                .optimizer = config->optimizer.kind};
+    char path[RT_PATH_MAX];
+    ps_model_writer *writer = NULL;
+    rt_status status =
+        ps_model_file_path(directory, config->rank, config->shard_count, path, sizeof path, error);
+    if (status == RT_OK)
+        status = ps_model_writer_open(path, &info, &writer, error);
+    for (uint64_t i = 0; status == RT_OK && i < info.row_count; i++) {
+        const ps_entry *entry = ps_table_find(shard->table, ps_table_key(shard->table, i));
+        status = ps_model_writer_add(writer, entry->key, entry->version,
+                                     ps_table_row(shard->table, entry), error);
+    }
+    if (status == RT_OK)
+        return ps_model_writer_commit(writer, error);
+    ps_model_writer_abort(writer);
+    return status;
+}
+
+static rt_status check_info(const ps_shard *shard, const char *path, const ps_model_info *info,
+                            uint64_t schema, rt_error *error)
+{
+    const ps_shard_config *config = &shard->config;
+    const uint32_t state = shard->row_floats - config->dim;
+    if (info->dim != config->dim || info->state_floats != state ||
+        info->optimizer != (uint32_t)config->optimizer.kind)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: rows of %u values and %u floats of state of optimizer %u; this run "
+                       "has %u, %u, optimizer %u",
+                       path, info->dim, info->state_floats, info->optimizer, config->dim, state,
+                       (uint32_t)config->optimizer.kind);
+    if (info->schema != schema)
+        return rt_fail(error, RT_CONFIG, "%s: schema %016llx, this run has %016llx", path,
+                       (unsigned long long)info->schema, (unsigned long long)schema);
+    return RT_OK;
+}
+
+static rt_status load_row(ps_shard *shard, const char *path, uint64_t key, uint32_t version,
+                          const float *row, rt_error *error)
+{
+    if (rt_key_shard(key, shard->config.shard_count) != shard->config.rank)
+        return RT_OK;
+    if (ps_table_find(shard->table, key))
+        return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", path,
+                       (unsigned long long)key);
+    rt_status status = ps_table_reserve(shard->table, 1, error);
+    if (status != RT_OK)
+        return status;
+    ps_entry *entry = ps_table_insert(shard->table, key);
+    entry->version = version;
+    memcpy(ps_table_row(shard->table, entry), row, shard->row_floats * sizeof *row);
+    return RT_OK;
+}
+
+rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, rt_error *error)
+{
+    ps_model_info info;
+    ps_model_reader *reader = NULL;
+    rt_status status = ps_model_reader_open(path, &info, &reader, error);
+    if (status != RT_OK)
+        return status;
+    status = check_info(shard, path, &info, schema, error);
+    while (status == RT_OK) {
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (status == RT_OK)
+            status = load_row(shard, path, key, version, row, error);
+    }
+    ps_model_reader_close(reader);
+    return status == RT_END ? RT_OK : status;
+}

@@ -1,0 +1,89 @@
+// ps_shard - one shard of the parameter server: a state machine over messages, without sockets.
+//
+// Holds the rows of its keys and answers workers: pulls wait until their row has the version that
+// they name, gradients wait until all workers of their mask are in, nothing else waits. The rules
+// are the PS column of docs/PROTOCOL.md. One thread; every queue has a bound in the config.
+//
+// Bit-exactness: the gradients of (key, iteration) and the dense gradients are summed in ascending
+// worker order whatever the order of arrival. SUM_ROWS carries the sum of the others in worker
+// order, and the keeper adds its own last; that equals the sum over all workers bit for bit when
+// the keeper has the highest rank or there are two trainers, else up to rounding.
+//
+// Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = chunk number, payload 1 to
+// PS_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per chunk.
+#ifndef PS_SHARD_H
+#define PS_SHARD_H
+
+#include "ps_lite/ps_table.h"
+#include "runtime/rt_optimizer.h"
+#include "runtime/rt_wire.h"
+
+typedef struct ps_shard ps_shard;
+
+typedef struct {
+    uint32_t rank; // of this shard, below shard_count
+    uint32_t shard_count;
+    uint32_t worker_count;
+    uint32_t epoch;
+    uint32_t dim;
+    rt_optimizer_config optimizer;
+    uint64_t seed;
+    float init_scale;
+    uint64_t memory_bytes_max;   // rows
+    uint64_t gradient_bytes_max; // gradients that wait for others
+    uint64_t dense_bytes_max;    // dense gradients that wait for others
+    uint32_t pulls_parked_max;   // per worker; at least what its pull credits allow
+    uint32_t message_bytes;      // payload of a full ROWS message, about
+    uint32_t queue_messages_max; // per worker, not taken by the transport
+    // Takes the message on RT_OK; RT_AGAIN: the shard keeps it and offers it again at flush.
+    // Anything else ends the run. The bytes may be shared by several messages: do not write them.
+    rt_status (*send)(void *context, uint32_t peer, rt_message *message);
+    void *context;
+} ps_shard_config;
+
+typedef struct {
+    uint64_t rows;
+    uint64_t row_bytes; // index and rows
+    uint64_t pulls;     // records
+    uint64_t pulls_parked;
+    uint64_t pulls_parked_max;
+    uint64_t rows_created; // by init
+    uint64_t row_pushes;
+    uint64_t row_pushes_ignored; // version not newer
+    uint64_t gradients;
+    uint64_t gradients_waiting;
+    uint64_t steps; // optimizer steps over summed gradients
+    uint64_t sums_pulled;
+    uint64_t dense_sums;
+    uint64_t messages_discarded; // of other epochs
+} ps_shard_statistics;
+
+// RT_NO_MEMORY leaves *shard_p untouched.
+rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p);
+void ps_shard_destroy(ps_shard *shard);
+
+// Consumes a validated message of a peer, in every case (it is empty afterwards). Messages of other
+// epochs are discarded. RT_WIRE: the message breaks the protocol; RT_LIMIT: it does not fit into a
+// bound; error names peer, key and what was expected, and no row has changed. What send returned,
+// RT_NO_MEMORY: part of the message may have been applied.
+rt_status ps_shard_receive(ps_shard *shard, uint32_t peer, rt_message *message, rt_error *error);
+
+// Sends all replies gathered so far; call it when the sockets are drained. RT_AGAIN: the transport
+// did not take all, call it again. Errors as send's.
+rt_status ps_shard_flush(ps_shard *shard, rt_error *error);
+
+void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statistics);
+
+// The values and state of a key, NULL when it has no row. For tests and tools.
+const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p);
+
+// Writes all rows to directory (ps_model_file_path). RT_IO, RT_NO_MEMORY; error names the file.
+rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
+                        rt_error *error);
+
+// Adds the rows of one model file that belong to this shard; the file may be of another number of
+// shards. Only before the first message. RT_CONFIG: other dimension, optimizer or schema than this
+// shard's; RT_IO, RT_DATA, RT_LIMIT, RT_NO_MEMORY.
+rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, rt_error *error);
+
+#endif

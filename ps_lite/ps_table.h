@@ -1,0 +1,53 @@
+// ps_table - embedding rows of one shard: key -> version and a row of floats.
+//
+// One thread owns a table; rows live until destroy and never move. Memory is bounded: at the bound
+// no row is added (RT_LIMIT), present rows keep working. The index doubles in one sequential pass
+// over its entries (16 bytes each), rows stay where they are; while it does, the old index exists
+// beside the new one, on top of the bound.
+#ifndef PS_TABLE_H
+#define PS_TABLE_H
+
+#include "runtime/rt_base.h"
+
+typedef struct ps_table ps_table;
+
+typedef struct {
+    uint32_t row_floats;       // values and optimizer state, >= 1
+    uint64_t memory_bytes_max; // index and rows
+} ps_table_config;
+
+// An index entry. Pointers to entries are valid until the next reserve that grows the index.
+typedef struct {
+    uint64_t key;
+    uint32_t version; // the caller's; 0 after insert
+    uint32_t row;     // row number + 1; 0: empty entry
+} ps_entry;
+_Static_assert(sizeof(ps_entry) == 16, "four to a cache line");
+
+// RT_NO_MEMORY leaves *table_p untouched.
+rt_status ps_table_create(const ps_table_config *config, ps_table **table_p);
+void ps_table_destroy(ps_table *table);
+
+// NULL when the key has no row.
+ps_entry *ps_table_find(const ps_table *table, uint64_t key);
+
+// Starts loading the key's index line; call it some keys ahead of find.
+void ps_table_prefetch(const ps_table *table, uint64_t key);
+
+// row_floats floats, 64-byte aligned where that costs at most an eighth, else 16-byte aligned.
+float *ps_table_row(const ps_table *table, const ps_entry *entry);
+
+// Makes sure that the next count inserts succeed and move no entry. RT_LIMIT: the bound would be
+// passed (error names it, the rows held, and the config key); RT_NO_MEMORY. Then nothing changed.
+rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error);
+
+// Adds a row for a key that has none, after a reserve. The row's floats are not initialised.
+ps_entry *ps_table_insert(ps_table *table, uint64_t key);
+
+uint64_t ps_table_count(const ps_table *table);
+uint64_t ps_table_bytes(const ps_table *table);
+
+// Key of a row number, 0 to count - 1, in order of insertion.
+uint64_t ps_table_key(const ps_table *table, uint64_t row);
+
+#endif

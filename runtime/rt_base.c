@@ -1,0 +1,64 @@
+#include "runtime/rt_base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+_Noreturn void rt_assert_failed(const char *condition, const char *file, int line)
+{
+    fprintf(stderr, "lanyard: internal error: %s does not hold (%s:%d)\n", condition, file, line);
+    abort();
+}
+
+void *rt_alloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+        return NULL;
+    size_t align = bytes >= 2 * HUGE_BYTES ? HUGE_BYTES : 64;
+    bytes = (bytes + align - 1) / align * align;
+    void *block = aligned_alloc(align, bytes ? bytes : align);
+    if (!block)
+        return NULL;
+    if (align == HUGE_BYTES)
+        (void)madvise(block, bytes, MADV_HUGEPAGE); // advice: failing costs speed only
+    memset(block, 0, bytes ? bytes : align);
+    return block;
+}
+
+void rt_free(void *block)
+{
+    free(block);
+}
+
+rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size)
+{
+    if (count <= *capacity_p)
+        return RT_OK;
+    uint64_t capacity = rt_max_u64(count, *capacity_p + (uint64_t)*capacity_p / 2);
+    capacity = rt_max_u64(capacity, 16);
+    if (capacity > UINT32_MAX)
+        return RT_NO_MEMORY;
+    void *block;
+    memcpy(&block, block_p, sizeof block);
+    void *grown = rt_alloc((size_t)capacity, size);
+    if (!grown)
+        return RT_NO_MEMORY;
+    if (block)
+        memcpy(grown, block, (size_t)*capacity_p * size);
+    rt_free(block);
+    memcpy(block_p, &grown, sizeof grown);
+    *capacity_p = (uint32_t)capacity;
+    return RT_OK;
+}
+
+uint64_t rt_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}

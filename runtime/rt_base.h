@@ -1,0 +1,56 @@
+// rt_base - assertions, arithmetic helpers and allocation that every file uses.
+#ifndef RT_BASE_H
+#define RT_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/rt_status.h"
+
+#define RT_WORKERS_MAX 64u // holder sets are 64-bit masks
+#define RT_FIELDS_MAX 256u // the field is the top byte of a key
+
+// For our own bugs only, never for bytes of a peer or a file. Stays on in release builds.
+#define rt_assert(condition) \
+    ((condition) ? (void)0 : rt_assert_failed(#condition, __FILE__, __LINE__))
+_Noreturn void rt_assert_failed(const char *condition, const char *file, int line);
+
+#define RT_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define RT_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+static inline uint64_t rt_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t rt_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline uint64_t rt_bit(uint32_t index)
+{
+    return UINT64_C(1) << index;
+}
+static inline uint32_t rt_lowest_bit(uint64_t mask)
+{
+    return (uint32_t)__builtin_ctzll(mask);
+}
+static inline uint32_t rt_bit_count(uint64_t mask)
+{
+    return (uint32_t)__builtin_popcountll(mask);
+}
+
+// count * size bytes, zeroed, 64-byte aligned; NULL when it does not fit into memory or size_t.
+// Free with rt_free. Large blocks ask the kernel for huge pages.
+void *rt_alloc(size_t count, size_t size);
+void rt_free(void *block);
+
+// Grows *block_p to hold at least count elements (contents kept, growth by half); *capacity_p is
+// in elements. RT_NO_MEMORY leaves both untouched.
+rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size);
+
+// Nanoseconds of the monotonic clock. The planner never calls it.
+uint64_t rt_now_ns(void);
+
+#endif

@@ -1,0 +1,35 @@
+// rt_batch - samples in columns: labels, dense features, and the keys of every sample.
+//
+// A container that grows and is reused; one owner at a time, no locking. Every sample has at least
+// one key in every field (a missing value is the id RT_ID_MISSING), its keys stand in ascending
+// field order, and no key stands twice in a sample.
+#ifndef RT_BATCH_H
+#define RT_BATCH_H
+
+#include "runtime/rt_base.h"
+
+typedef struct {
+    uint32_t sample_count;
+    uint32_t dense_count;  // dense features per sample
+    uint32_t key_count;    // of all samples
+    float *labels;         // sample_count, 0 or 1
+    float *dense;          // sample_count x dense_count, row major
+    uint32_t *key_offsets; // sample_count + 1; keys of sample i: [key_offsets[i], key_offsets[i+1])
+    uint64_t *keys;        // key_count
+    uint32_t sample_capacity;
+    uint32_t key_capacity;
+} rt_batch;
+
+// An empty batch; storage comes with the first reserve.
+void rt_batch_init(rt_batch *batch, uint32_t dense_count);
+void rt_batch_fini(rt_batch *batch);
+void rt_batch_clear(rt_batch *batch);
+
+// Room for sample_count samples and key_count keys in all, contents kept. RT_NO_MEMORY: unchanged.
+rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count);
+
+// Appends one sample; dense has dense_count floats. RT_NO_MEMORY: unchanged.
+rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
+                          uint32_t key_count);
+
+#endif

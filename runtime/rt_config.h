@@ -1,0 +1,207 @@
+// rt_config - everything a user may set, as one plain value.
+//
+// Read from JSON (libcjson) over defaults; `--set a.b.c=value` changes single keys. Every key is a
+// row of one table (path, type, bounds, default, help): an unknown key, a wrong type or a value out
+// of range is an error that names the path and what is allowed. docs/CONFIG.md is made from the
+// same table. A config owns its strings; it holds no pointers into the JSON text.
+#ifndef RT_CONFIG_H
+#define RT_CONFIG_H
+
+#include "runtime/rt_base.h"
+#include "runtime/rt_log.h"
+
+#define RT_PATH_MAX 1024
+#define RT_NAME_MAX 64
+#define RT_FILES_MAX 256
+#define RT_COLUMNS_MAX 512
+#define RT_MLP_LAYERS_MAX 8
+
+typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
+typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
+typedef enum {
+    RT_COLUMN_IGNORE,
+    RT_COLUMN_LABEL,
+    RT_COLUMN_DENSE,
+    RT_COLUMN_CATEGORICAL,
+    RT_COLUMN_MULTI // several values in one cell
+} rt_column_kind;
+typedef enum { RT_LABEL_EQUALS, RT_LABEL_AT_LEAST } rt_label_rule;
+typedef enum { RT_TRANSFORM_NONE, RT_TRANSFORM_LOG1P } rt_transform; // log1p: log(1 + max(x, 0))
+typedef enum { RT_ID_HASH, RT_ID_NUMBER } rt_id_kind;
+
+typedef struct {
+    char name[RT_NAME_MAX];
+    rt_column_kind kind;
+    rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
+    char label_value[RT_NAME_MAX];
+    rt_transform transform; // dense
+    rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
+    char separator;         // multi
+    uint32_t values_max;    // multi: further values of a cell are dropped
+} rt_column;
+
+typedef struct {
+    char delimiter;  // ',' or tab
+    bool has_header; // the first line of every file is skipped
+    uint32_t column_count;
+    rt_column *columns; // column_count
+} rt_table_config;
+
+typedef struct {
+    rt_format format;
+    uint32_t file_count;
+    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max;       // stop after so many; 0: until the input ends
+    double malformed_share_max; // of the lines read so far (judged from 1,000 lines on)
+    rt_table_config table;
+    rt_synthetic_shape synthetic_shape;
+    double synthetic_scale;      // of the id spaces, (0, 1]
+    double synthetic_zipf;       // exponent of the popularity
+    uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    double synthetic_drift;      // share of the popularity ranks replaced per million samples
+} rt_stream_config;
+
+typedef enum {
+    RT_MODEL_WDL,
+    RT_MODEL_DFM,
+    RT_MODEL_DCN,
+    RT_MODEL_DLRM,
+    RT_MODEL_NCF
+} rt_model_kind;
+typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
+typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
+
+typedef struct {
+    rt_model_kind kind;     // "model.name"
+    uint32_t embedding_dim; // floats per row
+    rt_deep_input deep_input;
+    rt_pooling pooling;
+    uint32_t mlp_layer_count;
+    uint32_t mlp[RT_MLP_LAYERS_MAX];
+    double init_scale; // standard deviation of initial row values
+} rt_model_config;
+
+typedef enum {
+    RT_OPTIMIZER_SGD,
+    RT_OPTIMIZER_MOMENTUM, // dense only
+    RT_OPTIMIZER_ADAGRAD,
+    RT_OPTIMIZER_ROWWISE_ADAGRAD,
+    RT_OPTIMIZER_ADAM,
+    RT_OPTIMIZER_FTRL
+} rt_optimizer_kind;
+
+typedef struct {
+    rt_optimizer_kind kind;
+    float learning_rate;
+    float epsilon;             // adagrad, row-wise adagrad, adam
+    float initial_accumulator; // adagrad, row-wise adagrad, ftrl
+    float momentum;
+    float beta1, beta2; // adam
+    float l1, l2, beta; // ftrl-proximal (McMahan et al., KDD 2013)
+} rt_optimizer_config;
+
+typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU } rt_eviction_kind;
+
+typedef struct {
+    uint64_t rows;          // rows per worker; 0: by ratio
+    double ratio;           // rows per worker as a share of the distinct keys of the input
+    uint64_t distinct_keys; // declared; 0: counted once (files only)
+    rt_eviction_kind eviction;
+} rt_cache_config;
+
+typedef enum { RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD } rt_policy_kind;
+typedef enum {
+    RT_CRITERION_MIN2_MIN,
+    RT_CRITERION_MIN3_MIN,
+    RT_CRITERION_MIN3_MIN2,
+    RT_CRITERION_ROW_MEAN
+} rt_criterion;
+typedef enum {
+    RT_SOLVER_TRANSPORT,
+    RT_SOLVER_AUCTION,
+    RT_SOLVER_HUNGARIAN,
+    RT_SOLVER_GREEDY,
+    RT_SOLVER_HUNGARIAN_CUDA,
+    RT_SOLVER_AUCTION_CUDA
+} rt_solver_kind;
+typedef enum { RT_ACCOUNTING_BSP, RT_ACCOUNTING_PUBLISHED } rt_accounting;
+typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
+
+typedef struct {
+    rt_policy_kind policy;
+    double alpha; // share of the samples that Opt places, [0, 1]
+    rt_criterion criterion;
+    rt_solver_kind solver;
+    rt_accounting accounting; // published: simulation only
+    rt_first_touch first_touch;
+} rt_dispatch_config;
+
+typedef struct {
+    double gbps_up, gbps_down;
+} rt_link_config; // Gbit/s, 1e9 bits
+
+typedef struct {
+    rt_link_config workers[RT_WORKERS_MAX]; // "links.workers", one per worker
+    uint32_t given_count;                   // length of the list; 0: none, every link is 1 Gbit/s
+    double ps_gbps;                         // each way; 0: no limit
+} rt_links_config;
+
+typedef struct {
+    rt_log_level log_level;
+    uint64_t seed;
+    uint32_t worker_count;       // "workers"
+    uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
+    rt_stream_config stream;
+    rt_model_config model;
+    rt_optimizer_config optimizer_rows;  // "optimizer.rows"
+    rt_optimizer_config optimizer_dense; // "optimizer.dense"
+    rt_cache_config cache;
+    rt_dispatch_config dispatch;
+    rt_links_config links;
+    uint32_t run_ahead;             // "planner.run_ahead": iterations planned before they are done
+    uint32_t ps_shard_count;        // "ps.shards"
+    uint64_t ps_memory_bytes_max;   // per shard
+    char network_bind[RT_NAME_MAX]; // address that servers listen on
+    uint32_t network_port;          // of the coordinator; 0: any free one
+    uint32_t network_message_bytes; // rows are sent in messages of about this size
+    double timeout_peer_s;          // a peer silent for so long has failed
+    double timeout_start_s;         // all processes must have joined by then
+    uint64_t sim_iterations;        // "sim.iterations"; 0: until the input ends
+    uint32_t sim_warmup;            // iterations not counted
+    bool sim_dense;                 // the dense exchange is part of the predicted time
+    double compute_us_per_sample;   // "sim.compute_us_per_sample"; 0: not known
+} rt_config;
+
+// Sets every key to its default. RT_NO_MEMORY.
+rt_status rt_config_init(rt_config *config);
+void rt_config_fini(rt_config *config);
+
+// A deep copy. RT_NO_MEMORY leaves copy untouched.
+rt_status rt_config_copy(const rt_config *config, rt_config *copy);
+
+// Reads a JSON file over the present values, then checks nothing but single keys. A file may name
+// another one to be read before it: "include": "formats/avazu.json", relative to the file itself.
+// RT_IO, RT_CONFIG: error names file, line or key path; config is unchanged.
+rt_status rt_config_load(rt_config *config, const char *path, rt_error *error);
+
+// One assignment "a.b.c=value"; value is JSON, or taken as a string where a string is expected
+// ("stream.files=a.tsv" is a list of one file; several files need a JSON list, as a file name may
+// hold a comma). A section takes an object: "dispatch={...}" changes the keys that it names.
+// RT_CONFIG: error names the key path; config is unchanged.
+rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error);
+
+// What no single key can show: lists as long as "workers", files where the format needs them,
+// combinations that exclude each other. Call after the last load and set.
+rt_status rt_config_check(const rt_config *config, rt_error *error);
+
+// The name that stands in a file for a value of a choice: ("dispatch.policy", RT_POLICY_ESD) is
+// "esd". NULL: no such choice or value.
+const char *rt_config_choice_name(const char *path, int value);
+
+// The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
+rt_status rt_config_document(char **markdown_p);
+
+// The same config as JSON, defaults included; free with rt_free.
+rt_status rt_config_to_json(const rt_config *config, char **json_p);
+
+#endif

@@ -1,0 +1,118 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_config_keys.h"
+
+static rt_status check_links(const rt_config *config, rt_error *error)
+{
+    uint32_t given = config->links.given_count;
+    if (given != 0 && given != config->worker_count)
+        return rt_fail(error, RT_CONFIG,
+                       "links.workers: %u links, expected one for each of the %u "
+                       "workers",
+                       given, config->worker_count);
+    return RT_OK;
+}
+
+static rt_status check_files(const rt_stream_config *stream, rt_error *error)
+{
+    uint32_t standard_input_count = 0;
+    if (stream->format == RT_FORMAT_SYNTHETIC)
+        return RT_OK;
+    if (stream->file_count == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.files: no input given, expected a file or \"-\" (standard input)");
+    for (uint32_t i = 0; i < stream->file_count; i++)
+        standard_input_count += strcmp(stream->files[i], "-") == 0;
+    if (standard_input_count > 1)
+        return rt_fail(error, RT_CONFIG, "stream.files: standard input can be read only once");
+    return RT_OK;
+}
+
+static bool is_number(const char *text)
+{
+    char *end;
+    double number = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(number);
+}
+
+static rt_status check_column(const rt_table_config *table, uint32_t index, rt_error *error)
+{
+    const rt_column *column = &table->columns[index];
+    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
+        !is_number(column->label_value)) {
+        char shown[RT_CONFIG_SHOWN_MAX];
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns[%u].value: %s is not a number, as \"at_least\" needs",
+                       index, rt_config_show_text(column->label_value, shown));
+    }
+    if (column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns[%u].separator: is also stream.table.delimiter", index);
+    for (uint32_t i = 0; i < index; i++) {
+        if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)
+            return rt_fail(error, RT_CONFIG,
+                           "stream.table.columns[%u].name: column %u has the same name", index, i);
+    }
+    return RT_OK;
+}
+
+static rt_status check_table(const rt_table_config *table, rt_error *error)
+{
+    uint32_t label_count = 0, field_count = 0;
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        rt_column_kind kind = table->columns[i].kind;
+        rt_status status = check_column(table, i, error);
+        if (status != RT_OK)
+            return status;
+        label_count += kind == RT_COLUMN_LABEL;
+        field_count += kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI;
+    }
+    if (label_count != 1)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns: %u columns of kind \"label\", expected one",
+                       label_count);
+    if (field_count == 0 || field_count > RT_FIELDS_MAX)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns: %u columns of kind \"categorical\" or \"multi\", "
+                       "expected 1 to %u",
+                       field_count, RT_FIELDS_MAX);
+    return RT_OK;
+}
+
+// cache.ratio is a share of something that must be known or countable.
+static rt_status check_cache(const rt_config *config, rt_error *error)
+{
+    const rt_stream_config *stream = &config->stream;
+    const char *why = NULL;
+    if (config->cache.rows > 0 || config->cache.distinct_keys > 0)
+        return RT_OK;
+    if (stream->format == RT_FORMAT_SYNTHETIC && stream->samples_max == 0)
+        why = "generated input has no end (or give stream.samples_max)";
+    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
+        if (strcmp(stream->files[i], "-") == 0)
+            why = "standard input cannot be read twice";
+    }
+    if (!why)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "cache.ratio: needs cache.distinct_keys, or use cache.rows, because %s", why);
+}
+
+rt_status rt_config_check(const rt_config *config, rt_error *error)
+{
+    rt_status status = check_links(config, error);
+    if (status == RT_OK)
+        status = check_files(&config->stream, error);
+    if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)
+        status = check_table(&config->stream.table, error);
+    if (status == RT_OK)
+        status = check_cache(config, error);
+    if (status == RT_OK && config->sim_iterations > 0 &&
+        config->sim_warmup >= config->sim_iterations)
+        status = rt_fail(error, RT_CONFIG,
+                         "sim.warmup: %u iterations leave none of the %llu of sim.iterations",
+                         config->sim_warmup, (unsigned long long)config->sim_iterations);
+    return status;
+}

@@ -1,0 +1,314 @@
+#include "runtime/rt_config_keys.h"
+
+#include <string.h>
+
+// An offset that does not compile when the member has another type than the row says.
+#define OFFSET(object, member, member_type) \
+    (offsetof(object, member) + 0 * _Generic(((object *)0)->member, member_type : 1))
+#define TEXT_OFFSET(object, member) OFFSET(object, member[0], char)
+
+#define IN(low, high) .min = (low), .max = (high)
+#define ABOVE(low, high) .min = (low), .max = (high), .min_excluded = true
+#define BELOW(low, high) .min = (low), .max = (high), .max_excluded = true
+
+#define ROW(path_, type_, default_, unit_, help_) \
+    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_
+#define BOOL(path_, member, default_, help_)                                                    \
+    {                                                                                           \
+        ROW(path_, RT_KEY_BOOL, default_, "", help_), .offset = OFFSET(rt_config, member, bool) \
+    }
+#define U32(path_, member, default_, bounds, unit_, help_)        \
+    {                                                             \
+        ROW(path_, RT_KEY_U32, default_, unit_, help_),           \
+            .offset = OFFSET(rt_config, member, uint32_t), bounds \
+    }
+#define U64(path_, member, default_, bounds, unit_, help_)        \
+    {                                                             \
+        ROW(path_, RT_KEY_U64, default_, unit_, help_),           \
+            .offset = OFFSET(rt_config, member, uint64_t), bounds \
+    }
+#define FLOAT(path_, member, default_, bounds, help_)                                              \
+    {                                                                                              \
+        ROW(path_, RT_KEY_FLOAT, default_, "", help_), .offset = OFFSET(rt_config, member, float), \
+                                                       bounds                                      \
+    }
+#define DOUBLE(path_, member, default_, bounds, unit_, help_)   \
+    {                                                           \
+        ROW(path_, RT_KEY_DOUBLE, default_, unit_, help_),      \
+            .offset = OFFSET(rt_config, member, double), bounds \
+    }
+#define CHOICE(path_, member, member_type, default_, choices_, help_)             \
+    {                                                                             \
+        ROW(path_, RT_KEY_CHOICE, default_, "", help_),                           \
+            .offset = OFFSET(rt_config, member, member_type), .choices = choices_ \
+    }
+#define LIST(path_, list_, default_, unit_, help_)                        \
+    {                                                                     \
+        ROW(path_, RT_KEY_LIST, default_, unit_, help_), .list = &(list_) \
+    }
+
+_Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
+
+static const rt_config_choice log_levels[] = {
+    {"error", RT_LOG_ERROR, "what ends the run"}, {"warn", RT_LOG_WARN, "what needs attention"},
+    {"info", RT_LOG_INFO, "a few lines per run"}, {"debug", RT_LOG_DEBUG, "lines per object"},
+    {"trace", RT_LOG_TRACE, "lines per message"}, {0},
+};
+static const rt_config_choice formats[] = {
+    {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
+    {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
+    {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
+    {0},
+};
+static const rt_config_choice synthetic_shapes[] = {
+    {"criteo", RT_SYNTHETIC_CRITEO, "fields and id counts of Criteo Kaggle"},
+    {"avazu", RT_SYNTHETIC_AVAZU, "of Avazu"},
+    {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
+    {0},
+};
+static const rt_config_choice models[] = {
+    {"wdl", RT_MODEL_WDL, "Wide & Deep"},
+    {"dfm", RT_MODEL_DFM, "DeepFM"},
+    {"dcn", RT_MODEL_DCN, "Deep & Cross"},
+    {"dlrm", RT_MODEL_DLRM, "DLRM"},
+    {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
+    {0},
+};
+static const rt_config_choice deep_inputs[] = {
+    {"dense", RT_DEEP_DENSE, "the dense features; embeddings join at the last layer"},
+    {"all", RT_DEEP_ALL, "dense features and all embeddings"},
+    {0},
+};
+static const rt_config_choice poolings[] = {
+    {"sum", RT_POOL_SUM, "the rows added up"},
+    {"mean", RT_POOL_MEAN, "divided by their number"},
+    {0},
+};
+#define OPTIMIZERS                                                                    \
+    {"adagrad", RT_OPTIMIZER_ADAGRAD, "one accumulator per value"},                   \
+        {"rowwise_adagrad", RT_OPTIMIZER_ROWWISE_ADAGRAD, "one accumulator per row"}, \
+        {"adam", RT_OPTIMIZER_ADAM, "two moments per value"},                         \
+        {"ftrl", RT_OPTIMIZER_FTRL, "FTRL-Proximal"},                                 \
+    {                                                                                 \
+        0                                                                             \
+    }
+static const rt_config_choice row_optimizers[] = {
+    {"sgd", RT_OPTIMIZER_SGD, "no state: rows are smallest on the wire"},
+    OPTIMIZERS,
+};
+static const rt_config_choice dense_optimizers[] = {
+    {"sgd", RT_OPTIMIZER_SGD, "no state"},
+    {"momentum", RT_OPTIMIZER_MOMENTUM, "SGD with momentum"},
+    OPTIMIZERS,
+};
+static const rt_config_choice evictions[] = {
+    {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
+    {"lru", RT_EVICT_LRU, "least recently used"},
+    {"lfu", RT_EVICT_LFU, "least frequently used"},
+    {0},
+};
+static const rt_config_choice policies[] = {
+    {"random", RT_POLICY_RANDOM, "at random"},
+    {"laia", RT_POLICY_LAIA, "where most of a sample's rows are (Herald, Algorithm 1)"},
+    {"esd", RT_POLICY_ESD, "where training it costs least (ESD, Algorithms 1 and 2)"},
+    {0},
+};
+static const rt_config_choice criteria[] = {
+    {"min2_min", RT_CRITERION_MIN2_MIN, "second smallest cost less the smallest"},
+    {"min3_min", RT_CRITERION_MIN3_MIN, "third smallest less the smallest"},
+    {"min3_min2", RT_CRITERION_MIN3_MIN2, "third smallest less the second smallest"},
+    {"row_mean", RT_CRITERION_ROW_MEAN, "mean cost"},
+    {0},
+};
+static const rt_config_choice solvers[] = {
+    {"transport", RT_SOLVER_TRANSPORT, "augmenting paths over the workers"},
+    {"auction", RT_SOLVER_AUCTION, "auction with epsilon scaling"},
+    {"hungarian", RT_SOLVER_HUNGARIAN, "on the expanded square matrix: small sizes"},
+    {"greedy", RT_SOLVER_GREEDY, "cheapest worker with room: not exact"},
+    {"hungarian_cuda", RT_SOLVER_HUNGARIAN_CUDA, "on the GPU"},
+    {"auction_cuda", RT_SOLVER_AUCTION_CUDA, "on the GPU"},
+    {0},
+};
+static const rt_config_choice accountings[] = {
+    {"bsp", RT_ACCOUNTING_BSP, "a copy is latest only if it contains every update"},
+    {"published", RT_ACCOUNTING_PUBLISHED,
+     "every worker that trained a row holds it, as published simulators count; simulation only"},
+    {0},
+};
+static const rt_config_choice first_touches[] = {
+    {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
+    {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},
+    {0},
+};
+
+#define OPTIMIZER_KEYS(section, member, choices_)                                               \
+    CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,            \
+           "The optimizer."),                                                                   \
+        FLOAT(section ".learning_rate", member.learning_rate, "0.02", ABOVE(0, 1000),           \
+              "Step size."),                                                                    \
+        FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                         \
+              "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                    \
+        FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),      \
+              "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),       \
+        FLOAT(section ".beta1", member.beta1, "0.9", BELOW(0, 1), "Decay of the mean (adam)."), \
+        FLOAT(section ".beta2", member.beta2, "0.999", BELOW(0, 1),                             \
+              "Decay of the squared gradients (adam)."),                                        \
+        FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                 \
+        FLOAT(section ".l2", member.l2, "0", IN(0, 1e6), "L2 penalty (ftrl)."),                 \
+        FLOAT(section ".beta", member.beta, "1", IN(0, 1e6),                                    \
+              "Learning rate offset (ftrl; beta of McMahan et al., KDD 2013).")
+
+const rt_config_key rt_config_keys[] = {
+    CHOICE("log.level", log_level, rt_log_level, "\"info\"", log_levels,
+           "Volume of the log on standard error."),
+    U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
+        "Everything random follows from it: initial rows and weights, ties, generated data."),
+    U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
+    U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
+        "m: a batch has m x `workers` samples."),
+
+    CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
+           "What the input looks like."),
+    LIST("stream.files", rt_config_files, "[]", "",
+         "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
+         "relative to the directory that the program runs in."),
+    U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
+        "Stop after so many; 0: at the end of the input."),
+    DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
+           "Fail when more than this share of the lines cannot be parsed (judged from 1,000 lines "
+           "on)."),
+    {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
+     .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
+    BOOL("stream.table.header", stream.table.has_header, "false",
+         "The first line of every file holds names and is skipped."),
+    LIST("stream.table.columns", rt_config_columns, "[]", "",
+         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "become fields in this order."),
+    CHOICE("stream.synthetic.shape", stream.synthetic_shape, rt_synthetic_shape, "\"criteo\"",
+           synthetic_shapes, "Fields and the sizes of their id spaces."),
+    DOUBLE("stream.synthetic.scale", stream.synthetic_scale, "0.05", ABOVE(0, 1), "",
+           "Share of every id space that is used."),
+    DOUBLE("stream.synthetic.zipf", stream.synthetic_zipf, "1.05", IN(0, 4), "",
+           "Exponent of the popularity: 0 is uniform."),
+    U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
+        "Interests of users, which tie the fields of a sample together; 0: none."),
+    DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
+           "Share of the popularity ranks that are replaced in a million samples."),
+
+    CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", models, "The model."),
+    U32("model.embedding_dim", model.embedding_dim, "16", IN(1, 4096), "floats",
+        "Length of an embedding row."),
+    CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", deep_inputs,
+           "What the MLP sees."),
+    CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", poolings,
+           "How several rows of one field become one."),
+    LIST("model.mlp", rt_config_mlp, "[256, 256, 256]", "", "Widths of the hidden layers."),
+    DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
+           "Standard deviation of initial row values."),
+
+    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, row_optimizers),
+    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, dense_optimizers),
+    FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
+          "Decay of the step (momentum)."),
+
+    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+        "Rows that each worker can hold; 0: by `cache.ratio`."),
+    DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
+           "Rows per worker as a share of the distinct keys of the input."),
+    U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
+        "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
+    CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,
+           "Which row makes room."),
+
+    CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", policies,
+           "Which worker trains a sample."),
+    DOUBLE("dispatch.alpha", dispatch.alpha, "1", IN(0, 1), "",
+           "Share of the samples that are placed exactly, the others greedily (esd)."),
+    CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"", criteria,
+           "Which samples are placed exactly: the largest of this (esd, alpha below 1)."),
+    CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
+           "How they are placed (esd). One that this build or machine lacks falls back to "
+           "`transport`."),
+    CHOICE("dispatch.accounting", dispatch.accounting, rt_accounting, "\"bsp\"", accountings,
+           "Which copies count as latest."),
+    CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
+           "Where a row comes from that was never trained."),
+
+    LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
+         "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
+         "`{\"count\": 4, \"gbps\": 5}` stands for four of them. Empty: 1 Gbit/s each."),
+    DOUBLE("links.ps_gbps", links.ps_gbps, "0", IN(0, 1e4), "Gbit/s",
+           "The link of the parameter servers, each way; 0: no limit."),
+
+    U32("planner.run_ahead", run_ahead, "4", IN(1, 64), "iterations",
+        "Planned before they are done."),
+
+    U32("ps.shards", ps_shard_count, "1", IN(1, 64), "", "Parameter server shards."),
+    U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
+
+    {ROW("network.bind", RT_KEY_TEXT, "\"127.0.0.1\"", "", "Address that servers listen on."),
+     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, network_bind),
+     .size = sizeof((rt_config *)0)->network_bind},
+    U32("network.port", network_port, "0", IN(0, 65535), "",
+        "Port of the coordinator; 0: any free one."),
+    U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
+        "Rows are sent in messages of about this size."),
+
+    DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
+           "A peer that is silent for so long has failed."),
+    DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
+           "All processes have joined by then."),
+
+    U64("sim.iterations", sim_iterations, "0", IN(0, RT_CONFIG_INTEGER_MAX), "iterations",
+        "To simulate; 0: until the input ends."),
+    U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
+    BOOL("sim.dense", sim_dense, "true",
+         "The exchange of the dense weights is part of the predicted time."),
+    DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
+           "Computing time of a sample on a worker; 0: not known, left out."),
+    {0},
+};
+
+static const struct {
+    const char *section, *help;
+} section_help[] = {
+    {"stream", "Where samples come from."},
+    {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
+    {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
+    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer makes "
+                  "rows larger on the wire: the state travels with a row."},
+    {"cache", "What every worker keeps of the embedding rows."},
+    {"dispatch", "Which worker trains which sample."},
+    {"links", "Known link rates. The dispatcher weighs transfers by them."},
+    {"ps", "The parameter servers."},
+    {"sim", "For `lanyard sim` only."},
+};
+
+const rt_config_key *rt_config_find(const char *path)
+{
+    for (const rt_config_key *key = rt_config_keys; key->path; key++) {
+        if (strcmp(key->path, path) == 0)
+            return key;
+    }
+    return NULL;
+}
+
+bool rt_config_is_section(const char *path)
+{
+    size_t length = strlen(path);
+    for (const rt_config_key *key = rt_config_keys; key->path; key++) {
+        if (strncmp(key->path, path, length) == 0 && key->path[length] == '.')
+            return true;
+    }
+    return false;
+}
+
+const char *rt_config_section_help(const char *section)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(section_help); i++) {
+        if (strcmp(section_help[i].section, section) == 0)
+            return section_help[i].help;
+    }
+    return NULL;
+}

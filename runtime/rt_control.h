@@ -1,0 +1,68 @@
+// rt_control - payloads of the messages that form, drive and end a run.
+//
+// All of them are fixed-size structs, some followed by arrays; sizes are asserted, strings end in
+// a zero byte within their field. Row traffic is in rt_wire.h, slices in dispatch/dp_slice_wire.h.
+#ifndef RT_CONTROL_H
+#define RT_CONTROL_H
+
+#include "runtime/rt_wire.h"
+
+#define RT_ADDRESS_MAX 64u
+#define RT_SHARDS_MAX 16u
+
+// HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
+typedef struct {
+    uint32_t role; // rt_role
+    uint32_t rank;
+    uint64_t pid;
+    uint64_t config_hash;         // both sides must run the same configuration
+    char program[24];             // version of the program, for the error when they differ
+    char address[RT_ADDRESS_MAX]; // a shard's own listener; empty for workers
+} rt_wire_hello;
+_Static_assert(sizeof(rt_wire_hello) == 112, "wire layout");
+
+// WELCOME: sent to everyone once all have joined.
+typedef struct {
+    uint32_t worker_count;
+    uint32_t shard_count;
+    uint32_t dense_count; // of the stream's schema
+    uint32_t field_count;
+    uint32_t keys_per_sample_max;
+    uint32_t slot_count;       // cache rows of the receiving worker
+    uint32_t sample_count_max; // of one micro-batch
+    uint32_t run_ahead;        // slices that may be outstanding
+    char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
+} rt_wire_welcome;
+_Static_assert(sizeof(rt_wire_welcome) == 32 + 16 * 64, "wire layout");
+
+// REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
+typedef struct {
+    uint32_t sample_count;
+    uint32_t stale_reads; // rows that were not at the version that the plan names
+    double loss_sum;      // log loss over the micro-batch
+    uint64_t miss_pull, update_push, evict_push, flush_push, grad_push, first_touch, pull_sum;
+    uint64_t compute_ns; // forward, backward, row updates
+    uint64_t dense_ns;   // waiting for the dense exchange
+    uint64_t rows_ns;    // waiting for rows after the previous iteration was done
+    uint64_t plan_ns;    // waiting for the slice
+} rt_wire_report;
+_Static_assert(sizeof(rt_wire_report) == 104, "wire layout");
+
+// Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
+// a zero byte inside.
+rt_status rt_control_text(const rt_message *message, char *text, size_t size);
+
+// A message whose payload is text. RT_NO_MEMORY.
+rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint32_t sender,
+                                 const char *text);
+
+// A message that is only a header.
+rt_status rt_control_create(rt_message *message, rt_message_type type, uint32_t sender);
+
+// True when the payload is exactly one struct of this size (plus extra bytes, where given).
+bool rt_control_has(const rt_message *message, size_t size);
+
+// Copies text into a zero-filled field; false when it is too long.
+bool rt_control_put_text(char *field, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,111 @@
+#include "runtime/rt_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct rt_file {
+    int descriptor;
+    char *path;
+    char *path_unfinished;
+};
+
+static void destroy(rt_file *file)
+{
+    rt_free(file->path);
+    rt_free(file->path_unfinished);
+    rt_free(file);
+}
+
+static rt_status failed(const char *what, const char *path, rt_error *error)
+{
+    return rt_fail(error, RT_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
+{
+    const size_t size = strlen(path) + sizeof ".tmp";
+    rt_file *file = rt_alloc(1, sizeof *file);
+    if (!file)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    file->path = rt_alloc(size, 1);
+    file->path_unfinished = rt_alloc(size, 1);
+    if (!file->path || !file->path_unfinished) {
+        destroy(file);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    }
+    snprintf(file->path, size, "%s", path);
+    snprintf(file->path_unfinished, size, "%s.tmp", path);
+    file->descriptor = open(file->path_unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->descriptor < 0) {
+        rt_status status = failed("create", file->path_unfinished, error);
+        destroy(file);
+        return status;
+    }
+    *file_p = file;
+    return RT_OK;
+}
+
+rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error *error)
+{
+    const uint8_t *next = bytes;
+    while (size > 0) {
+        ssize_t written = write(file->descriptor, next, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return failed("write", file->path_unfinished, error);
+        next += written;
+        size -= (size_t)written;
+    }
+    return RT_OK;
+}
+
+void rt_file_abort(rt_file *file)
+{
+    if (!file)
+        return;
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+    unlink(file->path_unfinished);
+    destroy(file);
+}
+
+// Without it, a rename can be lost with the power.
+static rt_status sync_folder(const char *path, rt_error *error)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int length = slash ? (int)(slash - path) + 1 : 1;
+    snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".");
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return failed("open", folder, error);
+    rt_status status = RT_OK;
+    if (fsync(descriptor) != 0 && errno != EINVAL) // some file systems cannot
+        status = failed("sync", folder, error);
+    close(descriptor);
+    return status;
+}
+
+rt_status rt_file_commit(rt_file *file, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (fsync(file->descriptor) != 0)
+        status = failed("sync", file->path_unfinished, error);
+    const int closed = close(file->descriptor);
+    file->descriptor = -1;
+    if (status == RT_OK && closed != 0)
+        status = failed("close", file->path_unfinished, error);
+    if (status == RT_OK && rename(file->path_unfinished, file->path) != 0)
+        status = failed("rename to its final name", file->path_unfinished, error);
+    if (status != RT_OK) {
+        rt_file_abort(file);
+        return status;
+    }
+    status = sync_folder(file->path, error);
+    destroy(file);
+    return status;
+}

@@ -1,0 +1,20 @@
+// rt_file - writing whole files so that a name is either absent, old, or complete.
+//
+// Bytes go to "path.tmp"; commit syncs it and renames it over path, and syncs the folder. A failed
+// or aborted file leaves path as it was.
+#ifndef RT_FILE_H
+#define RT_FILE_H
+
+#include "runtime/rt_base.h"
+
+typedef struct rt_file rt_file;
+
+// RT_IO (error names the file and the system's reason), RT_NO_MEMORY.
+rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error);
+rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error *error);
+
+// Both free the file, also on failure; abort takes NULL too.
+rt_status rt_file_commit(rt_file *file, rt_error *error);
+void rt_file_abort(rt_file *file);
+
+#endif

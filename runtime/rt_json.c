@@ -1,0 +1,290 @@
+#include "runtime/rt_json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void rt_json_init(rt_json *json, uint32_t indent)
+{
+    *json = (rt_json){.indent = indent};
+}
+
+void rt_json_fini(rt_json *json)
+{
+    rt_free(json->text);
+    *json = (rt_json){0};
+}
+
+void rt_json_clear(rt_json *json)
+{
+    json->size = 0;
+    json->depth = 0;
+    json->failed = false;
+}
+
+static void append(rt_json *json, const char *bytes, size_t size)
+{
+    if (json->failed)
+        return;
+    uint64_t wanted = (uint64_t)json->size + size + 1;
+    if (rt_grow(&json->text, &json->capacity, wanted, 1) != RT_OK) {
+        json->failed = true;
+        return;
+    }
+    memcpy(json->text + json->size, bytes, size);
+    json->size += (uint32_t)size;
+    json->text[json->size] = '\0';
+}
+
+static void append_text(rt_json *json, const char *text)
+{
+    append(json, text, strlen(text));
+}
+
+static void append_line_break(rt_json *json)
+{
+    static const char spaces[] = "                                ";
+    if (!json->indent)
+        return;
+    append(json, "\n", 1);
+    for (uint32_t i = 0; i < json->depth; i++)
+        append(json, spaces, rt_min_u64(json->indent, sizeof spaces - 1));
+}
+
+// Length of the UTF-8 sequence at text, 0 where it is none (RFC 3629, section 4).
+static size_t utf8_length(const unsigned char *text)
+{
+    unsigned lead = text[0], low = 0x80, high = 0xbf;
+    size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (length == 1)
+        return 1;
+    if (lead < 0xc2 || lead > 0xf4)
+        return 0;
+    if (lead == 0xe0)
+        low = 0xa0;
+    if (lead == 0xed)
+        high = 0x9f; // no surrogates
+    if (lead == 0xf0)
+        low = 0x90;
+    if (lead == 0xf4)
+        high = 0x8f;
+    if (text[1] < low || text[1] > high)
+        return 0;
+    for (size_t i = 2; i < length; i++) {
+        if (text[i] < 0x80 || text[i] > 0xbf)
+            return 0;
+    }
+    return length;
+}
+
+bool rt_json_is_utf8(const char *text, size_t size)
+{
+    const unsigned char *next = (const unsigned char *)text, *end = next + size;
+    while (next < end) {
+        size_t length = utf8_length(next);
+        if (length == 0 || length > (size_t)(end - next))
+            return false;
+        next += length;
+    }
+    return true;
+}
+
+static void append_quoted(rt_json *json, const char *text)
+{
+    append(json, "\"", 1);
+    for (const unsigned char *next = (const unsigned char *)text; *next;) {
+        size_t length = utf8_length(next);
+        char escape[8];
+        if (length == 0) {
+            append_text(json, "\\ufffd");
+            next++;
+            continue;
+        }
+        if (*next == '"' || *next == '\\') {
+            append(json, (char[]){'\\', (char)*next}, 2);
+        } else if (*next < 0x20 || *next == 0x7f) {
+            snprintf(escape, sizeof escape, "\\u%04x", *next);
+            append_text(json, escape);
+        } else {
+            append(json, (const char *)next, length);
+        }
+        next += length;
+    }
+    append(json, "\"", 1);
+}
+
+// Everything that stands before a value: comma, line break, key.
+static void begin_value(rt_json *json, const char *key)
+{
+    if (json->depth == 0) {
+        rt_assert(!key && json->size == 0);
+        return;
+    }
+    uint32_t level = json->depth - 1;
+    rt_assert(json->is_array[level] == !key);
+    if (json->has_members[level])
+        append(json, ",", 1);
+    json->has_members[level] = true;
+    append_line_break(json);
+    if (key) {
+        append_quoted(json, key);
+        append_text(json, json->indent ? ": " : ":");
+    }
+}
+
+static void open_level(rt_json *json, const char *key, bool is_array)
+{
+    rt_assert(json->depth < RT_JSON_DEPTH_MAX);
+    begin_value(json, key);
+    append_text(json, is_array ? "[" : "{");
+    json->is_array[json->depth] = is_array;
+    json->has_members[json->depth] = false;
+    json->depth++;
+}
+
+static void close_level(rt_json *json, bool is_array)
+{
+    rt_assert(json->depth > 0 && json->is_array[json->depth - 1] == is_array);
+    json->depth--;
+    if (json->has_members[json->depth])
+        append_line_break(json);
+    append_text(json, is_array ? "]" : "}");
+}
+
+void rt_json_begin_object(rt_json *json, const char *key)
+{
+    open_level(json, key, false);
+}
+
+void rt_json_end_object(rt_json *json)
+{
+    close_level(json, false);
+}
+
+void rt_json_begin_array(rt_json *json, const char *key)
+{
+    open_level(json, key, true);
+}
+
+void rt_json_end_array(rt_json *json)
+{
+    close_level(json, true);
+}
+
+void rt_json_string(rt_json *json, const char *key, const char *text)
+{
+    begin_value(json, key);
+    append_quoted(json, text);
+}
+
+void rt_json_bool(rt_json *json, const char *key, bool value)
+{
+    begin_value(json, key);
+    append_text(json, value ? "true" : "false");
+}
+
+void rt_json_u64(rt_json *json, const char *key, uint64_t value)
+{
+    char text[24];
+    begin_value(json, key);
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    append_text(json, text);
+}
+
+void rt_json_double(rt_json *json, const char *key, double value)
+{
+    char text[32];
+    begin_value(json, key);
+    append_text(json, isfinite(value) ? rt_json_format_double(value, text) : "null");
+}
+
+void rt_json_float(rt_json *json, const char *key, float value)
+{
+    char text[32];
+    begin_value(json, key);
+    append_text(json, isfinite(value) ? rt_json_format_float(value, text) : "null");
+}
+
+void rt_json_doubles(rt_json *json, const char *key, const double *values, uint32_t count)
+{
+    rt_json_begin_array(json, key);
+    for (uint32_t i = 0; i < count; i++)
+        rt_json_double(json, NULL, values[i]);
+    rt_json_end_array(json);
+}
+
+void rt_json_u64s(rt_json *json, const char *key, const uint64_t *values, uint32_t count)
+{
+    rt_json_begin_array(json, key);
+    for (uint32_t i = 0; i < count; i++)
+        rt_json_u64(json, NULL, values[i]);
+    rt_json_end_array(json);
+}
+
+const char *rt_json_text(const rt_json *json, size_t *size_p)
+{
+    if (json->failed)
+        return NULL;
+    if (size_p)
+        *size_p = json->size;
+    return json->text ? json->text : "";
+}
+
+// A locale set by a library may print a decimal comma.
+static const char *force_point(char *text)
+{
+    char *comma = strchr(text, ',');
+    if (comma)
+        *comma = '.';
+    return text;
+}
+
+const char *rt_json_format_double(double value, char text[32])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return force_point(text);
+}
+
+const char *rt_json_format_float(float value, char text[32])
+{
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, 32, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    return force_point(text);
+}
+
+rt_status rt_json_save(const rt_json *json, const char *path, rt_error *error)
+{
+    char beside[4096];
+    size_t size;
+    const char *text = rt_json_text(json, &size);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "%s: out of memory while writing JSON", path);
+    int length = snprintf(beside, sizeof beside, "%s.new", path);
+    if (length < 0 || (size_t)length >= sizeof beside)
+        return rt_fail(error, RT_IO, "%.200s...: the path is too long", path);
+    FILE *file = fopen(beside, "we");
+    if (!file)
+        return rt_fail(error, RT_IO, "%s: cannot be written: %s", beside, strerror(errno));
+    bool written = fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
+    written = fflush(file) == 0 && written;
+    written = written && fsync(fileno(file)) == 0;
+    int cause = errno;
+    fclose(file);
+    if (written && rename(beside, path) == 0)
+        return RT_OK;
+    if (written)
+        cause = errno;
+    unlink(beside);
+    return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(cause));
+}

@@ -1,0 +1,47 @@
+#include "runtime/rt_log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+static rt_log_level level_max = RT_LOG_INFO;
+static char process_name[32] = "lanyard";
+
+void rt_log_setup(rt_log_level level, const char *name)
+{
+    level_max = level;
+    snprintf(process_name, sizeof process_name, "%s", name);
+}
+
+rt_status rt_log_level_parse(const char *text, rt_log_level *level_p)
+{
+    for (int i = RT_LOG_ERROR; i <= RT_LOG_TRACE; i++) {
+        if (strcmp(text, level_names[i]) == 0) {
+            *level_p = (rt_log_level)i;
+            return RT_OK;
+        }
+    }
+    return RT_CONFIG;
+}
+
+void rt_log(rt_log_level level, const char *format, ...)
+{
+    if (level > level_max)
+        return;
+    char line[1024];
+    int used = level <= RT_LOG_WARN
+                   ? snprintf(line, sizeof line, "%s: %s: ", process_name, level_names[level])
+                   : snprintf(line, sizeof line, "%s: ", process_name);
+    va_list arguments;
+    va_start(arguments, format);
+    int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, arguments);
+    va_end(arguments);
+    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
+    if (length > sizeof line - 2)
+        length = sizeof line - 2;
+    line[length++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, length);
+    (void)written; // there is nowhere left to report it
+}

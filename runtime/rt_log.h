@@ -1,0 +1,26 @@
+// rt_log - leveled lines on standard error; one line is one write, so processes do not interleave.
+//
+// Volume by level: error and warn = needs attention, info = per run, debug = per object,
+// trace = per message. Measurements never go through the log (rt_metrics has them).
+#ifndef RT_LOG_H
+#define RT_LOG_H
+
+#include "runtime/rt_status.h"
+
+typedef enum { RT_LOG_ERROR, RT_LOG_WARN, RT_LOG_INFO, RT_LOG_DEBUG, RT_LOG_TRACE } rt_log_level;
+
+// Process-wide: the level, and the name put before each line ("worker 2"). Called by main only.
+void rt_log_setup(rt_log_level level, const char *name);
+
+// RT_CONFIG when text is no level's name ("error", "warn", "info", "debug", "trace").
+rt_status rt_log_level_parse(const char *text, rt_log_level *level_p);
+
+void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define rt_error_log(...) rt_log(RT_LOG_ERROR, __VA_ARGS__)
+#define rt_warn(...) rt_log(RT_LOG_WARN, __VA_ARGS__)
+#define rt_info(...) rt_log(RT_LOG_INFO, __VA_ARGS__)
+#define rt_debug(...) rt_log(RT_LOG_DEBUG, __VA_ARGS__)
+#define rt_trace(...) rt_log(RT_LOG_TRACE, __VA_ARGS__)
+
+#endif

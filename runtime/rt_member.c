@@ -1,0 +1,158 @@
+#include "runtime/rt_member.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+#define NS_PER_S 1e9
+#define LEAVE_LINGER_MS 1000u
+
+uint32_t rt_member_wait_ms(const rt_member *member)
+{
+    return (uint32_t)(member->config.timeout_peer_s * 1000 / 5) + 1;
+}
+
+static rt_status send_hello(rt_member *member, rt_error *error)
+{
+    rt_message message;
+    rt_wire_hello hello = {.role = rt_peer_role(member->config.self),
+                           .rank = rt_peer_rank(member->config.self),
+                           .pid = (uint64_t)getpid(),
+                           .config_hash = member->config.config_hash};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    if (!rt_control_put_text(hello.address, sizeof hello.address, member->config.address))
+        return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
+    if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &hello, sizeof hello);
+    return rt_member_send(member, &message, error);
+}
+
+static rt_status take_welcome(rt_member *member, const rt_message *message, rt_error *error)
+{
+    rt_wire_welcome *welcome = &member->welcome;
+    if (rt_message_header(message)->type != RT_MESSAGE_WELCOME ||
+        !rt_control_has(message, sizeof *welcome))
+        return rt_fail(error, RT_WIRE, "coordinator: expected a WELCOME, got %s",
+                       rt_message_type_name(rt_message_header(message)->type));
+    memcpy(welcome, rt_message_payload(message), sizeof *welcome);
+    bool terminated = true;
+    for (uint32_t i = 0; i < RT_SHARDS_MAX; i++)
+        terminated &= welcome->shards[i][RT_ADDRESS_MAX - 1] == '\0';
+    if (!terminated || welcome->worker_count == 0 || welcome->worker_count > RT_WORKERS_MAX ||
+        welcome->shard_count == 0 || welcome->shard_count > RT_SHARDS_MAX ||
+        welcome->field_count == 0 || welcome->field_count > RT_FIELDS_MAX ||
+        welcome->slot_count == 0 || welcome->run_ahead == 0)
+        return rt_fail(error, RT_WIRE, "coordinator: a WELCOME with impossible numbers");
+    return RT_OK;
+}
+
+static rt_status await_welcome(rt_member *member, rt_error *error)
+{
+    uint64_t deadline = rt_now_ns() + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
+    // The coordinator may wait for others and send nothing until all are there.
+    while (rt_now_ns() < deadline) {
+        bool ready;
+        rt_message message = {0};
+        rt_status status =
+            member->config.ops->wait(&member->endpoint, 1, -1, rt_member_wait_ms(member), &ready);
+        if (status)
+            return rt_fail(error, status, "waiting for the coordinator: %s",
+                           rt_status_text(status));
+        member->heard_ns = rt_now_ns();
+        status = rt_member_receive(member, &message, error);
+        if (status == RT_OK) {
+            status = take_welcome(member, &message, error);
+            rt_message_release(&message);
+            return status;
+        }
+        if (status != RT_AGAIN)
+            return status;
+    }
+    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %.0f s",
+                   member->config.coordinator, member->config.timeout_start_s);
+}
+
+rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
+{
+    *member = (rt_member){.config = *config};
+    rt_status status = config->ops->connect(config->transport, config->self, COORDINATOR,
+                                            config->coordinator, &member->endpoint, error);
+    if (status)
+        return status;
+    status = send_hello(member, error);
+    if (status == RT_OK)
+        status = await_welcome(member, error);
+    if (status)
+        rt_member_leave(member, NULL);
+    return status;
+}
+
+void rt_member_leave(rt_member *member, const rt_error *failure)
+{
+    rt_message message;
+    if (!member->endpoint)
+        return;
+    if (failure && rt_control_create_text(&message, RT_MESSAGE_FAILED, member->config.self,
+                                          failure->text) == RT_OK)
+        (void)rt_member_send(member, &message, NULL);
+    member->config.ops->end(member->endpoint, LEAVE_LINGER_MS);
+    member->endpoint = NULL;
+}
+
+rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error)
+{
+    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    rt_message_release(message);
+    if (status)
+        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
+                       rt_status_text(status));
+    member->sent_ns = rt_now_ns();
+    return RT_OK;
+}
+
+static rt_status stopped(const rt_message *message, rt_error *error)
+{
+    char reason[sizeof error->text];
+    if (rt_control_text(message, reason, sizeof reason))
+        strcpy(reason, "no reason given");
+    return rt_fail(error, RT_STOPPED, "%s", reason);
+}
+
+rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
+        uint64_t now = rt_now_ns();
+        if (status == RT_AGAIN) {
+            double silent_s = (double)(now - member->heard_ns) / NS_PER_S;
+            if (silent_s > member->config.timeout_peer_s)
+                return rt_fail(error, RT_TIMEOUT, "the coordinator was silent for %.1f s",
+                               silent_s);
+            return RT_AGAIN;
+        }
+        if (status)
+            return status;
+        member->heard_ns = now;
+        uint32_t type = rt_message_header(message)->type;
+        if (type == RT_MESSAGE_STOP)
+            status = stopped(message, error);
+        if (type != RT_MESSAGE_HEARTBEAT && type != RT_MESSAGE_STOP)
+            return RT_OK;
+        rt_message_release(message);
+        if (status)
+            return status;
+    }
+}
+
+rt_status rt_member_beat(rt_member *member, rt_error *error)
+{
+    rt_message message;
+    double since_s = (double)(rt_now_ns() - member->sent_ns) / NS_PER_S;
+    if (since_s < member->config.timeout_peer_s / 5)
+        return RT_OK;
+    if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, member->config.self))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(member, &message, error);
+}

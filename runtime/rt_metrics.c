@@ -1,0 +1,125 @@
+#include "runtime/rt_metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/rt_log.h"
+
+struct rt_metrics {
+    int file;       // -1: records are dropped
+    uint64_t size;  // bytes of whole records in the file
+    uint64_t lost;  // records that could not be written
+    bool is_broken; // the file ends within a record that could not be taken back
+    uint64_t opened_ns;
+    rt_json json;
+    char path[]; // for messages
+};
+
+rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    size_t length = path ? strlen(path) : 0;
+    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + length + 1);
+    if (!metrics)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
+    metrics->file = -1;
+    metrics->opened_ns = rt_now_ns();
+    rt_json_init(&metrics->json, 0);
+    if (path) {
+        memcpy(metrics->path, path, length + 1);
+        metrics->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (metrics->file < 0) {
+            int cause = errno;
+            rt_free(metrics);
+            return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(cause));
+        }
+    }
+    *metrics_p = metrics;
+    return RT_OK;
+}
+
+void rt_metrics_close(rt_metrics *metrics)
+{
+    if (!metrics)
+        return;
+    if (metrics->file >= 0)
+        close(metrics->file);
+    if (metrics->lost)
+        rt_info("metrics: %s: %llu records were lost", metrics->path,
+                (unsigned long long)metrics->lost);
+    rt_json_fini(&metrics->json);
+    rt_free(metrics);
+}
+
+rt_json *rt_metrics_begin(rt_metrics *metrics, const char *record)
+{
+    rt_json *json = &metrics->json;
+    rt_json_clear(json);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "record", record);
+    rt_json_double(json, "time_s", (double)((rt_now_ns() - metrics->opened_ns) / 1000) * 1e-6);
+    return json;
+}
+
+// Returns the bytes written; fewer than size: errno says why.
+static size_t write_all(int file, const char *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t written = write(file, bytes + done, size - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            break;
+        done += (size_t)written;
+    }
+    return done;
+}
+
+static void lose(rt_metrics *metrics, const char *why)
+{
+    if (metrics->lost++ == 0)
+        rt_warn("metrics: %s: cannot be written: %s; the run goes on without", metrics->path, why);
+}
+
+void rt_metrics_end(rt_metrics *metrics)
+{
+    rt_json_end_object(&metrics->json);
+    if (metrics->file < 0)
+        return;
+    size_t size;
+    const char *text = rt_json_text(&metrics->json, &size);
+    if (!text) {
+        lose(metrics, "out of memory");
+        return;
+    }
+    // The line break takes the place of the terminating zero, so that one write does it all.
+    metrics->json.text[size] = '\n';
+    if (metrics->is_broken && write_all(metrics->file, "\n", 1) == 1)
+        metrics->is_broken = false;
+    size_t done = metrics->is_broken ? 0 : write_all(metrics->file, text, size + 1);
+    int cause = errno;
+    if (done == size + 1) {
+        metrics->size += done;
+        return;
+    }
+    if (done > 0 && (ftruncate(metrics->file, (off_t)metrics->size) != 0 ||
+                     lseek(metrics->file, (off_t)metrics->size, SEEK_SET) < 0))
+        metrics->is_broken = true;
+    lose(metrics, strerror(cause));
+}
+
+void rt_metrics_quality(rt_json *json, const char *key, const rt_quality *quality)
+{
+    rt_json_begin_object(json, key);
+    rt_json_u64(json, "first_sample", quality->first_sample);
+    rt_json_u64(json, "samples", quality->sample_count);
+    rt_json_u64(json, "invalid", quality->invalid_count);
+    rt_json_double(json, "log_loss", quality->log_loss);
+    rt_json_double(json, "auc", quality->auc);
+    rt_json_double(json, "normalised_entropy", quality->normalised_entropy);
+    rt_json_double(json, "calibration", quality->calibration);
+    rt_json_double(json, "mean_label", quality->mean_label);
+    rt_json_end_object(json);
+}

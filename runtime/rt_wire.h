@@ -1,0 +1,148 @@
+// rt_wire - the frames and records that processes exchange; little-endian, sizes asserted.
+//
+// A message is one rt_wire_header and a payload. Everything that arrives is validated before use:
+// magic, version, type, epoch, sender, count against payload size; a reader never runs past the
+// end. Row payloads are arrays of fixed-size records, each followed by its floats.
+#ifndef RT_WIRE_H
+#define RT_WIRE_H
+
+#include "runtime/rt_base.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
+
+#define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
+#define RT_WIRE_VERSION 1u
+#define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
+
+#define RT_MESSAGE_MAP(XX)                                                                    \
+    XX(HELLO, 1)       /* joins: rt_wire_hello */                                             \
+    XX(WELCOME, 2)     /* coordinator: schema and PS addresses, rt_wire_welcome */            \
+    XX(SLICE, 3)       /* coordinator to worker: its part of a plan, rt_wire_slice */         \
+    XX(REPORT, 4)      /* worker to coordinator: an iteration is done, rt_wire_report */      \
+    XX(HEARTBEAT, 5)   /* both ways, no payload */                                            \
+    XX(STOP, 6)        /* end now; payload: reason as text */                                 \
+    XX(FAILED, 7)      /* to the coordinator: sender gives up; payload: reason as text */     \
+    XX(FINISH, 8)      /* coordinator: no more slices; payload none */                        \
+    XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                            \
+    XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */    \
+    XX(PULL, 20)       /* worker to PS: rt_wire_pull[count] */                                \
+    XX(ROWS, 21)       /* PS to worker: count x (rt_wire_row, floats) */                      \
+    XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */           \
+    XX(PUSH_GRAD, 23)  /* worker to PS: count x (rt_wire_grad, floats) */                     \
+    XX(PUSHED, 24)     /* PS to worker: one push message was processed, its credit returns */ \
+    XX(DENSE_GRAD, 25) /* worker to PS: floats */                                             \
+    XX(DENSE_SUM, 26)  /* PS to worker: floats, summed in worker order */                     \
+    XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */ \
+    XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */
+
+typedef enum {
+#define XX(name, number) RT_MESSAGE_##name = number,
+    RT_MESSAGE_MAP(XX)
+#undef XX
+} rt_message_type;
+
+const char *rt_message_type_name(uint32_t type);
+
+typedef struct {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t epoch;         // of the run; rises with every roll-back
+    uint32_t sender;        // rt_peer of the sender
+    uint64_t iteration;     // that the message belongs to; 0 where none
+    uint32_t count;         // records in the payload
+    uint32_t reserved;      // zero
+    uint64_t payload_bytes; // after this header
+} rt_wire_header;
+_Static_assert(sizeof(rt_wire_header) == 40, "wire layout");
+
+// PULL: answer with the row once it has this version.
+typedef struct {
+    uint64_t key;
+    uint32_t version; // exact; 0: never trained, the PS may create it
+    uint32_t tag;     // returned with the row; RT_WIRE_TAG_STATE: with optimizer state
+} rt_wire_pull;
+_Static_assert(sizeof(rt_wire_pull) == 16, "wire layout");
+
+#define RT_WIRE_TAG_STATE 0x80000000u
+
+// ROWS, PUSH_ROW: followed by dim floats and, in PUSH_ROW and where the tag asks, the state.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t tag; // ROWS: of the pull; PUSH_ROW: the reason (dp_reason)
+} rt_wire_row;
+_Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
+
+// PUSH_GRAD: followed by dim floats. The header's iteration is the version that the sum makes.
+typedef struct {
+    uint64_t key;
+    uint64_t mask;   // workers whose gradients belong to the sum
+    uint32_t base;   // version that the sum applies to
+    uint32_t keeper; // worker that keeps the row and pulls the sum; RT_WIRE_NO_KEEPER: PS applies
+} rt_wire_grad;
+_Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
+
+#define RT_WIRE_NO_KEEPER 0xffffffffu
+
+// A peer's address within a run: role in the top byte, rank below.
+typedef enum { RT_ROLE_COORDINATOR = 1, RT_ROLE_WORKER = 2, RT_ROLE_PS = 3 } rt_role;
+static inline uint32_t rt_peer(rt_role role, uint32_t rank)
+{
+    return (uint32_t)role << 24 | rank;
+}
+static inline rt_role rt_peer_role(uint32_t peer)
+{
+    return (rt_role)(peer >> 24);
+}
+static inline uint32_t rt_peer_rank(uint32_t peer)
+{
+    return peer & 0xffffffu;
+}
+// "worker 3"; text holds at least 32 bytes. Returns text.
+const char *rt_peer_name(uint32_t peer, char text[32]);
+
+// One owned block of bytes: header and payload. data is 8-byte aligned.
+typedef struct {
+    uint8_t *data;
+    size_t size;
+    void (*release)(void *hint); // how to give data back; NULL when empty
+    void *hint;
+} rt_message;
+
+// Room for a payload of payload_bytes (header filled in, payload not touched).
+// RT_NO_MEMORY; RT_LIMIT: more than RT_WIRE_PAYLOAD_BYTES_MAX.
+rt_status rt_message_create(rt_message *message, rt_message_type type, uint32_t sender,
+                            uint64_t iteration, uint32_t count, uint64_t payload_bytes);
+void rt_message_release(rt_message *message); // also of an empty one
+
+static inline rt_wire_header *rt_message_header(const rt_message *message)
+{
+    return (rt_wire_header *)(void *)message->data;
+}
+static inline uint8_t *rt_message_payload(const rt_message *message)
+{
+    return message->data + sizeof(rt_wire_header);
+}
+
+// Shortens the payload of a message under construction and sets its record count.
+void rt_message_finish(rt_message *message, uint32_t count, uint64_t payload_bytes);
+
+// Checks all that can be known without the receiver's state. RT_WIRE: error says what is wrong;
+// peer is only named in the text.
+rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error *error);
+
+// A bounded reader over bytes that came from outside. After the first overrun every take fails.
+typedef struct {
+    const uint8_t *next;
+    size_t left;
+    bool failed;
+} rt_reader;
+static inline rt_reader rt_message_reader(const rt_message *message)
+{
+    return (rt_reader){rt_message_payload(message), message->size - sizeof(rt_wire_header), false};
+}
+// count elements of size bytes, in place; NULL (and failed) when they do not fit.
+const void *rt_reader_take(rt_reader *reader, uint64_t count, size_t size);
+
+#endif

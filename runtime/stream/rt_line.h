@@ -1,0 +1,41 @@
+// rt_line - one line of input, and the sample that a line parser makes of it.
+//
+// Plain values: a line borrows the bytes of its source until the next line is read, a sample
+// borrows storage of the caller.
+#ifndef RT_LINE_H
+#define RT_LINE_H
+
+#include "runtime/rt_base.h"
+
+#define RT_LINE_MAX (1u << 20) // bytes; a longer line is skipped and counts as malformed
+#define RT_LINE_PAD 16u        // bytes that can be read behind text[length]
+
+typedef struct {
+    const char *text; // length bytes; text[length] is a line end: '\n' or '\r'
+    uint32_t length;
+    uint32_t file;    // index of the file that it stands in
+    uint64_t number;  // in that file, from 1
+    bool is_too_long; // text is empty then
+} rt_line;
+
+// Where a parser puts a sample; all of it is undefined after a failure.
+typedef struct {
+    float label;
+    uint32_t key_count;
+    float *dense;   // schema's dense_count
+    uint64_t *keys; // room for schema's keys_per_sample_max
+} rt_line_sample;
+
+// What is wrong with a line: which column, what was expected there, what was found.
+typedef struct {
+    char text[256];
+} rt_line_problem;
+
+// Both write problem and return false, so that a parser can end in them. column counts from 0; the
+// cell is shown shortened, with bytes that do not print as \xNN.
+bool rt_line_reject_cell(rt_line_problem *problem, uint32_t column, const char *name,
+                         const char *expected, const char *cell, size_t cell_length);
+bool rt_line_reject(rt_line_problem *problem, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

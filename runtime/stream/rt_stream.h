@@ -1,0 +1,47 @@
+// rt_stream - samples from files, standard input or a generator, in order.
+//
+// A stream is read by one thread. Lines that cannot be parsed are counted and skipped, the first
+// few logged with file and line; past stream.malformed_share_max reading fails (RT_DATA).
+#ifndef RT_STREAM_H
+#define RT_STREAM_H
+
+#include "runtime/rt_batch.h"
+#include "runtime/rt_config.h"
+
+typedef struct {
+    uint32_t dense_count;
+    uint32_t field_count;         // at most RT_FIELDS_MAX
+    uint32_t keys_per_sample_max; // the caps of multi-valued columns added up
+    char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
+} rt_schema;
+
+typedef struct {
+    uint64_t samples;
+    uint64_t lines;
+    uint64_t malformed;
+    uint64_t bytes_read; // of the files, before unpacking
+    uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
+} rt_stream_stats;
+
+typedef struct rt_stream rt_stream;
+
+// Opens the first input, so a missing file is found here; error names it.
+rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_stream **stream_p,
+                         rt_error *error);
+void rt_stream_close(rt_stream *stream);
+
+// Constant for the life of the stream.
+const rt_schema *rt_stream_schema(const rt_stream *stream);
+
+// Clears batch and fills it with up to sample_count_max samples; fewer only at the end of the
+// input. RT_END: nothing left, batch is empty. RT_DATA, RT_IO: error names file and line.
+rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,
+                         rt_error *error);
+
+rt_stream_stats rt_stream_statistics(const rt_stream *stream);
+
+// Reads a whole stream of this config and counts its distinct keys, exactly.
+rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
+                               uint64_t *distinct_keys_p, rt_error *error);
+
+#endif

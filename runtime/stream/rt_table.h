@@ -1,0 +1,26 @@
+// rt_table - lines of delimited text whose columns a configuration describes.
+//
+// One record per line, exactly as many cells as configured columns. With ',' a cell may be quoted
+// ("" stands for a quote), with tab a quote is a byte like any other. Numbers are read in the C
+// locale, correctly rounded. One thread: parsing uses storage of the table.
+#ifndef RT_TABLE_H
+#define RT_TABLE_H
+
+#include "runtime/stream/rt_line.h"
+#include "runtime/stream/rt_stream.h"
+
+typedef struct rt_table rt_table;
+
+// Copies config. RT_CONFIG names the column, RT_NO_MEMORY.
+rt_status rt_table_create(const rt_table_config *config, rt_table **table_p, rt_error *error);
+void rt_table_destroy(rt_table *table); // NULL is fine
+
+void rt_table_schema(const rt_table *table, rt_schema *schema);
+
+// An empty cell is dense 0 or the id RT_ID_MISSING. Labels "equal" as numbers where label_value is
+// one, else byte by byte. Of a multi-valued cell the first values_max distinct ids are kept; its
+// empty values are skipped. False: the line is malformed, problem says why.
+bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample,
+                    rt_line_problem *problem);
+
+#endif

@@ -1,0 +1,47 @@
+// rt_transport - ordered, reliable delivery of whole messages between peers of a run.
+//
+// An endpoint either listens (coordinator, PS shards) or connects to one listener (workers have one
+// endpoint per server). It belongs to one thread, which others wake through wait's wake_fd.
+// Messages between two peers arrive in the order sent, or not at all once the peer is gone.
+// Nothing blocks: a full queue is RT_AGAIN (the caller's credits normally keep it from filling),
+// an unknown peer RT_NOT_FOUND. Backends: zmq.
+#ifndef RT_TRANSPORT_H
+#define RT_TRANSPORT_H
+
+#include "runtime/rt_wire.h"
+
+#define RT_ENDPOINTS_MAX 72
+
+typedef struct rt_transport rt_transport; // sockets of one process (a ZeroMQ context)
+typedef struct rt_endpoint rt_endpoint;
+
+typedef struct rt_transport_ops {
+    const char *name;
+    rt_status (*open)(rt_transport **transport_p, rt_error *error);
+    void (*close)(rt_transport *transport); // after its endpoints; drops what is not sent yet
+    // address "tcp://127.0.0.1:0"; bound_p receives the real one (RT_NAME_MAX bytes).
+    rt_status (*listen)(rt_transport *transport, uint32_t self, const char *address, char *bound,
+                        rt_endpoint **endpoint_p, rt_error *error);
+    // Returns once connected, or without an answer after at most a second; then it goes on trying,
+    // and the first few messages are kept until somebody answers. RT_CONFIG, RT_IO: error names
+    // address and reason.
+    rt_status (*connect)(rt_transport *transport, uint32_t self, uint32_t server,
+                         const char *address, rt_endpoint **endpoint_p, rt_error *error);
+    void (*end)(rt_endpoint *endpoint, uint32_t linger_ms);
+    // On RT_OK the message is the transport's and *message is empty; otherwise it stays.
+    rt_status (*send)(rt_endpoint *endpoint, uint32_t peer, rt_message *message);
+    // RT_AGAIN when nothing is waiting. The message is validated; a bad one is reported as RT_WIRE
+    // (error names the peer) and dropped. A connection that ended is not resumed: RT_NOT_FOUND
+    // after the last message that it brought, and from send.
+    rt_status (*receive)(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
+                         rt_error *error);
+    // Waits until one of the endpoints has something (or its connection ended, until receive has
+    // said so), wake_fd (-1: none) is readable, or timeout_ms passed; returns early on a signal.
+    // ready[i] tells which.
+    rt_status (*wait)(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
+                      uint32_t timeout_ms, bool *ready);
+} rt_transport_ops;
+
+extern const rt_transport_ops rt_transport_zmq;
+
+#endif

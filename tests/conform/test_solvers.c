@@ -1,0 +1,382 @@
+// The same problems for every solver. Tiny ones are held against all placements there are, the
+// others against the certificate (itself held against all placements) and against each other.
+#include "dispatch/solvers/dp_solver.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CANARY UINT32_C(0xdeadbeef)
+
+typedef enum {
+    COST_RANDOM,
+    COST_TWO_VALUES,
+    COST_FOUR_VALUES,
+    COST_ESD,
+    COST_ONE_SINK, // all rows prefer the first
+    COST_EXTREME,  // 0 and the highest allowed
+    COST_CHAIN,    // places are reached only through all other sinks, at the highest prices
+    COST_SAME,
+    COST_PERIODIC, // the rows of a sample tell nothing about the others
+    COST_KIND_COUNT
+} cost_kind;
+
+typedef enum {
+    CAPACITY_EVEN,
+    CAPACITY_UNEVEN,
+    CAPACITY_ZEROS,
+    CAPACITY_SLACK,
+    CAPACITY_LAST,
+    CAPACITY_UNLIMITED,
+    CAPACITY_KIND_COUNT
+} capacity_kind;
+
+typedef struct {
+    dp_problem problem;
+    int32_t *cost;
+    uint32_t *capacity;
+    char name[96];
+} instance;
+
+static void *allocate(size_t count, size_t size)
+{
+    void *block = malloc(count * size + 1); // malloc: exact bounds under the address sanitizer
+    assert_non_null(block);
+    return block;
+}
+
+static void fill_esd(rt_random *random, int32_t *cost, uint32_t sinks)
+{
+    enum { FIELDS = 26 };
+    int32_t owned[RT_WORKERS_MAX] = {0}, sum = 0;
+    uint32_t home = rt_random_below(random, sinks);
+    for (int f = 0; f < FIELDS; f++)
+        owned[rt_random_below(random, 2) ? home : rt_random_below(random, sinks)]++;
+    for (uint32_t j = 0; j < sinks; j++)
+        sum += owned[j] * (j % 2 ? 100 : 10);
+    for (uint32_t j = 0; j < sinks; j++)
+        cost[j] = FIELDS * 100 + sum + (FIELDS - 2 * owned[j]) * (j % 2 ? 100 : 10);
+}
+
+static int32_t one_cost(rt_random *random, cost_kind kind, uint32_t i, uint32_t j, uint32_t sinks)
+{
+    switch (kind) {
+    case COST_RANDOM:
+        return (int32_t)rt_random_below(random, 1000000);
+    case COST_TWO_VALUES:
+        return (int32_t)rt_random_below(random, 2);
+    case COST_FOUR_VALUES:
+        return (int32_t)rt_random_below(random, 4) * 250;
+    case COST_ONE_SINK:
+        return j == 0 ? 0 : 1 + (int32_t)rt_random_below(random, 10);
+    case COST_EXTREME:
+        return rt_random_below(random, 2) ? DP_COST_MAX : 0;
+    case COST_CHAIN:
+        return j == i % sinks || j == (i + 1) % sinks ? (int32_t)rt_random_below(random, 2)
+                                                      : DP_COST_MAX;
+    case COST_PERIODIC:
+        return j == (i % 4 == 0 ? 0 : sinks - 1) ? 0 : 10 + (int32_t)rt_random_below(random, 5);
+    default:
+        return 7;
+    }
+}
+
+static void fill_capacity(rt_random *random, instance *made, capacity_kind kind)
+{
+    uint32_t rows = made->problem.row_count, sinks = made->problem.sink_count;
+    uint32_t usable = sinks; // the first ones
+    memset(made->capacity, 0, sinks * sizeof *made->capacity);
+    if (kind == CAPACITY_UNLIMITED) {
+        memset(made->capacity, 0xff, sinks * sizeof *made->capacity);
+        return;
+    }
+    if (kind == CAPACITY_LAST) {
+        made->capacity[sinks - 1] = rows;
+        return;
+    }
+    if (kind == CAPACITY_ZEROS)
+        usable = (sinks + 1) / 2;
+    uint32_t places = kind == CAPACITY_SLACK ? rows + 1 + rt_random_below(random, rows + 1) : rows;
+    for (uint32_t p = 0; p < places; p++) {
+        uint32_t j = kind == CAPACITY_EVEN ? p % sinks : rt_random_below(random, usable);
+        if (kind == CAPACITY_UNEVEN || kind == CAPACITY_SLACK)
+            j = rt_random_below(random, j + 1); // the first ones get most
+        made->capacity[j]++;
+    }
+}
+
+static instance make(uint64_t seed, uint32_t rows, uint32_t sinks, cost_kind costs,
+                     capacity_kind capacities)
+{
+    rt_random random = {seed};
+    uint32_t stride = sinks + rt_random_below(&random, 4);
+    instance made = {.cost = allocate((size_t)rows * stride, sizeof(int32_t)),
+                     .capacity = allocate(sinks, sizeof(uint32_t))};
+    made.problem = (dp_problem){rows, sinks, stride, made.cost, made.capacity};
+    for (uint32_t i = 0; i < rows; i++) {
+        int32_t *cost = made.cost + (size_t)i * stride;
+        if (costs == COST_ESD)
+            fill_esd(&random, cost, sinks);
+        for (uint32_t j = 0; j < sinks && costs != COST_ESD; j++)
+            cost[j] = one_cost(&random, costs, i, j, sinks);
+        for (uint32_t j = sinks; j < stride; j++)
+            cost[j] = INT32_MIN; // between the rows: not to be used
+    }
+    fill_capacity(&random, &made, capacities);
+    snprintf(made.name, sizeof made.name, "rows %u, sinks %u, costs %d, capacities %d, seed %llu",
+             rows, sinks, (int)costs, (int)capacities, (unsigned long long)seed);
+    return made;
+}
+
+static void drop(instance *made)
+{
+    free(made->cost);
+    free(made->capacity);
+}
+
+static bool fits(const dp_problem *problem, const uint32_t *sink_of_row)
+{
+    uint32_t load[RT_WORKERS_MAX] = {0};
+    for (uint32_t i = 0; i < problem->row_count; i++) {
+        if (sink_of_row[i] >= problem->sink_count ||
+            ++load[sink_of_row[i]] > problem->capacity[sink_of_row[i]])
+            return false;
+    }
+    return true;
+}
+
+// Least cost over all placements; every placement is also shown to visit, when there is one.
+typedef void (*visitor)(const dp_problem *problem, const uint32_t *sink_of_row, int64_t least);
+
+static int64_t enumerate(const dp_problem *problem, visitor visit, int64_t least)
+{
+    uint32_t sink_of_row[8] = {0};
+    int64_t best = INT64_MAX;
+    assert_true(problem->row_count <= RT_COUNT_OF(sink_of_row));
+    for (;;) {
+        if (fits(problem, sink_of_row)) {
+            int64_t cost = dp_placement_cost(problem, sink_of_row);
+            best = cost < best ? cost : best;
+        }
+        if (visit)
+            visit(problem, sink_of_row, least);
+        uint32_t i = 0;
+        while (i < problem->row_count && ++sink_of_row[i] == problem->sink_count)
+            sink_of_row[i++] = 0;
+        if (i == problem->row_count)
+            return best;
+    }
+}
+
+static void compare_certificate(const dp_problem *problem, const uint32_t *sink_of_row,
+                                int64_t least)
+{
+    bool want = fits(problem, sink_of_row) && dp_placement_cost(problem, sink_of_row) == least;
+    assert_int_equal(dp_placement_optimal(problem, sink_of_row), want);
+}
+
+// The certificate accepts a placement when, and only when, no other is better.
+static void test_certificate(void **unused)
+{
+    (void)unused;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        instance made =
+            make(seed, (uint32_t)(seed % 6), 1 + (uint32_t)(seed / 6 % 4),
+                 (cost_kind)(seed % COST_KIND_COUNT), (capacity_kind)(seed % CAPACITY_KIND_COUNT));
+        int64_t least = enumerate(&made.problem, NULL, 0);
+        enumerate(&made.problem, compare_certificate, least);
+        drop(&made);
+    }
+}
+
+static void test_certificate_rejects_no_sink(void **unused)
+{
+    (void)unused;
+    int32_t cost[] = {1, 2};
+    uint32_t capacity[] = {1, 1}, sink = 2;
+    dp_problem problem = {1, 2, 2, cost, capacity};
+    assert_false(dp_placement_optimal(&problem, &sink));
+}
+
+// Solves twice, with another problem in between, and checks all that must hold for any solver.
+// Returns the cost. state fits made and other.
+static int64_t check(const dp_solver_ops *ops, void *state, const instance *made,
+                     const instance *other)
+{
+    uint32_t rows = made->problem.row_count;
+    uint32_t *first = allocate((size_t)rows + 1, sizeof *first);
+    uint32_t *second = allocate((size_t)rows + 1, sizeof *second);
+    uint32_t *scratch = allocate((size_t)other->problem.row_count, sizeof *scratch);
+    for (uint32_t i = 0; i <= rows; i++)
+        first[i] = second[i] = CANARY;
+    ops->solve(state, &made->problem, first);
+    ops->solve(state, &other->problem, scratch);
+    ops->solve(state, &made->problem, second);
+    if (!fits(&made->problem, first))
+        fail_msg("%s: not a placement: %s", ops->name, made->name);
+    if (memcmp(first, second, rows * sizeof *first) != 0)
+        fail_msg("%s: two results for one problem: %s", ops->name, made->name);
+    assert_int_equal(first[rows], CANARY);
+    if (ops->exact && !dp_placement_optimal(&made->problem, first))
+        fail_msg("%s: not optimal: %s", ops->name, made->name);
+    int64_t cost = dp_placement_cost(&made->problem, first);
+    free(first);
+    free(second);
+    free(scratch);
+    return cost;
+}
+
+static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT,      RT_SOLVER_AUCTION,
+                                       RT_SOLVER_HUNGARIAN,      RT_SOLVER_GREEDY,
+                                       RT_SOLVER_HUNGARIAN_CUDA, RT_SOLVER_AUCTION_CUDA};
+
+// All kinds of costs and capacities of one size. Solvers whose time is cubic can be left out.
+static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, bool exhaustive)
+{
+    void *state[RT_COUNT_OF(kinds)] = {0};
+    instance other = make(seed + 1, rows, sinks, COST_RANDOM, CAPACITY_SLACK);
+    for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
+        if (dp_solver_find(kinds[s]))
+            assert_int_equal(dp_solver_find(kinds[s])->create(rows, sinks, &state[s]), RT_OK);
+    }
+    for (int c = 0; c < COST_KIND_COUNT * CAPACITY_KIND_COUNT; c++) {
+        instance made = make(seed, rows, sinks, (cost_kind)(c / CAPACITY_KIND_COUNT),
+                             (capacity_kind)(c % CAPACITY_KIND_COUNT));
+        int64_t least = exhaustive ? enumerate(&made.problem, NULL, 0) : -1;
+        for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
+            const dp_solver_ops *ops = dp_solver_find(kinds[s]);
+            if (!ops || (!cubic && kinds[s] == RT_SOLVER_HUNGARIAN))
+                continue;
+            int64_t cost = check(ops, state[s], &made, &other);
+            least = least < 0 ? cost : least;
+            if (ops->exact ? cost != least : cost < least)
+                fail_msg("%s: cost %lld, least %lld: %s", ops->name, (long long)cost,
+                         (long long)least, made.name);
+        }
+        drop(&made);
+    }
+    for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
+        if (dp_solver_find(kinds[s]))
+            dp_solver_find(kinds[s])->destroy(state[s]);
+    }
+    drop(&other);
+}
+
+static void test_tiny_exhaustive(void **unused)
+{
+    (void)unused;
+    for (uint32_t rows = 0; rows <= 6; rows++) {
+        for (uint32_t sinks = 1; sinks <= 4; sinks++) {
+            for (uint64_t seed = 0; seed < 5; seed++)
+                run_size(rows, sinks, 1000 * seed + rows * 10 + sinks, true, true);
+        }
+    }
+}
+
+static void test_small(void **unused)
+{
+    (void)unused;
+    static const uint32_t sinks[] = {1, 2, 3, 8, 9, 17, 64};
+    static const uint32_t rows[] = {1, 2, 17, 33, 70};
+    for (size_t i = 0; i < RT_COUNT_OF(sinks); i++) {
+        for (size_t k = 0; k < RT_COUNT_OF(rows); k++)
+            run_size(rows[k], sinks[i], i * 100 + k, sinks[i] < 60, false);
+    }
+}
+
+static void test_many_sinks_cubic(void **unused)
+{
+    (void)unused;
+    run_size(40, 64, 5, true, false);
+}
+
+// Levels of the warm start, full blocks and chunks, and both sides of their bounds.
+static void test_large(void **unused)
+{
+    (void)unused;
+    static const uint32_t sizes[][2] = {{255, 1},  {256, 2},  {257, 3},  {1024, 8},
+                                        {1500, 5}, {2047, 8}, {3000, 17}};
+    for (size_t i = 0; i < RT_COUNT_OF(sizes); i++)
+        run_size(sizes[i][0], sizes[i][1], 7 + i, false, false);
+}
+
+static void test_largest(void **unused)
+{
+    (void)unused;
+    instance made = make(3, 65536, 64, COST_ESD, CAPACITY_EVEN);
+    instance other = make(4, 20000, 8, COST_ONE_SINK, CAPACITY_UNEVEN);
+    void *state;
+    assert_int_equal(dp_solver_transport.create(65536, 64, &state), RT_OK);
+    int64_t cost = check(&dp_solver_transport, state, &made, &other);
+    check(&dp_solver_transport, state, &other, &made);
+    dp_solver_transport.destroy(state);
+    assert_int_equal(dp_solver_auction.create(65536, 64, &state), RT_OK);
+    uint32_t *sink_of_row = allocate(65536, sizeof *sink_of_row);
+    dp_solver_auction.solve(state, &made.problem, sink_of_row);
+    assert_int_equal(dp_placement_cost(&made.problem, sink_of_row), cost);
+    dp_solver_auction.destroy(state);
+    free(sink_of_row);
+    drop(&made);
+    drop(&other);
+}
+
+// The same totals under any order of the rows and of the sinks.
+static void test_order_does_not_matter(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 700, SINKS = 6 };
+    static const cost_kind costs[] = {COST_RANDOM, COST_FOUR_VALUES, COST_ESD};
+    void *state;
+    assert_int_equal(dp_solver_transport.create(ROWS, SINKS, &state), RT_OK);
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        instance made = make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
+        instance turned = make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
+        uint32_t stride = made.problem.stride;
+        for (uint32_t i = 0; i < ROWS; i++) {
+            for (uint32_t j = 0; j < SINKS; j++)
+                turned.cost[(ROWS - 1 - i) * stride + (j + 2) % SINKS] = made.cost[i * stride + j];
+        }
+        for (uint32_t j = 0; j < SINKS; j++)
+            turned.capacity[(j + 2) % SINKS] = made.capacity[j];
+        assert_int_equal(check(&dp_solver_transport, state, &made, &turned),
+                         check(&dp_solver_transport, state, &turned, &made));
+        drop(&made);
+        drop(&turned);
+    }
+    dp_solver_transport.destroy(state);
+}
+
+// Ties: most room, then the lowest index; a full sink gets no more.
+static void test_greedy_order(void **unused)
+{
+    (void)unused;
+    int32_t cost[5][3] = {{5, 5, 9}, {5, 5, 9}, {5, 5, 9}, {1, 1, 1}, {1, 0, 2}};
+    uint32_t capacity[] = {1, 2, 2}, sink_of_row[5];
+    static const uint32_t want[] = {1, 0, 1, 2, 2};
+    dp_problem problem = {5, 3, 3, &cost[0][0], capacity};
+    void *state;
+    assert_int_equal(dp_solver_greedy.create(5, 3, &state), RT_OK);
+    dp_solver_greedy.solve(state, &problem, sink_of_row);
+    assert_memory_equal(sink_of_row, want, sizeof want);
+    dp_solver_greedy.destroy(state);
+}
+
+static void test_find(void **unused)
+{
+    (void)unused;
+    assert_ptr_equal(dp_solver_find(RT_SOLVER_TRANSPORT), &dp_solver_transport);
+    assert_ptr_equal(dp_solver_find(RT_SOLVER_AUCTION), &dp_solver_auction);
+    assert_ptr_equal(dp_solver_find(RT_SOLVER_HUNGARIAN), &dp_solver_hungarian);
+    assert_ptr_equal(dp_solver_find(RT_SOLVER_GREEDY), &dp_solver_greedy);
+    for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
+        if (dp_solver_find(kinds[s]))
+            dp_solver_find(kinds[s])->destroy(NULL);
+    }
+}
+
+TEST_MAIN(TEST(test_certificate), TEST(test_certificate_rejects_no_sink),
+          TEST(test_tiny_exhaustive), TEST(test_small), TEST(test_many_sinks_cubic),
+          TEST(test_large), TEST(test_largest), TEST(test_order_does_not_matter),
+          TEST(test_greedy_order), TEST(test_find))

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Reference dumps for tests/unit/test_model_golden.c: python3 tests/golden/make_golden.py
+
+Every model is written here once more, from its paper, in PyTorch and double precision: inputs,
+predictions, loss, all gradients, and parameters after one and three steps of the optimizers. The
+numbers are rounded to float32 once, when written. Needs python3-torch (1.13) and python3-numpy.
+
+Format: per array a line "name count", then count little-endian float32.
+"""
+import os
+import numpy as np
+import torch
+
+torch.set_default_dtype(torch.float64)
+HERE = os.path.dirname(os.path.abspath(__file__))
+POOL_SUM, POOL_MEAN = 0, 1
+RATE, EPSILON, ACCUMULATOR = 0.05, 1e-8, 0.1
+MOMENTUM, BETA1, BETA2 = 0.9, 0.9, 0.999
+L1, L2, BETA = 1e-3, 1e-2, 1.0
+
+
+def f32(a):
+    """Doubles that floats can hold, so that both sides start from the same numbers."""
+    return np.asarray(a, dtype=np.float32).astype(np.float64)
+
+
+class Case:
+    """Inputs of one micro-batch and the parameters of one model."""
+
+    def __init__(self, name, seed, samples, dense, fields, dim, mlp, pooling=None, share=1.0):
+        self.name, self.samples, self.dense_count = name, samples, dense
+        self.fields, self.dim, self.mlp, self.pooling = fields, dim, mlp, pooling
+        self.random = np.random.RandomState(seed)
+        self.scale = share / samples  # the batch has samples / share samples over all workers
+        self.labels = (self.random.rand(samples) < 0.4).astype(np.float64)
+        self.dense = f32(self.random.randn(samples, dense))
+        self.make_lookups()
+        self.rows = f32(0.5 * self.random.randn(self.row_count, dim))
+        self.parameters = []  # (name, array) in the order of the block
+
+    def make_lookups(self):
+        ids, self.bags = [], []
+        for _ in range(self.samples):
+            for field in range(self.fields):
+                size = 1 if self.pooling is None else self.random.randint(0, 4)
+                chosen = self.random.choice(6, size=size, replace=False)
+                self.bags.append(len(chosen))
+                ids += [(field, int(c)) for c in chosen]
+        distinct = {}
+        self.lookup_rows = [distinct.setdefault(one, len(distinct)) for one in ids]
+        self.row_count = len(distinct)
+
+    def parameter(self, name, *shape, fan_in):
+        values = f32(self.random.uniform(-1, 1, shape) / np.sqrt(fan_in))
+        self.parameters.append((name, values))
+
+    def mlp_parameters(self, name, inputs, widths):
+        for i, width in enumerate(widths):
+            self.parameter(f"{name}.{i}.weight", width, inputs, fan_in=inputs)
+            self.parameter(f"{name}.{i}.bias", width, fan_in=inputs)
+            inputs = width
+        return inputs
+
+    def pooled(self, rows):
+        """samples x fields x dim."""
+        bag_of = np.repeat(np.arange(len(self.bags)), self.bags)
+        out = torch.zeros(len(self.bags), self.dim)
+        out = out.index_add(0, torch.tensor(bag_of), rows[torch.tensor(self.lookup_rows)])
+        if self.pooling == POOL_MEAN:
+            out = out / torch.tensor(np.maximum(self.bags, 1))[:, None]
+        return out.view(self.samples, self.fields, self.dim)
+
+
+def run_mlp(p, name, x, layers):
+    for i in range(layers):
+        x = torch.relu(x @ p[f"{name}.{i}.weight"].T + p[f"{name}.{i}.bias"])
+    return x
+
+
+def wdl(case, deep_all):
+    pooled_count = case.fields * case.dim
+    inputs = case.dense_count + (pooled_count if deep_all else 0)
+    hidden = case.mlp_parameters("mlp", inputs, case.mlp)
+    case.parameter("output.weight", 1, hidden + pooled_count, fan_in=hidden + pooled_count)
+    case.parameter("output.bias", 1, fan_in=hidden + pooled_count)
+
+    def forward(p, rows):
+        dense, flat = torch.tensor(case.dense), case.pooled(rows).flatten(1)
+        x = torch.cat([flat, dense], 1) if deep_all else dense
+        h = run_mlp(p, "mlp", x, len(case.mlp))
+        return (torch.cat([h, flat], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+
+    return forward
+
+
+class Rowwise:
+    """Row-wise Adagrad (as in DLRM) for the rows, the last tensor: one accumulator per row, of the
+    mean square. SGD for the dense parameters."""
+
+    def __init__(self, tensors):
+        self.dense, self.rows = tensors[:-1], tensors[-1]
+        self.squares = torch.full((self.rows.shape[0], 1), ACCUMULATOR)
+
+    def step(self):
+        with torch.no_grad():
+            for t in self.dense:
+                t -= RATE * t.grad
+            self.squares += (self.rows.grad ** 2).mean(-1, keepdim=True)
+            self.rows -= RATE * self.rows.grad / (torch.sqrt(self.squares) + EPSILON)
+
+
+class Ftrl:
+    """FTRL-proximal (McMahan et al., KDD 2013, Algorithm 1)."""
+
+    def __init__(self, tensors):
+        self.tensors = tensors
+        self.n = [torch.full_like(t, ACCUMULATOR) for t in tensors]
+        self.z = [torch.zeros_like(t) for t in tensors]
+
+    def step(self):
+        with torch.no_grad():
+            for t, n, z in zip(self.tensors, self.n, self.z):
+                square = n + t.grad ** 2
+                z += t.grad - (torch.sqrt(square) - torch.sqrt(n)) / RATE * t
+                n.copy_(square)
+                shrunk = (z - torch.sign(z) * L1) * (torch.abs(z) > L1)
+                t.copy_(-shrunk / ((BETA + torch.sqrt(n)) / RATE + L2))
+
+
+OPTIMIZERS = {
+    "sgd": lambda t: torch.optim.SGD(t, lr=RATE),
+    "momentum": lambda t: torch.optim.SGD(t, lr=RATE, momentum=MOMENTUM),
+    "adagrad": lambda t: torch.optim.Adagrad(
+        t, lr=RATE, eps=EPSILON, initial_accumulator_value=ACCUMULATOR),
+    "rowwise_adagrad": Rowwise,
+    "adam": lambda t: torch.optim.Adam(t, lr=RATE, betas=(BETA1, BETA2), eps=EPSILON),
+    "ftrl": Ftrl,
+}
+
+
+def block(parameters):
+    return torch.cat([p.reshape(-1) for p in parameters])
+
+
+def train(case, forward, make_optimizer, steps):
+    p = {name: torch.tensor(v, requires_grad=True) for name, v in case.parameters}
+    rows = torch.tensor(case.rows, requires_grad=True)
+    optimizer = make_optimizer(list(p.values()) + [rows]) if make_optimizer else None
+    states = []
+    for _ in range(steps):
+        for t in list(p.values()) + [rows]:
+            t.grad = None
+        logits = forward(p, rows)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, torch.tensor(case.labels), reduction="sum")
+        (loss * case.scale).backward()
+        for t in list(p.values()) + [rows]:
+            t.grad = torch.zeros_like(t) if t.grad is None else t.grad
+        states.append((torch.sigmoid(logits), loss, block([t.grad for t in p.values()]), rows.grad))
+        if optimizer:
+            optimizer.step()
+            states[-1] += (block(p.values()).detach().clone(), rows.detach().clone())
+    return states
+
+
+def write(case, forward, extra=()):
+    arrays = [("samples", case.samples), ("dense_count", case.dense_count),
+              ("fields", case.fields), ("dim", case.dim), ("mlp", case.mlp),
+              ("pooling", POOL_SUM if case.pooling is None else case.pooling),
+              ("scale", case.scale), *extra, ("labels", case.labels), ("dense", case.dense),
+              ("lookup_rows", case.lookup_rows), ("rows", case.rows)]
+    if case.pooling is not None:
+        arrays.append(("bag_offsets", np.concatenate([[0], np.cumsum(case.bags)])))
+    arrays += [(name, v) for name, v in case.parameters]
+    prediction, loss, dense_gradients, row_gradients = train(case, forward, None, 1)[0]
+    arrays += [("predictions", prediction), ("loss_sum", loss),
+               ("dense_gradients", dense_gradients), ("row_gradients", row_gradients)]
+    for name, make in OPTIMIZERS.items():
+        states = train(case, forward, make, 3)
+        for step in (1, 3):
+            arrays += [(f"{name}.{step}.dense", states[step - 1][4]),
+                       (f"{name}.{step}.rows", states[step - 1][5])]
+    path = os.path.join(HERE, case.name + ".golden")
+    with open(path, "wb") as out:
+        for name, values in arrays:
+            values = values.detach().numpy() if torch.is_tensor(values) else values
+            values = np.asarray(values, dtype="<f4").reshape(-1)
+            out.write(f"{name} {len(values)}\n".encode() + values.tobytes())
+    print(path, os.path.getsize(path))
+
+
+def main():
+    case = Case("wdl_dense", 1, samples=24, dense=5, fields=4, dim=8, mlp=[16, 12])
+    write(case, wdl(case, False))
+    case = Case("wdl_all", 2, samples=23, dense=3, fields=4, dim=7, mlp=[17, 12, 9], share=0.25)
+    write(case, wdl(case, True))
+    case = Case("wdl_all_mean", 3, samples=16, dense=2, fields=3, dim=16, mlp=[12],
+                pooling=POOL_MEAN)
+    write(case, wdl(case, True))
+    case = Case("wdl_dense_sum", 4, samples=16, dense=2, fields=3, dim=20, mlp=[8],
+                pooling=POOL_SUM)
+    write(case, wdl(case, False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#include "tests/support/config_case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+const char *config_write_bytes(const char *name, const void *bytes, size_t size)
+{
+    static char folder[256], path[512];
+    if (!folder[0])
+        snprintf(folder, sizeof folder, "%s", test_directory());
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+const char *config_write_file(const char *name, const char *text)
+{
+    return config_write_bytes(name, text, strlen(text));
+}
+
+char *config_json(const rt_config *config)
+{
+    char *json;
+    assert_int_equal(rt_config_to_json(config, &json), RT_OK);
+    return json;
+}
+
+void config_must_set(rt_config *config, const char *assignment)
+{
+    rt_error error = {0};
+    if (rt_config_set(config, assignment, &error) != RT_OK)
+        fail_msg("%s: %s", assignment, error.text);
+}
+
+rt_config config_fresh(void)
+{
+    rt_config config;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    return config;
+}
+
+// Every key with a value of its own, none the default.
+const char config_everything[] =
+    "{\"log\": {\"level\": \"trace\"}, \"seed\": 9007199254740991, \"workers\": 3,"
+    " \"batch\": {\"samples_per_worker\": 17},"
+    " \"stream\": {\"format\": \"table\", \"files\": [\"a,b.tsv\", \"-\"], \"samples_max\": 123,"
+    "  \"malformed_share_max\": 0.125,"
+    "  \"table\": {\"delimiter\": \"\\t\", \"header\": true, \"columns\": ["
+    "   {\"name\": \"y\", \"kind\": \"label\", \"rule\": \"at_least\", \"value\": \"4\"},"
+    "   {\"name\": \"x\", \"kind\": \"dense\", \"transform\": \"log1p\"},"
+    "   {\"name\": \"u\", \"kind\": \"categorical\", \"id\": \"number\"},"
+    "   {\"name\": \"v\", \"kind\": \"multi\", \"separator\": \";\", \"values_max\": 5},"
+    "   {\"kind\": \"ignore\"}]},"
+    "  \"synthetic\": {\"shape\": \"search\", \"scale\": 0.5, \"zipf\": 1.5, \"clusters\": 7,"
+    "   \"drift\": 0.375}},"
+    " \"model\": {\"name\": \"dlrm\", \"embedding_dim\": 48, \"deep_input\": \"dense\","
+    "  \"pooling\": \"mean\", \"mlp\": [64, 32], \"init_scale\": 0.0625},"
+    " \"optimizer\": {"
+    "  \"rows\": {\"name\": \"ftrl\", \"learning_rate\": 0.1, \"epsilon\": 0.2,"
+    "   \"initial_accumulator\": 0.3, \"beta1\": 0.4, \"beta2\": 0.5, \"l1\": 0.6, \"l2\": 0.7,"
+    "   \"beta\": 0.8},"
+    "  \"dense\": {\"name\": \"momentum\", \"learning_rate\": 0.11, \"epsilon\": 0.21,"
+    "   \"initial_accumulator\": 0.31, \"beta1\": 0.41, \"beta2\": 0.51, \"l1\": 0.61,"
+    "   \"l2\": 0.71, \"beta\": 0.81, \"momentum\": 0.91}},"
+    " \"cache\": {\"rows\": 1000, \"ratio\": 0.75, \"distinct_keys\": 4242,"
+    "  \"eviction\": \"lfu\"},"
+    " \"dispatch\": {\"policy\": \"laia\", \"alpha\": 0.25, \"criterion\": \"row_mean\","
+    "  \"solver\": \"auction\", \"accounting\": \"published\", \"first_touch\": \"pull\"},"
+    " \"links\": {\"workers\": [2.5, {\"gbps_up\": 1.5, \"gbps_down\": 0.5, \"count\": 2}],"
+    "  \"ps_gbps\": 40},"
+    " \"planner\": {\"run_ahead\": 9}, \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
+    " \"network\": {\"bind\": \"10.0.0.1\", \"port\": 4711, \"message_bytes\": 65536},"
+    " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
+    " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false,"
+    "  \"compute_us_per_sample\": 3.25}}";
+
+rt_config config_load_everything(void)
+{
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    if (rt_config_load(&config, config_write_file("everything.json", config_everything), &error) !=
+        RT_OK)
+        fail_msg("%s", error.text);
+    return config;
+}

@@ -1,0 +1,21 @@
+// config_case - configurations and configuration files for tests.
+#ifndef CONFIG_CASE_H
+#define CONFIG_CASE_H
+
+#include "runtime/rt_config.h"
+
+// A configuration in which every key has a value of its own, none the default.
+extern const char config_everything[];
+
+rt_config config_fresh(void);               // the defaults; rt_config_fini
+rt_config config_load_everything(void);     // config_everything, through a file
+char *config_json(const rt_config *config); // rt_free
+
+// Fails the case, saying why, when the assignment is refused.
+void config_must_set(rt_config *config, const char *assignment);
+
+// A file in the case's directory. Its path, a static string until the next call.
+const char *config_write_bytes(const char *name, const void *bytes, size_t size);
+const char *config_write_file(const char *name, const char *text);
+
+#endif

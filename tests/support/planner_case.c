@@ -1,0 +1,120 @@
+#include "tests/support/planner_case.h"
+
+#include <inttypes.h>
+
+#include "tests/support/test.h"
+
+static uint32_t slot_count(const planner_shape *shape, uint32_t worker)
+{
+    uint32_t n = shape->worker_count;
+    uint32_t rows = (shape->sample_count_max + n - 1) / n * shape->field_count * shape->bag_max;
+    uint32_t all = shape->field_count * shape->ids_per_field;
+    switch (shape->cache) {
+    case CACHE_SMALLEST:
+        return rows;
+    case CACHE_MIDDLE:
+        return rows + rows * (worker % 3) / 2 + worker % 5;
+    case CACHE_EVERYTHING:
+        return rows > all ? rows : all;
+    }
+    return 0;
+}
+
+static void fill_config(const planner_shape *shape, dp_planner_config *config)
+{
+    *config = (dp_planner_config){.worker_count = shape->worker_count,
+                                  .sample_count_max = shape->sample_count_max,
+                                  .keys_per_sample_max = shape->field_count * shape->bag_max,
+                                  .eviction = shape->eviction,
+                                  .layout.field_count = shape->field_count,
+                                  .dispatch = shape->dispatch,
+                                  .seed = shape->seed};
+    for (uint32_t f = 0; f < shape->field_count; f++) {
+        config->layout.values[f] = 8 + 4 * (f % 3);
+        config->layout.state[f] = f % 2 ? 1 : config->layout.values[f];
+    }
+    for (uint32_t j = 0; j < shape->worker_count; j++) {
+        double slower = j % 2 ? 10 : 1;
+        config->slot_count[j] = slot_count(shape, j);
+        config->links[j] = (dp_link){6e8 / slower, (6e8 + 1e7 * j) / slower};
+    }
+}
+
+void planner_case_init(planner_case *pc, const planner_shape *shape)
+{
+    *pc = (planner_case){.shape = *shape, .random = {rt_mix(shape->seed)}};
+    rt_error error = {0};
+    fill_config(shape, &pc->config);
+    if (dp_planner_create(&pc->config, &pc->planner, &error))
+        fail_msg("%s", error.text);
+    plan_checker_config checker = {.worker_count = shape->worker_count,
+                                   .first_touch = shape->dispatch.first_touch,
+                                   .accounting = shape->dispatch.accounting};
+    for (uint32_t j = 0; j < shape->worker_count; j++)
+        checker.slot_count[j] = pc->config.slot_count[j];
+    pc->checker = plan_checker_create(&checker);
+    random_batches_init(&pc->batches, shape->seed, shape->field_count, shape->ids_per_field,
+                        shape->bag_max, shape->zipf);
+    rt_batch_init(&pc->batch, 0);
+}
+
+void planner_case_fini(planner_case *pc)
+{
+    dp_planner_destroy(pc->planner);
+    plan_checker_destroy(pc->checker);
+    random_batches_fini(&pc->batches);
+    rt_batch_fini(&pc->batch);
+}
+
+void planner_case_look_up(planner_case *pc, uint32_t sample_count)
+{
+    random_batches_fill(&pc->batches, &pc->batch, sample_count);
+    assert_int_equal(dp_planner_look_up(pc->planner, &pc->batch), RT_OK);
+    pc->iteration++;
+}
+
+void planner_case_commit(planner_case *pc)
+{
+    rt_error error = {0};
+    dp_planner_place(pc->planner);
+    assert_int_equal(dp_planner_commit(pc->planner, &pc->plan), RT_OK);
+    if (!plan_checker_step(pc->checker, &pc->batch, pc->plan, &error))
+        fail_msg("seed %" PRIu64 ": %s", pc->shape.seed, error.text);
+    pc->fills = 0;
+    for (uint32_t j = 0; j < pc->shape.worker_count; j++)
+        pc->fills += pc->plan->slices[j].fill.count;
+}
+
+void planner_case_flush(planner_case *pc)
+{
+    rt_error error = {0};
+    assert_int_equal(dp_planner_flush(pc->planner, &pc->plan), RT_OK);
+    if (!plan_checker_flush(pc->checker, pc->plan, &error))
+        fail_msg("seed %" PRIu64 ": %s", pc->shape.seed, error.text);
+}
+
+void planner_case_compare(planner_case *pc)
+{
+    const dp_directory *directory = dp_planner_directory(pc->planner);
+    rt_error error = {0};
+    if (!dp_planner_legal(pc->planner, &error))
+        fail_msg("seed %" PRIu64 ", iteration %" PRIu32 ": %s", pc->shape.seed, pc->iteration,
+                 error.text);
+    uint32_t count = plan_checker_key_count(pc->checker);
+    assert_int_equal(directory->key_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = plan_checker_key_at(pc->checker, i);
+        uint32_t version = plan_checker_find(pc->checker, key).version;
+        assert_int_equal(dp_directory_version(directory, key), version);
+    }
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *entry = &directory->entries[i];
+        if (!entry->record)
+            continue;
+        const dp_record *record = &directory->records[entry->record - 1];
+        plan_checker_key known = plan_checker_find(pc->checker, record->key);
+        assert_int_equal(record->version, known.version);
+        assert_int_equal(record->version_ps, known.version_ps);
+        assert_int_equal(record->holders, known.holders);
+    }
+}

@@ -1,0 +1,152 @@
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXIT_SKIPPED 77
+
+static char directory[64];
+
+_Noreturn void test_skip(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("SKIP ");
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n");
+    fflush(stdout);
+    _exit(EXIT_SKIPPED);
+}
+
+const char *test_data_file(const char *name)
+{
+    static char path[4096];
+    const char *folder = getenv("LANYARD_DATA");
+    snprintf(path, sizeof path, "%s/%s", folder ? folder : "../shared/data", name);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is not here (set LANYARD_DATA to the folder that holds it)", path);
+    return path;
+}
+
+const char *test_directory(void)
+{
+    if (mkdir(directory, 0700) != 0) {
+        perror(directory);
+        _exit(EXIT_FAILURE);
+    }
+    return directory;
+}
+
+void test_close(double got, double want, double bound, double floor, const char *what)
+{
+    double scale = fabs(want) > floor ? fabs(want) : floor;
+    if (!(fabs(got - want) <= bound * scale))
+        fail_msg("%s: got %.9g, want %.9g, relative error %.3g > %.3g", what, got, want,
+                 fabs(got - want) / scale, bound);
+}
+
+static void remove_directory(const char *path)
+{
+    DIR *entries = opendir(path);
+    if (!entries)
+        return;
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        char child[512];
+        struct stat info;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(child, sizeof child, "%s/%s", path, entry->d_name);
+        if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode))
+            remove_directory(child);
+        else
+            unlink(child);
+    }
+    closedir(entries);
+    rmdir(path);
+}
+
+static void run_child(const test_case *one, FILE *output)
+{
+    fflush(NULL);
+    dup2(fileno(output), STDOUT_FILENO);
+    dup2(fileno(output), STDERR_FILENO);
+    setpgid(0, 0); // so that what the case started can be ended with it
+    alarm(one->limit_s ? one->limit_s : TEST_LIMIT_S);
+    const struct CMUnitTest single[] = {{one->name, one->run, NULL, NULL, NULL}};
+    int failed = _cmocka_run_group_tests(one->name, single, 1, NULL, NULL);
+    exit(failed ? EXIT_FAILURE : EXIT_SUCCESS); // exit, so that sanitizers report leaks
+}
+
+// Prints the captured output, indented, and returns the reason line of a skip if there is one.
+static void print_output(FILE *output, const char *only_prefix)
+{
+    char line[4096];
+    rewind(output);
+    while (fgets(line, sizeof line, output)) {
+        if (!only_prefix)
+            printf("    %s", line);
+        else if (strncmp(line, only_prefix, strlen(only_prefix)) == 0)
+            printf("    %s", line + strlen(only_prefix));
+    }
+}
+
+static int run_case(const test_case *one)
+{
+    FILE *output = tmpfile();
+    snprintf(directory, sizeof directory, "/tmp/lanyard-test-%ld-%s", (long)getpid(), "case");
+    if (!output) {
+        perror("tmpfile");
+        return EXIT_FAILURE;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        run_child(one, output);
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("fork");
+        fclose(output);
+        return EXIT_FAILURE;
+    }
+    kill(-child, SIGKILL); // whatever the case left running
+    remove_directory(directory);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+    if (code == EXIT_SKIPPED) {
+        printf("skip %s\n", one->name);
+        print_output(output, "SKIP ");
+    } else if (code != 0) {
+        printf("FAIL %s", one->name);
+        if (WIFSIGNALED(status))
+            printf(" (%s%s)", strsignal(WTERMSIG(status)),
+                   WTERMSIG(status) == SIGALRM ? ": time limit" : "");
+        printf("\n");
+        print_output(output, NULL);
+    } else {
+        printf("pass %s\n", one->name);
+    }
+    fclose(output);
+    return code;
+}
+
+int test_run(const test_case *cases, size_t count, int argc, char **argv)
+{
+    int passed = 0, failed = 0, skipped = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (argc > 1 && !strstr(cases[i].name, argv[1]))
+            continue;
+        int code = run_case(&cases[i]);
+        passed += code == 0;
+        skipped += code == EXIT_SKIPPED;
+        failed += code != 0 && code != EXIT_SKIPPED;
+    }
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

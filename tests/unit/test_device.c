@@ -1,0 +1,160 @@
+// The CPU device: its kernels give the same bits on every instruction set; opening, and errors.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+#include "edge_worker/device/ew_blas.h"
+#include "edge_worker/device/ew_cpu_kernels.h"
+#include "runtime/rt_hash.h"
+
+#define SAMPLES 37u
+#define FIELDS 3u
+#define ROWS 30u
+#define FLOATS_MAX 20000u
+
+typedef struct {
+    float out[10][FLOATS_MAX];
+} results;
+
+static void fill(float *values, uint32_t count, uint64_t seed)
+{
+    rt_random random = {seed};
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = (float)(2 * rt_random_unit(&random) - 1);
+}
+
+static void run_layers(const ew_cpu_kernels *kernels, uint32_t columns, results *r)
+{
+    static float bias[FLOATS_MAX];
+    fill(bias, columns, 5);
+    for (uint32_t i = 0; i < 10; i++)
+        fill(r->out[i], FLOATS_MAX, i);
+    kernels->outer(SAMPLES, columns, r->out[0], 2, bias, 0.5f, r->out[1], columns + 3);
+    kernels->activate(EW_RELU, SAMPLES, columns, bias, r->out[2], columns + 1);
+    kernels->activate(EW_IDENTITY, SAMPLES, columns, bias, r->out[3], columns);
+    kernels->activate_back(EW_RELU, SAMPLES, columns, r->out[2], r->out[4], columns + 1, r->out[5]);
+}
+
+static void run_lookups(const ew_cpu_kernels *kernels, uint32_t dim, bool bags, results *r)
+{
+    static float slab[FLOATS_MAX], weights[FLOATS_MAX];
+    static uint32_t rows[4 * SAMPLES * FIELDS], offsets[SAMPLES * FIELDS + 1], slots[ROWS];
+    static uint32_t starts[ROWS + 1], samples[4 * SAMPLES * FIELDS], fields[ROWS];
+    static float scalars[ROWS];
+    rt_random random = {dim};
+    uint32_t count = 0, stride = FIELDS * dim + 4;
+    fill(slab, FLOATS_MAX, 1);
+    fill(weights, FLOATS_MAX, 2);
+    for (uint32_t bag = 0; bag < SAMPLES * FIELDS; bag++) {
+        for (uint32_t size = bags ? rt_random_below(&random, 4) : 1; size > 0; size--)
+            rows[count++] = rt_random_below(&random, ROWS / FIELDS) * FIELDS + bag % FIELDS;
+        offsets[bag + 1] = count;
+    }
+    for (uint32_t i = 0; i < ROWS; i++) {
+        slots[i] = (i * 7 + 3) % ROWS;
+        fields[i] = i % FIELDS;
+        starts[i + 1] = starts[i];
+        for (uint32_t bag = 0; bag < SAMPLES * FIELDS; bag++)
+            for (uint32_t l = offsets[bag]; l < offsets[bag + 1]; l++)
+                if (rows[l] == i)
+                    samples[starts[i + 1]++] = bag / FIELDS;
+    }
+    ew_lookups lookups = {SAMPLES,      FIELDS, count,
+                          ROWS,         dim,    dim + 5,
+                          RT_POOL_MEAN, rows,   bags ? offsets : NULL,
+                          slots,        slab,   starts,
+                          samples,      fields, scalars};
+    kernels->pool(&lookups, weights, 2, r->out[6], stride);
+    kernels->wide(&lookups, weights, r->out[7]);
+    kernels->wide_back(&lookups, weights, r->out[8]);
+    kernels->rows_back(&lookups, slab, stride, weights, r->out[9]);
+}
+
+static void kernels_agree_to_the_bit(void **state)
+{
+    (void)state;
+#if defined(__x86_64__)
+    const ew_cpu_kernels *others[] = {
+        __builtin_cpu_supports("avx2") ? &ew_cpu_kernels_avx2 : NULL,
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+            ? &ew_cpu_kernels_avx512
+            : NULL};
+    results *base = calloc(1, sizeof *base), *other = calloc(1, sizeof *other);
+    uint32_t compared = 0;
+    for (uint32_t dim = 1; dim < 120; dim += dim < 40 ? 1 : 13)
+        for (size_t i = 0; i < RT_COUNT_OF(others); i++) {
+            if (!others[i])
+                continue;
+            run_layers(&ew_cpu_kernels_base, 2 * dim, base);
+            run_layers(others[i], 2 * dim, other);
+            assert_memory_equal(base, other, sizeof *base);
+            run_lookups(&ew_cpu_kernels_base, dim, i % 2 == 0, base);
+            run_lookups(others[i], dim, i % 2 == 0, other);
+            assert_memory_equal(base, other, sizeof *base);
+            compared++;
+        }
+    free(base);
+    free(other);
+    if (compared == 0)
+        test_skip("this CPU has no other instruction set than the portable kernels use");
+#else
+    test_skip("one set of kernels on this kind of CPU");
+#endif
+}
+
+static void unknown_device_is_named(void **state)
+{
+    (void)state;
+    ew_device device;
+    rt_error error;
+    assert_int_equal(ew_device_open("tpu", &device, &error), RT_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "tpu"));
+}
+
+static void automatic_device_says_what_it_is(void **state)
+{
+    (void)state;
+    ew_device device;
+    rt_error error;
+    assert_int_equal(ew_device_open("auto", &device, &error), RT_OK);
+    assert_true(strlen(device.description) > 10);
+    ew_device_close(&device);
+    assert_null(device.state);
+}
+
+// The settings are for the library, not for the programs that this one starts.
+static void loading_leaves_the_environment_alone(void **state)
+{
+    (void)state;
+    ew_blas blas;
+    rt_error error;
+    unsetenv("OPENBLAS_CORETYPE");
+    setenv("OPENBLAS_NUM_THREADS", "3", 1);
+    assert_int_equal(ew_blas_open(&blas, &error), RT_OK);
+    assert_null(getenv("OPENBLAS_CORETYPE"));
+    assert_string_equal(getenv("OPENBLAS_NUM_THREADS"), "3");
+    ew_blas_close(&blas);
+}
+
+static void openblas_gets_the_kernels_that_fit(void **state)
+{
+    (void)state;
+    ew_blas blas;
+    rt_error error;
+    unsetenv("OPENBLAS_CORETYPE");
+    assert_int_equal(ew_blas_open(&blas, &error), RT_OK);
+    if (!strstr(blas.description, "OpenBLAS"))
+        test_skip("no OpenBLAS here, but %s", blas.description);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        assert_true(strstr(blas.description, "Haswell") || strstr(blas.description, "SkylakeX") ||
+                    strstr(blas.description, "Zen"));
+#endif
+    ew_blas_close(&blas);
+}
+
+TEST_MAIN(TEST(kernels_agree_to_the_bit), TEST(unknown_device_is_named),
+          TEST(automatic_device_says_what_it_is), TEST(loading_leaves_the_environment_alone),
+          TEST(openblas_gets_the_kernels_that_fit))

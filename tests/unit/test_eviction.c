@@ -1,0 +1,288 @@
+// The three evictions against models that say the rule of dp_eviction.h word for word and search all
+// slots; the radix sort against a stable sort.
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/dp_eviction.h"
+#include "dispatch/dp_plan.h"
+#include "runtime/rt_hash.h"
+
+// ---- the rule, slot by slot -------------------------------------------------------------------
+
+typedef struct {
+    bool occupied;
+    uint32_t mark, frequency, used; // used: iteration
+    uint64_t at;                    // number of the last use
+} model_slot;
+
+typedef struct {
+    rt_eviction_kind kind;
+    uint32_t slot_count, target;
+    uint64_t uses;
+    model_slot *slots;
+} model;
+
+static void model_use(model *m, uint32_t slot, uint32_t iteration)
+{
+    model_slot *s = &m->slots[slot];
+    s->occupied = true;
+    s->mark = m->target;
+    s->frequency++;
+    s->used = iteration;
+    s->at = ++m->uses;
+}
+
+static bool is_candidate(const model *m, uint32_t slot, uint32_t iteration)
+{
+    return m->slots[slot].occupied && m->slots[slot].used != iteration;
+}
+
+static bool goes_before(const model *m, uint32_t a, uint32_t b)
+{
+    const model_slot *x = &m->slots[a], *y = &m->slots[b];
+    switch (m->kind) {
+    case RT_EVICT_EMARK:
+        if (x->mark != y->mark)
+            return x->mark < y->mark;
+        if (x->frequency != y->frequency)
+            return x->frequency < y->frequency;
+        return a < b;
+    case RT_EVICT_LRU:
+        return x->at < y->at;
+    case RT_EVICT_LFU:
+        return x->frequency != y->frequency ? x->frequency < y->frequency : x->at < y->at;
+    }
+    return false;
+}
+
+static uint32_t model_victim(model *m, uint32_t iteration)
+{
+    uint32_t best = DP_NO_SLOT;
+    bool all_at_target = true;
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (!is_candidate(m, slot, iteration))
+            continue;
+        all_at_target &= m->slots[slot].mark == m->target;
+        if (best == DP_NO_SLOT || goes_before(m, slot, best))
+            best = slot;
+    }
+    if (best != DP_NO_SLOT && all_at_target)
+        m->target++;
+    return best;
+}
+
+// ---- both side by side -------------------------------------------------------------------------
+
+typedef struct {
+    model model;
+    dp_eviction *eviction;
+    rt_random random;
+    uint32_t iteration, occupied, victims;
+} pair;
+
+static void pair_init(pair *p, rt_eviction_kind kind, uint32_t slot_count, uint64_t seed)
+{
+    *p = (pair){.model = {kind, slot_count, 1, 0, NULL}, .random = {seed}};
+    p->model.slots = rt_alloc(slot_count, sizeof *p->model.slots);
+    assert_non_null(p->model.slots);
+    assert_int_equal(dp_eviction_create(kind, slot_count, &p->eviction), RT_OK);
+}
+
+static void pair_fini(pair *p)
+{
+    dp_eviction_destroy(p->eviction);
+    rt_free(p->model.slots);
+}
+
+static void use(pair *p, uint32_t slot)
+{
+    p->occupied += !p->model.slots[slot].occupied;
+    model_use(&p->model, slot, p->iteration);
+    dp_eviction_use(p->eviction, slot, p->iteration);
+}
+
+static void give_up(pair *p, uint32_t slot)
+{
+    p->occupied--;
+    p->model.slots[slot] = (model_slot){0};
+    dp_eviction_free(p->eviction, slot);
+}
+
+static uint32_t victim(pair *p)
+{
+    uint32_t want = model_victim(&p->model, p->iteration);
+    assert_int_equal(dp_eviction_victim(p->eviction, p->iteration), want);
+    p->victims++;
+    return want;
+}
+
+static uint32_t any_free(const pair *p)
+{
+    uint32_t slot = 0;
+    while (p->model.slots[slot].occupied)
+        slot++;
+    return slot;
+}
+
+// An iteration as the planner makes it: frees, then hits, then fills.
+static void run_iteration(pair *p, uint32_t fill_count, uint32_t hit_percent, uint32_t free_percent)
+{
+    uint32_t slot_count = p->model.slot_count, hits = 0;
+    p->iteration += 1 + rt_random_below(&p->random, 8) / 7; // at times, one without uses
+    for (uint32_t slot = 0; slot < slot_count; slot++) {
+        if (p->model.slots[slot].occupied && rt_random_below(&p->random, 100) < free_percent)
+            give_up(p, slot);
+    }
+    for (uint32_t i = 0; i < slot_count; i++) {
+        uint32_t slot = rt_random_below(&p->random, slot_count);
+        slot = rt_random_below(&p->random, slot + 1); // popular slots
+        if (!is_candidate(&p->model, slot, p->iteration) ||
+            rt_random_below(&p->random, 100) >= hit_percent)
+            continue;
+        use(p, slot);
+        hits++;
+    }
+    for (uint32_t i = 0; i < fill_count && hits < slot_count; i++, hits++) {
+        if (p->occupied == slot_count) {
+            uint32_t slot = victim(p);
+            assert_true(slot != DP_NO_SLOT);
+            give_up(p, slot);
+        }
+        use(p, any_free(p));
+    }
+}
+
+static void run_random(rt_eviction_kind kind)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 5, 8, 17, 64, 150};
+    uint32_t victims = 0;
+    for (uint32_t s = 0; s < RT_COUNT_OF(sizes); s++) {
+        for (uint32_t seed = 0; seed < 12; seed++) {
+            pair p;
+            pair_init(&p, kind, sizes[s], seed);
+            uint32_t hit = (uint32_t[]){0, 10, 50, 95}[seed % 4];
+            uint32_t freed = (uint32_t[]){0, 2, 30}[seed % 3];
+            for (uint32_t i = 0; i < 40000 / (sizes[s] + 10); i++) {
+                bool nearly_all = rt_random_below(&p.random, 4) == 0;
+                run_iteration(&p, nearly_all ? sizes[s] : rt_random_below(&p.random, sizes[s] / 4 + 2),
+                              hit, freed);
+            }
+            victims += p.victims;
+            pair_fini(&p);
+        }
+    }
+    assert_true(victims > 10000);
+}
+
+static void emark_is_its_rule(void **state)
+{
+    (void)state;
+    run_random(RT_EVICT_EMARK);
+}
+
+static void lru_is_its_rule(void **state)
+{
+    (void)state;
+    run_random(RT_EVICT_LRU);
+}
+
+static void lfu_is_its_rule(void **state)
+{
+    (void)state;
+    run_random(RT_EVICT_LFU);
+}
+
+// Marks outlive frequencies: a row used often, but not since target grew, goes before a new one.
+static void emark_prefers_old_marks(void **state)
+{
+    (void)state;
+    pair p;
+    pair_init(&p, RT_EVICT_EMARK, 3, 0);
+    for (p.iteration = 1; p.iteration <= 5; p.iteration++)
+        use(&p, 0); // frequency 5, mark 1
+    use(&p, 1);
+    use(&p, 2);
+    p.iteration = 7;
+    assert_int_equal(victim(&p), 1); // target becomes 2
+    give_up(&p, 1);
+    use(&p, 1);
+    assert_int_equal(victim(&p), 2);
+    give_up(&p, 2);
+    use(&p, 2);
+    p.iteration = 8;
+    assert_int_equal(victim(&p), 0); // mark 1 and frequency 5, before mark 2 and frequency 1
+    pair_fini(&p);
+}
+
+// Every row in use: nothing to give up, and asking changes nothing.
+static void nothing_to_evict(void **state)
+{
+    (void)state;
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LFU; kind++) {
+        pair p;
+        pair_init(&p, kind, 6, 0);
+        for (uint32_t round = 0; round < 40; round++) {
+            run_iteration(&p, rt_random_below(&p.random, 6), 40, 0);
+            for (uint32_t slot = 0; slot < 6; slot++) {
+                if (round % 3 == 0 && p.model.slots[slot].used != p.iteration)
+                    use(&p, slot);
+            }
+            if (p.occupied == 6 && round % 3 == 0)
+                assert_int_equal(victim(&p), DP_NO_SLOT);
+        }
+        pair_fini(&p);
+    }
+}
+
+// ---- sorting -----------------------------------------------------------------------------------
+
+typedef struct {
+    uint64_t item;
+    uint32_t index;
+} numbered;
+
+static int by_upper_half(const void *a, const void *b)
+{
+    const numbered *x = a, *y = b;
+    uint64_t u = x->item >> 32, v = y->item >> 32;
+    if (u != v)
+        return u < v ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static void check_sort(uint32_t count, uint64_t upper_mask, uint64_t seed)
+{
+    rt_random random = {seed};
+    uint64_t *items = rt_alloc(count, sizeof *items), *scratch = rt_alloc(count, sizeof *scratch);
+    numbered *want = rt_alloc(count, sizeof *want);
+    assert_true(items && scratch && want);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i] = rt_random_u64(&random) & (upper_mask << 32 | UINT32_MAX);
+        want[i] = (numbered){items[i], i};
+    }
+    qsort(want, count, sizeof *want, by_upper_half);
+    dp_sort_upper(items, scratch, count);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(items[i], want[i].item);
+    rt_free(items);
+    rt_free(scratch);
+    rt_free(want);
+}
+
+static void sort_is_stable(void **state)
+{
+    (void)state;
+    static const uint64_t masks[] = {0,        1,          7,          0x7ff,     0x800,
+                                     0xfffff,  0x3fffff,   0x400000,   0x1fffffff, UINT32_MAX,
+                                     0xf0000000, 0x80000001};
+    static const uint32_t counts[] = {0, 1, 2, 3, 100, 5000};
+    for (uint32_t m = 0; m < RT_COUNT_OF(masks); m++) {
+        for (uint32_t c = 0; c < RT_COUNT_OF(counts); c++)
+            check_sort(counts[c], masks[m], m * 100 + c);
+    }
+}
+
+TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
+          TEST(emark_prefers_old_marks), TEST(nothing_to_evict), TEST(sort_is_stable))

@@ -1,0 +1,273 @@
+// Plans of random runs, carried out by an independent checker (tests/support/plan_checker.h).
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "tests/support/planner_case.h"
+
+// ---- random runs --------------------------------------------------------------------------------
+
+static void check_hits(const planner_case *pc)
+{
+    dp_hits hits = dp_planner_hits(pc->planner);
+    uint64_t lookups = 0, rows = 0;
+    for (uint32_t j = 0; j < pc->plan->worker_count; j++) {
+        lookups += pc->plan->slices[j].lookup_count;
+        rows += pc->plan->slices[j].row_count;
+    }
+    assert_int_equal(hits.lookups, pc->batch.key_count);
+    assert_int_equal(hits.lookups, lookups);
+    assert_int_equal(hits.keys, rows);
+    assert_int_equal(hits.keys_hit, rows - pc->fills);
+    assert_true(hits.lookups_hit <= hits.lookups && hits.lookups_hit >= hits.keys_hit);
+}
+
+// Input records and flushes at random.
+static void disturb(planner_case *pc)
+{
+    if (rt_random_below(&pc->random, 9) == 0)
+        planner_case_flush(pc);
+    if (rt_random_below(&pc->random, 7) == 0)
+        dp_planner_set_alpha(pc->planner, rt_random_below(&pc->random, 5) / 4.0);
+    if (rt_random_below(&pc->random, 7) == 0) {
+        double rate = 1e7 * (1 + rt_random_below(&pc->random, 100));
+        dp_planner_set_link(pc->planner, rt_random_below(&pc->random, pc->shape.worker_count),
+                            (dp_link){rate, 2 * rate});
+    }
+}
+
+static void run(const planner_shape *shape, uint32_t iterations)
+{
+    planner_case pc;
+    planner_case_init(&pc, shape);
+    for (uint32_t t = 1; t <= iterations; t++) {
+        uint32_t samples = shape->sample_count_max;
+        if (t == iterations || rt_random_below(&pc.random, 6) == 0)
+            samples = 1 + rt_random_below(&pc.random, samples);
+        planner_case_look_up(&pc, samples);
+        planner_case_commit(&pc);
+        check_hits(&pc);
+        if (t % 8 == 0)
+            planner_case_compare(&pc);
+        disturb(&pc);
+    }
+    planner_case_compare(&pc);
+    planner_case_flush(&pc);
+    planner_case_compare(&pc);
+    planner_case_fini(&pc);
+}
+
+typedef struct {
+    uint32_t worker_count, sample_count_max, field_count;
+    rt_accounting accounting;
+} family;
+
+// Everything that can be combined, with small batches.
+static void run_family(family f)
+{
+    planner_shape shape = {.worker_count = f.worker_count,
+                           .sample_count_max = f.sample_count_max,
+                           .field_count = f.field_count,
+                           .dispatch.accounting = f.accounting};
+    for (uint32_t i = 0; i < 3 * 3 * 3 * 2 * 2; i++) {
+        shape.seed = f.worker_count * 1000 + i;
+        shape.dispatch.policy = (rt_policy_kind)(i % 3);
+        shape.cache = (cache_size)(i / 3 % 3);
+        shape.eviction = (rt_eviction_kind)(i / 9 % 3);
+        shape.dispatch.first_touch = (rt_first_touch)(i / 27 % 2);
+        shape.bag_max = i / 54 ? 3 : 1;
+        shape.dispatch.alpha = (i * 7 % 5) / 4.0;
+        shape.dispatch.criterion = (rt_criterion)(i * 11 % 4);
+        shape.ids_per_field = 4 + f.sample_count_max * (i * 13 % 4);
+        shape.zipf = (double[]){0, 0.6, 1, 1.4}[i * 17 % 7 % 4];
+        run(&shape, 40);
+    }
+}
+
+static void one_worker(void **state)
+{
+    (void)state;
+    run_family((family){1, 5, 3, RT_ACCOUNTING_BSP});
+}
+
+static void two_workers(void **state)
+{
+    (void)state;
+    run_family((family){2, 8, 4, RT_ACCOUNTING_BSP});
+}
+
+static void three_workers(void **state)
+{
+    (void)state;
+    run_family((family){3, 10, 4, RT_ACCOUNTING_BSP}); // shares of 4, 3 and 3
+}
+
+static void four_workers(void **state)
+{
+    (void)state;
+    run_family((family){4, 12, 5, RT_ACCOUNTING_BSP});
+}
+
+static void seven_workers(void **state)
+{
+    (void)state;
+    run_family((family){7, 20, 3, RT_ACCOUNTING_BSP});
+}
+
+static void eight_workers(void **state)
+{
+    (void)state;
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP});
+}
+
+static void sixty_four_workers(void **state)
+{
+    (void)state;
+    run_family((family){64, 130, 2, RT_ACCOUNTING_BSP});
+}
+
+static void published_accounting(void **state)
+{
+    (void)state;
+    run_family((family){2, 6, 3, RT_ACCOUNTING_PUBLISHED});
+    run_family((family){5, 20, 3, RT_ACCOUNTING_PUBLISHED});
+}
+
+// Batches of one sample, and more workers than samples.
+static void fewer_samples_than_workers(void **state)
+{
+    (void)state;
+    run_family((family){1, 1, 2, RT_ACCOUNTING_BSP});
+    run_family((family){8, 1, 3, RT_ACCOUNTING_BSP});
+    run_family((family){8, 5, 3, RT_ACCOUNTING_BSP});
+}
+
+static void a_long_run(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        planner_shape shape = {.seed = i,
+                               .worker_count = 8,
+                               .sample_count_max = 128,
+                               .field_count = 10,
+                               .ids_per_field = 3000,
+                               .bag_max = 1 + i % 2,
+                               .zipf = 1.05,
+                               .cache = CACHE_MIDDLE,
+                               .eviction = (rt_eviction_kind)i,
+                               .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0.5}};
+        run(&shape, 250);
+    }
+}
+
+// 256 fields and the missing value.
+static void keys_at_the_edges(void **state)
+{
+    (void)state;
+    rt_batch batch;
+    rt_error error = {0};
+    dp_planner_config config = {.worker_count = 2,
+                                .sample_count_max = 4,
+                                .keys_per_sample_max = RT_FIELDS_MAX,
+                                .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX},
+                                .layout.field_count = RT_FIELDS_MAX,
+                                .links = {{1e6, 1e6}, {1e5, 1e5}},
+                                .dispatch.policy = RT_POLICY_LAIA};
+    plan_checker_config model = {2, {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}, 0, 0};
+    plan_checker *checker = plan_checker_create(&model);
+    dp_planner *planner;
+    const dp_plan *plan;
+    uint64_t keys[RT_FIELDS_MAX];
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);
+    rt_batch_init(&batch, 0);
+    for (uint32_t t = 0; t < 6; t++) {
+        rt_batch_clear(&batch);
+        for (uint32_t i = 0; i < 4; i++) {
+            for (uint32_t f = 0; f < RT_FIELDS_MAX; f++)
+                keys[f] = rt_key(f, (i + f + t) % 3 ? RT_ID_MISSING - i % 2 : t);
+            assert_int_equal(rt_batch_append(&batch, 1, NULL, keys, RT_FIELDS_MAX), RT_OK);
+        }
+        assert_int_equal(dp_planner_look_up(planner, &batch), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+        if (!plan_checker_step(checker, &batch, plan, &error))
+            fail_msg("%s", error.text);
+    }
+    dp_planner_destroy(planner);
+    plan_checker_destroy(checker);
+    rt_batch_fini(&batch);
+}
+
+// ---- set-up -------------------------------------------------------------------------------------
+
+static void a_small_cache_is_refused(void **state)
+{
+    (void)state;
+    dp_planner_config config = {.worker_count = 3,
+                                .sample_count_max = 10, // 4, 3 and 3
+                                .keys_per_sample_max = 5,
+                                .slot_count = {20, 20, 20},
+                                .layout.field_count = 5,
+                                .links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
+    rt_error error = {0};
+    dp_planner *planner = NULL;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);
+    dp_planner_destroy(planner);
+    planner = NULL;
+    config.slot_count[2] = 19;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_CONFIG);
+    assert_null(planner);
+    assert_non_null(strstr(error.text, "worker 2"));
+    assert_non_null(strstr(error.text, "20"));
+    config.slot_count[2] = DP_SLOTS_MAX;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "at most"));
+}
+
+// ---- input records ------------------------------------------------------------------------------
+
+// "In force from the next look-up on": a record between look-up and commit changes nothing.
+static void records_wait_for_the_next_look_up(void **state)
+{
+    (void)state;
+    planner_shape shape = {.seed = 3,
+                           .worker_count = 4,
+                           .sample_count_max = 40,
+                           .field_count = 3,
+                           .ids_per_field = 50,
+                           .bag_max = 1,
+                           .zipf = 0.8,
+                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0}};
+    planner_case early, late;
+    planner_case_init(&early, &shape);
+    planner_case_init(&late, &shape);
+    uint32_t told = 0;
+    for (uint32_t t = 0; t < 30; t++) {
+        bool record = t % 3 == 0;
+        dp_link link = {1e7 * (t + 1), 3e7 * (t + 1)};
+        planner_case_look_up(&early, 40);
+        if (record) {
+            dp_planner_set_alpha(early.planner, t % 2 ? 1 : 0);
+            dp_planner_set_link(early.planner, t % 4, link);
+        }
+        planner_case_commit(&early);
+        planner_case_look_up(&late, 40);
+        planner_case_commit(&late);
+        if (record) {
+            dp_planner_set_alpha(late.planner, t % 2 ? 1 : 0);
+            dp_planner_set_link(late.planner, t % 4, link);
+            told++;
+        }
+        assert_int_equal(dp_plan_fingerprint(early.plan), dp_plan_fingerprint(late.plan));
+    }
+    assert_int_equal(told, 10);
+    planner_case_fini(&early);
+    planner_case_fini(&late);
+}
+
+TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
+          TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers),
+          TEST(published_accounting), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(keys_at_the_edges), TEST(a_small_cache_is_refused),
+          TEST(records_wait_for_the_next_look_up))

@@ -1,0 +1,143 @@
+#include "ps_lite/ps_model_file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+static ps_model_info info_of(uint64_t rows)
+{
+    return (ps_model_info){.schema = 0x1234,
+                           .row_count = rows,
+                           .shard = 1,
+                           .shard_count = 4,
+                           .dim = 3,
+                           .state_floats = 2,
+                           .optimizer = 3};
+}
+
+static void row_of(uint64_t i, float row[5])
+{
+    for (int k = 0; k < 5; k++)
+        row[k] = (float)i * 10 + (float)k;
+}
+
+static void write_rows(const char *path, uint64_t rows)
+{
+    const ps_model_info info = info_of(rows);
+    ps_model_writer *writer = NULL;
+    float row[5];
+    assert_int_equal(ps_model_writer_open(path, &info, &writer, NULL), RT_OK);
+    for (uint64_t i = 0; i < rows; i++) {
+        row_of(i, row);
+        assert_int_equal(ps_model_writer_add(writer, i * 977, (uint32_t)i + 5, row, NULL), RT_OK);
+    }
+    assert_int_equal(ps_model_writer_commit(writer, NULL), RT_OK);
+}
+
+// Reads to the end; RT_END and every row right, or the error.
+static rt_status read_rows(const char *path, uint64_t rows, rt_error *error)
+{
+    ps_model_info info;
+    ps_model_reader *reader = NULL;
+    rt_status status = ps_model_reader_open(path, &info, &reader, error);
+    if (status != RT_OK)
+        return status;
+    const ps_model_info want = info_of(rows);
+    assert_true(info.schema == want.schema && info.row_count == want.row_count);
+    assert_true(info.shard == want.shard && info.shard_count == want.shard_count);
+    assert_true(info.dim == want.dim && info.state_floats == want.state_floats);
+    assert_int_equal(info.optimizer, want.optimizer);
+    uint64_t key, i = 0;
+    uint32_t version;
+    const float *row;
+    for (; (status = ps_model_reader_next(reader, &key, &version, &row, error)) == RT_OK; i++) {
+        float floats[5];
+        row_of(i, floats);
+        assert_true(key == i * 977 && version == i + 5);
+        assert_memory_equal(row, floats, sizeof floats);
+    }
+    assert_true(status != RT_END || i == rows);
+    ps_model_reader_close(reader);
+    return status;
+}
+
+static const char *file_in(const char *folder)
+{
+    static char path[256];
+    assert_int_equal(ps_model_file_path(folder, 1, 4, path, sizeof path, NULL), RT_OK);
+    return path;
+}
+
+static void test_what_is_written_is_read(void **context)
+{
+    (void)context;
+    const uint64_t rows[] = {0, 1, 3, PS_MODEL_BLOCK_ROWS, PS_MODEL_BLOCK_ROWS + 1, 20001};
+    const char *path = file_in(test_directory());
+    assert_non_null(strstr(path, "/rows-001-of-004.bin"));
+    for (size_t i = 0; i < RT_COUNT_OF(rows); i++) {
+        write_rows(path, rows[i]);
+        assert_int_equal(read_rows(path, rows[i], NULL), RT_END);
+    }
+}
+
+static void overwrite(const char *path, const uint8_t *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+}
+
+// Every byte changed, every length cut: an error that names the file, or (nothing) a good read.
+static void test_damage_is_found(void **context)
+{
+    (void)context;
+    static uint8_t bytes[4096];
+    rt_error error = {RT_OK, ""};
+    const char *path = file_in(test_directory());
+    write_rows(path, 5);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_int_equal(size, 64 + 16 + 5 * (8 + 4 + 20));
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] ^= 0x41;
+        overwrite(path, bytes, size);
+        assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+        assert_non_null(strstr(error.text, path));
+        bytes[i] ^= 0x41;
+        overwrite(path, bytes, i);
+        assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+    }
+    overwrite(path, bytes, size + 1);
+    assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "goes on"));
+}
+
+static void test_the_old_file_stays_until_the_new_one_is_complete(void **context)
+{
+    (void)context;
+    const ps_model_info info = info_of(9);
+    ps_model_writer *writer = NULL;
+    rt_error error;
+    char unfinished[300];
+    const float row[5] = {0};
+    const char *folder = test_directory(), *path = file_in(folder);
+    write_rows(path, 7);
+    assert_int_equal(ps_model_writer_open(path, &info, &writer, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_add(writer, 1, 2, row, NULL), RT_OK);
+    assert_int_equal(read_rows(path, 7, NULL), RT_END);
+    ps_model_writer_abort(writer);
+    assert_int_equal(read_rows(path, 7, NULL), RT_END);
+    snprintf(unfinished, sizeof unfinished, "%s.tmp", path);
+    assert_int_not_equal(access(unfinished, F_OK), 0);
+    assert_int_equal(ps_model_writer_open("/nowhere/at/all", &info, &writer, &error), RT_IO);
+    assert_non_null(strstr(error.text, "/nowhere/at/all"));
+    assert_int_equal(read_rows("/nowhere/at/all", 0, &error), RT_IO);
+}
+
+TEST_MAIN(TEST(test_what_is_written_is_read), TEST(test_damage_is_found),
+          TEST(test_the_old_file_stays_until_the_new_one_is_complete))

@@ -1,0 +1,154 @@
+#include "ps_lite/ps_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+static ps_table *make(uint32_t row_floats, uint64_t bytes_max)
+{
+    ps_table *table = NULL;
+    const ps_table_config config = {row_floats, bytes_max};
+    assert_int_equal(ps_table_create(&config, &table), RT_OK);
+    return table;
+}
+
+// The naive map: keys in order of insertion, looked up one by one.
+typedef struct {
+    uint64_t *keys;
+    uint32_t *versions;
+    uint32_t count;
+} naive;
+
+static uint32_t naive_find(const naive *map, uint64_t key)
+{
+    uint32_t i = 0;
+    while (i < map->count && map->keys[i] != key)
+        i++;
+    return i;
+}
+
+static void fill_row(float *row, uint32_t floats, uint64_t key)
+{
+    for (uint32_t i = 0; i < floats; i++)
+        row[i] = (float)(key % 100003) + (float)i;
+}
+
+static void check_row(const float *row, uint32_t floats, uint64_t key)
+{
+    for (uint32_t i = 0; i < floats; i++)
+        assert_true(row[i] == (float)(key % 100003) + (float)i);
+}
+
+static void against_naive(uint32_t row_floats, uint32_t operations, uint64_t key_space)
+{
+    ps_table *table = make(row_floats, UINT64_C(1) << 30);
+    naive map = {rt_alloc(operations, 8), rt_alloc(operations, 4), 0};
+    rt_random random = {row_floats};
+    for (uint32_t op = 0; op < operations; op++) {
+        const uint64_t key = rt_key(op % 3, rt_random_u64(&random) % key_space);
+        const uint32_t want = naive_find(&map, key);
+        ps_entry *entry = ps_table_find(table, key);
+        assert_int_equal(entry != NULL, want < map.count);
+        if (!entry) {
+            assert_int_equal(ps_table_reserve(table, 1, NULL), RT_OK);
+            entry = ps_table_insert(table, key);
+            assert_int_equal(entry->version, 0);
+            fill_row(ps_table_row(table, entry), row_floats, key);
+            map.keys[map.count++] = key;
+        }
+        assert_true(entry->key == key);
+        assert_int_equal(entry->version, map.versions[want]);
+        check_row(ps_table_row(table, entry), row_floats, key);
+        entry->version = map.versions[want] = op;
+        assert_int_equal(ps_table_count(table), map.count);
+    }
+    for (uint32_t i = 0; i < map.count; i++) {
+        assert_true(ps_table_key(table, i) == map.keys[i]);
+        const ps_entry *entry = ps_table_find(table, map.keys[i]);
+        assert_non_null(entry);
+        assert_int_equal(entry->version, map.versions[i]);
+        check_row(ps_table_row(table, entry), row_floats, map.keys[i]);
+    }
+    ps_table_destroy(table);
+    rt_free(map.keys);
+    rt_free(map.versions);
+}
+
+static void test_table_equals_a_naive_map(void **context)
+{
+    (void)context;
+    const uint32_t floats[] = {1, 3, 16, 17, 32, 100};
+    for (size_t i = 0; i < RT_COUNT_OF(floats); i++)
+        against_naive(floats[i], 6000, 1200);
+    against_naive(4, 12000, UINT64_C(1) << 56);
+}
+
+static void test_rows_never_move_and_do_not_overlap(void **context)
+{
+    (void)context;
+    enum { COUNT = 100000, FLOATS = 16 };
+    ps_table *table = make(FLOATS, UINT64_C(1) << 30);
+    float **rows = rt_alloc(COUNT, sizeof *rows);
+    for (uint64_t key = 0; key < COUNT; key++) {
+        assert_int_equal(ps_table_reserve(table, 1, NULL), RT_OK);
+        rows[key] = ps_table_row(table, ps_table_insert(table, key));
+        assert_int_equal((uintptr_t)rows[key] % 64, 0);
+        fill_row(rows[key], FLOATS, key);
+    }
+    for (uint64_t key = 0; key < COUNT; key++) {
+        const ps_entry *entry = ps_table_find(table, key);
+        assert_non_null(entry);
+        assert_ptr_equal(ps_table_row(table, entry), rows[key]);
+        check_row(rows[key], FLOATS, key);
+    }
+    assert_null(ps_table_find(table, COUNT));
+    ps_table_destroy(table);
+    rt_free(rows);
+}
+
+// After a reserve of n, n inserts keep every entry where it is.
+static void test_reserve_keeps_entries_in_place(void **context)
+{
+    (void)context;
+    ps_table *table = make(2, UINT64_C(1) << 26);
+    uint64_t key = 0;
+    for (uint32_t batch = 1; batch < 20000; batch *= 3) {
+        assert_int_equal(ps_table_reserve(table, batch, NULL), RT_OK);
+        ps_entry *first = ps_table_insert(table, key);
+        for (uint64_t end = key++ + batch; key < end; key++)
+            ps_table_insert(table, key);
+        assert_ptr_equal(ps_table_find(table, key - batch), first);
+    }
+    ps_table_destroy(table);
+}
+
+static void test_limit_is_an_error_that_names_it(void **context)
+{
+    (void)context;
+    const uint64_t bytes_max = 1 << 20;
+    ps_table *table = make(16, bytes_max);
+    rt_error error = {RT_OK, ""};
+    uint64_t key = 0;
+    rt_status status;
+    while ((status = ps_table_reserve(table, 1, &error)) == RT_OK) {
+        fill_row(ps_table_row(table, ps_table_insert(table, key)), 16, key);
+        key++;
+        assert_true(ps_table_bytes(table) <= bytes_max);
+    }
+    assert_int_equal(status, RT_LIMIT);
+    assert_non_null(strstr(error.text, "ps.memory_bytes_max"));
+    assert_non_null(strstr(error.text, "1048576"));
+    char rows[32];
+    snprintf(rows, sizeof rows, "%llu rows take", (unsigned long long)key);
+    assert_non_null(strstr(error.text, rows));
+    assert_true(key * 64 > bytes_max / 2); // rows, not overhead, fill the bound
+    assert_int_equal(ps_table_reserve(table, 0, NULL), RT_OK);
+    for (uint64_t i = 0; i < key; i++)
+        check_row(ps_table_row(table, ps_table_find(table, i)), 16, i);
+    ps_table_destroy(table);
+}
+
+TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_never_move_and_do_not_overlap),
+          TEST(test_reserve_keeps_entries_in_place), TEST(test_limit_is_an_error_that_names_it))

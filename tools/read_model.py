@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Reads a model folder (docs/MODEL_FORMAT.md) into numpy arrays.
+
+    from read_model import read_model
+    model = read_model("out/model")
+    model.keys      uint64, one per row; field = keys >> 56, id = keys & (2**56 - 1)
+    model.versions  uint32
+    model.values    float32, rows x dim
+    model.state     float32, rows x state floats
+    model.dense     dict: name -> float32 array
+    model.meta      what meta.json holds, {} without one
+    model.lookup(keys) -> indices of rows, -1 where there is none
+
+As a program it prints a summary. Checksums are verified where libxxhash.so.0 is installed.
+"""
+
+import ctypes
+import ctypes.util
+import glob
+import json
+import os
+import sys
+
+import numpy as np
+
+OPTIMIZERS = ["sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl"]
+ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<u4"),
+                        ("schema", "<u8"), ("row_count", "<u8"), ("shard", "<u4"),
+                        ("shard_count", "<u4"), ("dim", "<u4"), ("state_floats", "<u4"),
+                        ("optimizer", "<u4"), ("block_rows", "<u4"), ("checksum", "<u8")])
+DENSE_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("count", "<u4"),
+                         ("file_bytes", "<u8"), ("checksum", "<u8")])
+DENSE_ENTRY = np.dtype([("name", "S64"), ("rank", "<u4"), ("reserved", "<u4"), ("shape", "<u8", 4),
+                        ("offset", "<u8"), ("value_count", "<u8"), ("checksum", "<u8")])
+assert ROWS_HEADER.itemsize == 64 and DENSE_HEADER.itemsize == 32 and DENSE_ENTRY.itemsize == 128
+
+
+class ModelError(Exception):
+    """A file is not what it should be; the message names it."""
+
+
+def _load_xxhash():
+    name = ctypes.util.find_library("xxhash") or "libxxhash.so.0"
+    try:
+        function = ctypes.CDLL(name).XXH3_64bits
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_uint64
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return function
+
+
+_XXH3 = _load_xxhash()
+
+
+def _check(path, what, array, checksum):
+    """array: contiguous bytes (uint8)."""
+    if _XXH3 and _XXH3(array.ctypes.data, array.nbytes) != int(checksum):
+        raise ModelError(f"{path}: {what} is damaged (checksum)")
+
+
+def _header_of(path, data, dtype, magic):
+    if len(data) < dtype.itemsize:
+        raise ModelError(f"{path}: {len(data)} bytes are too few for a header")
+    header = data[:dtype.itemsize].view(dtype)[0]
+    if header["magic"] != magic:
+        raise ModelError(f"{path}: not a file that starts with {magic.decode()}")
+    if header["version"] != 1:
+        raise ModelError(f"{path}: format version {header['version']}, this reader knows 1")
+    return header
+
+
+def read_rows(path):
+    """Returns (header as dict, keys, versions, values, state)."""
+    data = np.fromfile(path, dtype=np.uint8)
+    header = _header_of(path, data, ROWS_HEADER, b"RLYNROWS")
+    _check(path, "the header", data[:56], header["checksum"])
+    count, dim = int(header["row_count"]), int(header["dim"])
+    floats, block_rows = dim + int(header["state_floats"]), int(header["block_rows"])
+    keys = np.empty(count, np.uint64)
+    versions = np.empty(count, np.uint32)
+    rows = np.empty((count, floats), np.float32)
+    at, index = ROWS_HEADER.itemsize, 0
+    for first in range(0, count, block_rows):
+        n = min(block_rows, count - first)
+        size = (16 + n * (8 + 4 + 4 * floats) + 7) // 8 * 8
+        block = data[at:at + size]
+        if len(block) != size:
+            raise ModelError(f"{path}: ends early, within rows {first} to {first + n - 1}")
+        checksum = block[:8].view("<u8")[0]
+        _check(path, f"block {index}", block[8:], checksum)
+        if tuple(block[8:16].view("<u4")) != (n, index):
+            raise ModelError(f"{path}: block {index} is not where it belongs")
+        keys[first:first + n] = block[16:16 + 8 * n].view("<u8")
+        versions[first:first + n] = block[16 + 8 * n:16 + 12 * n].view("<u4")
+        values = block[16 + 12 * n:16 + 12 * n + 4 * n * floats].view("<f4")
+        rows[first:first + n] = values.reshape(n, floats)
+        at, index = at + size, index + 1
+    if at != len(data):
+        raise ModelError(f"{path}: {len(data) - at} bytes after the last row")
+    info = {name: header[name].item() for name in ROWS_HEADER.names if name != "magic"}
+    return info, keys, versions, rows[:, :dim], rows[:, dim:]
+
+
+def read_tensors(path):
+    """Returns a dict of arrays, in the order of the file."""
+    data = np.fromfile(path, dtype=np.uint8)
+    header = _header_of(path, data, DENSE_HEADER, b"RLYNTENS")
+    end = DENSE_HEADER.itemsize + int(header["count"]) * DENSE_ENTRY.itemsize
+    if header["file_bytes"] != len(data) or end > len(data):
+        raise ModelError(f"{path}: {len(data)} bytes, the header says {header['file_bytes']}")
+    directory = data[DENSE_HEADER.itemsize:end]
+    _check(path, "the directory", directory, header["checksum"])
+    tensors = {}
+    for entry in directory.view(DENSE_ENTRY):
+        name, offset = entry["name"].decode(), int(entry["offset"])
+        shape = tuple(int(n) for n in entry["shape"][:entry["rank"]])
+        raw = data[offset:offset + 4 * int(entry["value_count"])]
+        if len(raw) != 4 * int(np.prod(shape, dtype=np.uint64)):
+            raise ModelError(f"{path}: shape and place of {name} do not fit")
+        _check(path, name, raw, entry["checksum"])
+        tensors[name] = raw.view("<f4").reshape(shape)
+    return tensors
+
+
+class Model:
+    """All rows of all shards, and the dense part."""
+
+    def __init__(self, keys, versions, values, state, optimizer, dense, meta):
+        self.keys, self.versions, self.values, self.state = keys, versions, values, state
+        self.optimizer, self.dense, self.meta = optimizer, dense, meta
+        self._order = np.argsort(keys)
+        if np.any(np.diff(keys[self._order].view(np.int64)) == 0):
+            raise ModelError("a key has two rows")
+
+    def lookup(self, keys):
+        """Row numbers of keys, -1 where a key has no row."""
+        keys = np.asarray(keys, np.uint64)
+        if not len(self.keys):
+            return np.full(keys.shape, -1)
+        at = np.searchsorted(self.keys, keys, sorter=self._order)
+        row = self._order[np.minimum(at, len(self.keys) - 1)]
+        return np.where(self.keys[row] == keys, row, -1)
+
+
+def read_model(folder):
+    """Reads all files of a folder; raises ModelError or OSError."""
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), "rows-*-of-*.bin")))
+    if not paths:
+        raise ModelError(f"{folder}: holds no rows-*-of-*.bin")
+    parts = [read_rows(path) for path in paths]
+    first = parts[0][0]
+    for path, part in zip(paths, parts):
+        for name in ("schema", "dim", "state_floats", "optimizer", "shard_count"):
+            if part[0][name] != first[name]:
+                raise ModelError(f"{path}: {name} {part[0][name]}, {paths[0]} has {first[name]}")
+    if sorted(part[0]["shard"] for part in parts) != list(range(first["shard_count"])):
+        raise ModelError(f"{folder}: {len(parts)} of {first['shard_count']} shards' files")
+    dense_path, meta_path = (os.path.join(folder, name) for name in ("dense.bin", "meta.json"))
+    meta = {}
+    if os.path.exists(meta_path):
+        with open(meta_path, encoding="utf-8") as file:
+            meta = json.load(file)
+    dense = read_tensors(dense_path) if os.path.exists(dense_path) else {}
+    keys, versions, values, state = (np.concatenate([part[i] for part in parts])
+                                     for i in range(1, 5))
+    return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, meta)
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        print(f"usage: {arguments[0]} MODEL_FOLDER", file=sys.stderr)
+        return 2
+    try:
+        model = read_model(arguments[1])
+    except (ModelError, OSError) as error:
+        print(f"read_model: {error}", file=sys.stderr)
+        return 1
+    fields, counts = np.unique(model.keys >> np.uint64(56), return_counts=True)
+    print(f"{len(model.keys)} rows of {model.values.shape[1]} values, optimizer {model.optimizer} "
+          f"({model.state.shape[1]} floats of state), {len(fields)} fields")
+    if len(model.keys):
+        print(f"values: mean {model.values.mean():.3g}, deviation {model.values.std():.3g}; "
+              f"latest version {model.versions.max()}; most rows in field "
+              f"{fields[counts.argmax()]} ({counts.max()})")
+    for name, array in model.dense.items():
+        print(f"dense {name}: {' x '.join(str(n) for n in array.shape) or 'scalar'}, "
+              f"deviation {array.std() if array.size else 0:.3g}")
+    if not _XXH3:
+        print("checksums not verified: libxxhash is not installed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
