@@ -33,10 +33,11 @@ FOLDERS := runtime runtime/* dispatch dispatch/* ps_lite edge_worker edge_worker
   bandwidth_probe cli
 SOURCES := $(filter-out cli/main.c,$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c))
-BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*.c))
+BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
+RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
 FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
 LIBRARY := $(DIR)/liblanyard.a
-SUPPORT := $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c))
+SUPPORT := $(DIR)/libsupport.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
 
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
@@ -44,7 +45,7 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo test asan tsan test-run bench fuzz fuzz-run clean format help FORCE
+.PHONY: all tests demo test asan tsan test-run bench bench-run fuzz fuzz-run clean format help FORCE
 
 all: $(LIBRARY) $(PROGRAM) tests ## build the program (build/lanyard) and its tests
 tests: $(TESTS)
@@ -68,7 +69,11 @@ tsan: ## the tests under the thread sanitizer
 test-run: all
 	@LANYARD=$(PROGRAM) tests/run $(DIR)/tests
 
-bench: $(BENCHES) $(PROGRAM) ## build the measurements of tests/bench and run them, one at a time
+bench: ## build the measurements of tests/bench and run them, one at a time
+	@tools/setup bench
+	@$(MAKE) --no-print-directory bench-run
+
+bench-run: $(BENCHES) $(RIVALS)
 	@set -e; for one in $(BENCHES); do echo "== $$one"; $$one; done
 
 fuzz: ## feed every decoder with made-up bytes for FUZZ_SECONDS each (needs clang)
@@ -97,6 +102,8 @@ $(DIR)/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -c $< -o $@
 
 $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
+$(SUPPORT): $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c))
+$(LIBRARY) $(SUPPORT):
 	@rm -f $@
 	$(Q)ar rcs $@ $(filter %.o,$^)
 
@@ -105,11 +112,14 @@ $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
 
 $(TESTS): LDLIBS += -lcmocka
-$(TESTS): $(SUPPORT)
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
-$(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(LIBRARY)
+$(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
 	@echo "link $@"
-	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $(filter %.o,$^) $(LIBRARY) $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
+
+$(RIVALS): $(DIR)/%: %.cc
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -O2 -g -Wall -I. $< -lemon -o $@
 
 # Rewritten only when their content changes, so that other flags or other files rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)

@@ -124,13 +124,20 @@ static rt_status say_finished(server *s, rt_error *error)
     return rt_member_send(&s->member, &message, error);
 }
 
+// Writing a large shard takes longer than the coordinator accepts silence.
+static rt_status beat(void *context, rt_error *error)
+{
+    server *s = context;
+    return rt_member_beat(&s->member, error);
+}
+
 static rt_status save(server *s, const rt_message *message, rt_error *error)
 {
     char directory[RT_PATH_MAX];
     if (rt_control_text(message, directory, sizeof directory) != RT_OK)
         return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
                        message->size - sizeof(rt_wire_header));
-    rt_status status = ps_shard_save(s->shard, directory, s->config->schema, error);
+    rt_status status = ps_shard_save(s->shard, directory, s->config->schema, beat, s, error);
     return status == RT_OK ? say_finished(s, error) : status;
 }
 

@@ -714,7 +714,7 @@ const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *versio
 // ---- Files
 
 rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
-                        rt_error *error)
+                        ps_progress progress, void *context, rt_error *error)
 {
     const ps_shard_config *config = &shard->config;
     const ps_model_info info = {.schema = schema,
@@ -734,6 +734,8 @@ rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t s
         const ps_entry *entry = ps_table_find(shard->table, ps_table_key(shard->table, i));
         status = ps_model_writer_add(writer, entry->key, entry->version,
                                      ps_table_row(shard->table, entry), error);
+        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
+            status = progress(context, error);
     }
     if (status == RT_OK)
         return ps_model_writer_commit(writer, error);

@@ -77,9 +77,13 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
 // The values and state of a key, NULL when it has no row. For tests and tools.
 const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p);
 
-// Writes all rows to directory (ps_model_file_path). RT_IO, RT_NO_MEMORY; error names the file.
+// Called now and then while a file is written; anything but RT_OK ends the writing.
+typedef rt_status (*ps_progress)(void *context, rt_error *error);
+
+// Writes all rows to directory (ps_model_file_path). progress may be NULL. RT_IO, RT_NO_MEMORY;
+// error names the file; or what progress returned.
 rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
-                        rt_error *error);
+                        ps_progress progress, void *context, rt_error *error);
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
 // shards. Only before the first message. RT_CONFIG: other dimension, optimizer or schema than this

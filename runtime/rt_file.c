@@ -6,8 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+// The kernel is made to write as we go, so that the sync at the end is short.
+#define SYNC_BYTES ((size_t)256 << 20)
+
 struct rt_file {
     int descriptor;
+    size_t unsynced;
     char *path;
     char *path_unfinished;
 };
@@ -59,8 +63,12 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
             return failed("write", file->path_unfinished, error);
         next += written;
         size -= (size_t)written;
+        file->unsynced += (size_t)written;
     }
-    return RT_OK;
+    if (file->unsynced < SYNC_BYTES)
+        return RT_OK;
+    file->unsynced = 0;
+    return fdatasync(file->descriptor) == 0 ? RT_OK : failed("sync", file->path_unfinished, error);
 }
 
 void rt_file_abort(rt_file *file)

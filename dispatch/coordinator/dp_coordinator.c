@@ -131,12 +131,18 @@ static rt_status welcome(coordinator *c, rt_error *error)
 
 static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *error)
 {
-    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
-        rt_status status =
-            dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
-        if (status)
-            return status;
+    rt_status status = RT_OK;
+    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
+        status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+    if (status || planned->iteration == 0) { // the flush trains nothing: FINISH asks for its end
+        c->last_sent = !status;
+        dp_feed_give(c->feed, planned);
+        return status;
     }
+    flight *f = &c->flights[planned->sequence % c->flight_max];
+    rt_assert(!f->planned);
+    *f = (flight){planned, 0};
+    c->flight_count++;
     return RT_OK;
 }
 

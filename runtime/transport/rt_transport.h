@@ -37,7 +37,7 @@ typedef struct rt_transport_ops {
                          rt_error *error);
     // Waits until one of the endpoints has something (or its connection ended, until receive has
     // said so), wake_fd (-1: none) is readable, or timeout_ms passed; returns early on a signal.
-    // ready[i] tells which.
+    // ready[i] tells which; wake_fd is not read.
     rt_status (*wait)(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                       uint32_t timeout_ms, bool *ready);
 } rt_transport_ops;

@@ -9,8 +9,8 @@
 // ZeroMQ reconnects behind the program's back, and what was in flight is then missing in the middle
 // of a conversation. So a connection that stood and ended is never resumed (RECONNECT_IVL is a
 // day): a socket monitor tells of its end, what came before is still handed out, then the endpoint
-// is dead and says RT_NOT_FOUND. Until a connection stands for the first time nothing is queued,
-// and an attempt that failed is repeated with a new socket.
+// is dead and says RT_NOT_FOUND. Until a connection stands for the first time ZeroMQ gets nothing
+// to send (a few messages wait here), and an attempt that failed is repeated with a new socket.
 //
 // No heartbeats of ZeroMQ's: whether a peer is alive is decided above, by messages and deadlines;
 // TCP keepalive ends connections to machines that vanished.
@@ -35,6 +35,7 @@
 #define CONNECT_WAIT_MS 1000    // that connect itself waits for the connection
 #define CONNECT_ATTEMPT_MS 3000 // for one attempt
 #define CONNECT_RETRY_MS 200    // between attempts
+#define EARLY_MESSAGES_MAX 8    // kept until the connection stands
 #define RECONNECT_MS (24 * 3600 * 1000)
 #define EVENTS_MAX 64 // of a monitor, per look
 #define DROPS_MAX 64  // strangers' messages, per receive
@@ -73,6 +74,8 @@ struct rt_endpoint {
     link_state link;
     uint64_t retry_at_ns; // of the next attempt; 0: one is under way
     bool retry_logged;
+    uint32_t early_count;
+    rt_message early[EARLY_MESSAGES_MAX];
     uint64_t drop_count; // strangers' messages not yet logged
     uint64_t drop_log_ns;
     char address[RT_PATH_MAX];
@@ -263,6 +266,8 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
     if (!endpoint)
         return;
     bool is_heard = endpoint->link == LINK_NONE || endpoint->link == LINK_UP;
+    for (uint32_t i = 0; i < endpoint->early_count; i++)
+        rt_message_release(&endpoint->early[i]);
     socket_close(endpoint, is_heard ? linger_ms : 0);
     transport_drop(endpoint->transport);
     free(endpoint);
@@ -357,12 +362,16 @@ static bool link_event(rt_endpoint *endpoint)
     return true;
 }
 
+static void send_early(rt_endpoint *endpoint);
+
 // Takes in what the monitor tells and starts the next attempt when it is due.
 static void link_update(rt_endpoint *endpoint)
 {
     if (endpoint->monitor)
         for (int i = 0; i < EVENTS_MAX && link_event(endpoint); i++)
             ;
+    if (endpoint->link == LINK_UP && endpoint->early_count > 0)
+        send_early(endpoint);
     if (endpoint->link != LINK_CONNECTING || endpoint->retry_at_ns == 0 ||
         rt_now_ns() < endpoint->retry_at_ns)
         return;
@@ -370,9 +379,6 @@ static void link_update(rt_endpoint *endpoint)
     if (link_start(endpoint) != 0)
         link_retry_later(endpoint, zmq_strerror(errno));
 }
-
-static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
-                               uint32_t timeout_ms, bool *ready);
 
 static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32_t server,
                                   const char *address, rt_endpoint **endpoint_p, rt_error *error)
@@ -455,31 +461,55 @@ static bool address_send(rt_endpoint *endpoint, uint32_t peer, uint64_t connecti
     return zmq_send(endpoint->socket, identity, sizeof identity, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
 }
 
-static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+// Over a connection that stands, or to a listener's peer.
+static rt_status send_now(rt_endpoint *endpoint, uint32_t peer, const peer_entry *entry,
+                          rt_message *message)
 {
-    rt_assert(message->release && message->size >= sizeof(rt_wire_header));
-    rt_assert(rt_message_header(message)->sender == endpoint->self);
-    bool is_listening = endpoint->link == LINK_NONE;
-    peer_entry *entry = is_listening ? peer_find(endpoint, peer) : NULL;
-    if (endpoint->link == LINK_CONNECTING)
-        link_update(endpoint);
-    if (endpoint->link >= LINK_LOST ||
-        (is_listening ? !entry || !entry->connection : endpoint->server != peer))
-        return RT_NOT_FOUND;
-    if (endpoint->link == LINK_CONNECTING)
-        return RT_AGAIN;
-
     zmq_msg_t frame;
     sent_message *sent;
     rt_status status = frame_wrap(message, &frame, &sent);
     if (status)
         return status;
-    bool is_addressed = !is_listening || address_send(endpoint, peer, entry->connection);
+    bool is_addressed = !entry || address_send(endpoint, peer, entry->connection);
     if (!is_addressed || zmq_msg_send(&frame, endpoint->socket, ZMQ_DONTWAIT) < 0) {
         status = send_status(endpoint, errno);
         frame_disown(&frame, sent);
         return status;
     }
+    *message = (rt_message){0};
+    return RT_OK;
+}
+
+// What was kept until the connection stood. The queue has room for more than that; what fails here
+// fails because the connection has ended again.
+static void send_early(rt_endpoint *endpoint)
+{
+    uint32_t count = endpoint->early_count;
+    endpoint->early_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)send_now(endpoint, endpoint->server, NULL, &endpoint->early[i]);
+        rt_message_release(&endpoint->early[i]);
+    }
+}
+
+static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    rt_assert(message->release && message->size >= sizeof(rt_wire_header));
+    rt_assert(rt_message_header(message)->sender == endpoint->self);
+    if (endpoint->link == LINK_NONE) {
+        const peer_entry *entry = peer_find(endpoint, peer);
+        bool is_known = entry && entry->connection != 0;
+        return is_known ? send_now(endpoint, peer, entry, message) : RT_NOT_FOUND;
+    }
+    if (endpoint->link == LINK_CONNECTING)
+        link_update(endpoint);
+    if (endpoint->link >= LINK_LOST || endpoint->server != peer)
+        return RT_NOT_FOUND;
+    if (endpoint->link == LINK_UP)
+        return send_now(endpoint, peer, NULL, message);
+    if (endpoint->early_count == EARLY_MESSAGES_MAX)
+        return RT_AGAIN;
+    endpoint->early[endpoint->early_count++] = *message;
     *message = (rt_message){0};
     return RT_OK;
 }
@@ -657,6 +687,8 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
                            ? frame_receive_listening(endpoint, &frame, &peer)
                            : frame_receive_connected(endpoint, &frame);
     rt_peer_name(peer, name);
+    if (status == RT_OK || status == RT_NOT_FOUND)
+        *peer_p = peer;
     if (status == RT_NOT_FOUND)
         return rt_fail(error, status, "the connection to %s at %s ended", name, endpoint->address);
     if (status == RT_IO)
@@ -664,7 +696,6 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
                        zmq_strerror(errno));
     if (status)
         return status;
-    *peer_p = peer;
     if (zmq_msg_more(&frame)) {
         frames_skip(endpoint, &frame);
         return rt_fail(error, RT_WIRE, "%s sent a message in several frames, expected one", name);
@@ -684,9 +715,28 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     return status;
 }
 
-// Sets ready[] after a poll of items: for each endpoint its socket, then its monitor if it has one.
-static bool ready_collect(rt_endpoint *const *endpoints, uint32_t count,
-                          const zmq_pollitem_t *items, bool *ready)
+// Fills items with what to poll: for each endpoint its socket, then its monitor if it has one.
+// Returns their number; *limit_ms_p is lowered where an endpoint wants a look sooner.
+static int wait_prepare(rt_endpoint *const *endpoints, uint32_t count, zmq_pollitem_t *items,
+                        uint64_t *limit_ms_p)
+{
+    int item_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        void *const sockets[] = {endpoints[i]->socket, endpoints[i]->monitor};
+        for (size_t s = 0; s < RT_COUNT_OF(sockets); s++)
+            if (sockets[s])
+                items[item_count++] = (zmq_pollitem_t){sockets[s], 0, ZMQ_POLLIN, 0};
+        if (endpoints[i]->link == LINK_CONNECTING)
+            *limit_ms_p = rt_min_u64(*limit_ms_p, CONNECT_RETRY_MS);
+        if (endpoints[i]->link == LINK_LOST)
+            *limit_ms_p = 0;
+    }
+    return item_count;
+}
+
+// Sets ready[] after a poll of these items; true when any is.
+static bool wait_collect(rt_endpoint *const *endpoints, uint32_t count, const zmq_pollitem_t *items,
+                         bool *ready)
 {
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -704,33 +754,19 @@ static bool ready_collect(rt_endpoint *const *endpoints, uint32_t count,
 static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                                uint32_t timeout_ms, bool *ready)
 {
-    zmq_pollitem_t items[1 + 2 * RT_ENDPOINTS_MAX];
+    zmq_pollitem_t items[2 * RT_ENDPOINTS_MAX + 1];
     rt_assert(count <= RT_ENDPOINTS_MAX);
     memset(ready, 0, count * sizeof *ready);
     uint64_t now_ns = rt_now_ns(), end_ns = now_ns + timeout_ms * NS_PER_MS;
     for (;;) { // until end_ns
-        int item_count = 0;
-        if (wake_fd >= 0)
-            items[item_count++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
-        uint64_t wait_ms = (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
-        for (uint32_t i = 0; i < count; i++) {
-            rt_endpoint *endpoint = endpoints[i];
-            void *const sockets[] = {endpoint->socket, endpoint->monitor};
-            for (size_t s = 0; s < RT_COUNT_OF(sockets); s++)
-                if (sockets[s])
-                    items[item_count++] =
-                        (zmq_pollitem_t){.socket = sockets[s], .events = ZMQ_POLLIN};
-            if (endpoint->link == LINK_CONNECTING)
-                wait_ms = rt_min_u64(wait_ms, CONNECT_RETRY_MS);
-            if (endpoint->link == LINK_LOST)
-                wait_ms = 0;
-        }
-        if (zmq_poll(items, item_count, (long)wait_ms) < 0)
+        uint64_t limit_ms = (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+        int item_count = wait_prepare(endpoints, count, items, &limit_ms);
+        zmq_pollitem_t *wake = &items[item_count];
+        *wake = (zmq_pollitem_t){NULL, wake_fd, ZMQ_POLLIN, 0};
+        if (zmq_poll(items, item_count + (wake_fd >= 0), (long)limit_ms) < 0)
             return errno == EINTR ? RT_OK : RT_IO; // a signal: the caller looks at its flags
         now_ns = rt_now_ns();
-        bool woken = wake_fd >= 0 && items[0].revents;
-        if (ready_collect(endpoints, count, items + (wake_fd >= 0), ready) || woken ||
-            now_ns >= end_ns)
+        if (wait_collect(endpoints, count, items, ready) || wake->revents != 0 || now_ns >= end_ns)
             return RT_OK;
     }
 }

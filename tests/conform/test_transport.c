@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #define ANY_PORT "tcp://127.0.0.1:0"
 #define PATIENCE_MS 20000 // a step that takes longer has failed
 #define SHORT_MS 20
+#define FOREVER_MS 3600000 // longer than a case may take
 
 static uint32_t worker(uint32_t rank)
 {
@@ -587,6 +589,15 @@ static void wait_tells_which(const rt_transport_ops *ops)
     assert_true(!ready[0] && !ready[1] && ready[2] && !ready[3]);
     expect_number(ops, b.server, worker(3), 9, 10);
     assert_int_equal(ops->wait(endpoints, 0, -1, 0, ready), RT_OK);
+    // wake_fd ends it too, as often as it is readable.
+    const uint64_t one = 1;
+    int wake_fd = eventfd(0, EFD_NONBLOCK);
+    assert_int_equal(write(wake_fd, &one, sizeof one), sizeof one);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ops->wait(endpoints, 4, wake_fd, FOREVER_MS, ready), RT_OK);
+        assert_false(ready[0] || ready[1] || ready[2] || ready[3]);
+    }
+    close(wake_fd);
     pair_close(&a);
     pair_close(&b);
 }
@@ -649,30 +660,60 @@ static void connect_errors_are_named(const rt_transport_ops *ops)
     ops->close(transport);
 }
 
-// A worker may be started first: it says "later" until its server is there.
+// A worker may be started first: its first messages are kept until its server is there.
 static void server_comes_later(const rt_transport_ops *ops)
 {
+    const uint64_t count_max = 1000;
     pair both;
     pair_open(ops, &both);
     pair_close(&both); // leaves a port that nobody listens on
     uint32_t peer;
+    uint64_t sent = 0;
+    rt_status status = RT_OK;
     bool ready = true;
-    rt_message message = number_message(worker(3), 7, 20);
+    rt_message message = {0};
     assert_int_equal(ops->open(&both.transport, NULL), RT_OK);
     assert_int_equal(
         ops->connect(both.transport, worker(3), COORDINATOR, both.address, &both.client, NULL),
         RT_OK);
-    assert_int_equal(ops->send(both.client, COORDINATOR, &message), RT_AGAIN);
-    rt_message nothing = {0};
-    assert_int_equal(ops->receive(both.client, &peer, &nothing, NULL), RT_AGAIN);
-    assert_int_equal(ops->wait(&both.client, 1, -1, 500, &ready), RT_OK); // a few attempts fail
+    for (; sent < count_max && status == RT_OK; sent += status == RT_OK) {
+        message = number_message(worker(3), sent, 20);
+        status = ops->send(both.client, COORDINATOR, &message);
+        rt_message_release(&message);
+    }
+    assert_int_equal(status, RT_AGAIN);
+    assert_true(sent >= 1);
+    assert_int_equal(ops->receive(both.client, &peer, &message, NULL), RT_AGAIN);
+    assert_int_equal(ops->wait(&both.client, 1, -1, 500, &ready), RT_OK); // some attempts fail
     assert_false(ready);
     assert_int_equal(
         ops->listen(both.transport, COORDINATOR, both.address, both.address, &both.server, NULL),
         RT_OK);
-    assert_int_equal(send_within(ops, both.client, COORDINATOR, &message), RT_OK);
-    expect_number(ops, both.server, worker(3), 7, 20);
+    send_number(ops, both.client, worker(3), COORDINATOR, sent, 20); // once there is room again
+    for (uint64_t i = 0; i <= sent; i++)
+        expect_number(ops, both.server, worker(3), i, 20);
     pair_close(&both);
+}
+
+// What was kept for a server that never came is given back.
+static void server_never_comes(const rt_transport_ops *ops)
+{
+    pair both;
+    int releases = 0;
+    pair_open(ops, &both);
+    pair_close(&both);
+    assert_int_equal(ops->open(&both.transport, NULL), RT_OK);
+    assert_int_equal(
+        ops->connect(both.transport, worker(3), COORDINATOR, both.address, &both.client, NULL),
+        RT_OK);
+    rt_message block = number_message(worker(3), 2, 100);
+    rt_message message = {block.data, block.size, count_release, &releases};
+    assert_int_equal(ops->send(both.client, COORDINATOR, &message), RT_OK);
+    assert_int_equal(releases, 0);
+    ops->end(both.client, PATIENCE_MS);
+    ops->close(both.transport);
+    assert_int_equal(releases, 1);
+    rt_message_release(&block);
 }
 
 #define CASES(XX)                      \
@@ -696,7 +737,8 @@ static void server_comes_later(const rt_transport_ops *ops)
     XX(wait_tells_which)               \
     XX(listen_errors_are_named)        \
     XX(connect_errors_are_named)       \
-    XX(server_comes_later)
+    XX(server_comes_later)             \
+    XX(server_never_comes)
 
 #define STAMP(name)                      \
     static void zmq_##name(void **state) \

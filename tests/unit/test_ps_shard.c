@@ -760,7 +760,7 @@ static void test_save_and_load(void **context)
         drop_sent(&f);
     }
     const char *folder = test_directory();
-    assert_int_equal(ps_shard_save(f.shard, folder, 42, &error), RT_OK);
+    assert_int_equal(ps_shard_save(f.shard, folder, 42, NULL, NULL, &error), RT_OK);
     snprintf(path, sizeof path, "%s/rows-000-of-001.bin", folder);
     setup(&g);
     assert_int_equal(ps_shard_load(g.shard, path, 43, &error), RT_CONFIG);

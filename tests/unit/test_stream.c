@@ -17,13 +17,13 @@ static rt_stream_config pair_config(char **files, uint32_t file_count)
     return config;
 }
 
-// size lines "0,<i>", every bad_each-th of them "bad"; the first is line 0.
+// size lines "0,<i>", every bad_each-th of them "bad".
 static char *pair_lines(uint32_t size, uint32_t bad_each)
 {
     char *text = malloc(16 * size + 1), *at = text;
     assert_non_null(text);
     for (uint32_t i = 0; i < size; i++)
-        at += bad_each && i % bad_each == 0 ? sprintf(at, "bad\n") : sprintf(at, "0,%u\n", i);
+        at += bad_each && (i + 1) % bad_each == 0 ? sprintf(at, "bad\n") : sprintf(at, "0,%u\n", i);
     *at = '\0';
     return text;
 }
@@ -143,7 +143,7 @@ static void malformed_share_is_judged(void **state)
         {900, 2, 0.5, RT_END, 900, 450},       //
         {900, 2, 0.49, RT_DATA, 900, 450},     // too few lines before the end
         {1000, 1000, 0, RT_DATA, 1000, 1},     //
-        {999, 1000, 0, RT_DATA, 999, 1},       //
+        {999, 999, 0, RT_DATA, 999, 1},        //
         {3000, 0, 0, RT_END, 3000, 0},         //
         {3000, 1, 1, RT_END, 3000, 3000},      // anything goes
     };
@@ -219,8 +219,8 @@ static void the_first_five_are_logged(void **state)
     for (char *at = out; (at = strchr(at, '\n')); at++)
         lines++;
     assert_int_equal(lines, 5);
-    assert_non_null(strstr(out, "/pairs:1: expected 2 cells, found 1\n"));
-    assert_non_null(strstr(out, "/pairs:41: expected 2 cells, found 1 (further"));
+    assert_non_null(strstr(out, "/pairs:10: expected 2 cells, found 1\n"));
+    assert_non_null(strstr(out, "/pairs:50: expected 2 cells, found 1 (further"));
     rt_batch_fini(&all);
     close(file);
     close(kept);
