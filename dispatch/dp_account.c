@@ -20,8 +20,7 @@ double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
     return slowest;
 }
 
-void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_hits hits,
-                    dp_account *account)
+void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account)
 {
     dp_traffic traffic[RT_WORKERS_MAX];
     uint32_t micro_batch[RT_WORKERS_MAX];
@@ -38,11 +37,11 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_hit
     account->iterations++;
     account->samples += plan->sample_count;
     account->predicted_s += dp_predict_s(config, traffic, micro_batch);
-    account->hits.lookups += hits.lookups;
-    account->hits.lookups_hit += hits.lookups_hit;
-    account->hits.keys += hits.keys;
-    account->hits.keys_hit += hits.keys_hit;
-    account->hits.distinct += hits.distinct;
+    account->hits.lookups += plan->hits.lookups;
+    account->hits.lookups_hit += plan->hits.lookups_hit;
+    account->hits.keys += plan->hits.keys;
+    account->hits.keys_hit += plan->hits.keys_hit;
+    account->hits.distinct += plan->hits.distinct;
 }
 
 dp_counts dp_account_counts(const dp_account *account, uint32_t worker_count)

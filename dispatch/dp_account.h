@@ -28,9 +28,8 @@ typedef struct {
     dp_hits hits;
 } dp_account;
 
-// Adds one committed plan. hits: of that iteration.
-void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_hits hits,
-                    dp_account *account);
+// Adds one final plan.
+void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 
 dp_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
 double dp_account_cost_s(const dp_account *account, uint32_t worker_count);

@@ -7,7 +7,7 @@
 
 #define ENTRIES_MIN 1024u
 #define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
-#define LOAD_NUMERATOR 7u // of 10
+#define LOAD_NUMERATOR 7u               // of 10
 
 static uint64_t entries_for(uint64_t key_count)
 {

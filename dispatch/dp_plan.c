@@ -36,6 +36,7 @@ void dp_plan_clear(dp_plan *plan)
 {
     plan->iteration = 0;
     plan->sample_count = 0;
+    plan->hits = (dp_hits){0};
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         dp_slice *slice = &plan->slices[w];
         slice->sample_count = 0;

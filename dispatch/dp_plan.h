@@ -77,11 +77,19 @@ typedef struct {
     dp_ops release, fill, after;
 } dp_slice;
 
+// How much of an iteration was served from the caches.
+typedef struct {
+    uint64_t lookups, lookups_hit; // (sample, key)
+    uint64_t keys, keys_hit;       // (worker, distinct key)
+    uint64_t distinct;             // keys of the batch
+} dp_hits;
+
 typedef struct {
     uint32_t iteration; // from 1; 0: not a training iteration (final flush)
     uint32_t worker_count;
     uint32_t sample_count;
     dp_slice *slices; // worker_count
+    dp_hits hits;
 } dp_plan;
 
 rt_status dp_plan_init(dp_plan *plan, uint32_t worker_count);

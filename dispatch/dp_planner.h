@@ -8,6 +8,9 @@
 //     dp_planner_look_up(planner, batch)   one directory probe per (sample, key)
 //     dp_planner_place(planner)            the policy decides
 //     dp_planner_commit(planner, &plan)    cache update, row operations, plan
+// With the keeper rule (dispatch.keeper) a plan is final only when the next batch is placed: commit
+// then returns the plan of the iteration before (NULL at the first), and dp_planner_finish the
+// last.
 #ifndef DP_PLANNER_H
 #define DP_PLANNER_H
 
@@ -32,7 +35,8 @@ typedef struct {
     uint32_t worker_count;
     uint32_t sample_count_max; // of a batch, N
     uint32_t keys_per_sample_max;
-    uint32_t slot_count[RT_WORKERS_MAX]; // at least the rows of one micro-batch
+    uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
+    uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
     rt_eviction_kind eviction;
     dp_layout layout;
     dp_link links[RT_WORKERS_MAX];
@@ -54,11 +58,15 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 
+// No batch follows: the plan that commit still held back, or NULL.
+rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
+
 // The view of the batch that was looked up last, and its placement after dp_planner_place.
 const dp_view *dp_planner_view(const dp_planner *planner);
 const uint32_t *dp_planner_placement(const dp_planner *planner);
 
-// Every dirty row is pushed (reason flush) and stays as a clean copy. The plan has iteration 0.
+// After finish: every dirty row is pushed (reason flush) and stays as a clean copy. The plan has
+// iteration 0.
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
 
 // Input records: in force from the next look-up on.
@@ -67,14 +75,6 @@ void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
 
 const dp_ticks *dp_planner_ticks(const dp_planner *planner);
 const dp_directory *dp_planner_directory(const dp_planner *planner);
-
-// How much of the last committed iteration was served from the caches.
-typedef struct {
-    uint64_t lookups, lookups_hit; // (sample, key)
-    uint64_t keys, keys_hit;       // (worker, distinct key)
-    uint64_t distinct;             // keys of the batch
-} dp_hits;
-dp_hits dp_planner_hits(const dp_planner *planner);
 
 // Directory and caches agree and every key is in a legal state. For tests: walks everything.
 bool dp_planner_legal(const dp_planner *planner, rt_error *error);

@@ -31,6 +31,8 @@ extern const dp_policy_ops dp_policy_random; // a uniformly random placement
 extern const dp_policy_ops dp_policy_laia;   // Herald (NSDI'24), Algorithm 1
 extern const dp_policy_ops dp_policy_esd;    // ESD, Algorithms 1 and 2
 
+extern const dp_policy_ops dp_policy_makespan; // SOLVER: true cost, local search
+
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
 
 #endif

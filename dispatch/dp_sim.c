@@ -89,6 +89,14 @@ static void show_progress(simulation *s, uint64_t iteration, uint64_t samples, b
             samples, (double)samples * 1e9 / (double)(now - s->begin_ns + 1), last ? "\n" : "   ");
 }
 
+static void take_plan(simulation *s, const dp_plan *plan, dp_sim_result *result)
+{
+    if (s->sim->trace)
+        dp_trace_plan(s->sim->trace, plan);
+    if (plan->iteration > s->sim->config->sim_warmup)
+        dp_account_add(&result->costs, plan, &result->account);
+}
+
 static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const rt_config *config = s->sim->config;
@@ -97,7 +105,7 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
     uint64_t limit = config->sim_iterations ? config->sim_iterations : UINT32_MAX - 1;
     s->begin_ns = s->shown_ns = rt_now_ns();
     while (iteration < limit) {
-        const dp_plan *plan;
+        const dp_plan *plan = NULL;
         rt_status status = rt_stream_read(s->stream, &s->batch, batch_size, error);
         if (status == RT_END)
             break;
@@ -110,12 +118,15 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
                            iteration + 1);
         iteration++;
         samples += s->batch.sample_count;
-        if (s->sim->trace)
-            dp_trace_plan(s->sim->trace, plan);
-        if (counted)
-            dp_account_add(&result->costs, plan, dp_planner_hits(s->planner), &result->account);
+        if (plan)
+            take_plan(s, plan, result);
         show_progress(s, iteration, samples, false);
     }
+    const dp_plan *last = NULL;
+    if (iteration > 0 && dp_planner_finish(s->planner, &last))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory while planning the last iteration");
+    if (last)
+        take_plan(s, last, result);
     show_progress(s, iteration, samples, true);
     result->warmup_iterations = iteration - result->account.iterations;
     if (result->account.iterations == 0)

@@ -47,7 +47,8 @@ typedef struct {
     const uint32_t *lookups;     // lookup_count indices into distinct
     const dp_distinct *distinct; // distinct_count, in order of first appearance
     const uint8_t *held;         // distinct[i].held, packed
-    const uint32_t *capacity; // samples that each worker takes; their sum is sample_count or more
+    const uint32_t *capacity;    // samples of each worker when all take equally many
+    uint32_t micro_batch_min, micro_batch_max; // what a policy may give a worker instead
     const dp_ticks *ticks;
 } dp_view;
 

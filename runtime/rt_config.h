@@ -109,7 +109,13 @@ typedef struct {
     rt_eviction_kind eviction;
 } rt_cache_config;
 
-typedef enum { RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD } rt_policy_kind;
+typedef enum {
+    RT_POLICY_RANDOM,
+    RT_POLICY_LAIA,
+    RT_POLICY_ESD,
+    RT_POLICY_HERALD,
+    RT_POLICY_MAKESPAN
+} rt_policy_kind;
 typedef enum {
     RT_CRITERION_MIN2_MIN,
     RT_CRITERION_MIN3_MIN,
@@ -134,6 +140,10 @@ typedef struct {
     rt_solver_kind solver;
     rt_accounting accounting; // published: simulation only
     rt_first_touch first_touch;
+    bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
+    bool keeper;    // KEEP and PULL_SUM of the protocol
+    uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; 0: all equal
+    uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
 } rt_dispatch_config;
 
 typedef struct {

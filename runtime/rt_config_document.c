@@ -75,8 +75,10 @@ static void put_bounds(FILE *out, const rt_config_key *key)
     }
     if (key->type != RT_KEY_CHOICE && key->type != RT_KEY_BOOL)
         put_cell(out, rest);
-    for (const rt_config_choice *one = key->choices; one && one->name; one++)
-        fprintf(out, "%s`\"%s\"`", one == key->choices ? "" : ", ", one->name);
+    for (const rt_config_choice *one = key->choices; one && one->name; one++) {
+        fprintf(out, "%s`\"%s\"`: ", one == key->choices ? "" : "<br>", one->name);
+        put_cell(out, one->help);
+    }
 }
 
 static void put_row(FILE *out, const rt_config_key *key)
@@ -91,10 +93,6 @@ static void put_row(FILE *out, const rt_config_key *key)
     put_bounds(out, key);
     fprintf(out, " | %s | ", key->unit);
     put_cell(out, key->help);
-    for (const rt_config_choice *one = key->choices; one && one->name; one++) {
-        fprintf(out, "<br>`%s`: ", one->name);
-        put_cell(out, one->help);
-    }
     fprintf(out, " |\n");
 }
 

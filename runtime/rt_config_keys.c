@@ -111,6 +111,9 @@ static const rt_config_choice policies[] = {
     {"random", RT_POLICY_RANDOM, "at random"},
     {"laia", RT_POLICY_LAIA, "where most of a sample's rows are (Herald, Algorithm 1)"},
     {"esd", RT_POLICY_ESD, "where training it costs least (ESD, Algorithms 1 and 2)"},
+    {"herald", RT_POLICY_HERALD, "as laia, over the tables where it matters most (Herald)"},
+    {"makespan", RT_POLICY_MAKESPAN,
+     "where the iteration is predicted to end first, every row counted once"},
     {0},
 };
 static const rt_config_choice criteria[] = {
@@ -233,6 +236,19 @@ const rt_config_key rt_config_keys[] = {
            "Which copies count as latest."),
     CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
            "Where a row comes from that was never trained."),
+    BOOL("dispatch.full_sync", dispatch.full_sync, "false",
+         "Push every trained row to the parameter server after every iteration, needed elsewhere "
+         "or not (what Herald calls vanilla)."),
+    BOOL("dispatch.keeper", dispatch.keeper, "false",
+         "A worker that was one of several trainers of a row and is the only one to train it next "
+         "keeps its gradient and pulls the sum of the others."),
+    U32("dispatch.micro_batch_min", dispatch.micro_batch_min, "0", IN(0, 1 << 20), "samples",
+        "The fewest samples of a worker and iteration (makespan)."),
+    U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",
+        "The most samples of a worker and iteration (makespan); 0: all workers take equally many."),
+    U32("dispatch.search_evaluations", dispatch.search_evaluations, "20000", IN(0, UINT32_MAX), "",
+        "Placements that the local search may judge per iteration (makespan); each takes about "
+        "0.1 microseconds per key and 8 workers."),
 
     LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
@@ -243,7 +259,7 @@ const rt_config_key rt_config_keys[] = {
     U32("planner.run_ahead", run_ahead, "4", IN(1, 64), "iterations",
         "Planned before they are done."),
 
-    U32("ps.shards", ps_shard_count, "1", IN(1, 64), "", "Parameter server shards."),
+    U32("ps.shards", ps_shard_count, "1", IN(1, 32), "", "Parameter server shards."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
 

@@ -6,7 +6,7 @@
 
 #include "runtime/rt_queue.h"
 
-#define BATCHES 3u // one being read, one waiting, one being planned
+#define BATCHES 4u // one being read, one waiting, one being planned, one whose plan is not final
 
 typedef struct {
     rt_batch batch;
@@ -98,26 +98,31 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
     return RT_OK;
 }
 
-static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned)
+static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                             dp_planned *planned)
 {
-    const dp_plan *plan;
+    planned->iteration = plan->iteration;
+    planned->sample_count = plan->sample_count;
+    dp_account_add(&feed->config.costs, plan, &planned->account);
+    copy_labels(plan, batch, planned);
+    return encode(feed, plan, batch, planned);
+}
+
+// *plan_p: the plan that is final now, of this batch or the one before, or NULL.
+static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
+                          const dp_plan **plan_p)
+{
     uint64_t begin = rt_now_ns();
     rt_status status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
         return status;
     dp_planner_place(feed->planner);
     uint64_t decided = rt_now_ns();
-    status = dp_planner_commit(feed->planner, &plan);
-    if (status)
-        return status;
-    planned->iteration = plan->iteration;
-    planned->sample_count = plan->sample_count;
+    status = dp_planner_commit(feed->planner, plan_p);
     planned->read_ns = read->read_ns;
     planned->decision_ns = decided - begin;
     planned->commit_ns = rt_now_ns() - decided;
-    dp_account_add(&feed->config.costs, plan, dp_planner_hits(feed->planner), &planned->account);
-    copy_labels(plan, &read->batch, planned);
-    return encode(feed, plan, &read->batch, planned);
+    return status;
 }
 
 static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
@@ -142,33 +147,77 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     return RT_OK;
 }
 
-static void plan_all(dp_feed *feed)
+// Batches and their iterations on the way through the planner, the one planned last and the one
+// before it.
+typedef struct {
+    dp_planned *planned;
+    read_batch *batch;
+} planning;
+
+// Hands on the iteration whose plan became final. RT_STOPPED: the caller is gone.
+static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
 {
-    rt_error error = {0};
+    rt_status status = finish_plan(feed, plan, &at->batch->batch, at->planned);
+    if (!status)
+        status = rt_queue_put(feed->free_batches, at->batch);
+    if (!status)
+        status = rt_queue_put(feed->full_planned, at->planned);
+    *at = (planning){0};
+    return status;
+}
+
+static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
+{
+    const dp_plan *plan = NULL;
+    dp_planned *flush;
+    pthread_mutex_lock(&feed->lock);
+    rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
+    pthread_mutex_unlock(&feed->lock);
+    if (!status && before->planned) {
+        status = dp_planner_finish(feed->planner, &plan);
+        if (!status)
+            status = hand_on(feed, plan, before);
+    }
+    if (!status)
+        status = next_planned(feed, sequence, &flush);
+    if (!status)
+        status = plan_flush(feed, flush);
+    return status ? status : rt_queue_put(feed->full_planned, flush);
+}
+
+static rt_status plan_all(dp_feed *feed)
+{
+    planning before = {0};
     for (uint64_t sequence = 1;; sequence++) {
-        dp_planned *planned;
-        void *batch = NULL;
-        if (next_planned(feed, sequence, &planned))
-            return;
-        bool more = rt_queue_take(feed->full_batches, &batch) == RT_OK;
-        rt_status status = more ? plan_one(feed, batch, planned) : plan_flush(feed, planned);
-        if (status) {
-            rt_fail(&error, status, "planning iteration %llu failed: %s",
-                    (unsigned long long)sequence, rt_status_text(status));
-            fail(feed, &error);
-            return;
-        }
-        if (more && rt_queue_put(feed->free_batches, batch))
-            return;
-        if (rt_queue_put(feed->full_planned, planned) || !more)
-            return;
+        const dp_plan *plan = NULL;
+        void *item;
+        planning now = {0};
+        if (rt_queue_take(feed->full_batches, &item))
+            return plan_end(feed, sequence, &before);
+        now.batch = item;
+        rt_status status = next_planned(feed, sequence, &now.planned);
+        if (!status)
+            status = plan_one(feed, now.batch, now.planned, &plan);
+        if (!status && plan && before.planned)
+            status = hand_on(feed, plan, &before);
+        else if (!status && plan)
+            status = hand_on(feed, plan, &now);
+        if (status)
+            return status;
+        if (now.planned)
+            before = now;
     }
 }
 
 static void *run_planner(void *context)
 {
     dp_feed *feed = context;
-    plan_all(feed);
+    rt_status status = plan_all(feed);
+    if (status != RT_OK && status != RT_END && status != RT_STOPPED) {
+        rt_error error = {0};
+        rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
+        fail(feed, &error);
+    }
     rt_queue_close(feed->free_batches);
     rt_queue_close(feed->full_planned);
     return NULL;

@@ -9,6 +9,10 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
         return &dp_policy_laia;
     case RT_POLICY_ESD:
         return &dp_policy_esd;
+    case RT_POLICY_HERALD:
+        return &dp_policy_laia;
+    case RT_POLICY_MAKESPAN:
+        return &dp_policy_makespan;
     }
     return NULL;
 }

@@ -63,7 +63,7 @@ static __attribute__((noinline)) bool reject(const rt_line *line, uint32_t colum
         cell = (const char *)memchr(cell, '\t', (size_t)(end - cell)) + 1;
     const char *cell_end = memchr(cell, '\t', (size_t)(end - cell));
     size_t length = (size_t)((cell_end ? cell_end : end) - cell);
-    char name[8];
+    char name[16];
     if (column == 0)
         return rt_line_reject_cell(problem, column, "label", "0 or 1", cell, length);
     if (column <= RT_CRITEO_DENSE) {

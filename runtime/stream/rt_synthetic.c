@@ -20,6 +20,7 @@
 #define CALIBRATION_SAMPLES (1u << 14)
 #define CALIBRATION_SEED 1
 #define IDS_PER_CLUSTER_MIN 8u
+#define CLUSTER_BITS 2 // of a field: all zero, with probability 1/4, is outside the cluster
 
 typedef struct {
     uint32_t edges[LEVELS][BUCKETS + 1]; // ranks from 1, EDGE_SHIFT fractional bits
@@ -212,17 +213,24 @@ static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float
                            uint64_t *keys)
 {
     const rt_shape *shape = synthetic->shape;
+    _Static_assert(CLUSTER_BITS * (RT_SHAPE_FIELDS_MAX + RT_SHAPE_ENTITIES) <= 64, "cluster_bits");
     rt_random random = {synthetic->base + number * (DRAWS_PER_SAMPLE * GOLDEN)};
-    uint64_t clusters_of = rt_random_u64(&random); // a bit per field
+    uint64_t cluster_bits = rt_random_u64(&random);
     uint32_t cluster_count = synthetic->cluster_count;
     uint32_t cluster = rt_random_below(&random, cluster_count ? cluster_count : 1);
     uint64_t drifted =
         (uint64_t)((unsigned __int128)number * synthetic->drift_per_sample >> 20); // 2^-32
     int64_t logit = synthetic->noise[rt_random_u64(&random) >> (64 - NOISE_BITS)];
+    uint64_t shared[RT_SHAPE_ENTITIES]; // one draw for all fields of an entity
+    for (uint32_t i = 0; i < RT_SHAPE_ENTITIES; i++)
+        shared[i] = rt_random_u64(&random);
     for (uint32_t i = 0; i < shape->field_count; i++) {
         const field *one = &synthetic->fields[i];
-        uint64_t id = draw_id(one, rt_random_u64(&random), clusters_of >> i & 1, cluster,
-                              cluster_count, drifted);
+        uint32_t entity = shape->fields[i].entity;
+        uint64_t draw = entity ? shared[entity - 1] : rt_random_u64(&random);
+        uint32_t group = entity ? RT_SHAPE_FIELDS_MAX + entity - 1 : i;
+        bool in_cluster = cluster_bits >> (CLUSTER_BITS * group) & ((1 << CLUSTER_BITS) - 1);
+        uint64_t id = draw_id(one, draw, in_cluster, cluster, cluster_count, drifted);
         keys[i] = rt_key(i, id);
         logit += id_effect(one, id);
     }

@@ -8,9 +8,11 @@
 // How a sample comes about:
 // - its number and the seed give the state of a splitmix64, so a stream can start anywhere;
 // - a field is missing, or holds its most frequent id, with the shares of the data set; else its
-//   popularity rank r is drawn with P(r) ~ r^-zipf by a table of the inverse distribution;
+//   popularity rank r is drawn with P(r) ~ r^-zipf by a table of the inverse distribution. Fields
+//   of one entity (what is advertised, where) share the draw, so the finer all but decides the
+//   coarser;
 // - with clusters, the sample belongs to one, and each of its fields with at least 8 ids per
-//   cluster takes, half of the time, the nearest rank of the cluster (r modulo clusters) instead;
+//   cluster takes, three times out of four, a rank of the cluster near r (r modulo clusters);
 // - rank r stands for one id until drift replaces it by a new one. Every rank has a date of its own
 //   for that, spread evenly;
 // - dense features follow the quantiles of the data set;

@@ -6,7 +6,8 @@
 
 #include "runtime/rt_config.h"
 
-#define RT_SHAPE_FIELDS_MAX 32u
+#define RT_SHAPE_FIELDS_MAX 28u
+#define RT_SHAPE_ENTITIES 3u
 #define RT_SHAPE_DENSE_MAX 16u
 #define RT_SHAPE_QUANTILES 8u
 
@@ -15,6 +16,7 @@ typedef struct {
     uint32_t cardinality; // below 2^24
     uint32_t missing;     // share of samples without a value
     uint32_t top;         // share of samples with the most frequent id; 0: as zipf has it
+    uint32_t entity;      // fields of one thing (an ad, a site) come together; 0: on its own
 } rt_shape_field;
 
 typedef struct {

@@ -102,8 +102,9 @@ static int by_size(const void *a, const void *b)
 static void report(const char *name, uint64_t *ns, uint32_t count)
 {
     qsort(ns, count, sizeof *ns, by_size);
-    printf("%-8s p50 %7.3f ms   p99 %7.3f ms   least %7.3f ms\n", name, (double)ns[count / 2] * 1e-6,
-           (double)ns[(uint64_t)count * 99 / 100] * 1e-6, (double)ns[0] * 1e-6);
+    printf("%-8s p50 %7.3f ms   p99 %7.3f ms   least %7.3f ms\n", name,
+           (double)ns[count / 2] * 1e-6, (double)ns[(uint64_t)count * 99 / 100] * 1e-6,
+           (double)ns[0] * 1e-6);
 }
 
 int main(int argc, char **argv)

@@ -19,7 +19,7 @@ typedef struct {
 
     // The iteration that is carried out.
     uint32_t iteration;
-    uint64_t trainers; // U
+    uint64_t trainers;  // U
     uint64_t batch_sum; // of the gradients of all samples
     uint64_t arrived;   // workers whose gradient the PS has
     uint64_t gradient_sum;
@@ -180,6 +180,8 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
         return wrong(c, op->key, "PUSH_ROW without optimizer state");
     if ((op->reason == DP_REASON_FLUSH) != (c->iteration == 0) || op->reason > DP_REASON_FLUSH)
         return wrong(c, op->key, "PUSH_ROW for reason %u", op->reason);
+    if (op->reason == DP_REASON_EVICT && key->holders != rt_bit(c->worker))
+        return wrong(c, op->key, "evict push, but %" PRIx64 " hold it", key->holders);
     key->row_pushed = key->version_ps = key->stored = key->version;
     key->content_ps = slot->content;
     key->known = true;
@@ -210,8 +212,9 @@ static bool run_release(plan_checker *c, const dp_ops *ops)
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PUSH_ROW ? check_push_row(c, op)
-                     : op->kind == DP_OP_DROP   ? check_drop(c, op)
-                                                : wrong(c, op->key, "release has operation %u", op->kind);
+                     : op->kind == DP_OP_DROP
+                         ? check_drop(c, op)
+                         : wrong(c, op->key, "release has operation %u", op->kind);
         if (!right)
             return false;
     }
@@ -300,9 +303,10 @@ static bool run_fill(plan_checker *c, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
-        bool right = op->kind == DP_OP_PULL   ? check_pull(c, op)
-                     : op->kind == DP_OP_INIT ? check_init(c, op)
-                                              : wrong(c, op->key, "fill has operation %u", op->kind);
+        bool right = op->kind == DP_OP_PULL ? check_pull(c, op)
+                     : op->kind == DP_OP_INIT
+                         ? check_init(c, op)
+                         : wrong(c, op->key, "fill has operation %u", op->kind);
         if (!right)
             return false;
     }
@@ -363,9 +367,9 @@ static bool add_sample(plan_checker *c, const dp_slice *slice, uint32_t sample, 
     for (uint32_t k = c->batch->key_offsets[sample]; k < c->batch->key_offsets[sample + 1]; k++) {
         uint64_t key = c->batch->keys[k];
         if (*at >= slice->lookup_count || slice->lookup_rows[*at] >= slice->row_count)
-            return wrong(c, key, "look-up %" PRIu32 " of sample %" PRIu32 " is no row", *at, sample);
-        model_slot *slot =
-            &c->slots[c->worker][slice->rows[slice->lookup_rows[(*at)++]].slot];
+            return wrong(c, key, "look-up %" PRIu32 " of sample %" PRIu32 " is no row", *at,
+                         sample);
+        model_slot *slot = &c->slots[c->worker][slice->rows[slice->lookup_rows[(*at)++]].slot];
         if (c->keys[slot->key - 1].key != key)
             return wrong(c, key, "sample %" PRIu32 " is given the row of key %" PRIx64, sample,
                          c->keys[slot->key - 1].key);
@@ -569,8 +573,7 @@ static bool run_slices(plan_checker *c, const dp_plan *plan)
     return true;
 }
 
-bool plan_checker_step(plan_checker *c, const rt_batch *batch, const dp_plan *plan,
-                       rt_error *error)
+bool plan_checker_step(plan_checker *c, const rt_batch *batch, const dp_plan *plan, rt_error *error)
 {
     c->error = error;
     c->batch = batch;

@@ -4,12 +4,14 @@
 // Independent of the planner: it reads plans and batches only. It keeps what every slot of every
 // worker holds and what the PS has, checks for every operation the precondition and applies the
 // effect of the table "Operations", and follows the *content* of every row: a number that folds in
-// the samples of each training in order. A run of one worker with an endless cache gives the content
-// that a row must have; a copy that missed an update, got one twice or came from a wrong row differs.
+// the samples of each training in order. A run of one worker with an endless cache gives the
+// content that a row must have; a copy that missed an update, got one twice or came from a wrong
+// row differs.
 //
-// Covered: PUSH_ROW, DROP, PULL, INIT, PUSH_GRAD; modes OWN and GRAD. Any other operation is reported
-// as unknown. To add one: a function check_<op> beside the others, a line in run_release, run_fill or
-// run_after, and for a mode its effect in train_row. Errors are RT_DATA with the iteration, worker and key.
+// Covered: PUSH_ROW, DROP, PULL, INIT, PUSH_GRAD; modes OWN and GRAD. Any other operation is
+// reported as unknown. To add one: a function check_<op> beside the others, a line in run_release,
+// run_fill or run_after, and for a mode its effect in train_row. Errors are RT_DATA with the
+// iteration, worker and key.
 #ifndef PLAN_CHECKER_H
 #define PLAN_CHECKER_H
 

@@ -40,7 +40,8 @@ typedef struct {
     uint64_t fills;      // pulls and first touches in it
 } planner_case;
 
-// Rows of different sizes by field; every other link is ten times slower.
+// Rows of different sizes by field; every other link is ten times slower, so
+// that costs have ties.
 void planner_case_init(planner_case *pc, const planner_shape *shape);
 void planner_case_fini(planner_case *pc);
 

@@ -9,15 +9,16 @@
 #include "dispatch/solvers/dp_solver.h"
 #include "tests/support/planner_case.h"
 
-// ---- Algorithm 1, word for word ------------------------------------------------------------------
+// ---- Algorithm 1, word for word
+// ------------------------------------------------------------------
 
 typedef struct {
     uint64_t holders;
     bool dirty;
 } key_state;
 
-// ESD, Algorithm 1: for every key of the sample whose latest version is not on `worker`, a pull; and
-// if others hold a newer version than the PS, a push by one of them (the cheapest).
+// ESD, Algorithm 1: for every key of the sample whose latest version is not on `worker`, a pull;
+// and if others hold a newer version than the PS, a push by one of them (the cheapest).
 static int64_t key_cost(const dp_ticks *ticks, uint32_t field, key_state state, uint32_t worker)
 {
     if (state.holders >> worker & 1)
@@ -159,7 +160,8 @@ static void matrix_is_algorithm_1(void **state)
     }
 }
 
-// ---- the same from the states that plans lead to --------------------------------------------------
+// ---- the same from the states that plans lead to
+// --------------------------------------------------
 
 static void check_view(const planner_case *pc)
 {
@@ -209,6 +211,10 @@ static void check_distinct(const planner_case *pc)
         uses += key->uses;
     }
     assert_int_equal(uses, view->lookup_count);
+    bool uniform = true;
+    for (uint32_t i = 0; i < pc->batch.sample_count; i++)
+        uniform &= view->offsets[i + 1] - view->offsets[i] == pc->shape.field_count;
+    assert_int_equal(view->uniform, uniform);
     uint32_t room = 0;
     for (uint32_t j = 0; j < view->worker_count; j++)
         room += view->capacity[j];
@@ -219,16 +225,16 @@ static void views_show_the_states(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 24; i++) {
-        planner_shape shape = {.seed = i,
-                               .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
-                               .sample_count_max = 70,
-                               .field_count = 5,
-                               .ids_per_field = 60,
-                               .bag_max = 1 + i % 3,
-                               .zipf = 0.9,
-                               .cache = (cache_size)(i % 3),
-                               .dispatch = {.policy = RT_POLICY_LAIA,
-                                            .accounting = (rt_accounting)(i / 12)}};
+        planner_shape shape = {
+            .seed = i,
+            .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
+            .sample_count_max = 70,
+            .field_count = 5,
+            .ids_per_field = 60,
+            .bag_max = 1 + i % 3,
+            .zipf = 0.9,
+            .cache = (cache_size)(i % 3),
+            .dispatch = {.policy = RT_POLICY_LAIA, .accounting = (rt_accounting)(i / 12)}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 25; t++) {
@@ -243,7 +249,8 @@ static void views_show_the_states(void **state)
     }
 }
 
-// ---- ticks ---------------------------------------------------------------------------------------
+// ---- ticks
+// ---------------------------------------------------------------------------------------
 
 static double row_s(uint32_t floats, double bytes_per_s)
 {
@@ -299,7 +306,8 @@ static void ticks_are_bounded_and_near(void **state)
     }
 }
 
-// ---- times ---------------------------------------------------------------------------------------
+// ---- times
+// ---------------------------------------------------------------------------------------
 
 static void predicted_times(void **state)
 {
@@ -329,7 +337,8 @@ static void unit_of_cost(void **state)
     test_close(dp_account_unit_s(&config), (16 + 4 * 16) / 4000.0, 1e-12, 0, "unit");
 }
 
-// ---- sums over a run -------------------------------------------------------------------------------
+// ---- sums over a run
+// -------------------------------------------------------------------------------
 
 typedef struct {
     uint64_t kinds[RT_WORKERS_MAX][DP_OP_KINDS][3]; // by reason
@@ -374,9 +383,9 @@ static void tally_plan(const dp_account_config *config, const dp_plan *plan, tal
         all->cost_s += up_s + down_s;
         double up = one.up[j] + one.requests[j] + (double)config->dense_bytes;
         double down = one.down[j] + (double)config->dense_bytes;
-        double time = fmax(up / config->links[j].up_bytes_per_s,
-                           down / config->links[j].down_bytes_per_s) +
-                      slice->sample_count * config->compute_s_per_sample[j];
+        double time =
+            fmax(up / config->links[j].up_bytes_per_s, down / config->links[j].down_bytes_per_s) +
+            slice->sample_count * config->compute_s_per_sample[j];
         slowest = fmax(slowest, time);
         sums[0] += up;
         sums[1] += down;
@@ -421,15 +430,15 @@ static void sums_count_every_operation(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 8; i++) {
-        planner_shape shape = {.seed = i,
-                               .worker_count = 5,
-                               .sample_count_max = 60,
-                               .field_count = 4,
-                               .ids_per_field = 400,
-                               .bag_max = 1 + i % 2,
-                               .zipf = 0.9,
-                               .dispatch = {.policy = RT_POLICY_RANDOM,
-                                            .first_touch = (rt_first_touch)(i / 2 % 2)}};
+        planner_shape shape = {
+            .seed = i,
+            .worker_count = 5,
+            .sample_count_max = 60,
+            .field_count = 4,
+            .ids_per_field = 400,
+            .bag_max = 1 + i % 2,
+            .zipf = 0.9,
+            .dispatch = {.policy = RT_POLICY_RANDOM, .first_touch = (rt_first_touch)(i / 2 % 2)}};
         static dp_account account;
         static tally sum;
         planner_case pc;
@@ -445,7 +454,7 @@ static void sums_count_every_operation(void **state)
         for (uint32_t t = 0; t < 40; t++) {
             planner_case_look_up(&pc, 60);
             planner_case_commit(&pc);
-            dp_account_add(&config, pc.plan, dp_planner_hits(pc.planner), &account);
+            dp_account_add(&config, pc.plan, &account);
             tally_plan(&config, pc.plan, &sum);
         }
         assert_int_equal(account.iterations, 40);

@@ -200,7 +200,8 @@ static void too_many_keys_are_refused(void **state)
     }
 }
 
-// Five million keys, at most `batch` of them with a record at a time: 16 bytes at a load of 35% to 70%.
+// Five million keys, at most `batch` of them with a record at a time: 16 bytes at a load of 35% to
+// 70%.
 static void five_million_keys(void **state)
 {
     (void)state;
@@ -242,11 +243,16 @@ static void illegal_states_are_named(void **state)
         uint8_t keeper;
         bool legal;
     } cases[] = {
-        {0, 0, 0, DP_NO_KEEPER, true},  {5, 5, 0, DP_NO_KEEPER, true},
-        {5, 5, 2, DP_NO_KEEPER, true},  {5, 3, 2, DP_NO_KEEPER, true},
-        {5, 3, 6, DP_NO_KEEPER, true},  {5, 3, 2, 1, true},
-        {5, 3, 0, DP_NO_KEEPER, false}, {3, 5, 2, DP_NO_KEEPER, false},
-        {5, 3, 6, 1, false},            {5, 3, 4, 1, false},
+        {0, 0, 0, DP_NO_KEEPER, true},
+        {5, 5, 0, DP_NO_KEEPER, true},
+        {5, 5, 2, DP_NO_KEEPER, true},
+        {5, 3, 2, DP_NO_KEEPER, true},
+        {5, 3, 6, DP_NO_KEEPER, true},
+        {5, 3, 2, 1, true},
+        {5, 3, 0, DP_NO_KEEPER, false},
+        {3, 5, 2, DP_NO_KEEPER, false},
+        {5, 3, 6, 1, false},
+        {5, 3, 4, 1, false},
     };
     for (uint32_t i = 0; i < RT_COUNT_OF(cases); i++) {
         dp_directory directory;
@@ -269,5 +275,5 @@ static void illegal_states_are_named(void **state)
 }
 
 TEST_MAIN(TEST(is_a_map), TEST(records_survive_growth), TEST(load_stays_below_70_percent),
-          TEST(expected_keys_need_no_growth), TEST(too_many_keys_are_refused), TEST_SLOW(five_million_keys, 120),
-          TEST(illegal_states_are_named))
+          TEST(expected_keys_need_no_growth), TEST(too_many_keys_are_refused),
+          TEST_SLOW(five_million_keys, 120), TEST(illegal_states_are_named))

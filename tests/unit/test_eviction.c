@@ -1,5 +1,5 @@
-// The three evictions against models that say the rule of dp_eviction.h word for word and search all
-// slots; the radix sort against a stable sort.
+// The three evictions against models that say the rule of dp_eviction.h word for word and search
+// all slots; the radix sort against a stable sort.
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,111 +8,45 @@
 #include "dispatch/dp_eviction.h"
 #include "dispatch/dp_plan.h"
 #include "runtime/rt_hash.h"
-
-// ---- the rule, slot by slot -------------------------------------------------------------------
-
-typedef struct {
-    bool occupied;
-    uint32_t mark, frequency, used; // used: iteration
-    uint64_t at;                    // number of the last use
-} model_slot;
-
-typedef struct {
-    rt_eviction_kind kind;
-    uint32_t slot_count, target;
-    uint64_t uses;
-    model_slot *slots;
-} model;
-
-static void model_use(model *m, uint32_t slot, uint32_t iteration)
-{
-    model_slot *s = &m->slots[slot];
-    s->occupied = true;
-    s->mark = m->target;
-    s->frequency++;
-    s->used = iteration;
-    s->at = ++m->uses;
-}
-
-static bool is_candidate(const model *m, uint32_t slot, uint32_t iteration)
-{
-    return m->slots[slot].occupied && m->slots[slot].used != iteration;
-}
-
-static bool goes_before(const model *m, uint32_t a, uint32_t b)
-{
-    const model_slot *x = &m->slots[a], *y = &m->slots[b];
-    switch (m->kind) {
-    case RT_EVICT_EMARK:
-        if (x->mark != y->mark)
-            return x->mark < y->mark;
-        if (x->frequency != y->frequency)
-            return x->frequency < y->frequency;
-        return a < b;
-    case RT_EVICT_LRU:
-        return x->at < y->at;
-    case RT_EVICT_LFU:
-        return x->frequency != y->frequency ? x->frequency < y->frequency : x->at < y->at;
-    }
-    return false;
-}
-
-static uint32_t model_victim(model *m, uint32_t iteration)
-{
-    uint32_t best = DP_NO_SLOT;
-    bool all_at_target = true;
-    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
-        if (!is_candidate(m, slot, iteration))
-            continue;
-        all_at_target &= m->slots[slot].mark == m->target;
-        if (best == DP_NO_SLOT || goes_before(m, slot, best))
-            best = slot;
-    }
-    if (best != DP_NO_SLOT && all_at_target)
-        m->target++;
-    return best;
-}
+#include "tests/support/eviction_model.h"
 
 // ---- both side by side -------------------------------------------------------------------------
 
 typedef struct {
-    model model;
+    eviction_model model;
     dp_eviction *eviction;
     rt_random random;
-    uint32_t iteration, occupied, victims;
+    uint32_t iteration, victims;
 } pair;
 
 static void pair_init(pair *p, rt_eviction_kind kind, uint32_t slot_count, uint64_t seed)
 {
-    *p = (pair){.model = {kind, slot_count, 1, 0, NULL}, .random = {seed}};
-    p->model.slots = rt_alloc(slot_count, sizeof *p->model.slots);
-    assert_non_null(p->model.slots);
+    *p = (pair){.random = {seed}};
+    eviction_model_init(&p->model, kind, slot_count);
     assert_int_equal(dp_eviction_create(kind, slot_count, &p->eviction), RT_OK);
 }
 
 static void pair_fini(pair *p)
 {
     dp_eviction_destroy(p->eviction);
-    rt_free(p->model.slots);
+    eviction_model_fini(&p->model);
 }
 
 static void use(pair *p, uint32_t slot)
 {
-    p->occupied += !p->model.slots[slot].occupied;
-    model_use(&p->model, slot, p->iteration);
+    eviction_model_use(&p->model, slot, p->iteration);
     dp_eviction_use(p->eviction, slot, p->iteration);
 }
 
 static void give_up(pair *p, uint32_t slot)
 {
-    p->occupied--;
-    p->model.slots[slot] = (model_slot){0};
+    eviction_model_free(&p->model, slot);
     dp_eviction_free(p->eviction, slot);
 }
 
 static uint32_t victim(pair *p)
 {
-    uint32_t want = model_victim(&p->model, p->iteration);
+    uint32_t want = eviction_model_victim(&p->model, p->iteration);
     assert_int_equal(dp_eviction_victim(p->eviction, p->iteration), want);
     p->victims++;
     return want;
@@ -138,14 +72,14 @@ static void run_iteration(pair *p, uint32_t fill_count, uint32_t hit_percent, ui
     for (uint32_t i = 0; i < slot_count; i++) {
         uint32_t slot = rt_random_below(&p->random, slot_count);
         slot = rt_random_below(&p->random, slot + 1); // popular slots
-        if (!is_candidate(&p->model, slot, p->iteration) ||
+        if (!eviction_model_is_candidate(&p->model, slot, p->iteration) ||
             rt_random_below(&p->random, 100) >= hit_percent)
             continue;
         use(p, slot);
         hits++;
     }
     for (uint32_t i = 0; i < fill_count && hits < slot_count; i++, hits++) {
-        if (p->occupied == slot_count) {
+        if (p->model.occupied == slot_count) {
             uint32_t slot = victim(p);
             assert_true(slot != DP_NO_SLOT);
             give_up(p, slot);
@@ -166,7 +100,8 @@ static void run_random(rt_eviction_kind kind)
             uint32_t freed = (uint32_t[]){0, 2, 30}[seed % 3];
             for (uint32_t i = 0; i < 40000 / (sizes[s] + 10); i++) {
                 bool nearly_all = rt_random_below(&p.random, 4) == 0;
-                run_iteration(&p, nearly_all ? sizes[s] : rt_random_below(&p.random, sizes[s] / 4 + 2),
+                run_iteration(&p,
+                              nearly_all ? sizes[s] : rt_random_below(&p.random, sizes[s] / 4 + 2),
                               hit, freed);
             }
             victims += p.victims;
@@ -229,7 +164,7 @@ static void nothing_to_evict(void **state)
                 if (round % 3 == 0 && p.model.slots[slot].used != p.iteration)
                     use(&p, slot);
             }
-            if (p.occupied == 6 && round % 3 == 0)
+            if (p.model.occupied == 6 && round % 3 == 0)
                 assert_int_equal(victim(&p), DP_NO_SLOT);
         }
         pair_fini(&p);
@@ -274,9 +209,9 @@ static void check_sort(uint32_t count, uint64_t upper_mask, uint64_t seed)
 static void sort_is_stable(void **state)
 {
     (void)state;
-    static const uint64_t masks[] = {0,        1,          7,          0x7ff,     0x800,
-                                     0xfffff,  0x3fffff,   0x400000,   0x1fffffff, UINT32_MAX,
-                                     0xf0000000, 0x80000001};
+    static const uint64_t masks[] = {0,          1,          7,          0x7ff,
+                                     0x800,      0xfffff,    0x3fffff,   0x400000,
+                                     0x1fffffff, UINT32_MAX, 0xf0000000, 0x80000001};
     static const uint32_t counts[] = {0, 1, 2, 3, 100, 5000};
     for (uint32_t m = 0; m < RT_COUNT_OF(masks); m++) {
         for (uint32_t c = 0; c < RT_COUNT_OF(counts); c++)

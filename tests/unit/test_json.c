@@ -75,7 +75,7 @@ static void test_numbers_read_back(void **state)
     (void)state;
     rt_random random = {7};
     char text[32];
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < 30000; i++) {
         uint64_t bits = rt_random_u64(&random);
         uint32_t low = (uint32_t)bits;
         double value;

@@ -4,13 +4,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "tests/support/eviction_model.h"
 #include "tests/support/planner_case.h"
 
 // ---- random runs --------------------------------------------------------------------------------
 
 static void check_hits(const planner_case *pc)
 {
-    dp_hits hits = dp_planner_hits(pc->planner);
+    dp_hits hits = pc->plan->hits;
     uint64_t lookups = 0, rows = 0;
     for (uint32_t j = 0; j < pc->plan->worker_count; j++) {
         lookups += pc->plan->slices[j].lookup_count;
@@ -199,6 +200,132 @@ static void keys_at_the_edges(void **state)
     rt_batch_fini(&batch);
 }
 
+// ---- who pushes, what goes
+// -----------------------------------------------------------------------
+
+// Of several dirty copies (published accounting) the one on the cheapest link is pushed.
+static void the_cheapest_copy_is_pushed(void **state)
+{
+    (void)state;
+    planner_shape shape = {.seed = 5,
+                           .worker_count = 6,
+                           .sample_count_max = 30,
+                           .field_count = 4,
+                           .ids_per_field = 80,
+                           .bag_max = 1,
+                           .zipf = 0.9,
+                           .cache = CACHE_EVERYTHING,
+                           .dispatch = {.accounting = RT_ACCOUNTING_PUBLISHED}};
+    planner_case pc;
+    uint32_t choices = 0;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 60; t++) {
+        planner_case_look_up(&pc, 30);
+        const dp_view *view = dp_planner_view(pc.planner);
+        planner_case_commit(&pc);
+        for (uint32_t j = 0; j < 6; j++) {
+            const dp_ops *release = &pc.plan->slices[j].release;
+            for (uint32_t k = 0; k < release->count; k++) {
+                const dp_op *op = &release->items[k];
+                uint32_t d = 0;
+                while (op->kind == DP_OP_PUSH_ROW && view->distinct[d].key != op->key)
+                    d++;
+                for (uint32_t other = 0; op->kind == DP_OP_PUSH_ROW && other < 6; other++) {
+                    if (other == j || !(view->distinct[d].holders >> other & 1))
+                        continue;
+                    uint32_t f = rt_key_field(op->key);
+                    assert_true(view->ticks->push[f][j] <= view->ticks->push[f][other]);
+                    choices++;
+                }
+            }
+        }
+    }
+    assert_true(choices > 100);
+    planner_case_fini(&pc);
+}
+
+static bool is_in_batch(const planner_case *pc, uint64_t key)
+{
+    uint32_t k = 0;
+    while (k < pc->batch.key_count && pc->batch.keys[k] != key)
+        k++;
+    return k < pc->batch.key_count;
+}
+
+static bool is_filled(const dp_slice *slice, uint32_t slot)
+{
+    uint32_t k = 0;
+    while (k < slice->fill.count && slice->fill.items[k].slot != slot)
+        k++;
+    return k < slice->fill.count;
+}
+
+// One worker's part of a plan, replayed: outdated copies go, hits count, then every fill that finds
+// no room takes the slot that the rule names. Returns the number of evictions.
+static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, eviction_model *m)
+{
+    uint32_t evictions = 0, replayed = 0;
+    for (uint32_t k = 0; k < slice->release.count; k++) {
+        const dp_op *op = &slice->release.items[k];
+        bool outdated = op->kind == DP_OP_DROP && is_in_batch(pc, op->key);
+        bool evicted = op->kind == DP_OP_DROP || op->reason == DP_REASON_EVICT;
+        if (outdated)
+            eviction_model_free(m, op->slot);
+        else
+            evictions += evicted;
+    }
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        if (!is_filled(slice, slice->rows[r].slot))
+            eviction_model_use(m, slice->rows[r].slot, pc->iteration);
+    }
+    for (uint32_t k = 0; k < slice->fill.count; k++) {
+        uint32_t slot = slice->fill.items[k].slot;
+        if (m->occupied == m->slot_count) {
+            assert_int_equal(slot, eviction_model_victim(m, pc->iteration));
+            eviction_model_free(m, slot);
+            replayed++;
+        }
+        assert_false(m->slots[slot].occupied);
+        eviction_model_use(m, slot, pc->iteration);
+    }
+    for (uint32_t k = 0; k < slice->after.count; k++)
+        eviction_model_free(m, slice->after.items[k].slot);
+    assert_int_equal(evictions, replayed);
+    return evictions;
+}
+
+static void evictions_follow_the_rule(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        planner_shape shape = {.seed = i,
+                               .worker_count = 1 + i % 4,
+                               .sample_count_max = 12,
+                               .field_count = 4,
+                               .ids_per_field = 60,
+                               .bag_max = 1 + i % 2,
+                               .zipf = 0.8,
+                               .cache = i % 5 ? CACHE_MIDDLE : CACHE_SMALLEST,
+                               .eviction = (rt_eviction_kind)(i / 4)};
+        eviction_model models[4];
+        uint32_t evictions = 0;
+        planner_case pc;
+        planner_case_init(&pc, &shape);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            eviction_model_init(&models[j], shape.eviction, pc.config.slot_count[j]);
+        for (uint32_t t = 0; t < 150; t++) {
+            planner_case_look_up(&pc, t % 4 ? 12 : 1 + rt_random_below(&pc.random, 12));
+            planner_case_commit(&pc);
+            for (uint32_t j = 0; j < shape.worker_count; j++)
+                evictions += replay_evictions(&pc, &pc.plan->slices[j], &models[j]);
+        }
+        assert_true(evictions > 300);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            eviction_model_fini(&models[j]);
+        planner_case_fini(&pc);
+    }
+}
+
 // ---- set-up -------------------------------------------------------------------------------------
 
 static void a_small_cache_is_refused(void **state)
@@ -269,5 +396,6 @@ static void records_wait_for_the_next_look_up(void **state)
 TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers),
           TEST(published_accounting), TEST(fewer_samples_than_workers), TEST(a_long_run),
-          TEST(keys_at_the_edges), TEST(a_small_cache_is_refused),
+          TEST(keys_at_the_edges), TEST(the_cheapest_copy_is_pushed),
+          TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))

@@ -7,7 +7,8 @@
 #include "dispatch/solvers/dp_solver.h"
 #include "tests/support/planner_case.h"
 
-// ---- an exact solver, slow and simple ---------------------------------------------------------------
+// ---- an exact solver, slow and simple
+// ---------------------------------------------------------------
 
 // Successive shortest paths: rows enter one by one, each along the cheapest chain of moves.
 static int64_t optimal_cost(const int32_t *const *rows, uint32_t row_count, uint32_t n,
@@ -63,7 +64,8 @@ static int64_t optimal_cost(const int32_t *const *rows, uint32_t row_count, uint
     return total;
 }
 
-// ---- ESD, Algorithm 2 -------------------------------------------------------------------------------
+// ---- ESD, Algorithm 2
+// -------------------------------------------------------------------------------
 
 typedef struct {
     uint32_t sample;
@@ -180,8 +182,8 @@ static void *policy_state(const dp_policy_ops *ops, const planner_shape *shape)
 {
     dp_policy_config config = {.worker_count = shape->worker_count,
                                .sample_count_max = shape->sample_count_max,
-                               .distinct_count_max = shape->sample_count_max *
-                                                     shape->field_count * shape->bag_max,
+                               .distinct_count_max =
+                                   shape->sample_count_max * shape->field_count * shape->bag_max,
                                .seed = shape->seed,
                                .dispatch = shape->dispatch};
     rt_error error = {0};
@@ -209,19 +211,21 @@ static void check_alphas(const planner_shape *base, const dp_view *view, rt_crit
     hybrid_fini(&h);
 }
 
-static void check_hybrid_runs(uint32_t m, uint32_t n, uint32_t rounds)
+static void check_runs(uint32_t m, uint32_t n, uint32_t rounds, uint32_t fields, uint32_t bag_max)
 {
     planner_shape shape = {.seed = m * 100 + n,
                            .worker_count = n,
                            .sample_count_max = m * n,
-                           .field_count = 6,
+                           .field_count = fields,
                            .ids_per_field = 20 + 4 * m * n,
-                           .bag_max = 1,
+                           .bag_max = bag_max,
                            .zipf = 1,
                            .cache = CACHE_MIDDLE,
                            .dispatch.policy = RT_POLICY_LAIA};
     planner_case pc;
     planner_case_init(&pc, &shape);
+    for (uint32_t j = 0; j < n && fields == RT_FIELDS_MAX; j++)
+        dp_planner_set_link(pc.planner, j, (dp_link){5e7, 5e7}); // every transfer is a slow one
     for (uint32_t t = 0; t < rounds; t++) {
         bool last = t + 1 == rounds;
         planner_case_look_up(&pc, last ? 1 + rt_random_below(&pc.random, m * n) : m * n);
@@ -232,6 +236,11 @@ static void check_hybrid_runs(uint32_t m, uint32_t n, uint32_t rounds)
         planner_case_commit(&pc);
     }
     planner_case_fini(&pc);
+}
+
+static void check_hybrid_runs(uint32_t m, uint32_t n, uint32_t rounds)
+{
+    check_runs(m, n, rounds, 6, 1);
 }
 
 static void hybrid_of_one_sample_each(void **state)
@@ -264,6 +273,7 @@ static void hybrid_of_64_workers(void **state)
 {
     (void)state;
     check_hybrid_runs(2, 64, 4);
+    check_runs(2, 64, 3, RT_FIELDS_MAX, 2); // sums of costs beyond 32 bits
 }
 
 // A planner takes alpha and criterion from its configuration.
@@ -298,7 +308,8 @@ static void planner_passes_alpha_on(void **state)
     }
 }
 
-// ---- Herald, Algorithm 1 ------------------------------------------------------------------------------
+// ---- Herald, Algorithm 1
+// ------------------------------------------------------------------------------
 
 // Every sample goes to one of the workers with room that hold most of its rows.
 static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, uint32_t *ties_of)
@@ -312,7 +323,7 @@ static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, ui
         for (uint32_t k = pc->batch.key_offsets[i]; k < pc->batch.key_offsets[i + 1]; k++) {
             uint64_t holders = plan_checker_find(pc->checker, pc->batch.keys[k]).holders;
             for (uint32_t j = 0; j < n; j++)
-                score[j] += holders >> j & 1;
+                score[j] += (uint32_t)(holders >> j & 1);
         }
         for (uint32_t j = 0; j < n; j++)
             best = room[j] && score[j] > best ? score[j] : best;
@@ -345,16 +356,16 @@ static void laia_takes_the_best_holder(void **state)
     (void)state;
     uint32_t ties_of[8] = {0}, tied = 0;
     for (uint32_t i = 0; i < 12; i++) {
-        planner_shape shape = {.seed = i,
-                               .worker_count = i < 6 ? 8 : 1 + i % 5,
-                               .sample_count_max = 64,
-                               .field_count = 4,
-                               .ids_per_field = i % 3 ? 3000 : 100,
-                               .bag_max = 1 + i % 2,
-                               .zipf = 0.9,
-                               .cache = (cache_size)(i % 3),
-                               .dispatch = {.policy = RT_POLICY_LAIA,
-                                            .accounting = (rt_accounting)(i / 3 % 2)}};
+        planner_shape shape = {
+            .seed = i,
+            .worker_count = i < 6 ? 8 : 1 + i % 5,
+            .sample_count_max = 64,
+            .field_count = 4,
+            .ids_per_field = i % 3 ? 3000 : 100,
+            .bag_max = 1 + i % 2,
+            .zipf = 0.9,
+            .cache = (cache_size)(i % 3),
+            .dispatch = {.policy = RT_POLICY_LAIA, .accounting = (rt_accounting)(i / 3 % 2)}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 60; t++) {
@@ -374,7 +385,8 @@ static void laia_takes_the_best_holder(void **state)
     check_fair(ties_of, 8, tied);
 }
 
-// ---- random --------------------------------------------------------------------------------------------
+// ---- random
+// --------------------------------------------------------------------------------------------
 
 static void random_is_fair(void **state)
 {
@@ -414,7 +426,8 @@ static void random_is_fair(void **state)
     dp_policy_random.destroy(policy);
 }
 
-// ---- determinism ----------------------------------------------------------------------------------------
+// ---- determinism
+// ----------------------------------------------------------------------------------------
 
 // Fingerprints of a run of 20 batches; batch_seed and the planner's own seed apart.
 static void run_fingerprints(rt_policy_kind policy, uint64_t seed, uint64_t *prints)
@@ -478,11 +491,11 @@ static void fingerprint_shows_everything(void **state)
     dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL);
     uint64_t before = dp_plan_fingerprint(&plan);
     assert_int_equal(dp_plan_fingerprint(&plan), before);
-#define SHOWS(lvalue)                                                                              \
-    do {                                                                                           \
-        (lvalue)++;                                                                                \
-        check_changed(&plan, before, #lvalue);                                                     \
-        (lvalue)--;                                                                                \
+#define SHOWS(lvalue)                          \
+    do {                                       \
+        (lvalue)++;                            \
+        check_changed(&plan, before, #lvalue); \
+        (lvalue)--;                            \
     } while (0)
     SHOWS(plan.iteration);
     SHOWS(slice->sample_count);

@@ -298,6 +298,8 @@ static void test_gradients_stay_invisible_until_all_and_base_are_in(void **conte
     accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1)); // overtook the base row
     uint32_t version;
     assert_null(ps_shard_find(f.shard, 1, &version));
+    accepted(&f, 0, push_of(0, 4, 1, 2, 50)); // not the base either
+    expect_row(&f, 1, 2, 50);
     accepted(&f, 1, push_of(1, 4, 1, 3, 10));
     const float *got = only_record(&f, RT_MESSAGE_ROWS, 0, &head);
     float want[ROW] = {10, 11, 12, 13, 14}, sum[DIM] = {2, -2, 4, 0};
@@ -581,7 +583,7 @@ static void test_broken_messages_are_rejected(void **context)
     rejected(&f, 0, grad_of(0, 6, 1, 3, 4, none, 1), "the row has version 5");
     // Gradients against each other
     accepted(&f, 0, grad_of(0, 6, 1, 3, 5, none, 1));
-    rejected(&f, 0, grad_of(0, 6, 1, 3, 5, none, 1), "twice");
+    rejected(&f, 0, grad_of(0, 6, 1, 3, 5, none, 1), "sent twice");
     rejected(&f, 1, grad_of(1, 6, 1, 7, 5, none, 1), "mask 7");
     rejected(&f, 1, grad_of(1, 6, 1, 3, 5, 2, 1), "keeper 2");
     rejected(&f, 1, grad_of(1, 7, 1, 3, 5, none, 1), "base 5 is that of iteration 6");
@@ -592,7 +594,7 @@ static void test_broken_messages_are_rejected(void **context)
     rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 6, 1, 6, 0), "keeper");
     rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 6, 1, 0, 0), "version 0");
     accepted(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0));
-    rejected(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0), "twice");
+    rejected(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0), "asked for twice");
     rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0), "for keeper 2");
     rejected(&f, 0, grad_of(0, 9, 3, 3, 8, none, 1), "others have 2");
     // Dense

@@ -1,8 +1,8 @@
 // rt_source: against splitting the same text in memory.
 #include "tests/unit/test_stream_support.h"
 
+#include <pthread.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "runtime/stream/rt_source.h"
 
@@ -279,33 +279,27 @@ static int pipe_to_stdin(void)
     return ends[1];
 }
 
-// A child that writes the bytes in small pieces.
-static pid_t write_pieces(int descriptor, const void *bytes, size_t size)
+typedef struct {
+    int descriptor;
+    const uint8_t *bytes;
+    size_t size;
+} piecewise;
+
+// A thread that writes the bytes in small pieces and closes the pipe.
+static void *write_pieces(void *argument)
 {
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child > 0) {
-        close(descriptor);
-        return child;
-    }
+    const piecewise *job = argument;
     rt_random random = {5};
-    for (size_t at = 0; at < size;) {
+    for (size_t at = 0; at < job->size;) {
         size_t count = 1 + rt_random_below(&random, 1 + rt_random_below(&random, 20000));
-        count = count < size - at ? count : size - at;
-        ssize_t written = write(descriptor, (const char *)bytes + at, count);
+        count = count < job->size - at ? count : job->size - at;
+        ssize_t written = write(job->descriptor, job->bytes + at, count);
         if (written < 0)
-            _exit(1);
+            abort();
         at += (size_t)written;
     }
-    _exit(0);
-}
-
-static void expect_exit(pid_t child)
-{
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    close(job->descriptor);
+    return NULL;
 }
 
 static void standard_input_in_pieces(void **state)
@@ -328,7 +322,7 @@ static void standard_input_in_pieces(void **state)
         assert_int_equal(rt_source_bytes_read(source), is_packed ? packed_size : size);
         rt_source_close(source);
         assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0); // not ours to close
-        expect_exit(child);
+        assert_int_equal(pthread_join(thread, NULL), 0);
     }
     free(packed);
     free(text);

@@ -1,0 +1,390 @@
+// dp_commit - from a placement to a plan: the planner column of the coherence protocol.
+//
+// The order matters and is the same for every policy:
+//   collect    samples, look-ups and distinct rows of every worker
+//   settle     the iteration before becomes final: who keeps a gradient is known now
+//   release    rows leave their holders where others need them
+//   place      slots for all rows of every worker: hits first, then evictions and fills
+//   train      what training makes of every key
+#include <string.h>
+
+#include "dispatch/dp_planner_parts.h"
+
+static bool published(const dp_planner *planner)
+{
+    return planner->config.dispatch.accounting == RT_ACCOUNTING_PUBLISHED;
+}
+
+// ---- collect ---------------------------------------------------------------------------------
+
+// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys.
+static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const dp_view *view = &planner->view;
+    dp_slice *slice = &work->plan.slices[worker];
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        uint32_t sample = slice->samples[k];
+        for (uint32_t at = view->offsets[sample]; at < view->offsets[sample + 1]; at++) {
+            uint32_t d = view->lookups[at];
+            if (planner->row_owner[d] != worker + 1) {
+                planner->row_owner[d] = (uint8_t)(worker + 1);
+                planner->row_of[d] = slice->row_count;
+                work->row_keys[worker][slice->row_count++] = d;
+                work->trainers[d] |= rt_bit(worker);
+            }
+            slice->lookup_rows[slice->lookup_count++] = planner->row_of[d];
+            work->plan.hits.lookups_hit += view->distinct[d].holders >> worker & 1;
+        }
+    }
+    work->plan.hits.lookups += slice->lookup_count;
+    work->plan.hits.keys += slice->row_count;
+}
+
+static void collect(dp_planner *planner, dp_work *work)
+{
+    const dp_view *view = &planner->view;
+    dp_plan *plan = &work->plan;
+    dp_plan_clear(plan);
+    plan->iteration = planner->iteration;
+    plan->sample_count = view->sample_count;
+    plan->hits.distinct = view->distinct_count;
+    memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
+    memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
+    memset(planner->row_owner, 0, view->distinct_count * sizeof *planner->row_owner);
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        uint32_t worker = planner->worker_of_sample[i];
+        rt_assert(worker < plan->worker_count);
+        dp_slice *slice = &plan->slices[worker];
+        rt_assert(slice->sample_count <
+                  rt_max_u64(planner->capacity[worker], planner->config.micro_batch_max));
+        rt_assert(view->offsets[i + 1] - view->offsets[i] <= planner->config.keys_per_sample_max);
+        slice->samples[slice->sample_count++] = i;
+    }
+    for (uint32_t w = 0; w < plan->worker_count; w++)
+        collect_rows(planner, work, w);
+}
+
+// ---- operations ------------------------------------------------------------------------------
+
+static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
+                          dp_reason reason)
+{
+    dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->version = record->version;
+    op->reason = (uint8_t)reason;
+    op->flags = DP_OP_STATE;
+    record->version_ps = record->version;
+    return RT_OK;
+}
+
+static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+{
+    dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->version = record->version;
+    dp_cache_drop(planner->caches, worker, record);
+    return RT_OK;
+}
+
+// ---- settle ----------------------------------------------------------------------------------
+
+// KEEP: the only worker that trains the key in the next iteration was among its trainers. It keeps
+// row and gradient and pulls the sum of the others, instead of pushing its own and pulling the row.
+static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const dp_work *next,
+                           uint32_t d)
+{
+    const dp_record *record = &planner->directory.records[work->distinct[d].record];
+    if (!next || record->seen != next->plan.iteration)
+        return DP_NO_KEEPER;
+    uint64_t users = next->trainers[record->distinct];
+    if (rt_bit_count(users) != 1 || !(users & work->trainers[d]))
+        return DP_NO_KEEPER;
+    return (uint8_t)rt_lowest_bit(users);
+}
+
+// Until here a key that several workers trained has copies, but no holder. Now the trainers' copies
+// are given up (each knew only its own gradient), except the keeper's.
+static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, uint32_t d)
+{
+    uint32_t index = work->distinct[d].record;
+    dp_record *record = &planner->directory.records[index];
+    uint8_t keeper = find_keeper(planner, work, next, d);
+    work->keepers[d] = keeper;
+    for (uint64_t rest = work->trainers[d]; rest; rest &= rest - 1) {
+        if (rt_lowest_bit(rest) != keeper)
+            dp_cache_drop(planner->caches, rt_lowest_bit(rest), record);
+    }
+    if (keeper != DP_NO_KEEPER) {
+        record->keeper = keeper;
+        record->holders = rt_bit(keeper);
+        record->version_ps = work->distinct[d].version;
+    } else if (!next || record->seen != next->plan.iteration) {
+        dp_directory_release(&planner->directory, index);
+    }
+}
+
+static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t d = work->row_keys[worker][row];
+    uint8_t keeper = work->keepers[d];
+    bool keeps = keeper == worker;
+    dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = work->distinct[d].key;
+    op->mask = work->trainers[d] & ~(keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper));
+    op->slot = slice->rows[row].slot;
+    op->version = work->plan.iteration;
+    op->base = work->distinct[d].version;
+    op->keeper = keeper;
+    slice->rows[row].mode = keeps ? DP_MODE_KEEP : DP_MODE_GRAD;
+    if (keeps && work->row_fills[worker][row] != DP_NO_FILL) // it will step the row itself
+        slice->fill.items[work->row_fills[worker][row]].flags |= DP_OP_STATE;
+    return RT_OK;
+}
+
+// Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
+static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
+{
+    if (!work->open)
+        return RT_OK;
+    work->open = false;
+    if (published(planner))
+        return RT_OK;
+    for (uint64_t d = 0; d < work->plan.hits.distinct; d++) {
+        if (rt_bit_count(work->trainers[d]) >= 2)
+            settle_key(planner, work, next, (uint32_t)d);
+    }
+    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
+        for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
+            if (rt_bit_count(work->trainers[work->row_keys[w][r]]) >= 2 &&
+                add_gradient(work, w, r) != RT_OK)
+                return RT_NO_MEMORY;
+        }
+    }
+    return RT_OK;
+}
+
+// ---- release ---------------------------------------------------------------------------------
+
+static uint32_t cheapest_holder(const dp_planner *planner, const dp_record *record)
+{
+    const int32_t *push = planner->ticks.push[rt_key_field(record->key)];
+    uint32_t best = rt_lowest_bit(record->holders);
+    for (uint64_t rest = record->holders; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        best = push[j] < push[best] ? j : best;
+    }
+    return best;
+}
+
+// The latest version leaves its holders where others train the key: a dirty row goes to the PS if
+// anybody has to pull it, or if gradients of several workers will be applied to it there. Copies of
+// workers that do not train it are outdated after this iteration and give up their slots now.
+static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
+{
+    dp_record *record = &planner->directory.records[work->distinct[d].record];
+    uint64_t trainers = work->trainers[d];
+    if (record->holders == 0)
+        return RT_OK;
+    bool summed = rt_bit_count(trainers) >= 2 && !published(planner);
+    if (record->version_ps < record->version && (trainers & ~record->holders || summed)) {
+        uint32_t worker = cheapest_holder(planner, record);
+        if (push_row(planner, &work->plan, worker, record, DP_REASON_UPDATE))
+            return RT_NO_MEMORY;
+    }
+    for (uint64_t rest = record->holders & ~trainers; rest; rest &= rest - 1) {
+        if (drop_copy(planner, &work->plan, rt_lowest_bit(rest), record))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// dispatch.full_sync: rows that one worker trained in the iteration before go to the PS now; the
+// directory has counted them as clean since then.
+static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
+{
+    for (uint32_t i = 0; i < planner->unsynced_count; i++) {
+        dp_record *record = &planner->directory.records[planner->unsynced[i]];
+        uint32_t worker = rt_lowest_bit(record->holders);
+        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE))
+            return RT_NO_MEMORY;
+    }
+    planner->unsynced_count = 0;
+    return RT_OK;
+}
+
+// ---- place -----------------------------------------------------------------------------------
+
+static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
+{
+    dp_cache *cache = &planner->caches[worker];
+    uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
+    rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
+    uint32_t index = cache->slots[slot].record;
+    dp_record *record = &planner->directory.records[index];
+    rt_status status = RT_OK;
+    if (record->version_ps < record->version && record->holders == rt_bit(worker)) {
+        status = push_row(planner, plan, worker, record, DP_REASON_EVICT);
+        dp_cache_drop(planner->caches, worker, record);
+    } else {
+        status = drop_copy(planner, plan, worker, record);
+    }
+    if (record->holders == 0)
+        dp_directory_release(&planner->directory, index);
+    return status;
+}
+
+static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
+{
+    dp_cache *cache = &planner->caches[worker];
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
+    if (cache->free_count == 0 && evict(planner, &work->plan, worker))
+        return RT_NO_MEMORY;
+    dp_record *record = &planner->directory.records[index];
+    bool local =
+        record->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
+    work->row_fills[worker][row] = slice->fill.count;
+    dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->version = record->version;
+    op->slot = dp_cache_fill(cache, record, index, planner->iteration);
+    // A gradient needs no optimizer state: the PS has it.
+    bool owned = rt_bit_count(work->trainers[d]) == 1 || published(planner);
+    op->flags = owned ? DP_OP_STATE : 0;
+    slice->rows[row].slot = op->slot;
+    return RT_OK;
+}
+
+static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
+                         dp_record *record)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t slot = dp_cache_slot(planner->caches, worker, record);
+    slice->rows[row].slot = slot;
+    dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
+    if (record->keeper != worker) {
+        work->plan.hits.keys_hit++;
+        return RT_OK;
+    }
+    dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = slot;
+    op->version = record->version;
+    record->keeper = DP_NO_KEEPER;
+    return RT_OK;
+}
+
+// Slots for all rows that a worker trains. Rows that it holds are marked as used first, so that no
+// eviction takes one of them.
+static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    const uint32_t *row_keys = work->row_keys[worker];
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        const dp_distinct *key = &work->distinct[row_keys[r]];
+        dp_record *record = &planner->directory.records[key->record];
+        slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
+        work->row_fills[worker][r] = DP_NO_FILL;
+        if (record->holders >> worker & 1 && use_row(planner, work, worker, r, record))
+            return RT_NO_MEMORY;
+    }
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        if (slice->rows[r].slot == DP_NO_SLOT && fill_row(planner, work, worker, r))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// ---- train -----------------------------------------------------------------------------------
+
+// One trainer becomes the dirty owner. After several, the PS has the sum; see settle_key.
+static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
+{
+    uint32_t index = work->distinct[d].record;
+    dp_record *record = &planner->directory.records[index];
+    uint64_t trainers = work->trainers[d];
+    rt_assert(record->holders == trainers && record->keeper == DP_NO_KEEPER);
+    record->version = planner->iteration;
+    if (published(planner))
+        return;
+    if (rt_bit_count(trainers) >= 2) {
+        rt_assert(record->version_ps == work->distinct[d].version);
+        record->version_ps = planner->iteration;
+        record->holders = 0;
+    } else if (planner->config.dispatch.full_sync) {
+        record->version_ps = planner->iteration;
+        planner->unsynced[planner->unsynced_count++] = index;
+    }
+}
+
+rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_work *work = dp_work_of(planner, planner->iteration);
+    dp_work *before = dp_work_of(planner, planner->iteration - 1);
+    bool held_back = before->open;
+    collect(planner, work);
+    rt_status status = settle(planner, before, work);
+    if (!status)
+        status = push_unsynced(planner, &work->plan);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
+        status = release_key(planner, work, d);
+    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
+        status = place_rows(planner, work, w);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
+        train_key(planner, work, d);
+    work->open = true;
+    if (!status && !planner->config.dispatch.keeper) {
+        status = settle(planner, work, NULL);
+        *plan_p = &work->plan;
+    } else {
+        *plan_p = held_back ? &before->plan : NULL;
+    }
+    return status;
+}
+
+rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_work *last = dp_work_of(planner, planner->iteration);
+    *plan_p = last->open ? &last->plan : NULL;
+    return settle(planner, last, NULL);
+}
+
+rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
+    rt_assert(!planner->works[0].open && !planner->works[1].open);
+    dp_plan_clear(plan);
+    if (push_unsynced(planner, plan))
+        return RT_NO_MEMORY;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        const dp_cache *cache = &planner->caches[w];
+        for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
+            uint32_t index = cache->slots[slot].record;
+            if (index >= planner->directory.record_top)
+                continue;
+            dp_record *record = &planner->directory.records[index];
+            // A free slot still names its last record, which then has no copy in it.
+            if (record->version_ps == record->version ||
+                dp_cache_slot(planner->caches, w, record) != slot)
+                continue;
+            if (push_row(planner, plan, w, record, DP_REASON_FLUSH))
+                return RT_NO_MEMORY;
+        }
+    }
+    *plan_p = plan;
+    return RT_OK;
+}

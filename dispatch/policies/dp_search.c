@@ -1,0 +1,514 @@
+#include "dispatch/policies/dp_search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/dp_eviction.h"
+
+#define LANES 8u
+#define USES_MAX 255u // keys with more are trained everywhere: they decide nothing
+#define CLASSES_MAX RT_FIELDS_MAX
+#define CANDIDATES 12u // samples per pair of workers that a swap considers
+#define SWAP_TRIES 3u
+#define PASSES_MAX 64u
+#define STOP_SHARE 200u // a pass that improves less than 1/200 of the samples is the last
+
+typedef int32_t lanes __attribute__((vector_size(LANES * sizeof(int32_t))));
+
+// Weighted ticks of one row size; lanes beyond the workers are never chosen.
+typedef struct {
+    int32_t pull[RT_WORKERS_MAX] __attribute__((aligned(32)));
+    int32_t push[RT_WORKERS_MAX] __attribute__((aligned(32)));
+    int32_t grad[RT_WORKERS_MAX] __attribute__((aligned(32)));
+    int32_t both[RT_WORKERS_MAX] __attribute__((aligned(32)));  // pull + grad
+    int32_t alone[RT_WORKERS_MAX] __attribute__((aligned(32))); // pull + later push
+    int32_t later[RT_WORKERS_MAX] __attribute__((aligned(32))); // later push
+} row_class;
+
+// A distinct key that several samples have.
+typedef struct {
+    uint64_t users;     // U
+    uint64_t held;      // workers with the latest copy
+    int32_t pull_sum;   // over U without held
+    int32_t grad_sum;   // over U
+    int32_t owner_push; // what the dirty owner's push costs; 0 when the PS has the row
+    uint16_t row_class;
+    uint8_t owner; // dirty owner, or NO_OWNER
+    uint8_t unused;
+} shared_key;
+
+#define NO_OWNER 0xffu
+
+struct dp_search {
+    uint32_t worker_count, lane_count;
+    uint32_t sample_count;
+    const dp_view *view;
+    row_class *classes; // by row size; class_of_field
+    uint32_t class_count;
+    uint16_t class_of_field[RT_FIELDS_MAX];
+    shared_key *keys;
+    uint32_t *shared_of; // by distinct key: index into keys, or NONE
+    uint8_t *uses;       // keys x lane_count: samples of the key on each worker
+    uint32_t key_count;
+    uint32_t *offsets;   // sample_count + 1, into members
+    uint32_t *members;   // shared keys of every sample
+    int32_t *base;       // sample x lane_count: keys that only this sample has, and its price
+    int32_t *scores;     // sample x lane_count: as last evaluated
+    uint32_t *worker_of; // of the placement in progress
+    uint32_t loads[RT_WORKERS_MAX]; // samples
+    uint64_t *order, *scratch;
+    uint32_t *candidates; // worker x worker x CANDIDATES
+    uint32_t evaluations;
+};
+
+#define NONE UINT32_MAX
+
+rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
+                           uint32_t lookup_count_max, dp_search **search_p)
+{
+    dp_search *s = rt_alloc(1, sizeof *s);
+    if (!s)
+        return RT_NO_MEMORY;
+    s->worker_count = worker_count;
+    s->lane_count = (worker_count + LANES - 1) / LANES * LANES;
+    size_t rows = (size_t)sample_count_max * s->lane_count;
+    s->classes = rt_alloc(CLASSES_MAX, sizeof *s->classes);
+    s->keys = rt_alloc(lookup_count_max, sizeof *s->keys);
+    s->shared_of = rt_alloc(lookup_count_max, sizeof *s->shared_of);
+    s->uses = rt_alloc((size_t)lookup_count_max / 2 + 1, s->lane_count);
+    s->offsets = rt_alloc((size_t)sample_count_max + 1, sizeof *s->offsets);
+    s->members = rt_alloc(lookup_count_max, sizeof *s->members);
+    s->base = rt_alloc(rows, sizeof *s->base);
+    s->scores = rt_alloc(rows, sizeof *s->scores);
+    s->worker_of = rt_alloc(sample_count_max, sizeof *s->worker_of);
+    s->order = rt_alloc(sample_count_max, sizeof *s->order);
+    s->scratch = rt_alloc(sample_count_max, sizeof *s->scratch);
+    s->candidates = rt_alloc((size_t)worker_count * worker_count * CANDIDATES, sizeof(uint32_t));
+    if (!s->classes || !s->keys || !s->shared_of || !s->uses || !s->offsets || !s->members ||
+        !s->base || !s->scores || !s->worker_of || !s->order || !s->scratch || !s->candidates) {
+        dp_search_destroy(s);
+        return RT_NO_MEMORY;
+    }
+    *search_p = s;
+    return RT_OK;
+}
+
+void dp_search_destroy(dp_search *s)
+{
+    if (!s)
+        return;
+    rt_free(s->classes);
+    rt_free(s->keys);
+    rt_free(s->shared_of);
+    rt_free(s->uses);
+    rt_free(s->offsets);
+    rt_free(s->members);
+    rt_free(s->base);
+    rt_free(s->scores);
+    rt_free(s->worker_of);
+    rt_free(s->order);
+    rt_free(s->scratch);
+    rt_free(s->candidates);
+    rt_free(s);
+}
+
+// ---- the problem -----------------------------------------------------------------------------
+
+static int32_t weighted(int32_t ticks, double weight)
+{
+    return (int32_t)rint(ticks * weight);
+}
+
+static void fill_class(dp_search *s, const dp_prices *prices, uint32_t field, row_class *c)
+{
+    const dp_ticks *ticks = s->view->ticks;
+    memset(c, 0, sizeof *c);
+    for (uint32_t j = 0; j < s->worker_count; j++) {
+        c->pull[j] = weighted(ticks->pull[field][j], prices->down[j]);
+        c->push[j] = weighted(ticks->push[field][j], prices->up[j]);
+        c->grad[j] = weighted(ticks->grad[field][j], prices->up[j]);
+        c->later[j] = weighted(ticks->push[field][j], prices->up[j] * DP_SEARCH_LATER);
+        c->both[j] = c->pull[j] + c->grad[j];
+        c->alone[j] = c->pull[j] + c->later[j];
+    }
+}
+
+// Fields whose rows are equally large share a class.
+static void make_classes(dp_search *s, const dp_prices *prices)
+{
+    const dp_ticks *ticks = s->view->ticks;
+    uint32_t first_field[CLASSES_MAX];
+    s->class_count = 0;
+    for (uint32_t f = 0; f < ticks->field_count; f++) {
+        uint32_t c = 0;
+        while (c < s->class_count && (ticks->pull[f][0] != ticks->pull[first_field[c]][0] ||
+                                      ticks->grad[f][0] != ticks->grad[first_field[c]][0]))
+            c++;
+        if (c == s->class_count) {
+            first_field[s->class_count++] = f;
+            fill_class(s, prices, f, &s->classes[c]);
+        }
+        s->class_of_field[f] = (uint16_t)c;
+    }
+}
+
+static uint8_t dirty_owner(const dp_distinct *d, const row_class *c)
+{
+    if (!d->dirty || !d->holders)
+        return NO_OWNER;
+    uint32_t best = rt_lowest_bit(d->holders);
+    for (uint64_t rest = d->holders; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        best = c->push[j] < c->push[best] ? j : best;
+    }
+    return (uint8_t)best;
+}
+
+static void collect_keys(dp_search *s)
+{
+    const dp_view *view = s->view;
+    s->key_count = 0;
+    for (uint32_t d = 0; d < view->distinct_count; d++) {
+        const dp_distinct *distinct = &view->distinct[d];
+        s->shared_of[d] = NONE;
+        if (distinct->uses < 2 || distinct->uses > USES_MAX)
+            continue;
+        const row_class *c = &s->classes[s->class_of_field[distinct->field]];
+        uint8_t owner = dirty_owner(distinct, c);
+        s->shared_of[d] = s->key_count;
+        s->keys[s->key_count++] = (shared_key){.held = distinct->holders,
+                                               .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
+                                               .row_class = s->class_of_field[distinct->field],
+                                               .owner = owner};
+    }
+    memset(s->uses, 0, (size_t)s->key_count * s->lane_count);
+}
+
+// A key of this sample alone: its trainer pulls it, unless it holds it, and will own it.
+static void add_single(const dp_search *s, const dp_distinct *d, int32_t *row)
+{
+    const row_class *c = &s->classes[s->class_of_field[d->field]];
+    uint8_t owner = dirty_owner(d, c);
+    int32_t push = owner == NO_OWNER ? 0 : c->push[owner];
+    for (uint32_t j = 0; j < s->lane_count; j++)
+        row[j] += c->alone[j] + push;
+    for (uint64_t rest = d->holders; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        row[j] -= c->pull[j];
+    }
+    // A sole holder that trains the row again does not push it; one of several would have to.
+    if (owner != NO_OWNER && d->holders == rt_bit(owner))
+        row[owner] -= push;
+}
+
+static void collect_samples(dp_search *s, const dp_prices *prices)
+{
+    const dp_view *view = s->view;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        int32_t *row = s->base + (size_t)i * s->lane_count;
+        s->offsets[i] = count;
+        memset(row, 0, s->lane_count * sizeof *row);
+        memcpy(row, prices->sample, s->worker_count * sizeof *row);
+        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
+            uint32_t d = view->lookups[k];
+            if (s->shared_of[d] != NONE)
+                s->members[count++] = s->shared_of[d];
+            else if (view->distinct[d].uses == 1)
+                add_single(s, &view->distinct[d], row);
+        }
+    }
+    s->offsets[view->sample_count] = count;
+}
+
+static void set_problem(dp_search *s, const dp_view *view, const dp_prices *prices)
+{
+    s->view = view;
+    s->sample_count = view->sample_count;
+    make_classes(s, prices);
+    collect_keys(s);
+    collect_samples(s, prices);
+}
+
+// ---- placing ---------------------------------------------------------------------------------
+
+static void enter(dp_search *s, uint32_t k, uint32_t worker)
+{
+    shared_key *key = &s->keys[k];
+    if (s->uses[(size_t)k * s->lane_count + worker]++)
+        return;
+    const row_class *c = &s->classes[key->row_class];
+    key->users |= rt_bit(worker);
+    key->grad_sum += c->grad[worker];
+    key->pull_sum += key->held >> worker & 1 ? 0 : c->pull[worker];
+}
+
+static void leave(dp_search *s, uint32_t k, uint32_t worker)
+{
+    shared_key *key = &s->keys[k];
+    if (--s->uses[(size_t)k * s->lane_count + worker])
+        return;
+    const row_class *c = &s->classes[key->row_class];
+    key->users &= ~rt_bit(worker);
+    key->grad_sum -= c->grad[worker];
+    key->pull_sum -= key->held >> worker & 1 ? 0 : c->pull[worker];
+}
+
+static void put(dp_search *s, uint32_t sample, uint32_t worker)
+{
+    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
+        enter(s, s->members[m], worker);
+    s->worker_of[sample] = worker;
+    s->loads[worker]++;
+}
+
+static void take(dp_search *s, uint32_t sample)
+{
+    uint32_t worker = s->worker_of[sample];
+    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
+        leave(s, s->members[m], worker);
+    s->loads[worker]--;
+}
+
+static void set_placement(dp_search *s, const uint32_t *worker_of_sample)
+{
+    memset(s->loads, 0, sizeof s->loads);
+    for (uint32_t i = 0; i < s->sample_count; i++)
+        put(s, i, worker_of_sample[i]);
+}
+
+// ---- evaluation ------------------------------------------------------------------------------
+
+// cost(U) of one key, U not empty.
+static int32_t key_cost(const shared_key *key, const row_class *c, uint64_t users, int32_t pull_sum,
+                        int32_t grad_sum)
+{
+    if (users & (users - 1))
+        return pull_sum + key->owner_push + grad_sum;
+    bool stays = users == key->held; // its only holder trains it alone
+    return pull_sum + (stays ? 0 : key->owner_push) + c->later[rt_lowest_bit(users)];
+}
+
+// Adds to row the cost of the key when the users are U and one more worker, for every such worker.
+static void add_key(const dp_search *s, const shared_key *key, uint64_t users, int32_t pull_sum,
+                    int32_t grad_sum, int32_t *row)
+{
+    const row_class *c = &s->classes[key->row_class];
+    int32_t inside, outside;
+    const int32_t *entering;
+    if (users == 0) {
+        inside = 0; // nobody is
+        outside = key->owner_push;
+        entering = c->alone;
+    } else {
+        inside = key_cost(key, c, users, pull_sum, grad_sum);
+        outside = pull_sum + key->owner_push + grad_sum;
+        entering = c->both;
+    }
+    for (uint32_t first = 0; first < s->lane_count; first += LANES) {
+        const lanes bits = {1, 2, 4, 8, 16, 32, 64, 128};
+        int32_t byte = (int32_t)(users >> first & 0xff);
+        lanes in = (bits & byte) != 0;
+        lanes *out = (lanes *)(void *)(row + first);
+        const lanes *add = (const lanes *)(const void *)(entering + first);
+        *out += (in & inside) | (~in & (*add + outside));
+    }
+    for (uint64_t rest = key->held & ~users; rest; rest &= rest - 1)
+        row[rt_lowest_bit(rest)] -= c->pull[rt_lowest_bit(rest)];
+    if (users == 0 && key->owner != NO_OWNER && key->held == rt_bit(key->owner))
+        row[key->owner] -= key->owner_push;
+}
+
+// The cost of the sample's keys with it on every worker in turn, all other samples where they are.
+static void evaluate(dp_search *s, uint32_t sample, int32_t *row)
+{
+    uint32_t worker = s->worker_of[sample];
+    memcpy(row, s->base + (size_t)sample * s->lane_count, s->lane_count * sizeof *row);
+    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++) {
+        uint32_t k = s->members[m];
+        const shared_key *key = &s->keys[k];
+        if (s->uses[(size_t)k * s->lane_count + worker] > 1) {
+            add_key(s, key, key->users, key->pull_sum, key->grad_sum, row);
+            continue;
+        }
+        const row_class *c = &s->classes[key->row_class];
+        int32_t pull = key->held >> worker & 1 ? 0 : c->pull[worker];
+        add_key(s, key, key->users & ~rt_bit(worker), key->pull_sum - pull,
+                key->grad_sum - c->grad[worker], row);
+    }
+    s->evaluations++;
+}
+
+// ---- local search ----------------------------------------------------------------------------
+
+// For every ordered pair of workers the samples most willing to change, by their last scores.
+static void find_candidates(dp_search *s)
+{
+    uint32_t n = s->worker_count;
+    memset(s->candidates, 0xff, (size_t)n * n * CANDIDATES * sizeof *s->candidates);
+    for (uint32_t i = 0; i < s->sample_count; i++) {
+        const int32_t *row = s->scores + (size_t)i * s->lane_count;
+        uint32_t from = s->worker_of[i];
+        for (uint32_t to = 0; to < n; to++) {
+            uint32_t *list = s->candidates + ((size_t)from * n + to) * CANDIDATES;
+            int32_t gain = row[to] - row[from];
+            uint32_t at = CANDIDATES;
+            for (; at > 0; at--) { // insertion into a short sorted list
+                uint32_t other = list[at - 1];
+                if (other != NONE) {
+                    const int32_t *scores = s->scores + (size_t)other * s->lane_count;
+                    if (scores[to] - scores[from] <= gain)
+                        break;
+                }
+                if (at < CANDIDATES)
+                    list[at] = other;
+            }
+            if (at < CANDIDATES)
+                list[at] = i;
+        }
+    }
+}
+
+// Exchanges sample (now on `from`) with a sample on `to` if the exact cost falls.
+static bool try_swap(dp_search *s, uint32_t sample, uint32_t to, int32_t gain)
+{
+    uint32_t from = s->worker_of[sample], n = s->worker_count;
+    const uint32_t *list = s->candidates + ((size_t)to * n + from) * CANDIDATES;
+    uint32_t tries = 0;
+    for (uint32_t at = 0; at < CANDIDATES && tries < SWAP_TRIES; at++) {
+        uint32_t other = list[at];
+        if (other == NONE || s->worker_of[other] != to)
+            continue;
+        int32_t *row = s->scores + (size_t)other * s->lane_count;
+        if (gain + row[from] - row[to] >= 0)
+            return false; // the list is sorted: no better one follows
+        tries++;
+        take(s, sample);
+        put(s, sample, to);
+        evaluate(s, other, row);
+        if (gain + row[from] - row[to] < 0) {
+            take(s, other);
+            put(s, other, from);
+            return true;
+        }
+        take(s, sample);
+        put(s, sample, from);
+    }
+    return false;
+}
+
+static bool improve_sample(dp_search *s, const dp_search_limits *limits, uint32_t sample)
+{
+    int32_t *row = s->scores + (size_t)sample * s->lane_count;
+    uint32_t from = s->worker_of[sample], move = NONE, swap = NONE;
+    evaluate(s, sample, row);
+    for (uint32_t j = 0; j < s->worker_count; j++) {
+        if (j == from || row[j] >= row[from])
+            continue;
+        if (swap == NONE || row[j] < row[swap])
+            swap = j;
+        if (s->loads[j] < limits->max[j] && (move == NONE || row[j] < row[move]))
+            move = j;
+    }
+    if (swap == NONE)
+        return false;
+    if (move != NONE && s->loads[from] > limits->min[from]) {
+        take(s, sample);
+        put(s, sample, move);
+        return true;
+    }
+    return try_swap(s, sample, swap, row[swap] - row[from]);
+}
+
+static void shuffle(dp_search *s, rt_random *random)
+{
+    for (uint32_t i = 0; i < s->sample_count; i++)
+        s->order[i] = i;
+    for (uint32_t i = s->sample_count; i > 1; i--) {
+        uint32_t other = rt_random_below(random, i);
+        uint64_t kept = s->order[i - 1];
+        s->order[i - 1] = s->order[other];
+        s->order[other] = kept;
+    }
+}
+
+uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *prices,
+                       const dp_search_limits *limits, rt_random *random,
+                       uint32_t *worker_of_sample)
+{
+    s->evaluations = 0;
+    set_problem(s, view, prices);
+    set_placement(s, worker_of_sample);
+    if (limits->evaluations_max > 2 * s->sample_count) {
+        for (uint32_t i = 0; i < s->sample_count; i++)
+            evaluate(s, i, s->scores + (size_t)i * s->lane_count);
+    }
+    for (uint32_t pass = 0; pass < PASSES_MAX; pass++) {
+        uint32_t improved = 0;
+        find_candidates(s);
+        shuffle(s, random);
+        for (uint32_t i = 0; i < s->sample_count && s->evaluations < limits->evaluations_max; i++)
+            improved += improve_sample(s, limits, (uint32_t)s->order[i]);
+        if (s->evaluations >= limits->evaluations_max || improved * STOP_SHARE < s->sample_count)
+            break;
+    }
+    memcpy(worker_of_sample, s->worker_of, s->sample_count * sizeof *worker_of_sample);
+    return s->evaluations;
+}
+
+// ---- totals ----------------------------------------------------------------------------------
+
+static void add_loads(const dp_ticks *ticks, const dp_distinct *d, uint64_t users, dp_loads *loads)
+{
+    bool dirty = d->dirty && d->holders;
+    if (dirty && users != d->holders) {
+        uint32_t owner = rt_lowest_bit(d->holders);
+        loads->up[owner] += ticks->push[d->field][owner];
+    }
+    for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        loads->down[j] += ticks->pull[d->field][j];
+    }
+    if (!(users & (users - 1)))
+        return;
+    for (uint64_t rest = users; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        loads->up[j] += ticks->grad[d->field][j];
+    }
+}
+
+void dp_search_loads(const dp_search *s, dp_loads *loads)
+{
+    const dp_view *view = s->view;
+    memset(loads, 0, sizeof *loads);
+    memcpy(loads->samples, s->loads, sizeof loads->samples);
+    // Keys outside the search, by the samples that have them.
+    uint64_t *users = s->scratch; // sample_count_max is too few for all keys: see below
+    (void)users;
+    for (uint32_t k = 0, d = 0; d < view->distinct_count; d++) {
+        if (s->shared_of[d] == NONE)
+            continue;
+        add_loads(view->ticks, &view->distinct[d], s->keys[k++].users, loads);
+    }
+    for (uint32_t i = 0; i < s->sample_count; i++) {
+        for (uint32_t at = view->offsets[i]; at < view->offsets[i + 1]; at++) {
+            const dp_distinct *d = &view->distinct[view->lookups[at]];
+            if (d->uses == 1)
+                add_loads(view->ticks, d, rt_bit(s->worker_of[i]), loads);
+        }
+    }
+}
+
+int64_t dp_search_cost(dp_search *s, const dp_view *view, const dp_prices *prices,
+                       const uint32_t *worker_of_sample)
+{
+    int64_t sum = 0;
+    set_problem(s, view, prices);
+    set_placement(s, worker_of_sample);
+    for (uint32_t k = 0; k < s->key_count; k++)
+        sum += key_cost(&s->keys[k], &s->classes[s->keys[k].row_class], s->keys[k].users,
+                        s->keys[k].pull_sum, s->keys[k].grad_sum);
+    for (uint32_t i = 0; i < s->sample_count; i++)
+        sum += s->base[(size_t)i * s->lane_count + worker_of_sample[i]];
+    return sum;
+}

@@ -1,0 +1,57 @@
+// dp_search - local search for a placement under the true cost of an iteration.
+//
+// ESD's matrix counts a row once per sample; a worker pulls it once. The true cost of a placement
+// is a sum over the distinct keys of the batch. U: workers that train the key, o: its dirty owner.
+//     now:    a pull by every worker of U without the latest copy; a push by o unless U = {o}
+//     later:  one trainer: it owns the row and will push it with probability DP_SEARCH_LATER;
+//             several: each pushes its gradient, and nobody holds the row
+// Every transfer is weighted by worker and direction (prices), so that the caller can aim at the
+// slowest link instead of the sum. One evaluation gives the cost of a sample on all workers at
+// once. Bounded by a count of evaluations; deterministic. One thread.
+#ifndef DP_SEARCH_H
+#define DP_SEARCH_H
+
+#include "dispatch/dp_view.h"
+#include "runtime/rt_hash.h"
+
+// Share of owned rows that are pushed before they are trained again (0 to 1 differ by 1% in cost).
+#define DP_SEARCH_LATER 0.7
+
+typedef struct dp_search dp_search;
+
+// Weights of what a worker moves, relative to ticks: 1 everywhere minimises the transmission cost.
+typedef struct {
+    double up[RT_WORKERS_MAX];
+    double down[RT_WORKERS_MAX];
+    int32_t sample[RT_WORKERS_MAX]; // ticks that one more sample costs
+} dp_prices;
+
+typedef struct {
+    uint32_t evaluations_max;
+    uint32_t min[RT_WORKERS_MAX], max[RT_WORKERS_MAX]; // samples per worker
+} dp_search_limits;
+
+// What a worker would move in this iteration, in ticks, and how many samples it trains.
+typedef struct {
+    int64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
+    uint32_t samples[RT_WORKERS_MAX];
+} dp_loads;
+
+rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
+                           uint32_t lookup_count_max, dp_search **search_p);
+void dp_search_destroy(dp_search *search);
+
+// Takes a placement that respects the limits and improves it in place: the weighted cost falls or
+// stays. Returns the evaluations spent.
+uint32_t dp_search_run(dp_search *search, const dp_view *view, const dp_prices *prices,
+                       const dp_search_limits *limits, rt_random *random,
+                       uint32_t *worker_of_sample);
+
+// The loads of the placement that dp_search_run left, gradients included, later pushes not.
+void dp_search_loads(const dp_search *search, dp_loads *loads);
+
+// The weighted cost of a placement, from scratch; later pushes included.
+int64_t dp_search_cost(dp_search *search, const dp_view *view, const dp_prices *prices,
+                       const uint32_t *worker_of_sample);
+
+#endif

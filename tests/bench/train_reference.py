@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""train_reference - the same training loop in PyTorch, for AUC, log loss and samples/s.
+
+  python3 tests/bench/train_reference.py FILE [--deep-input all] [--batch 1024] [--dim 16] ...
+
+FILE holds Criteo rows (label, I1..I13, C1..C26, tab separated; .zst is unpacked with zstd). Dense
+features are log(1 + max(x, 0)), rows start at N(0, 0.01), the order of the file is the order of
+training, metrics are taken on each batch before training on it. One thread, with the BLAS told what
+the CPU is (Debian's OpenBLAS 0.3.21 takes new Intel CPUs for old ones). The distinct ids of every
+batch are found before the clock starts, as Lanyard's planner does it outside of the worker's step.
+Needs python3-torch and python3-numpy, which nothing else here does.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+with open("/proc/cpuinfo", encoding="ascii") as info:
+    flags = info.read()
+if "avx512vl" in flags:
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
+elif "avx2" in flags:
+    os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+DENSE, FIELDS = 13, 26
+
+
+def read(path, samples_max):
+    """labels, dense, ids (numbered in the order of their first use), id count."""
+    command = ["zstd", "-dc", path] if path.endswith(".zst") else ["cat", path]
+    labels, dense, ids, numbers = [], [], [], {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as unpack:
+        for line in unpack.stdout:
+            cells = line.rstrip("\n").split("\t")
+            labels.append(float(cells[0]))
+            dense.append([float(c) if c else 0.0 for c in cells[1:1 + DENSE]])
+            ids.append([numbers.setdefault((f, c), len(numbers))
+                        for f, c in enumerate(cells[1 + DENSE:])])
+            if len(labels) == samples_max:
+                unpack.kill()
+                break
+    dense = np.log1p(np.maximum(np.array(dense, np.float32), 0))
+    return np.array(labels, np.float32), dense, np.array(ids, np.int64), len(numbers)
+
+
+def linear(inputs, outputs):
+    layer = torch.nn.Linear(inputs, outputs)
+    bound = 1 / np.sqrt(inputs)
+    with torch.no_grad():
+        layer.weight.uniform_(-bound, bound)
+        layer.bias.uniform_(-bound, bound)
+    return layer
+
+
+def make_mlp(inputs, widths):
+    layers = []
+    for width in widths:
+        layers += [linear(inputs, width), torch.nn.ReLU()]
+        inputs = width
+    return torch.nn.Sequential(*layers)
+
+
+class Wdl(torch.nn.Module):
+    def __init__(self, dim, widths, deep_input):
+        super().__init__()
+        self.all = deep_input == "all"
+        self.mlp = make_mlp(DENSE + (FIELDS * dim if self.all else 0), widths)
+        self.output = linear(widths[-1] + FIELDS * dim, 1)
+
+    def forward(self, embeddings, dense):
+        flat = embeddings.flatten(1)
+        h = self.mlp(torch.cat([flat, dense], 1) if self.all else dense)
+        return self.output(torch.cat([h, flat], 1))[:, 0]
+
+
+MODELS = {"wdl": lambda a: Wdl(a.dim, a.mlp, a.deep_input)}
+
+
+def auc(labels, predictions):
+    """Ties count one half."""
+    order = np.argsort(predictions, kind="stable")
+    _, first, count = np.unique(predictions[order], return_index=True, return_counts=True)
+    ranks = np.repeat(first + (count - 1) / 2 + 1, count)
+    positive = labels[order] > 0.5
+    n = positive.sum()
+    return (ranks[positive].sum() - n * (n + 1) / 2) / (n * (len(labels) - n))
+
+
+def log_loss(labels, predictions):
+    p = np.clip(predictions.astype(np.float64), 1e-15, 1 - 1e-15)
+    return -np.mean(np.where(labels > 0.5, np.log(p), np.log1p(-p)))
+
+
+class Rows:
+    """The embedding table with its optimizer; a batch's distinct rows are a leaf of the graph."""
+
+    def __init__(self, count, arguments):
+        self.values = torch.empty(count, arguments.dim).normal_(0, 0.01)
+        self.squares = torch.full_like(self.values, arguments.accumulator)
+        self.adagrad, self.rate = arguments.optimizer == "adagrad", arguments.rate
+
+    def take(self, rows):
+        return self.values[rows].requires_grad_()
+
+    def step(self, rows, taken):
+        with torch.no_grad():
+            g = taken.grad
+            if self.adagrad:
+                squares = self.squares[rows].addcmul_(g, g)
+                self.squares[rows] = squares
+                self.values[rows] = taken.addcdiv(g, squares.sqrt_().add_(1e-8), value=-self.rate)
+            else:
+                self.values[rows] = taken - self.rate * g
+
+
+def make_optimizer(model, arguments):
+    if arguments.optimizer == "adagrad":
+        return torch.optim.Adagrad(model.parameters(), lr=arguments.rate, eps=1e-8,
+                                   initial_accumulator_value=arguments.accumulator)
+    return torch.optim.SGD(model.parameters(), lr=arguments.rate)
+
+
+def train(arguments):
+    torch.manual_seed(arguments.seed)
+    torch.set_num_threads(1)
+    labels, dense, ids, id_count = read(arguments.file, arguments.samples)
+    model = MODELS[arguments.model](arguments)
+    table, optimizer = Rows(id_count, arguments), make_optimizer(model, arguments)
+    batches = []
+    for at in range(0, len(labels), arguments.batch):
+        end = at + arguments.batch
+        rows, lookups = np.unique(ids[at:end], return_inverse=True)
+        batches.append((torch.from_numpy(rows), torch.from_numpy(lookups.reshape(-1, FIELDS)),
+                        torch.from_numpy(dense[at:end]), torch.from_numpy(labels[at:end])))
+    loss_of = torch.nn.BCEWithLogitsLoss()
+    predictions = []
+    start, cpu_start = time.perf_counter(), time.process_time()
+    for rows, lookups, x, y in batches:
+        taken = table.take(rows)
+        logits = model(torch.nn.functional.embedding(lookups, taken), x)
+        loss = loss_of(logits, y)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        table.step(rows, taken)
+        predictions.append(torch.sigmoid(logits.detach()))
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    predictions = torch.cat(predictions).numpy()
+    last = len(labels) * 4 // 5
+    return {"model": arguments.model, "batch": arguments.batch, "dim": arguments.dim,
+            "samples": len(labels), "samples_per_s": round(len(labels) / seconds),
+            "samples_per_cpu_s": round(len(labels) / cpu_seconds),  # on a busy machine
+            "auc": auc(labels, predictions), "logloss": log_loss(labels, predictions),
+            "auc_last_fifth": auc(labels[last:], predictions[last:]),
+            "logloss_last_fifth": log_loss(labels[last:], predictions[last:])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file")
+    parser.add_argument("--model", choices=MODELS, default="wdl")
+    parser.add_argument("--deep-input", choices=["dense", "all"], default="all")
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--dim", type=int, default=16)
+    parser.add_argument("--mlp", type=lambda t: [int(w) for w in t.split("-")],
+                        default=[256, 256, 256], help="as in 256-256-256")
+    parser.add_argument("--optimizer", choices=["adagrad", "sgd"], default="adagrad")
+    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--accumulator", type=float, default=0.0)
+    parser.add_argument("--samples", type=int, default=0, help="stop after so many; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    json.dump(train(parser.parse_args()), sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

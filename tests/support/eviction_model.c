@@ -1,0 +1,72 @@
+#include "tests/support/eviction_model.h"
+
+#include "dispatch/dp_plan.h"
+
+void eviction_model_init(eviction_model *m, rt_eviction_kind kind, uint32_t slot_count)
+{
+    *m = (eviction_model){.kind = kind, .slot_count = slot_count, .target = 1};
+    m->slots = rt_alloc(slot_count, sizeof *m->slots);
+    rt_assert(m->slots != NULL);
+}
+
+void eviction_model_fini(eviction_model *m)
+{
+    rt_free(m->slots);
+    m->slots = NULL;
+}
+
+void eviction_model_use(eviction_model *m, uint32_t slot, uint32_t iteration)
+{
+    eviction_model_slot *s = &m->slots[slot];
+    m->occupied += !s->occupied;
+    s->occupied = true;
+    s->mark = m->target;
+    s->frequency++;
+    s->used = iteration;
+    s->at = ++m->uses;
+}
+
+void eviction_model_free(eviction_model *m, uint32_t slot)
+{
+    m->slots[slot] = (eviction_model_slot){0};
+    m->occupied--;
+}
+
+bool eviction_model_is_candidate(const eviction_model *m, uint32_t slot, uint32_t iteration)
+{
+    return m->slots[slot].occupied && m->slots[slot].used != iteration;
+}
+
+static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
+{
+    const eviction_model_slot *x = &m->slots[a], *y = &m->slots[b];
+    switch (m->kind) {
+    case RT_EVICT_EMARK:
+        if (x->mark != y->mark)
+            return x->mark < y->mark;
+        if (x->frequency != y->frequency)
+            return x->frequency < y->frequency;
+        return a < b;
+    case RT_EVICT_LRU:
+        return x->at < y->at;
+    case RT_EVICT_LFU:
+        return x->frequency != y->frequency ? x->frequency < y->frequency : x->at < y->at;
+    }
+    return false;
+}
+
+uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
+{
+    uint32_t best = DP_NO_SLOT;
+    bool all_at_target = true;
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (!eviction_model_is_candidate(m, slot, iteration))
+            continue;
+        all_at_target &= m->slots[slot].mark == m->target;
+        if (best == DP_NO_SLOT || goes_before(m, slot, best))
+            best = slot;
+    }
+    if (best != DP_NO_SLOT && all_at_target)
+        m->target++;
+    return best;
+}

@@ -1,0 +1,30 @@
+// eviction_model - the rules of dispatch/dp_eviction.h word for word; every question searches all
+// slots.
+#ifndef EVICTION_MODEL_H
+#define EVICTION_MODEL_H
+
+#include "runtime/rt_config.h"
+
+typedef struct {
+    bool occupied;
+    uint32_t mark, frequency;
+    uint32_t used; // last iteration
+    uint64_t at;   // number of the last use
+} eviction_model_slot;
+
+typedef struct {
+    rt_eviction_kind kind;
+    uint32_t slot_count, occupied, target;
+    uint64_t uses;
+    eviction_model_slot *slots;
+} eviction_model;
+
+void eviction_model_init(eviction_model *model, rt_eviction_kind kind, uint32_t slot_count);
+void eviction_model_fini(eviction_model *model);
+
+void eviction_model_use(eviction_model *model, uint32_t slot, uint32_t iteration);
+void eviction_model_free(eviction_model *model, uint32_t slot);
+bool eviction_model_is_candidate(const eviction_model *model, uint32_t slot, uint32_t iteration);
+uint32_t eviction_model_victim(eviction_model *model, uint32_t iteration);
+
+#endif
