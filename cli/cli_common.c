@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_model.h"
@@ -85,6 +86,7 @@ bool cli_load(const char *path, const char *const *sets, uint32_t set_count, con
         return false;
     }
     rt_log_setup(config->log_level, name);
+    prctl(PR_SET_NAME, name); // what ps and top show
     return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "runtime/rt_queue.h"
 
@@ -95,6 +96,7 @@ static void *run_tasks(void *context)
 {
     ew_trainer *t = context;
     void *item;
+    prctl(PR_SET_NAME, "trainer");
     while (rt_queue_take(t->tasks, &item) == RT_OK) {
         const task *next = item;
         switch (next->kind) {

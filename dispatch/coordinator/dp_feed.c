@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "runtime/rt_queue.h"
 
@@ -54,6 +55,7 @@ static void *run_reader(void *context)
 {
     dp_feed *feed = context;
     const rt_config *config = feed->config.config;
+    prctl(PR_SET_NAME, "reader");
     uint64_t left = config->sim_iterations ? config->sim_iterations : UINT64_MAX;
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
@@ -212,6 +214,7 @@ static rt_status plan_all(dp_feed *feed)
 static void *run_planner(void *context)
 {
     dp_feed *feed = context;
+    prctl(PR_SET_NAME, "planner");
     rt_status status = plan_all(feed);
     if (status != RT_OK && status != RT_END && status != RT_STOPPED) {
         rt_error error = {0};

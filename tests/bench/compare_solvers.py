@@ -43,7 +43,8 @@ def random_cost(rng, rows, sinks):
         return rng.integers(0, rng.integers(1, 5), (rows, sinks))
     if kind == 2:  # ESD's matrix: F T_j + sum of h_o T_o - 2 h_j T_j
         ticks = np.where(np.arange(sinks) % 2, 100, 10)
-        owned = np.array([rng.multinomial(26, rng.dirichlet(np.full(sinks, 0.3))) for _ in range(rows)])
+        shares = rng.dirichlet(np.full(sinks, 0.3), rows)
+        owned = np.array([rng.multinomial(26, share) for share in shares])
         return 26 * ticks + (owned @ ticks)[:, None] - 2 * owned * ticks + 2600
     if kind == 3:  # everybody prefers the same sinks
         return np.arange(sinks)[None, :] * 50 + rng.integers(0, 3, (rows, sinks))
@@ -81,7 +82,8 @@ def check_instances(options, folder):
         rows, sinks = int(rng.integers(1, 250)), int(rng.choice([1, 2, 3, 5, 8, 9, 16, 33, 64]))
         cost, capacity = random_cost(rng, rows, sinks), random_capacity(rng, rows, sinks)
         write_problem(matrix, cost, capacity)
-        totals = {"scipy": scipy_solve(cost, capacity)[0], "lemon": run(options.lemon, matrix)["cost"]}
+        totals = {"scipy": scipy_solve(cost, capacity)[0]}
+        totals["lemon"] = run(options.lemon, matrix)["cost"]
         for solver in ("transport", "auction"):
             result = run(options.bench, "--file", matrix, out, solver, 1)
             sink = np.loadtxt(out, dtype=np.int64, ndmin=1)

@@ -155,6 +155,20 @@ static void openblas_gets_the_kernels_that_fit(void **state)
     ew_blas_close(&blas);
 }
 
+static void users_core_type_wins(void **state)
+{
+    (void)state;
+    ew_blas blas;
+    rt_error error;
+    setenv("OPENBLAS_CORETYPE", "Nehalem", 1);
+    assert_int_equal(ew_blas_open(&blas, &error), RT_OK);
+    assert_string_equal(getenv("OPENBLAS_CORETYPE"), "Nehalem");
+    if (!strstr(blas.description, "OpenBLAS"))
+        test_skip("no OpenBLAS here, but %s", blas.description);
+    assert_non_null(strstr(blas.description, "Nehalem"));
+    ew_blas_close(&blas);
+}
+
 TEST_MAIN(TEST(kernels_agree_to_the_bit), TEST(unknown_device_is_named),
           TEST(automatic_device_says_what_it_is), TEST(loading_leaves_the_environment_alone),
-          TEST(openblas_gets_the_kernels_that_fit))
+          TEST(openblas_gets_the_kernels_that_fit), TEST(users_core_type_wins))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -156,7 +157,9 @@ static void fill_file(void)
     signal(SIGXFSZ, SIG_IGN);
     rt_metrics *metrics = open_metrics(metrics_path());
     write_record(metrics, 1, 50);
-    limit_file_size(1000);
+    struct stat info;
+    assert_int_equal(stat(metrics_path(), &info), 0);
+    limit_file_size((rlim_t)info.st_size * 2 - 20); // the next record, but for its end
     for (uint64_t i = 0; i < 20; i++)
         write_record(metrics, 100, 50);
     limit_file_size(RLIM_INFINITY);

@@ -313,8 +313,10 @@ static void standard_input_in_pieces(void **state)
         int writer = pipe_to_stdin();
         if (!blocks)
             assert_int_equal(fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK), 0);
-        pid_t child =
-            write_pieces(writer, is_packed ? (void *)packed : text, is_packed ? packed_size : size);
+        piecewise job = {writer, is_packed ? packed : (const uint8_t *)text,
+                         is_packed ? packed_size : size};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, write_pieces, &job), 0);
         rt_source *source = open_source(paths, 1);
         expect_lines(source, 0, text, size);
         expect_end(source);
