@@ -15,6 +15,7 @@
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
 #define RT_MLP_LAYERS_MAX 8
+#define RT_CROSS_LAYERS_MAX 8
 
 typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
@@ -70,6 +71,7 @@ typedef enum {
 } rt_model_kind;
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
+typedef enum { RT_CROSS_VECTOR, RT_CROSS_MATRIX } rt_cross; // DCN v1, v2
 
 typedef struct {
     rt_model_kind kind;     // "model.name"
@@ -78,6 +80,10 @@ typedef struct {
     rt_pooling pooling;
     uint32_t mlp_layer_count;
     uint32_t mlp[RT_MLP_LAYERS_MAX];
+    uint32_t mlp_bottom_layer_count; // dlrm: hidden layers between dense features and their vector
+    uint32_t mlp_bottom[RT_MLP_LAYERS_MAX];
+    rt_cross cross; // dcn
+    uint32_t cross_layer_count;
     double init_scale; // standard deviation of initial row values
 } rt_model_config;
 

@@ -65,6 +65,34 @@ static void set_limits(const makespan *self, const dp_view *view, dp_search_limi
     }
 }
 
+#include <stdlib.h>
+#include <math.h>
+#include <stdio.h>
+static void adapt(makespan *self)
+{
+    dp_loads loads;
+    dp_search_loads(self->search, &loads);
+    double eta = getenv("ETA") ? atof(getenv("ETA")) : 0, lo = getenv("LO") ? atof(getenv("LO")) : 0.1;
+    double max = 0, sum = 0;
+    for (uint32_t j = 0; j < self->worker_count; j++) {
+        max = fmax(max, fmax((double)loads.up[j], (double)loads.down[j]));
+    }
+    for (uint32_t j = 0; j < self->worker_count; j++) {
+        self->prices.up[j] *= exp(eta * ((double)loads.up[j] / max - 0.5));
+        self->prices.down[j] *= exp(eta * ((double)loads.down[j] / max - 0.5));
+        sum = fmax(sum, fmax(self->prices.up[j], self->prices.down[j]));
+    }
+    for (uint32_t j = 0; j < self->worker_count; j++) {
+        self->prices.up[j] = fmax(lo, self->prices.up[j] / sum);
+        self->prices.down[j] = fmax(lo, self->prices.down[j] / sum);
+    }
+    if (getenv("SHOW")) {
+        for (uint32_t j = 0; j < self->worker_count; j++)
+            fprintf(stderr, "[%u %.2f/%.2f %.2f/%.2f] ", loads.samples[j], (double)loads.up[j] / max, (double)loads.down[j] / max, self->prices.up[j], self->prices.down[j]);
+        fprintf(stderr, "\n");
+    }
+}
+
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
     makespan *self = state;
@@ -75,6 +103,7 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     dp_cost_matrix(view, self->cost, self->stride);
     dp_solver_transport.solve(self->solver, &problem, worker_of_sample);
     dp_search_run(self->search, view, &self->prices, &limits, &self->random, worker_of_sample);
+    adapt(self);
 }
 
 const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place, NULL};

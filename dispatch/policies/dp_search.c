@@ -477,18 +477,20 @@ static void add_loads(const dp_ticks *ticks, const dp_distinct *d, uint64_t user
     }
 }
 
+// Keys outside the search have more than USES_MAX samples: they are trained wherever there are any.
 void dp_search_loads(const dp_search *s, dp_loads *loads)
 {
     const dp_view *view = s->view;
+    uint64_t busy = 0;
     memset(loads, 0, sizeof *loads);
     memcpy(loads->samples, s->loads, sizeof loads->samples);
-    // Keys outside the search, by the samples that have them.
-    uint64_t *users = s->scratch; // sample_count_max is too few for all keys: see below
-    (void)users;
-    for (uint32_t k = 0, d = 0; d < view->distinct_count; d++) {
-        if (s->shared_of[d] == NONE)
-            continue;
-        add_loads(view->ticks, &view->distinct[d], s->keys[k++].users, loads);
+    for (uint32_t j = 0; j < s->worker_count; j++)
+        busy |= s->loads[j] ? rt_bit(j) : 0;
+    for (uint32_t d = 0; d < view->distinct_count; d++) {
+        if (s->shared_of[d] != NONE)
+            add_loads(view->ticks, &view->distinct[d], s->keys[s->shared_of[d]].users, loads);
+        else if (view->distinct[d].uses > USES_MAX)
+            add_loads(view->ticks, &view->distinct[d], busy, loads);
     }
     for (uint32_t i = 0; i < s->sample_count; i++) {
         for (uint32_t at = view->offsets[i]; at < view->offsets[i + 1]; at++) {

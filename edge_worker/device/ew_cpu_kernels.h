@@ -1,8 +1,9 @@
 // ew_cpu_kernels - the CPU device's loops, compiled for three instruction sets.
 //
-// The source is ew_cpu_kernels.inc; each of ew_cpu_kernels_{base,avx2,avx512}.c compiles it under
-// its own name. All give the same bits: sums run over 16 fixed lanes whatever the register width,
-// and nothing fuses a multiply with an add (-ffp-contract=off). Meanings: ew_device.h.
+// The source is ew_cpu_kernels.inc (layers) and ew_cpu_interactions.inc; each of
+// ew_cpu_kernels_{base,avx2,avx512}.c compiles it under its own name. All give the same bits: sums
+// run over 16 fixed lanes whatever the register width, and nothing fuses a multiply with an add
+// (-ffp-contract=off). Meanings: ew_device.h.
 #ifndef EW_CPU_KERNELS_H
 #define EW_CPU_KERNELS_H
 
@@ -25,6 +26,27 @@ typedef struct {
     void (*activate_back)(ew_activation activation, uint32_t row_count, uint32_t column_count,
                           const float *values, float *gradients, uint32_t stride,
                           float *bias_gradients);
+    void (*fm)(uint32_t sample_count, uint32_t count, uint32_t dim, const float *x, uint32_t stride,
+               float *sums, float *logits);
+    void (*fm_back)(uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+                    uint32_t stride, const float *sums, const float *logit_gradients,
+                    float *x_gradients);
+    void (*cross_matrix)(uint32_t sample_count, uint32_t dim, const float *x0, const float *x,
+                         const float *bias, float *z, float *next, uint32_t stride);
+    void (*cross_matrix_back)(uint32_t sample_count, uint32_t dim, bool is_first, bool is_last,
+                              const float *x0, const float *z, const float *next_gradients,
+                              float *z_gradients, float *x0_gradients, float *bias_gradients,
+                              uint32_t stride);
+    void (*dots)(uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+                 uint32_t stride, float *out, uint32_t out_stride);
+    void (*dots_back)(uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+                      uint32_t stride, const float *out_gradients, uint32_t out_stride,
+                      float *x_gradients);
+    void (*gmf)(uint32_t sample_count, uint32_t dim, const float *u, const float *v,
+                uint32_t stride, const float *weights, float *logits);
+    void (*gmf_back)(uint32_t sample_count, uint32_t dim, const float *u, const float *v,
+                     uint32_t stride, const float *weights, const float *logit_gradients,
+                     float *u_gradients, float *v_gradients, float *weight_gradients);
 } ew_cpu_kernels;
 
 extern const ew_cpu_kernels ew_cpu_kernels_base;

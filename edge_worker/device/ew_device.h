@@ -1,6 +1,6 @@
 // ew_device - the arithmetic of a worker: memory, the rows of the slab, the layers of the models.
 //
-// Contract of both tables, for every device; the CPU device defines the results.
+// Contract of the three tables, for every device; the CPU device defines the results.
 // - Operations are queued and run in the order of the calls; on the CPU each has run when it
 //   returns. After the first failure the rest do nothing, and finish reports it.
 // - Pointers are device memory (from alloc) unless marked host. `unified` devices compute on host
@@ -113,9 +113,69 @@ typedef struct {
                  float *values, float *optimizer_state, const float *gradients);
 } ew_layer_ops;
 
+// How features meet. x is a matrix of sample_count rows; a row holds vectors of dim values one
+// after another. Gradients have the stride of what they belong to.
+typedef struct {
+    // DeepFM (Guo et al., IJCAI 2017, eq. 2): logits[i] += the sum over all pairs of the row's
+    // count vectors of their products. sums: sample_count x dim, written for fm_back.
+    void (*fm)(void *state, uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+               uint32_t stride, float *sums, float *logits);
+    // Adds to x_gradients.
+    void (*fm_back)(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
+                    const float *x, uint32_t stride, const float *sums,
+                    const float *logit_gradients, float *x_gradients);
+
+    // Deep & Cross with vectors (Wang et al., ADKDD 2017, eq. 3), x' = x0 (x . w) + b + x, in
+    // scalars: x_l = a_l x0 + b_0 + ... + b_(l-1) with one number a_l per sample, so that all of
+    // x0 that the layers and the output need is products = x0 weights^T (a gemm). weights:
+    // (layer_count + 1) x dim, the last row is the output's; biases: layer_count x dim; products:
+    // sample_count x stride. logits[i] += x_L . output.
+    void (*cross)(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
+                  const float *weights, const float *biases, const float *products, uint32_t stride,
+                  float *logits);
+    // Writes product_gradients, bias_gradients, and weight_gradients except for what comes through
+    // the products: the caller adds product_gradients^T x0.
+    void (*cross_back)(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
+                       const float *weights, const float *biases, const float *products,
+                       uint32_t stride, const float *logit_gradients, float *product_gradients,
+                       float *weight_gradients, float *bias_gradients);
+
+    // One layer of Deep & Cross v2 (Wang et al., WWW 2021, eq. 1): z += bias, next = x0 z + x,
+    // element by element; z comes in as x W^T.
+    void (*cross_matrix)(void *state, uint32_t sample_count, uint32_t dim, const float *x0,
+                         const float *x, const float *bias, float *z, float *next, uint32_t stride);
+    // Writes z_gradients and bias_gradients; adds to x0_gradients, or writes them for the last
+    // layer (is_last), and there too what reaches x directly for the first (is_first: x is x0).
+    // z as cross_matrix left it.
+    void (*cross_matrix_back)(void *state, uint32_t sample_count, uint32_t dim, bool is_first,
+                              bool is_last, const float *x0, const float *z,
+                              const float *next_gradients, float *z_gradients, float *x0_gradients,
+                              float *bias_gradients, uint32_t stride);
+
+    // DLRM (Naumov et al., 2019): out = the row's last vector, then the products of vectors a and
+    // b, b < a, in the order (1,0), (2,0), (2,1), ...
+    void (*dots)(void *state, uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+                 uint32_t stride, float *out, uint32_t out_stride);
+    // Writes x_gradients.
+    void (*dots_back)(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
+                      const float *x, uint32_t stride, const float *out_gradients,
+                      uint32_t out_stride, float *x_gradients);
+
+    // GMF (He et al., WWW 2017, eq. 9): logits[i] += weights . (u v), u v element by element. u and
+    // v are columns of one matrix.
+    void (*gmf)(void *state, uint32_t sample_count, uint32_t dim, const float *u, const float *v,
+                uint32_t stride, const float *weights, float *logits);
+    // Writes all three gradients.
+    void (*gmf_back)(void *state, uint32_t sample_count, uint32_t dim, const float *u,
+                     const float *v, uint32_t stride, const float *weights,
+                     const float *logit_gradients, float *u_gradients, float *v_gradients,
+                     float *weight_gradients);
+} ew_interaction_ops;
+
 typedef struct {
     const ew_device_ops *ops;
     const ew_layer_ops *layers;
+    const ew_interaction_ops *interactions;
     void *state;
     bool unified;          // host memory is device memory
     char description[160]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "edge_worker/device/ew_blas.h"
+#include "edge_worker/device/ew_cpu_cross.h"
 #include "edge_worker/device/ew_cpu_kernels.h"
 #include "edge_worker/device/ew_device_backends.h"
 
@@ -205,7 +206,7 @@ static void cpu_loss(void *state, uint32_t count, const float *logits, const flo
         if (!labels)
             continue;
         gradients[i] = (float)((prediction - labels[i]) * scale);
-        sum += log1p(small) + (z > 0 ? z : 0) - labels[i] * z;
+        sum += log1p(small) + ((z > 0 ? z : 0) - labels[i] * z); // the small term last
     }
     if (labels)
         *loss = sum;
@@ -216,6 +217,86 @@ static void cpu_step(void *state, const rt_optimizer_config *optimizer, uint32_t
 {
     (void)state;
     rt_optimizer_step(optimizer, count, step, values, optimizer_state, gradients);
+}
+
+static void cpu_fm(void *state, uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
+                   uint32_t stride, float *sums, float *logits)
+{
+    ((cpu_state *)state)->kernels->fm(sample_count, count, dim, x, stride, sums, logits);
+}
+
+static void cpu_fm_back(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
+                        const float *x, uint32_t stride, const float *sums,
+                        const float *logit_gradients, float *x_gradients)
+{
+    ((cpu_state *)state)
+        ->kernels->fm_back(sample_count, count, dim, x, stride, sums, logit_gradients, x_gradients);
+}
+
+static void cpu_cross(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
+                      const float *weights, const float *biases, const float *products,
+                      uint32_t stride, float *logits)
+{
+    (void)state;
+    ew_cpu_cross(sample_count, layer_count, dim, weights, biases, products, stride, logits);
+}
+
+static void cpu_cross_back(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
+                           const float *weights, const float *biases, const float *products,
+                           uint32_t stride, const float *logit_gradients, float *product_gradients,
+                           float *weight_gradients, float *bias_gradients)
+{
+    (void)state;
+    ew_cpu_cross_back(sample_count, layer_count, dim, weights, biases, products, stride,
+                      logit_gradients, product_gradients, weight_gradients, bias_gradients);
+}
+
+static void cpu_cross_matrix(void *state, uint32_t sample_count, uint32_t dim, const float *x0,
+                             const float *x, const float *bias, float *z, float *next,
+                             uint32_t stride)
+{
+    ((cpu_state *)state)->kernels->cross_matrix(sample_count, dim, x0, x, bias, z, next, stride);
+}
+
+static void cpu_cross_matrix_back(void *state, uint32_t sample_count, uint32_t dim, bool is_first,
+                                  bool is_last, const float *x0, const float *z,
+                                  const float *next_gradients, float *z_gradients,
+                                  float *x0_gradients, float *bias_gradients, uint32_t stride)
+{
+    ((cpu_state *)state)
+        ->kernels->cross_matrix_back(sample_count, dim, is_first, is_last, x0, z, next_gradients,
+                                     z_gradients, x0_gradients, bias_gradients, stride);
+}
+
+static void cpu_dots(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
+                     const float *x, uint32_t stride, float *out, uint32_t out_stride)
+{
+    ((cpu_state *)state)->kernels->dots(sample_count, count, dim, x, stride, out, out_stride);
+}
+
+static void cpu_dots_back(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
+                          const float *x, uint32_t stride, const float *out_gradients,
+                          uint32_t out_stride, float *x_gradients)
+{
+    ((cpu_state *)state)
+        ->kernels->dots_back(sample_count, count, dim, x, stride, out_gradients, out_stride,
+                             x_gradients);
+}
+
+static void cpu_gmf(void *state, uint32_t sample_count, uint32_t dim, const float *u,
+                    const float *v, uint32_t stride, const float *weights, float *logits)
+{
+    ((cpu_state *)state)->kernels->gmf(sample_count, dim, u, v, stride, weights, logits);
+}
+
+static void cpu_gmf_back(void *state, uint32_t sample_count, uint32_t dim, const float *u,
+                         const float *v, uint32_t stride, const float *weights,
+                         const float *logit_gradients, float *u_gradients, float *v_gradients,
+                         float *weight_gradients)
+{
+    ((cpu_state *)state)
+        ->kernels->gmf_back(sample_count, dim, u, v, stride, weights, logit_gradients, u_gradients,
+                            v_gradients, weight_gradients);
 }
 
 static const ew_cpu_kernels *fastest_kernels(void)
@@ -263,6 +344,19 @@ static const ew_layer_ops cpu_layers = {
     .step = cpu_step,
 };
 
+static const ew_interaction_ops cpu_interactions = {
+    .fm = cpu_fm,
+    .fm_back = cpu_fm_back,
+    .cross = cpu_cross,
+    .cross_back = cpu_cross_back,
+    .cross_matrix = cpu_cross_matrix,
+    .cross_matrix_back = cpu_cross_matrix_back,
+    .dots = cpu_dots,
+    .dots_back = cpu_dots_back,
+    .gmf = cpu_gmf,
+    .gmf_back = cpu_gmf_back,
+};
+
 static rt_status cpu_open(ew_device *device, rt_error *error)
 {
     cpu_state *cpu = rt_alloc(1, sizeof *cpu);
@@ -274,7 +368,11 @@ static rt_status cpu_open(ew_device *device, rt_error *error)
         return status;
     }
     cpu->kernels = fastest_kernels();
-    *device = (ew_device){.ops = &cpu_ops, .layers = &cpu_layers, .state = cpu, .unified = true};
+    *device = (ew_device){.ops = &cpu_ops,
+                          .layers = &cpu_layers,
+                          .interactions = &cpu_interactions,
+                          .state = cpu,
+                          .unified = true};
     snprintf(device->description, sizeof device->description, "cpu: %s kernels, %s",
              cpu->kernels->name, cpu->blas.description);
     return RT_OK;

@@ -527,7 +527,7 @@ static rt_status frame_unwrap(zmq_msg_t *frame, rt_message *message)
 {
     size_t size = zmq_msg_size(frame);
     uint8_t *data = zmq_msg_data(frame);
-    if ((uintptr_t)data % sizeof(uint64_t) != 0 || size < sizeof(rt_wire_header)) {
+    if ((uintptr_t)data % sizeof(uint64_t) != 0) {
         void *copy = malloc(size + 1); // at least one byte: NULL means no memory
         if (copy) {
             memcpy(copy, data, size);

@@ -8,14 +8,16 @@
 
 typedef struct {
     uint64_t key;
-    uint64_t holders;    // H: workers whose copy has version L
-    uint32_t version;    // L
-    uint32_t version_ps; // P
-    uint64_t content;    // that version L must have
-    uint64_t content_ps; // that the PS has, of version stored
-    uint32_t stored;     // version at the PS
-    bool known;          // to the PS
-    uint32_t row_pushed; // last version that came as a row
+    uint64_t holders;     // H: workers whose copy has version L
+    uint32_t version;     // L
+    uint32_t version_ps;  // P
+    uint64_t content;     // that version L must have
+    uint64_t content_ps;  // that the PS has, of version stored
+    uint32_t stored;      // version at the PS
+    bool known;           // to the PS
+    uint32_t row_pushed;  // last version that came as a row
+    uint32_t pending;     // iteration whose sum its only holder still has to pull, or 0
+    uint64_t pending_sum; // of the other trainers' gradients
 
     // The iteration that is carried out.
     uint32_t iteration;
@@ -23,6 +25,8 @@ typedef struct {
     uint64_t batch_sum; // of the gradients of all samples
     uint64_t arrived;   // workers whose gradient the PS has
     uint64_t gradient_sum;
+    uint64_t keeper; // bit of the worker that keeps its gradient, or 0
+    bool kept;       // it said so
     bool pulled, update_pushed;
 } known_key;
 
@@ -169,6 +173,8 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
         return false;
     if (slot->stale || !(key->holders >> c->worker & 1))
         return wrong(c, op->key, "PUSH_ROW of a stale copy");
+    if (key->pending)
+        return wrong(c, op->key, "PUSH_ROW before the sum of %" PRIu32 " is in", key->pending);
     if (op->version != key->version)
         return wrong(c, op->key, "PUSH_ROW of version %" PRIu32 ", the latest is %" PRIu32,
                      op->version, key->version);
@@ -178,7 +184,11 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
         return wrong(c, op->key, "version %" PRIu32 " is pushed twice", key->version);
     if (!slot->has_state || !(op->flags & DP_OP_STATE))
         return wrong(c, op->key, "PUSH_ROW without optimizer state");
-    if ((op->reason == DP_REASON_FLUSH) != (c->iteration == 0) || op->reason > DP_REASON_FLUSH)
+    if (op->reason == DP_REASON_UPDATE && key->iteration != c->iteration && !c->config.full_sync)
+        return wrong(c, op->key, "an update push of a row that nobody trains");
+    bool flush = op->reason == DP_REASON_FLUSH;
+    if (op->reason > DP_REASON_FLUSH || (flush && c->iteration != 0) ||
+        (!flush && c->iteration == 0 && !c->config.full_sync))
         return wrong(c, op->key, "PUSH_ROW for reason %u", op->reason);
     if (op->reason == DP_REASON_EVICT && key->holders != rt_bit(c->worker))
         return wrong(c, op->key, "evict push, but %" PRIx64 " hold it", key->holders);
@@ -200,6 +210,8 @@ static bool check_drop(plan_checker *c, const dp_op *op)
     if (!slot)
         return false;
     bool others = key->holders & ~rt_bit(c->worker);
+    if (key->pending && !slot->stale)
+        return wrong(c, op->key, "DROP before the sum of %" PRIu32 " is in", key->pending);
     if (!slot->stale && !others && key->version_ps != key->version)
         return wrong(c, op->key, "DROP of the only copy of version %" PRIu32 " (PS: %" PRIu32 ")",
                      key->version, key->version_ps);
@@ -299,13 +311,30 @@ static bool check_init(plan_checker *c, const dp_op *op)
     return true;
 }
 
+static bool check_pull_sum(plan_checker *c, const dp_op *op)
+{
+    known_key *key;
+    model_slot *slot = held_slot(c, op, &key);
+    if (!slot)
+        return false;
+    if (key->pending == 0 || op->version != key->pending || slot->stale ||
+        key->holders != rt_bit(c->worker))
+        return wrong(c, op->key, "PULL_SUM of %" PRIu32 ", pending %" PRIu32 ", held by %" PRIx64,
+                     op->version, key->pending, key->holders);
+    slot->content = stepped(slot->content, slot->gradient + key->pending_sum);
+    slot->version = key->pending;
+    key->pending = 0; // the PS answers once and forgets
+    return true;
+}
+
 static bool run_fill(plan_checker *c, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
-        bool right = op->kind == DP_OP_PULL ? check_pull(c, op)
-                     : op->kind == DP_OP_INIT
-                         ? check_init(c, op)
+        bool right = op->kind == DP_OP_PULL   ? check_pull(c, op)
+                     : op->kind == DP_OP_INIT ? check_init(c, op)
+                     : op->kind == DP_OP_PULL_SUM
+                         ? check_pull_sum(c, op)
                          : wrong(c, op->key, "fill has operation %u", op->kind);
         if (!right)
             return false;
@@ -327,10 +356,26 @@ static bool check_evictions(plan_checker *c, const dp_ops *ops)
 
 // ---- training --------------------------------------------------------------------------------
 
-static dp_mode mode_of(const plan_checker *c, const known_key *key)
+// Gradients of several workers are added up.
+static bool is_summed(const plan_checker *c, const known_key *key)
 {
-    bool one = rt_bit_count(key->trainers) == 1;
-    return one || c->config.accounting == RT_ACCOUNTING_PUBLISHED ? DP_MODE_OWN : DP_MODE_GRAD;
+    return rt_bit_count(key->trainers) > 1 && c->config.accounting != RT_ACCOUNTING_PUBLISHED;
+}
+
+static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
+{
+    bool grad = mode == DP_MODE_GRAD || mode == DP_MODE_KEEP;
+    if (mode > DP_MODE_KEEP || grad != is_summed(c, key))
+        return wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it", mode,
+                     rt_bit_count(key->trainers));
+    if (mode != DP_MODE_GRAD && !slot->has_state)
+        return wrong(c, key->key, "mode %" PRIu32 " without optimizer state", mode);
+    if (mode != DP_MODE_KEEP)
+        return true;
+    if (key->keeper)
+        return wrong(c, key->key, "kept by two workers");
+    key->keeper = rt_bit(c->worker);
+    return true;
 }
 
 static bool check_row(plan_checker *c, const dp_row *row)
@@ -340,7 +385,7 @@ static bool check_row(plan_checker *c, const dp_row *row)
     model_slot *slot = &c->slots[c->worker][row->slot];
     if (!slot->key || slot->stale)
         return wrong(c, 0, "trains slot %" PRIu32 ", which holds no current row", row->slot);
-    const known_key *key = &c->keys[slot->key - 1];
+    known_key *key = &c->keys[slot->key - 1];
     if (slot->trained == c->iteration)
         return wrong(c, key->key, "slot %" PRIu32 " is two rows", row->slot);
     if (row->version != key->version || slot->version != key->version ||
@@ -351,12 +396,10 @@ static bool check_row(plan_checker *c, const dp_row *row)
     bool strict = c->config.accounting != RT_ACCOUNTING_PUBLISHED;
     if (strict && slot->content != key->content)
         return wrong(c, key->key, "the row of version %" PRIu32 " lacks updates", row->version);
-    dp_mode mode = mode_of(c, key);
-    if (row->mode != mode)
-        return wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it", row->mode,
-                     rt_bit_count(key->trainers));
-    if (mode == DP_MODE_OWN && !slot->has_state)
-        return wrong(c, key->key, "owner without optimizer state");
+    if (key->pending)
+        return wrong(c, key->key, "trained before the sum of %" PRIu32 " is in", key->pending);
+    if (!check_mode(c, key, slot, row->mode))
+        return false;
     slot->trained = c->iteration;
     slot->gradient = 0;
     return true;
@@ -407,27 +450,54 @@ static bool train(plan_checker *c, const dp_slice *slice)
     return true;
 }
 
+// What PUSH_GRAD and KEEP have in common; NULL: reported.
+static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **key_p)
+{
+    model_slot *slot = held_slot(c, op, key_p);
+    if (!slot)
+        return NULL;
+    const known_key *key = *key_p;
+    uint32_t keeper = key->keeper ? rt_lowest_bit(key->keeper) : DP_NO_KEEPER;
+    bool right = false;
+    if (slot->trained != c->iteration || op->version != c->iteration)
+        wrong(c, op->key, "gradient of iteration %" PRIu32, op->version);
+    else if (!is_summed(c, key) || op->mask != (key->trainers & ~key->keeper))
+        wrong(c, op->key, "gradient for a sum of %" PRIx64 ", trained by %" PRIx64, op->mask,
+              key->trainers);
+    else if (op->base != key->version)
+        wrong(c, op->key, "gradient on base %" PRIu32 ", latest %" PRIu32, op->base, key->version);
+    else if (op->keeper != keeper)
+        wrong(c, op->key, "keeper %u, by the rows %" PRIu32, op->keeper, keeper);
+    else
+        right = true;
+    return right ? slot : NULL;
+}
+
 static bool check_push_grad(plan_checker *c, const dp_op *op)
 {
     known_key *key;
-    model_slot *slot = held_slot(c, op, &key);
+    model_slot *slot = trained_slot(c, op, &key);
     if (!slot)
         return false;
-    if (slot->trained != c->iteration || op->version != c->iteration)
-        return wrong(c, op->key, "PUSH_GRAD of iteration %" PRIu32, op->version);
-    if (mode_of(c, key) != DP_MODE_GRAD || op->mask != key->trainers)
-        return wrong(c, op->key, "PUSH_GRAD for workers %" PRIx64 ", trained by %" PRIx64, op->mask,
-                     key->trainers);
-    if (op->base != key->version || key->version_ps != key->version)
-        return wrong(c, op->key, "PUSH_GRAD on base %" PRIu32 ", latest %" PRIu32 ", PS %" PRIu32,
-                     op->base, key->version, key->version_ps);
-    if (op->keeper != DP_NO_KEEPER)
-        return wrong(c, op->key, "PUSH_GRAD with a keeper");
-    if (key->arrived >> c->worker & 1)
-        return wrong(c, op->key, "PUSH_GRAD twice");
+    if (!key->keeper && key->version_ps != key->version)
+        return wrong(c, op->key, "PUSH_GRAD on base %" PRIu32 ", the PS has %" PRIu32, op->base,
+                     key->version_ps);
+    if (key->arrived >> c->worker & 1 || key->keeper == rt_bit(c->worker))
+        return wrong(c, op->key, "PUSH_GRAD twice, or by the keeper");
     key->arrived |= rt_bit(c->worker);
     key->gradient_sum += slot->gradient;
     slot->stale = true; // it has its own gradient only
+    return true;
+}
+
+static bool check_keep(plan_checker *c, const dp_op *op)
+{
+    known_key *key;
+    if (!trained_slot(c, op, &key))
+        return false;
+    if (key->keeper != rt_bit(c->worker) || key->kept)
+        return wrong(c, op->key, "KEEP twice, or by another than the keeper");
+    key->kept = true;
     return true;
 }
 
@@ -435,8 +505,9 @@ static bool run_after(plan_checker *c, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
-        bool right = op->kind == DP_OP_PUSH_GRAD
-                         ? check_push_grad(c, op)
+        bool right = op->kind == DP_OP_PUSH_GRAD ? check_push_grad(c, op)
+                     : op->kind == DP_OP_KEEP
+                         ? check_keep(c, op)
                          : wrong(c, op->key, "operation %u after training", op->kind);
         if (!right)
             return false;
@@ -455,7 +526,8 @@ static void touch(plan_checker *c, uint32_t sample)
             key->iteration = c->iteration;
             key->trainers = key->arrived = 0;
             key->batch_sum = key->gradient_sum = 0;
-            key->pulled = key->update_pushed = false;
+            key->keeper = 0;
+            key->kept = key->pulled = key->update_pushed = false;
             c->touched[c->touched_count++] = number;
         }
         key->trainers |= rt_bit(c->worker);
@@ -463,7 +535,21 @@ static void touch(plan_checker *c, uint32_t sample)
     }
 }
 
-// Every sample is placed once, ascending within a slice, and no worker gets more than its share.
+static bool check_share(plan_checker *c, uint32_t sample_count)
+{
+    uint32_t n = c->config.worker_count, total = c->batch->sample_count;
+    uint32_t least = total / n + (c->worker < total % n), most = least;
+    if (c->config.micro_batch_max) {
+        least = (uint32_t)rt_min_u64(least, c->config.micro_batch_min);
+        most = (uint32_t)rt_max_u64(most, c->config.micro_batch_max);
+    }
+    if (sample_count < least || sample_count > most)
+        return wrong(c, 0, "%" PRIu32 " samples, allowed are %" PRIu32 " to %" PRIu32, sample_count,
+                     least, most);
+    return true;
+}
+
+// Every sample is placed once, ascending within a slice, and every worker gets its share.
 static bool check_placement(plan_checker *c, const dp_plan *plan)
 {
     uint32_t n = c->config.worker_count, placed = 0, total = c->batch->sample_count;
@@ -475,10 +561,8 @@ static bool check_placement(plan_checker *c, const dp_plan *plan)
     c->touched_count = 0;
     for (c->worker = 0; c->worker < n; c->worker++) {
         const dp_slice *slice = &plan->slices[c->worker];
-        uint32_t share = total / n + (c->worker < total % n);
-        if (slice->sample_count > share)
-            return wrong(c, 0, "%" PRIu32 " samples, its share is %" PRIu32, slice->sample_count,
-                         share);
+        if (!check_share(c, slice->sample_count))
+            return false;
         for (uint32_t i = 0; i < slice->sample_count; i++) {
             uint32_t sample = slice->samples[i];
             if (sample >= total || c->placed[sample]++)
@@ -505,22 +589,19 @@ static void outdate(plan_checker *c, known_key *key, uint64_t holders)
     key->holders = holders;
 }
 
-static bool finish_key(plan_checker *c, known_key *key)
+static bool finish_sum(plan_checker *c, known_key *key)
 {
-    if (key->update_pushed && !key->pulled && mode_of(c, key) != DP_MODE_GRAD)
-        return wrong(c, key->key, "an update push that nobody needs");
-    if (key->trainers & ~key->holders)
-        return wrong(c, key->key, "trained by %" PRIx64 ", held by %" PRIx64, key->trainers,
-                     key->holders);
-    key->content = stepped(key->content, key->batch_sum);
-    if (mode_of(c, key) == DP_MODE_OWN) {
-        outdate(c, key, key->trainers);
-        key->version = c->iteration;
-        return true;
-    }
-    if (key->arrived != key->trainers)
+    if (key->arrived != (key->trainers & ~key->keeper))
         return wrong(c, key->key, "gradients of %" PRIx64 " of %" PRIx64, key->arrived,
                      key->trainers);
+    if (key->keeper) {
+        if (!key->kept)
+            return wrong(c, key->key, "the keeper does not KEEP");
+        outdate(c, key, key->keeper);
+        key->version = key->pending = c->iteration;
+        key->pending_sum = key->gradient_sum;
+        return true;
+    }
     if (key->version > 0 && key->stored != key->version)
         return wrong(c, key->key, "the sum waits for ever for its base %" PRIu32, key->version);
     if (!key->known)
@@ -529,6 +610,22 @@ static bool finish_key(plan_checker *c, known_key *key)
     key->content_ps = stepped(key->content_ps, key->gradient_sum);
     key->stored = key->version_ps = key->version = c->iteration;
     outdate(c, key, 0);
+    return true;
+}
+
+static bool finish_key(plan_checker *c, known_key *key)
+{
+    bool summed = is_summed(c, key);
+    if (key->update_pushed && !key->pulled && !summed && !c->config.full_sync)
+        return wrong(c, key->key, "an update push that nobody needs");
+    if (key->trainers & ~key->holders)
+        return wrong(c, key->key, "trained by %" PRIx64 ", held by %" PRIx64, key->trainers,
+                     key->holders);
+    key->content = stepped(key->content, key->batch_sum);
+    if (summed)
+        return finish_sum(c, key);
+    outdate(c, key, key->trainers);
+    key->version = c->iteration;
     return true;
 }
 
@@ -614,6 +711,9 @@ bool plan_checker_flush(plan_checker *c, const dp_plan *plan, rt_error *error)
     for (uint32_t i = 0; right && i < c->key_count; i++) {
         if (c->keys[i].version_ps != c->keys[i].version)
             right = wrong(c, c->keys[i].key, "not flushed");
+        if (c->keys[i].pending)
+            right = wrong(c, c->keys[i].key, "the sum of %" PRIu32 " was never pulled",
+                          c->keys[i].pending);
     }
     right = right && check_kept(c);
     c->iteration = iteration;

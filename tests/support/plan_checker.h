@@ -8,10 +8,10 @@
 // content that a row must have; a copy that missed an update, got one twice or came from a wrong
 // row differs.
 //
-// Covered: PUSH_ROW, DROP, PULL, INIT, PULL_SUM, PUSH_GRAD, KEEP; modes OWN, GRAD and KEEP. Any other
-// operation is reported as unknown. To add one: a function check_<op> beside the others, a line in
-// run_release, run_fill or run_after, and for a mode its effect in train and finish_key. Errors are
-// RT_DATA with the iteration, worker and key.
+// Covered: PUSH_ROW, DROP, PULL, INIT, PULL_SUM, PUSH_GRAD, KEEP; modes OWN, GRAD and KEEP. Any
+// other operation is reported as unknown. To add one: a function check_<op> beside the others, a
+// line in run_release, run_fill or run_after, and for a mode its effect in train and finish_key.
+// Errors are RT_DATA with the iteration, worker and key.
 #ifndef PLAN_CHECKER_H
 #define PLAN_CHECKER_H
 

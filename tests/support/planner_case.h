@@ -24,7 +24,7 @@ typedef struct {
     double zipf;
     cache_size cache;
     rt_eviction_kind eviction;
-    rt_dispatch_config dispatch;
+    rt_dispatch_config dispatch; // micro_batch_min and _max included
 } planner_shape;
 
 typedef struct {
@@ -33,11 +33,12 @@ typedef struct {
     dp_planner *planner;
     plan_checker *checker;
     random_batches batches;
-    rt_batch batch;
-    rt_random random; // for the test's own choices
+    rt_batch batch, last_batch; // looked up last, and before that
+    rt_random random;           // for the test's own choices
     uint32_t iteration;
-    const dp_plan *plan; // of the last step or flush
-    uint64_t fills;      // pulls and first touches in it
+    const dp_plan *plan;        // of the last commit, finish or flush; NULL: held back
+    const rt_batch *plan_batch; // that it is for
+    uint64_t fills;             // pulls and first touches in it
 } planner_case;
 
 // Rows of different sizes by field; every other link is ten times slower, so
@@ -48,13 +49,17 @@ void planner_case_fini(planner_case *pc);
 // Plans the next batch of sample_count samples up to the look-up: dp_planner_view is there.
 void planner_case_look_up(planner_case *pc, uint32_t sample_count);
 
-// Places and commits it, and checks the plan.
-void planner_case_commit(planner_case *pc);
+// Places and commits it, and checks the plan that comes out of it: with the keeper rule, the one
+// before. False: there is none.
+bool planner_case_commit(planner_case *pc);
 
-// Flushes and checks.
+// The plan that commit still held back, checked. False: there is none.
+bool planner_case_finish(planner_case *pc);
+
+// Flushes and checks. After finish.
 void planner_case_flush(planner_case *pc);
 
-// The directory and the checker agree on every key; dp_planner_legal.
+// The directory and the checker agree on every key; dp_planner_legal. After finish.
 void planner_case_compare(planner_case *pc);
 
 #endif

@@ -21,22 +21,22 @@ typedef struct {
 
 #define TEST_LIMIT_S 60
 
-#define TEST(function)                                                                             \
-    {                                                                                              \
-#function, function, 0                                                                     \
+#define TEST(function)         \
+    {                          \
+#function, function, 0 \
     }
-#define TEST_SLOW(function, limit_s)                                                               \
-    {                                                                                              \
-#function, function, limit_s                                                               \
+#define TEST_SLOW(function, limit_s) \
+    {                                \
+#function, function, limit_s \
     }
 
 int test_run(const test_case *cases, size_t count, int argc, char **argv);
 
-#define TEST_MAIN(...)                                                                             \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        static const test_case cases[] = {__VA_ARGS__};                                            \
-        return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);                        \
+#define TEST_MAIN(...)                                                      \
+    int main(int argc, char **argv)                                         \
+    {                                                                       \
+        static const test_case cases[] = {__VA_ARGS__};                     \
+        return test_run(cases, sizeof cases / sizeof cases[0], argc, argv); \
     }
 
 // Ends the case as skipped; counted, and the reason is printed.

@@ -17,18 +17,26 @@ static void check_hits(const planner_case *pc)
         lookups += pc->plan->slices[j].lookup_count;
         rows += pc->plan->slices[j].row_count;
     }
-    assert_int_equal(hits.lookups, pc->batch.key_count);
+    assert_int_equal(hits.lookups, pc->plan_batch->key_count);
     assert_int_equal(hits.lookups, lookups);
     assert_int_equal(hits.keys, rows);
     assert_int_equal(hits.keys_hit, rows - pc->fills);
     assert_true(hits.lookups_hit <= hits.lookups && hits.lookups_hit >= hits.keys_hit);
 }
 
+static void finish(planner_case *pc)
+{
+    if (planner_case_finish(pc))
+        check_hits(pc);
+}
+
 // Input records and flushes at random.
 static void disturb(planner_case *pc)
 {
-    if (rt_random_below(&pc->random, 9) == 0)
+    if (rt_random_below(&pc->random, 9) == 0) {
+        finish(pc);
         planner_case_flush(pc);
+    }
     if (rt_random_below(&pc->random, 7) == 0)
         dp_planner_set_alpha(pc->planner, rt_random_below(&pc->random, 5) / 4.0);
     if (rt_random_below(&pc->random, 7) == 0) {
@@ -47,12 +55,15 @@ static void run(const planner_shape *shape, uint32_t iterations)
         if (t == iterations || rt_random_below(&pc.random, 6) == 0)
             samples = 1 + rt_random_below(&pc.random, samples);
         planner_case_look_up(&pc, samples);
-        planner_case_commit(&pc);
-        check_hits(&pc);
-        if (t % 8 == 0)
+        if (planner_case_commit(&pc))
+            check_hits(&pc);
+        if (t % 8 == 0) {
+            finish(&pc);
             planner_case_compare(&pc);
+        }
         disturb(&pc);
     }
+    finish(&pc);
     planner_case_compare(&pc);
     planner_case_flush(&pc);
     planner_case_compare(&pc);
@@ -62,22 +73,32 @@ static void run(const planner_shape *shape, uint32_t iterations)
 typedef struct {
     uint32_t worker_count, sample_count_max, field_count;
     rt_accounting accounting;
+    bool keeper, full_sync, unequal;
 } family;
 
 // Everything that can be combined, with small batches.
 static void run_family(family f)
 {
+    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
+                                              RT_POLICY_MAKESPAN};
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
-                           .dispatch.accounting = f.accounting};
-    for (uint32_t i = 0; i < 3 * 3 * 3 * 2 * 2; i++) {
+                           .dispatch = {.accounting = f.accounting,
+                                        .keeper = f.keeper,
+                                        .full_sync = f.full_sync,
+                                        .search_evaluations = 2000}};
+    if (f.unequal) {
+        shape.dispatch.micro_batch_min = 1;
+        shape.dispatch.micro_batch_max = 2 * f.sample_count_max / f.worker_count;
+    }
+    for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
         shape.seed = f.worker_count * 1000 + i;
-        shape.dispatch.policy = (rt_policy_kind)(i % 3);
-        shape.cache = (cache_size)(i / 3 % 3);
-        shape.eviction = (rt_eviction_kind)(i / 9 % 3);
-        shape.dispatch.first_touch = (rt_first_touch)(i / 27 % 2);
-        shape.bag_max = i / 54 ? 3 : 1;
+        shape.dispatch.policy = policies[i % 4];
+        shape.cache = (cache_size)(i / 4 % 3);
+        shape.eviction = (rt_eviction_kind)(i / 12 % 3);
+        shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
+        shape.bag_max = i / 72 ? 3 : 1;
         shape.dispatch.alpha = (i * 7 % 5) / 4.0;
         shape.dispatch.criterion = (rt_criterion)(i * 11 % 4);
         shape.ids_per_field = 4 + f.sample_count_max * (i * 13 % 4);
@@ -89,59 +110,88 @@ static void run_family(family f)
 static void one_worker(void **state)
 {
     (void)state;
-    run_family((family){1, 5, 3, RT_ACCOUNTING_BSP});
+    run_family((family){1, 5, 3, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void two_workers(void **state)
 {
     (void)state;
-    run_family((family){2, 8, 4, RT_ACCOUNTING_BSP});
+    run_family((family){2, 8, 4, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    run_family((family){3, 10, 4, RT_ACCOUNTING_BSP}); // shares of 4, 3 and 3
+    run_family((family){3, 10, 4, RT_ACCOUNTING_BSP, false, false, false}); // shares of 4, 3 and 3
 }
 
 static void four_workers(void **state)
 {
     (void)state;
-    run_family((family){4, 12, 5, RT_ACCOUNTING_BSP});
+    run_family((family){4, 12, 5, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void seven_workers(void **state)
 {
     (void)state;
-    run_family((family){7, 20, 3, RT_ACCOUNTING_BSP});
+    run_family((family){7, 20, 3, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void eight_workers(void **state)
 {
     (void)state;
-    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void sixty_four_workers(void **state)
 {
     (void)state;
-    run_family((family){64, 130, 2, RT_ACCOUNTING_BSP});
+    run_family((family){64, 130, 2, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void published_accounting(void **state)
 {
     (void)state;
-    run_family((family){2, 6, 3, RT_ACCOUNTING_PUBLISHED});
-    run_family((family){5, 20, 3, RT_ACCOUNTING_PUBLISHED});
+    run_family((family){2, 6, 3, RT_ACCOUNTING_PUBLISHED, false, false, false});
+    run_family((family){5, 20, 3, RT_ACCOUNTING_PUBLISHED, false, false, false});
+}
+
+// KEEP and PULL_SUM; plans come one iteration late.
+static void keepers(void **state)
+{
+    (void)state;
+    run_family((family){1, 4, 3, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){2, 6, 3, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){64, 70, 2, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_PUBLISHED, true, false, false});
+}
+
+static void full_synchronisation(void **state)
+{
+    (void)state;
+    run_family((family){1, 4, 3, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){4, 16, 4, RT_ACCOUNTING_BSP, true, true, false});
+}
+
+static void unequal_micro_batches(void **state)
+{
+    (void)state;
+    run_family((family){2, 9, 3, RT_ACCOUNTING_BSP, false, false, true});
+    run_family((family){5, 20, 3, RT_ACCOUNTING_BSP, true, false, true});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, true, true, true});
 }
 
 // Batches of one sample, and more workers than samples.
 static void fewer_samples_than_workers(void **state)
 {
     (void)state;
-    run_family((family){1, 1, 2, RT_ACCOUNTING_BSP});
-    run_family((family){8, 1, 3, RT_ACCOUNTING_BSP});
-    run_family((family){8, 5, 3, RT_ACCOUNTING_BSP});
+    run_family((family){1, 1, 2, RT_ACCOUNTING_BSP, false, false, false});
+    run_family((family){8, 1, 3, RT_ACCOUNTING_BSP, false, false, false});
+    run_family((family){8, 5, 3, RT_ACCOUNTING_BSP, false, false, false});
 }
 
 static void a_long_run(void **state)
@@ -395,7 +445,8 @@ static void records_wait_for_the_next_look_up(void **state)
 
 TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers),
-          TEST(published_accounting), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(published_accounting), TEST(keepers), TEST(full_synchronisation),
+          TEST(unequal_micro_batches), TEST(fewer_samples_than_workers), TEST(a_long_run),
           TEST(keys_at_the_edges), TEST(the_cheapest_copy_is_pushed),
           TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))
