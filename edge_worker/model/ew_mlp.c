@@ -2,34 +2,57 @@
 
 #include "edge_worker/model/ew_model_parts.h"
 
+static void declare(ew_model *model, ew_mlp *mlp, const char *name, uint32_t layer)
+{
+    char parameter[RT_TENSOR_NAME_MAX];
+    uint32_t in = mlp->widths[layer], out = mlp->widths[layer + 1];
+    snprintf(parameter, sizeof parameter, "%s.%u.weight", name, layer);
+    mlp->weights[layer] = ew_model_parameter(model, parameter, out, in, in);
+    snprintf(parameter, sizeof parameter, "%s.%u.bias", name, layer);
+    mlp->biases[layer] = ew_model_parameter(model, parameter, 0, out, in);
+}
+
+// Gradients of neighbouring layers use two buffers by turns.
+static rt_status create_buffers(ew_model *model, ew_mlp *mlp, rt_error *error)
+{
+    size_t samples = model->config.sample_count_max;
+    uint32_t last = mlp->layer_count - 1, widest = 0;
+    float *turns[2] = {NULL};
+    rt_status status = RT_OK;
+    for (uint32_t i = 0; i <= last; i++) {
+        mlp->strides[i] = ew_stride(mlp->widths[i + 1]);
+        widest = mlp->strides[i] > widest ? mlp->strides[i] : widest;
+    }
+    if (mlp->output) {
+        mlp->strides[last] = mlp->output_stride;
+        mlp->values[last] = mlp->output;
+    }
+    for (uint32_t i = 0; i <= last && status == RT_OK; i++)
+        if (!mlp->values[i])
+            status = ew_model_buffer(model, samples * mlp->strides[i], &mlp->values[i], error);
+    for (uint32_t i = 0; i < 2 && status == RT_OK; i++)
+        status = ew_model_buffer(model, samples * widest, &turns[i], error);
+    for (uint32_t i = 0; i <= last; i++)
+        mlp->gradients[i] = turns[i % 2];
+    if (mlp->output)
+        mlp->gradients[last] = mlp->output_gradients;
+    mlp->output = mlp->values[last];
+    mlp->output_gradients = mlp->gradients[last];
+    mlp->output_stride = mlp->strides[last];
+    return status;
+}
+
 rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t input_count,
                         const uint32_t *widths, uint32_t layer_count, rt_error *error)
 {
-    uint32_t samples = model->config.sample_count_max, widest = 0;
     rt_assert(layer_count >= 1 && layer_count <= RT_MLP_LAYERS_MAX);
     mlp->layer_count = layer_count;
     mlp->widths[0] = input_count;
     for (uint32_t i = 0; i < layer_count; i++) {
-        char parameter[RT_TENSOR_NAME_MAX];
         mlp->widths[i + 1] = widths[i];
-        snprintf(parameter, sizeof parameter, "%s.%u.weight", name, i);
-        mlp->weights[i] =
-            ew_model_parameter(model, parameter, widths[i], mlp->widths[i], mlp->widths[i]);
-        snprintf(parameter, sizeof parameter, "%s.%u.bias", name, i);
-        mlp->biases[i] = ew_model_parameter(model, parameter, 0, widths[i], mlp->widths[i]);
-        rt_status status =
-            ew_model_buffer(model, (size_t)samples * ew_stride(widths[i]), &mlp->values[i], error);
-        if (status != RT_OK)
-            return status;
-        widest = ew_stride(widths[i]) > widest ? ew_stride(widths[i]) : widest;
+        declare(model, mlp, name, i);
     }
-    for (uint32_t i = 0; i < 2; i++) {
-        rt_status status =
-            ew_model_buffer(model, (size_t)samples * widest, &mlp->gradients[i], error);
-        if (status != RT_OK)
-            return status;
-    }
-    return RT_OK;
+    return create_buffers(model, mlp, error);
 }
 
 void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t input_stride)
@@ -40,44 +63,72 @@ void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t i
     mlp->input = input;
     mlp->input_stride = input_stride;
     for (uint32_t i = 0; i < mlp->layer_count; i++) {
-        uint32_t in = mlp->widths[i], out = mlp->widths[i + 1], stride = ew_stride(out);
+        uint32_t in = mlp->widths[i], out = mlp->widths[i + 1];
         layers->gemm(state, false, true, samples, out, in, input, input_stride,
-                     model->values + mlp->weights[i], in, 0, mlp->values[i], stride);
+                     model->values + mlp->weights[i], in, 0, mlp->values[i], mlp->strides[i]);
         layers->activate(state, EW_RELU, samples, out, model->values + mlp->biases[i],
-                         mlp->values[i], stride);
+                         mlp->values[i], mlp->strides[i]);
         input = mlp->values[i];
-        input_stride = stride;
+        input_stride = mlp->strides[i];
     }
 }
 
-float *ew_mlp_output_gradients(ew_mlp *mlp)
-{
-    return mlp->gradients[mlp->layer_count % 2];
-}
-
-void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float *input_gradients,
-                     uint32_t input_gradients_stride)
+void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float input_beta,
+                     float *input_gradients, uint32_t input_gradients_stride)
 {
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
     uint32_t samples = model->lookups.sample_count;
     for (uint32_t i = mlp->layer_count; i-- > 0;) {
-        uint32_t in = mlp->widths[i], out = mlp->widths[i + 1], stride = ew_stride(out);
-        float *gradients = mlp->gradients[(i + 1) % 2];
+        uint32_t in = mlp->widths[i], out = mlp->widths[i + 1], stride = mlp->strides[i];
+        const float *weights = model->values + mlp->weights[i];
         const float *input = i > 0 ? mlp->values[i - 1] : mlp->input;
-        uint32_t input_stride = i > 0 ? ew_stride(in) : mlp->input_stride;
+        uint32_t input_stride = i > 0 ? mlp->strides[i - 1] : mlp->input_stride;
+        float *gradients = mlp->gradients[i];
         layers->activate_back(state, EW_RELU, samples, out, mlp->values[i], gradients, stride,
                               model->gradients + mlp->biases[i]);
         layers->gemm(state, true, false, out, in, samples, gradients, stride, input, input_stride,
                      0, model->gradients + mlp->weights[i], in);
         ew_model_done(model, mlp->weights[i]);
         if (i > 0)
-            layers->gemm(state, false, false, samples, in, out, gradients, stride,
-                         model->values + mlp->weights[i], in, 0, mlp->gradients[i % 2],
-                         ew_stride(in));
+            layers->gemm(state, false, false, samples, in, out, gradients, stride, weights, in, 0,
+                         mlp->gradients[i - 1], mlp->strides[i - 1]);
         else if (input_columns > 0)
             layers->gemm(state, false, false, samples, input_columns, out, gradients, stride,
-                         model->values + mlp->weights[0], in, 0, input_gradients,
-                         input_gradients_stride);
+                         weights, in, input_beta, input_gradients, input_gradients_stride);
     }
+}
+
+void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
+                       uint32_t stride, float beta)
+{
+    model->device->layers->gemm(model->device->state, false, false, model->lookups.sample_count, 1,
+                                count, values, stride, model->values + weights, 1, beta,
+                                model->logits, 1);
+}
+
+void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
+                        uint32_t stride, float *gradients)
+{
+    const ew_layer_ops *layers = model->device->layers;
+    void *state = model->device->state;
+    uint32_t samples = model->lookups.sample_count;
+    layers->gemm(state, true, false, count, 1, samples, values, stride, model->logit_gradients, 1,
+                 0, model->gradients + weights, 1);
+    if (gradients)
+        layers->gemm(state, false, false, samples, count, 1, model->logit_gradients, 1,
+                     model->values + weights, count, 0, gradients, stride);
+}
+
+void ew_bias_forward(ew_model *model, uint32_t bias)
+{
+    model->device->layers->activate(model->device->state, EW_IDENTITY, model->lookups.sample_count,
+                                    1, model->values + bias, model->logits, 1);
+}
+
+void ew_bias_backward(ew_model *model, uint32_t bias)
+{
+    model->device->layers->activate_back(model->device->state, EW_IDENTITY,
+                                         model->lookups.sample_count, 1, model->logits,
+                                         model->logit_gradients, 1, model->gradients + bias);
 }

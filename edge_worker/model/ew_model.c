@@ -7,7 +7,10 @@
 #include "edge_worker/model/ew_model_parts.h"
 #include "runtime/rt_hash.h"
 
-static const ew_model_kind *const kinds[] = {[RT_MODEL_WDL] = &ew_wdl};
+static const ew_model_kind *const kinds[] = {
+    [RT_MODEL_WDL] = &ew_wdl,   [RT_MODEL_DFM] = &ew_dfm, [RT_MODEL_DCN] = &ew_dcn,
+    [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf,
+};
 
 uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_count,
                             uint32_t column_count, uint32_t fan_in)

@@ -19,7 +19,7 @@ typedef struct {
     void (*backward)(ew_model *model, void *part); // model->logit_gradients -> all gradients
 } ew_model_kind;
 
-extern const ew_model_kind ew_wdl;
+extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf;
 
 typedef struct {
     char name[RT_TENSOR_NAME_MAX];
@@ -79,15 +79,20 @@ rt_status ew_model_buffer(ew_model *model, size_t count, void *buffer_p, rt_erro
 // Gradients from offset to the last piece reported are final.
 void ew_model_done(ew_model *model, uint32_t offset);
 
-// Layers of ReLU units.
+// Layers of ReLU units. A model may set the output_ members before create, to place what the last
+// layer gives (sample_count_max x output_stride) in a matrix of its own.
 typedef struct {
+    float *output, *output_gradients;
+    uint32_t output_stride;
+
     uint32_t layer_count;
     uint32_t widths[RT_MLP_LAYERS_MAX + 1]; // widths[0]: inputs
     uint32_t weights[RT_MLP_LAYERS_MAX];    // offsets in the block
     uint32_t biases[RT_MLP_LAYERS_MAX];
-    float *values[RT_MLP_LAYERS_MAX]; // sample_count_max x ew_stride(width) each
-    float *gradients[2];              // of neighbouring layers, by turns
-    const float *input;               // of the last forward pass
+    float *values[RT_MLP_LAYERS_MAX];    // of each layer
+    float *gradients[RT_MLP_LAYERS_MAX]; // the last one's is output_gradients, the others share two
+    uint32_t strides[RT_MLP_LAYERS_MAX];
+    const float *input; // of the last forward pass
     uint32_t input_stride;
 } ew_mlp;
 
@@ -95,16 +100,25 @@ typedef struct {
 rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t input_count,
                         const uint32_t *widths, uint32_t layer_count, rt_error *error);
 
-// input: sample_count x widths[0], kept until backward. The result is values[layer_count - 1].
+// input: sample_count x widths[0], kept until backward. The result is in output.
 void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t input_stride);
 
-// Where the caller puts the gradients of the last layer's values before backward: sample_count x
-// ew_stride(last width).
-float *ew_mlp_output_gradients(ew_mlp *mlp);
+// From output_gradients, which is overwritten: parameter gradients, layer by layer (each reported),
+// and then those of the first input_columns inputs, unless that is 0, plus input_beta times what
+// input_gradients holds.
+void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float input_beta,
+                     float *input_gradients, uint32_t input_gradients_stride);
 
-// Parameter gradients, layer by layer (each reported), and then those of the first input_columns
-// inputs, unless that is 0.
-void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float *input_gradients,
-                     uint32_t input_gradients_stride);
+// What most models end in: logits = weights . values + beta x logits, for count columns of a matrix
+// (weights: offset in the block). Back, written: weight gradients, and those of the columns, with
+// the stride of values, unless gradients is NULL.
+void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
+                       uint32_t stride, float beta);
+void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
+                        uint32_t stride, float *gradients);
+
+// logits += the parameter at offset bias; and its gradient.
+void ew_bias_forward(ew_model *model, uint32_t bias);
+void ew_bias_backward(ew_model *model, uint32_t bias);
 
 #endif

@@ -203,6 +203,36 @@ static void search_improves_within_its_limits(void **state)
     assert_true(end_sum < 0.95 * start_sum); // random starts: there is much to gain
 }
 
+// Near the optimum a step that was judged wrongly shows: the exact cost would rise.
+static void no_step_raises_the_cost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        rt_random random = {seed};
+        uint32_t worker_of[SAMPLES_MAX];
+        dp_prices prices;
+        dp_search_limits limits;
+        make_problem(2 + rt_random_below(&random, WORKERS_MAX - 1), 60, 10, seed % 2, &random);
+        fill_placement(&random, worker_of);
+        equal_limits(&limits, 0);
+        for (uint32_t j = 0; j < p.view.worker_count; j++)
+            limits.max[j] += 2;
+        dp_search *search = make_search();
+        for (uint32_t run = 0; run < 40; run++) {
+            random_prices(&p.view, &random, &prices); // what was best is so no more
+            for (uint32_t step = 0; step < 12; step++) {
+                limits.evaluations_max = 1 + step * step; // few: the runs are short
+                int64_t before = naive_cost(&prices, worker_of);
+                dp_search_run(search, &p.view, &prices, &limits, &random, worker_of);
+                assert_true(naive_cost(&prices, worker_of) <= before);
+            }
+            limits.evaluations_max = 4000;
+            dp_search_run(search, &p.view, &prices, &limits, &random, worker_of);
+        }
+        dp_search_destroy(search);
+    }
+}
+
 static void same_seed_same_placement(void **state)
 {
     (void)state;
@@ -313,4 +343,5 @@ static void loads_are_what_moves(void **state)
 }
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(search_improves_within_its_limits),
-          TEST(same_seed_same_placement), TEST(close_to_the_optimum), TEST(loads_are_what_moves))
+          TEST(no_step_raises_the_cost), TEST(same_seed_same_placement), TEST(close_to_the_optimum),
+          TEST(loads_are_what_moves))

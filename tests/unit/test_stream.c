@@ -2,6 +2,7 @@
 #include "tests/unit/test_stream_support.h"
 
 #include "runtime/rt_config.h"
+#include "runtime/stream/rt_keyset.h"
 
 static rt_column pair[] = {{.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
                            {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER}};
@@ -145,6 +146,7 @@ static void malformed_share_is_judged(void **state)
         {1000, 1000, 0, RT_DATA, 1000, 1},     //
         {999, 999, 0, RT_DATA, 999, 1},        //
         {3000, 0, 0, RT_END, 3000, 0},         //
+        {3000, 300, 0.002, RT_DATA, 1000, 3},  // the thousandth is good, three before were not
         {3000, 1, 1, RT_END, 3000, 3000},      // anything goes
     };
     for (uint32_t i = 0; i < RT_COUNT_OF(cases); i++) {
@@ -176,6 +178,31 @@ static void the_error_names_file_line_and_counts(void **state)
                                        "the last one: expected 2 cells, found 1"));
     rt_batch_fini(&all);
     free(text);
+}
+
+static void the_share_is_judged_at_samples_max(void **state)
+{
+    (void)state;
+    char *text = pair_lines(100, 2), *file = put_text("a", text);
+    rt_stream_config config = pair_config(&file, 1);
+    config.samples_max = 10;
+    rt_batch all;
+    rt_stream_stats stats;
+    rt_error error = {0};
+    assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_DATA);
+    assert_int_equal(all.sample_count, 0); // the same call found the limit and the bad lines
+    assert_int_equal(stats.samples, 10);
+    rt_batch_fini(&all);
+    config.malformed_share_max = 0.5;
+    assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_END);
+    assert_int_equal(all.sample_count, 10);
+    rt_batch_fini(&all);
+    free(file);
+    free(text);
+    assert_int_equal(read_pairs("1,1\n\n\n1,2\n", 0, &all, &stats, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "/pairs:3: 2 of 4 lines are malformed"));
+    assert_non_null(strstr(error.text, "found an empty line"));
+    rt_batch_fini(&all);
 }
 
 static void a_failed_stream_stays_failed(void **state)
@@ -331,6 +358,33 @@ static void counted_keys(void **state)
     free(bad);
 }
 
+// Keys that all want the last slot go round to the first ones, and survive growing.
+static void counted_keys_at_the_end_of_the_set(void **state)
+{
+    (void)state;
+    rt_keyset set;
+    assert_int_equal(rt_keyset_init(&set), RT_OK);
+    uint64_t keys[100], slot_count = set.slot_count;
+    uint32_t count = 0;
+    for (uint64_t key = 1; count < 100; key++) {
+        if ((rt_mix(key) & (slot_count - 1)) == slot_count - 1)
+            keys[count++] = key;
+    }
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(rt_keyset_add(&set, keys, 100), RT_OK);
+        assert_int_equal(rt_keyset_count(&set), 100);
+    }
+    for (uint64_t key = 0; set.slot_count == slot_count; key++) {
+        uint64_t odd = UINT64_C(1) << 63 | key;
+        assert_int_equal(rt_keyset_add(&set, &odd, 1), RT_OK);
+        assert_int_equal(rt_keyset_count(&set), 101 + key);
+    }
+    count = (uint32_t)rt_keyset_count(&set);
+    assert_int_equal(rt_keyset_add(&set, keys, 100), RT_OK);
+    assert_int_equal(rt_keyset_count(&set), count);
+    rt_keyset_fini(&set);
+}
+
 // A full batch is given out while the writer of the pipe is still there.
 static void standard_input(void **state)
 {
@@ -454,8 +508,9 @@ static void movielens_by_its_format_file(void **state)
 
 TEST_MAIN(TEST(files_in_sequence), TEST(batch_sizes_and_limits), TEST(blank_lines),
           TEST(malformed_share_is_judged), TEST(the_error_names_file_line_and_counts),
-          TEST(a_failed_stream_stays_failed), TEST(the_first_five_are_logged),
-          TEST(lines_that_are_no_text), TEST(a_truncated_file_is_an_error),
-          TEST(configurations_that_cannot_work), TEST(counted_keys), TEST(standard_input),
+          TEST(the_share_is_judged_at_samples_max), TEST(a_failed_stream_stays_failed),
+          TEST(the_first_five_are_logged), TEST(lines_that_are_no_text),
+          TEST(a_truncated_file_is_an_error), TEST(configurations_that_cannot_work),
+          TEST(counted_keys), TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
           TEST(criteo_plain_and_packed_are_the_same), TEST(avazu_by_its_format_file),
           TEST(movielens_by_its_format_file))

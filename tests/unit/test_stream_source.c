@@ -126,15 +126,21 @@ static void lines_that_are_too_long(void **state)
         text[size++] = '\n';
     }
     size--; // the last, too long, has no line end
-    char *paths[3] = {put_bytes("long", text, size), put_packed("long.zst", text, size, size),
+    char *paths[4] = {put_bytes("long", text, size), put_packed("long.zst", text, size, size), NULL,
                       put_text("after", "next\n")};
-    rt_source *source = open_source(paths, 3);
+    // Nothing of the third file is left when its end is seen.
+    text[RT_LINE_MAX] = 'a';
+    paths[2] = put_bytes("one_line", text, RT_LINE_MAX + 1);
+    text[RT_LINE_MAX] = '\n';
+    rt_source *source = open_source(paths, 4);
     expect_lines(source, 0, text, size);
     expect_lines(source, 1, text, size);
-    expect_lines(source, 2, "next\n", 5);
+    text[RT_LINE_MAX] = 'a';
+    expect_lines(source, 2, text, RT_LINE_MAX + 1);
+    expect_lines(source, 3, "next\n", 5);
     expect_end(source);
     rt_source_close(source);
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 4; i++)
         free(paths[i]);
     free(text);
 }
@@ -355,17 +361,22 @@ static void standard_input_line_by_line(void **state)
 static void standard_input_packed_and_flushed(void **state)
 {
     (void)state;
-    size_t size;
-    char *text = make_text(6, 700000, &size), dash[] = "-", *paths[] = {dash};
-    memset(text, 'a', size); // packs into little, so that one read brings many blocks of text
+    // Six blocks, the last of which crosses the end of the second 256 KiB of text: the decoder has
+    // taken all of its input by then, and still holds text.
+    const size_t size = 2 * 262144 + 50000, flushed = 100000;
+    char *text = malloc(size), dash[] = "-", *paths[] = {dash};
+    assert_non_null(text);
+    memset(text, 'a', size);
     for (size_t i = 99; i < size; i += 100)
         text[i] = '\n';
     uint8_t packed[60000]; // the pipe takes it at once
     ZSTD_CStream *packer = ZSTD_createCStream();
-    ZSTD_inBuffer in = {text, size, 0};
+    ZSTD_inBuffer in = {text, 0, 0};
     ZSTD_outBuffer out = {packed, sizeof packed, 0};
-    assert_int_equal(ZSTD_compressStream2(packer, &out, &in, ZSTD_e_flush), 0);
-    assert_int_equal(in.pos, size);
+    while (in.size < size) {
+        in.size = size - in.size > flushed ? in.size + flushed : size;
+        assert_int_equal(ZSTD_compressStream2(packer, &out, &in, ZSTD_e_flush), 0);
+    }
     int writer = pipe_to_stdin();
     assert_int_equal(write(writer, packed, out.pos), out.pos);
     rt_source *source = open_source(paths, 1);

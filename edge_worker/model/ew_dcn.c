@@ -1,0 +1,200 @@
+// Deep & Cross, parallel form: x0 = (pooled embeddings, dense features),
+//   v1 (Wang et al., ADKDD 2017):  x' = x0 (x . w) + b + x      model.cross "vector"
+//   v2 (Wang et al., WWW 2021):    x' = x0 * (W x + b) + x      model.cross "matrix"
+//   h = MLP(x0), logit = output.weight . (x_L, h) + output.bias
+// v1 never forms x_l: see cross in ew_device.h. The output's weights stand behind those of the
+// layers, so that x0 meets all of them in one product.
+#include <stdio.h>
+
+#include "edge_worker/model/ew_model_parts.h"
+
+typedef struct {
+    ew_mlp mlp;
+    bool matrix;
+    uint32_t hidden_count, input_count, layer_count;
+    uint32_t weights[RT_CROSS_LAYERS_MAX],
+        biases[RT_CROSS_LAYERS_MAX]; // offsets; v1 uses the first
+    uint32_t output, output_bias;
+    float *input, *input_gradients; // sample_count x stride
+    uint32_t stride;
+    float *products, *product_gradients; // v1: sample_count x product_stride
+    uint32_t product_stride;
+    float *z[RT_CROSS_LAYERS_MAX], *x[RT_CROSS_LAYERS_MAX]; // v2: of each layer, as input
+    float *gradients, *z_gradients;
+} dcn;
+
+static void declare_cross(ew_model *model, dcn *self)
+{
+    uint32_t count = self->input_count;
+    if (!self->matrix) {
+        self->biases[0] = ew_model_parameter(model, "cross.bias", self->layer_count, count, count);
+        self->weights[0] =
+            ew_model_parameter(model, "cross.weight", self->layer_count, count, count);
+        return;
+    }
+    for (uint32_t l = 0; l < self->layer_count; l++) {
+        char name[RT_TENSOR_NAME_MAX];
+        snprintf(name, sizeof name, "cross.%u.weight", l);
+        self->weights[l] = ew_model_parameter(model, name, count, count, count);
+        snprintf(name, sizeof name, "cross.%u.bias", l);
+        self->biases[l] = ew_model_parameter(model, name, 0, count, count);
+    }
+}
+
+static rt_status create_buffers(ew_model *model, dcn *self, rt_error *error)
+{
+    size_t samples = model->config.sample_count_max, count = samples * self->stride;
+    rt_status status = ew_model_buffer(model, count, &self->input, error);
+    if (status == RT_OK)
+        status = ew_model_buffer(model, count, &self->input_gradients, error);
+    for (uint32_t l = 0; l < self->layer_count && status == RT_OK && self->matrix; l++) {
+        status = ew_model_buffer(model, count, &self->z[l], error);
+        if (status == RT_OK)
+            status = ew_model_buffer(model, count, &self->x[l], error);
+    }
+    count = self->matrix ? count : samples * self->product_stride;
+    if (status == RT_OK)
+        status =
+            ew_model_buffer(model, count, self->matrix ? &self->gradients : &self->products, error);
+    if (status == RT_OK)
+        status = ew_model_buffer(
+            model, count, self->matrix ? &self->z_gradients : &self->product_gradients, error);
+    return status;
+}
+
+static rt_status create(ew_model *model, void *part, rt_error *error)
+{
+    const ew_model_config *config = &model->config;
+    dcn *self = part;
+    self->matrix = config->model.cross == RT_CROSS_MATRIX;
+    self->layer_count = config->model.cross_layer_count;
+    self->hidden_count = config->model.mlp[config->model.mlp_layer_count - 1];
+    self->input_count = config->field_count * config->model.embedding_dim + config->dense_count;
+    self->stride = ew_stride(self->input_count);
+    if (self->layer_count < 1 || self->layer_count > RT_CROSS_LAYERS_MAX)
+        return rt_fail(error, RT_CONFIG, "model.cross_layers: is %u, expected 1 to %d",
+                       self->layer_count, RT_CROSS_LAYERS_MAX);
+    uint64_t floats = (uint64_t)self->layer_count * self->input_count * self->input_count;
+    if (self->matrix && floats > INT32_MAX / 2)
+        return rt_fail(error, RT_CONFIG,
+                       "model.cross \"matrix\": %u layers of %u x %u weights are too many",
+                       self->layer_count, self->input_count, self->input_count);
+    self->product_stride = ew_stride(self->layer_count + 1);
+    rt_status status = ew_mlp_create(model, &self->mlp, "mlp", self->input_count, config->model.mlp,
+                                     config->model.mlp_layer_count, error);
+    if (status != RT_OK)
+        return status;
+    declare_cross(model, self);
+    uint32_t output_count = self->input_count + self->hidden_count;
+    self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);
+    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, output_count);
+    return create_buffers(model, self, error);
+}
+
+static void vector_forward(ew_model *model, dcn *self)
+{
+    const ew_device *device = model->device;
+    uint32_t samples = model->lookups.sample_count, count = self->input_count;
+    const float *weights = model->values + self->weights[0];
+    device->layers->gemm(device->state, false, true, samples, self->layer_count + 1, count,
+                         self->input, self->stride, weights, count, 0, self->products,
+                         self->product_stride);
+    device->interactions->cross(device->state, samples, self->layer_count, count, weights,
+                                model->values + self->biases[0], self->products,
+                                self->product_stride, model->logits);
+}
+
+static void vector_backward(ew_model *model, dcn *self)
+{
+    const ew_device *device = model->device;
+    uint32_t samples = model->lookups.sample_count, count = self->input_count;
+    const float *weights = model->values + self->weights[0];
+    float *weight_gradients = model->gradients + self->weights[0];
+    device->interactions->cross_back(
+        device->state, samples, self->layer_count, count, weights, model->values + self->biases[0],
+        self->products, self->product_stride, model->logit_gradients, self->product_gradients,
+        weight_gradients, model->gradients + self->biases[0]);
+    device->layers->gemm(device->state, true, false, self->layer_count + 1, count, samples,
+                         self->product_gradients, self->product_stride, self->input, self->stride,
+                         1, weight_gradients, count);
+    ew_model_done(model, self->biases[0]);
+    device->layers->gemm(device->state, false, false, samples, count, self->layer_count + 1,
+                         self->product_gradients, self->product_stride, weights, count, 0,
+                         self->input_gradients, self->stride);
+}
+
+static void matrix_forward(ew_model *model, dcn *self)
+{
+    const ew_device *device = model->device;
+    uint32_t samples = model->lookups.sample_count, count = self->input_count;
+    const float *x = self->input;
+    for (uint32_t l = 0; l < self->layer_count; l++) {
+        device->layers->gemm(device->state, false, true, samples, count, count, x, self->stride,
+                             model->values + self->weights[l], count, 0, self->z[l], self->stride);
+        device->interactions->cross_matrix(device->state, samples, count, self->input, x,
+                                           model->values + self->biases[l], self->z[l], self->x[l],
+                                           self->stride);
+        x = self->x[l];
+    }
+    ew_linear_forward(model, self->output, x, count, self->stride, 1);
+}
+
+static void matrix_backward(ew_model *model, dcn *self)
+{
+    const ew_device *device = model->device;
+    void *state = device->state;
+    uint32_t samples = model->lookups.sample_count, count = self->input_count, l;
+    uint32_t stride = self->stride;
+    ew_linear_backward(model, self->output, self->x[self->layer_count - 1], count, stride,
+                       self->gradients);
+    ew_model_done(model, self->output);
+    for (l = self->layer_count; l-- > 0;) {
+        const float *x = l > 0 ? self->x[l - 1] : self->input;
+        device->interactions->cross_matrix_back(
+            state, samples, count, l == 0, l == self->layer_count - 1, self->input, self->z[l],
+            self->gradients, self->z_gradients, self->input_gradients,
+            model->gradients + self->biases[l], stride);
+        device->layers->gemm(state, true, false, count, count, samples, self->z_gradients, stride,
+                             x, stride, 0, model->gradients + self->weights[l], count);
+        ew_model_done(model, self->weights[l]);
+        device->layers->gemm(state, false, false, samples, count, count, self->z_gradients, stride,
+                             model->values + self->weights[l], count, 1,
+                             l > 0 ? self->gradients : self->input_gradients, stride);
+    }
+}
+
+static void forward(ew_model *model, void *part)
+{
+    dcn *self = part;
+    const ew_device *device = model->device;
+    device->layers->pool(device->state, &model->lookups, model->dense, model->config.dense_count,
+                         self->input, self->stride);
+    ew_mlp_forward(model, &self->mlp, self->input, self->stride);
+    ew_linear_forward(model, self->output + self->input_count, self->mlp.output, self->hidden_count,
+                      self->mlp.output_stride, 0);
+    if (self->matrix)
+        matrix_forward(model, self);
+    else
+        vector_forward(model, self);
+    ew_bias_forward(model, self->output_bias);
+}
+
+static void backward(ew_model *model, void *part)
+{
+    dcn *self = part;
+    const ew_device *device = model->device;
+    const ew_lookups *lookups = &model->lookups;
+    ew_bias_backward(model, self->output_bias);
+    ew_linear_backward(model, self->output + self->input_count, self->mlp.output,
+                       self->hidden_count, self->mlp.output_stride, self->mlp.output_gradients);
+    if (self->matrix)
+        matrix_backward(model, self);
+    else
+        vector_backward(model, self);
+    ew_mlp_backward(model, &self->mlp, lookups->field_count * lookups->dim, 1,
+                    self->input_gradients, self->stride);
+    device->layers->rows_back(device->state, lookups, self->input_gradients, self->stride, NULL,
+                              model->row_gradients);
+}
+
+const ew_model_kind ew_dcn = {"dcn", sizeof(dcn), create, forward, backward};
