@@ -38,7 +38,7 @@ FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
 LIBRARY := $(DIR)/liblanyard.a
 SUPPORT := $(DIR)/libsupport.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
-JOBS := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:

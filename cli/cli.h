@@ -27,6 +27,7 @@ int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_check(int argc, char **argv);
+int cli_bench(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

@@ -14,6 +14,8 @@ static const cli_command commands[] = {
      cli_eval},
     {"check", "CONFIG [--set KEY=VALUE]... [--document]",
      "check a configuration and print it with all defaults", cli_check},
+    {"bench", "dispatch [OPTION]...",
+     "measure this build on this machine: `lanyard bench` lists what", cli_bench},
     {"coordinator", "CONFIG [--out DIR] [--announce-fd FD]", "one process of a run",
      cli_coordinator},
     {"ps", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_ps},

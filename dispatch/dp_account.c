@@ -1,6 +1,7 @@
 #include "dispatch/dp_account.h"
 
 #include <math.h>
+#include <string.h>
 
 double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
                     const uint32_t *micro_batch)
@@ -18,6 +19,40 @@ double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
     if (config->ps_bytes_per_s > 0)
         slowest = fmax(slowest, fmax(ps_up, ps_down) / config->ps_bytes_per_s);
     return slowest;
+}
+
+void dp_account_init(const dp_planner_config *planner, dp_account_config *config)
+{
+    *config = (dp_account_config){.layout = planner->layout,
+                                  .worker_count = planner->worker_count,
+                                  .ps_bytes_per_s = planner->ps_bytes_per_s,
+                                  .dense_bytes = planner->dense_bytes};
+    memcpy(config->links, planner->links, sizeof config->links);
+    memcpy(config->compute_s_per_sample, planner->compute_s_per_sample,
+           sizeof config->compute_s_per_sample);
+}
+
+void dp_account_apply(const dp_input *input, dp_account_config *config)
+{
+    switch ((dp_input_kind)input->kind) {
+    case DP_INPUT_LINK_UP:
+        config->links[input->worker].up_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_LINK_DOWN:
+        config->links[input->worker].down_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_COMPUTE:
+        config->compute_s_per_sample[input->worker] = input->value;
+        break;
+    case DP_INPUT_PS_LINK:
+        config->ps_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_ALPHA:
+    case DP_INPUT_SEARCH_EVALUATIONS:
+    case DP_INPUT_TABLES:
+    case DP_INPUT_KINDS:
+        break;
+    }
 }
 
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account)

@@ -28,6 +28,12 @@ typedef struct {
     dp_hits hits;
 } dp_account;
 
+// Seconds and rates that a planner starts with.
+void dp_account_init(const dp_planner_config *planner, dp_account_config *config);
+
+// An input record came into force.
+void dp_account_apply(const dp_input *input, dp_account_config *config);
+
 // Adds one final plan.
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 

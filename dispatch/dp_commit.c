@@ -331,21 +331,46 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
     }
 }
 
+// Ends a stage that began at since; returns when. Without a profile nothing is measured.
+static uint64_t stamp(const dp_planner *planner, dp_stage stage, uint64_t since)
+{
+    dp_profile *profile = planner->profile;
+    if (!profile)
+        return 0;
+    uint64_t now = profile->clock_ns();
+    profile->ns[stage] += now - since;
+    return now;
+}
+
+static uint64_t begin_stages(const dp_planner *planner)
+{
+    if (!planner->profile)
+        return 0;
+    memset(planner->profile->ns, 0, sizeof planner->profile->ns);
+    return planner->profile->clock_ns();
+}
+
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_work *work = dp_work_of(planner, planner->iteration);
     dp_work *before = dp_work_of(planner, planner->iteration - 1);
     bool held_back = before->open;
+    uint64_t at = begin_stages(planner);
     collect(planner, work);
+    at = stamp(planner, DP_STAGE_COLLECT, at);
     rt_status status = settle(planner, before, work);
+    at = stamp(planner, DP_STAGE_SETTLE, at);
     if (!status)
         status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
         status = release_key(planner, work, d);
+    at = stamp(planner, DP_STAGE_RELEASE, at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
+    at = stamp(planner, DP_STAGE_PLACE, at);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
         train_key(planner, work, d);
+    at = stamp(planner, DP_STAGE_TRAIN, at);
     work->open = true;
     if (!status && !planner->config.dispatch.keeper) {
         status = settle(planner, work, NULL);
@@ -353,6 +378,7 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     } else {
         *plan_p = held_back ? &before->plan : NULL;
     }
+    stamp(planner, DP_STAGE_SETTLE, at);
     return status;
 }
 

@@ -145,3 +145,8 @@ uint64_t dp_plan_fingerprint(const dp_plan *plan)
     }
     return sum;
 }
+
+uint64_t dp_fingerprint_add(uint64_t run, uint64_t plan)
+{
+    return rt_mix(run + 1) ^ rt_mix(rt_mix(run + 1) + plan);
+}

@@ -120,4 +120,7 @@ void dp_counts_add(dp_counts *counts, const dp_counts *other);
 // A hash of everything in the plan, for comparing two planners bit by bit.
 uint64_t dp_plan_fingerprint(const dp_plan *plan);
 
+// Of all plans of a run: from 0, with every plan's fingerprint in order of iteration.
+uint64_t dp_fingerprint_add(uint64_t run, uint64_t plan);
+
 #endif

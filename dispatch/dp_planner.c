@@ -8,8 +8,7 @@
 
 #define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
 
-// The most samples that a worker can get.
-static uint32_t micro_batch_max(const dp_planner_config *config)
+uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
 {
     uint32_t equal = (config->sample_count_max + config->worker_count - 1) / config->worker_count;
     return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
@@ -17,14 +16,14 @@ static uint32_t micro_batch_max(const dp_planner_config *config)
 
 static rt_status check_caches(const dp_planner_config *config, rt_error *error)
 {
-    uint64_t rows = (uint64_t)micro_batch_max(config) * config->keys_per_sample_max;
+    uint64_t rows = (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         if (config->slot_count[j] < rows)
             return rt_fail(error, RT_CONFIG,
                            "the cache of worker %" PRIu32 " has %" PRIu32
                            " rows, but one micro-batch may need %" PRIu64 " (%" PRIu32
                            " samples x %" PRIu32 " keys): raise cache.rows or cache.ratio",
-                           j, config->slot_count[j], rows, micro_batch_max(config),
+                           j, config->slot_count[j], rows, dp_planner_micro_batch_max(config),
                            config->keys_per_sample_max);
         if (config->slot_count[j] >= DP_SLOTS_MAX)
             return rt_fail(error, RT_CONFIG,
@@ -37,7 +36,8 @@ static rt_status check_caches(const dp_planner_config *config, rt_error *error)
 
 static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups, dp_work *work)
 {
-    uint64_t slice_lookups = (uint64_t)micro_batch_max(config) * config->keys_per_sample_max;
+    uint64_t slice_lookups =
+        (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     work->distinct = rt_alloc(lookups, sizeof *work->distinct);
     work->trainers = rt_alloc(lookups, sizeof *work->trainers);
     work->keepers = rt_alloc(lookups, sizeof *work->keepers);
@@ -50,7 +50,7 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
         work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
         work->row_fills[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
         if (!work->row_keys[j] || !work->row_fills[j] ||
-            dp_slice_reserve(&work->plan.slices[j], micro_batch_max(config),
+            dp_slice_reserve(&work->plan.slices[j], dp_planner_micro_batch_max(config),
                              (uint32_t)slice_lookups))
             return RT_NO_MEMORY;
     }
@@ -83,6 +83,15 @@ static rt_status allocate(dp_planner *planner)
     return RT_OK;
 }
 
+static void compute_ticks(dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    dp_ticks_compute(&config->layout, config->links, config->worker_count,
+                     config->keys_per_sample_max, &planner->ticks);
+    dp_ticks_add_load(&config->layout, config->links, config->ps_bytes_per_s, config->dense_bytes,
+                      config->compute_s_per_sample, &planner->ticks);
+}
+
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
                             rt_error *error)
 {
@@ -104,6 +113,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
             .distinct_count_max = config->sample_count_max * config->keys_per_sample_max,
             .seed = config->seed,
             .dispatch = config->dispatch,
+            .measure_error = config->measure_error,
         };
         planner->policy = dp_policy_find(config->dispatch.policy);
         status = planner->policy->create(&policy, &planner->policy_state, error);
@@ -112,8 +122,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
         dp_planner_destroy(planner);
         return status;
     }
-    dp_ticks_compute(&config->layout, planner->config.links, config->worker_count,
-                     config->keys_per_sample_max, &planner->ticks);
+    compute_ticks(planner);
     *planner_p = planner;
     return RT_OK;
 }
@@ -211,16 +220,50 @@ static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
     return batch->key_count == (uint64_t)batch->sample_count * field_count;
 }
 
-static void apply_records(dp_planner *planner)
+static void set_value(dp_planner_config *config, const dp_input *input)
 {
-    const dp_planner_config *config = &planner->config;
-    if (!planner->records_new)
+    switch ((dp_input_kind)input->kind) {
+    case DP_INPUT_LINK_UP:
+        config->links[input->worker].up_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_LINK_DOWN:
+        config->links[input->worker].down_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_COMPUTE:
+        config->compute_s_per_sample[input->worker] = input->value;
+        break;
+    case DP_INPUT_ALPHA:
+        config->dispatch.alpha = input->value;
+        break;
+    case DP_INPUT_SEARCH_EVALUATIONS:
+        config->dispatch.search_evaluations = (uint32_t)input->value;
+        break;
+    case DP_INPUT_TABLES:
+        config->dispatch.tables = (uint32_t)input->value;
+        break;
+    case DP_INPUT_PS_LINK:
+        config->ps_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_KINDS:
+        break;
+    }
+}
+
+// Input records of the iteration that begins come into force.
+static void enter_inputs(dp_planner *planner)
+{
+    uint32_t count = 0;
+    while (count < planner->waiting_count &&
+           planner->waiting[count].iteration <= planner->iteration)
+        set_value(&planner->config, &planner->waiting[count++]);
+    if (count == 0)
         return;
-    planner->records_new = false;
-    dp_ticks_compute(&config->layout, config->links, config->worker_count,
-                     config->keys_per_sample_max, &planner->ticks);
-    if (planner->policy->set_alpha)
-        planner->policy->set_alpha(planner->policy_state, config->dispatch.alpha);
+    planner->waiting_count -= count;
+    memmove(planner->waiting, planner->waiting + count,
+            planner->waiting_count * sizeof *planner->waiting);
+    compute_ticks(planner);
+    if (planner->policy->configure)
+        planner->policy->configure(planner->policy_state, &planner->config.dispatch);
 }
 
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
@@ -232,8 +275,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     rt_status status = dp_directory_reserve(&planner->directory, batch->key_count);
     if (status)
         return status;
-    apply_records(planner);
     planner->iteration++;
+    enter_inputs(planner);
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
     planner->view = (dp_view){
@@ -260,22 +303,95 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 
 void dp_planner_place(dp_planner *planner)
 {
+    dp_policy_report report = {.error = -1};
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
+    if (planner->policy->report)
+        planner->policy->report(planner->policy_state, &report);
+    planner->decision = (dp_decision){
+        .alpha = planner->config.dispatch.alpha,
+        .search_evaluations_max = planner->config.dispatch.search_evaluations,
+        .evaluations = report.evaluations,
+        .opt_samples = report.opt_samples,
+        .heu_samples = report.heu_samples,
+        .error_measured = report.error >= 0,
+        .error_bound_s = (double)report.error_bound * planner->ticks.tick_s,
+        .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
+    };
 }
 
-// ---- records, views --------------------------------------------------------------------------
+// ---- input records ---------------------------------------------------------------------------
+
+rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error)
+{
+    rt_status status = dp_input_check(input, planner->config.worker_count, error);
+    if (status)
+        return status;
+    if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
+        return rt_fail(error, RT_AGAIN, "%u input records wait for their iteration",
+                       DP_INPUTS_WAITING_MAX);
+    if (input->iteration <= planner->iteration)
+        input->iteration = planner->iteration + 1;
+    input->number = ++planner->input_count;
+    uint32_t at = planner->waiting_count++;
+    for (; at > 0 && planner->waiting[at - 1].iteration > input->iteration; at--)
+        planner->waiting[at] = planner->waiting[at - 1];
+    planner->waiting[at] = *input;
+    return RT_OK;
+}
+
+double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
+{
+    const dp_planner_config *config = &planner->config;
+    rt_assert(worker < config->worker_count);
+    switch (kind) {
+    case DP_INPUT_LINK_UP:
+        return config->links[worker].up_bytes_per_s;
+    case DP_INPUT_LINK_DOWN:
+        return config->links[worker].down_bytes_per_s;
+    case DP_INPUT_COMPUTE:
+        return config->compute_s_per_sample[worker];
+    case DP_INPUT_ALPHA:
+        return config->dispatch.alpha;
+    case DP_INPUT_SEARCH_EVALUATIONS:
+        return config->dispatch.search_evaluations;
+    case DP_INPUT_TABLES:
+        return config->dispatch.tables;
+    case DP_INPUT_PS_LINK:
+        return config->ps_bytes_per_s;
+    case DP_INPUT_KINDS:
+        break;
+    }
+    return 0;
+}
+
+static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)
+{
+    dp_input input = {.kind = kind, .worker = worker, .value = value};
+    rt_status status = dp_planner_apply(planner, &input, NULL);
+    rt_assert(status == RT_OK);
+}
 
 void dp_planner_set_alpha(dp_planner *planner, double alpha)
 {
-    planner->config.dispatch.alpha = alpha;
-    planner->records_new = true;
+    apply_next(planner, DP_INPUT_ALPHA, 0, alpha);
 }
 
 void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link)
 {
-    rt_assert(worker < planner->config.worker_count);
-    planner->config.links[worker] = link;
-    planner->records_new = true;
+    apply_next(planner, DP_INPUT_LINK_UP, worker, link.up_bytes_per_s);
+    apply_next(planner, DP_INPUT_LINK_DOWN, worker, link.down_bytes_per_s);
+}
+
+// ---- views -----------------------------------------------------------------------------------
+
+const dp_decision *dp_planner_decision(const dp_planner *planner)
+{
+    return &planner->decision;
+}
+
+void dp_planner_set_profile(dp_planner *planner, dp_profile *profile)
+{
+    planner->profile = profile;
 }
 
 const dp_view *dp_planner_view(const dp_planner *planner)

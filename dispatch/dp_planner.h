@@ -15,6 +15,8 @@
 #define DP_PLANNER_H
 
 #include "dispatch/dp_cache.h"
+#include "dispatch/dp_decision.h"
+#include "dispatch/dp_input.h"
 #include "dispatch/dp_plan.h"
 #include "dispatch/dp_policy.h"
 #include "runtime/rt_batch.h"
@@ -40,12 +42,19 @@ typedef struct {
     rt_eviction_kind eviction;
     dp_layout layout;
     dp_link links[RT_WORKERS_MAX];
+    double ps_bytes_per_s;                       // each way, shared by all workers; 0: no limit
+    uint64_t dense_bytes;                        // of one worker, each way and iteration
+    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
     rt_dispatch_config dispatch;
+    bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many
     uint64_t seed;
 } dp_planner_config;
 
 typedef struct dp_planner dp_planner;
+
+// The most samples that a worker can get in one iteration.
+uint32_t dp_planner_micro_batch_max(const dp_planner_config *config);
 
 // RT_CONFIG: a cache cannot hold a micro-batch (error says how many rows it needs).
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
@@ -69,9 +78,40 @@ const uint32_t *dp_planner_placement(const dp_planner *planner);
 // iteration 0.
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
 
-// Input records: in force from the next look-up on.
+// How the last placed batch was decided.
+const dp_decision *dp_planner_decision(const dp_planner *planner);
+
+// Takes an input record, which is in force from the look-up of input->iteration on; where that
+// batch was looked up already (or the iteration is 0), from the next look-up on. number and
+// iteration are set to what happens, for the journal. Records of one iteration take effect in the
+// order in which they were taken. RT_CONFIG: worker or value out of range. RT_AGAIN:
+// DP_INPUTS_WAITING_MAX records wait for their iteration.
+rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error);
+
+// The value in force for the batch looked up last. worker: 0 for kinds that are about none.
+double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);
+
+// Records for the next look-up, in short.
 void dp_planner_set_alpha(dp_planner *planner, double alpha);
 void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
+
+// Where the time of a commit goes, for benchmarks: the planner reads no clock, it is lent one. The
+// stages are those of dp_commit.c.
+typedef enum {
+    DP_STAGE_COLLECT,
+    DP_STAGE_SETTLE,
+    DP_STAGE_RELEASE,
+    DP_STAGE_PLACE,
+    DP_STAGE_TRAIN,
+    DP_STAGE_COUNT
+} dp_stage;
+typedef struct {
+    uint64_t (*clock_ns)(void);
+    uint64_t ns[DP_STAGE_COUNT]; // of the last commit
+} dp_profile;
+
+// NULL: none, as after create. The profile stays the caller's and outlives its use.
+void dp_planner_set_profile(dp_planner *planner, dp_profile *profile);
 
 const dp_ticks *dp_planner_ticks(const dp_planner *planner);
 const dp_directory *dp_planner_directory(const dp_planner *planner);

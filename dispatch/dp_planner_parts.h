@@ -25,9 +25,13 @@ struct dp_planner {
     dp_cache *caches; // worker_count
     const dp_policy_ops *policy;
     void *policy_state;
-    bool records_new;   // config has input records that are not in force yet
     uint32_t iteration; // of the batch looked up last; the first is 1
     dp_work works[2];   // by iteration
+    dp_decision decision;
+
+    dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
+    uint32_t waiting_count;
+    uint64_t input_count; // ever taken
 
     // the batch looked up last: see dp_view
     dp_view view;
@@ -43,6 +47,8 @@ struct dp_planner {
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
     uint32_t unsynced_count;
+
+    dp_profile *profile; // or NULL
 };
 
 static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)

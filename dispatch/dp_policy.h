@@ -15,7 +15,15 @@ typedef struct {
     uint32_t distinct_count_max;
     uint64_t seed;
     rt_dispatch_config dispatch;
+    bool measure_error; // esd: dp_policy_report.error, at the price of a second solution
 } dp_policy_config;
+
+// How the last batch was placed; see dp_decision. Costs in ticks.
+typedef struct {
+    uint32_t opt_samples, heu_samples;
+    uint32_t evaluations;
+    int64_t error_bound, error; // error: -1 where it was not measured
+} dp_policy_report;
 
 typedef struct dp_policy_ops {
     const char *name;
@@ -23,8 +31,11 @@ typedef struct dp_policy_ops {
     void (*destroy)(void *state);
     // worker_of_sample: sample_count workers out.
     void (*place)(void *state, const dp_view *view, uint32_t *worker_of_sample);
-    // A new value of alpha takes effect with the next batch; NULL where alpha means nothing.
-    void (*set_alpha)(void *state, double alpha);
+    // New values of alpha, search_evaluations and tables take effect with the next batch; NULL
+    // where none of them means anything.
+    void (*configure)(void *state, const rt_dispatch_config *dispatch);
+    // Adds to a zeroed report (error: -1) what the policy has to say; may be NULL.
+    void (*report)(const void *state, dp_policy_report *report);
 } dp_policy_ops;
 
 extern const dp_policy_ops dp_policy_random; // a uniformly random placement

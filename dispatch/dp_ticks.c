@@ -35,7 +35,7 @@ static double slowest_transfer_s(const dp_layout *layout, const dp_link *links,
 static int32_t to_ticks(double bytes, double bytes_per_s, double tick_s)
 {
     double ticks = rint(bytes / bytes_per_s / tick_s);
-    return ticks < 1 ? 1 : (int32_t)ticks;
+    return (int32_t)fmin(fmax(ticks, 1), INT32_MAX);
 }
 
 void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t worker_count,
@@ -54,6 +54,32 @@ void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t wo
             ticks->push[f][j] = to_ticks(row, links[j].up_bytes_per_s, ticks->tick_s);
             ticks->grad[f][j] = to_ticks(grad, links[j].up_bytes_per_s, ticks->tick_s);
         }
+    }
+}
+
+// A long sum of transfers; a link that is slow beyond reason must not overflow it.
+static int64_t to_long_ticks(double bytes, double bytes_per_s, double tick_s)
+{
+    return llrint(fmin(bytes / bytes_per_s / tick_s, 1e15));
+}
+
+void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_bytes_per_s,
+                       uint64_t dense_bytes, const double *compute_s_per_sample, dp_ticks *ticks)
+{
+    double bytes = (double)dense_bytes;
+    for (uint32_t j = 0; j < ticks->worker_count; j++) {
+        double compute = rint(compute_s_per_sample[j] / ticks->tick_s);
+        ticks->compute[j] = (int32_t)fmin(compute, DP_COMPUTE_TICKS_MAX);
+        ticks->dense_up[j] = to_long_ticks(bytes, links[j].up_bytes_per_s, ticks->tick_s);
+        ticks->dense_down[j] = to_long_ticks(bytes, links[j].down_bytes_per_s, ticks->tick_s);
+    }
+    if (ps_bytes_per_s <= 0)
+        return;
+    ticks->ps_dense = to_long_ticks(bytes * ticks->worker_count, ps_bytes_per_s, ticks->tick_s);
+    for (uint32_t f = 0; f < layout->field_count; f++) {
+        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        ticks->ps_row[f] = to_ticks(row, ps_bytes_per_s, ticks->tick_s);
+        ticks->ps_grad[f] = to_ticks(grad, ps_bytes_per_s, ticks->tick_s);
     }
 }
 

@@ -13,6 +13,12 @@ uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field);
 void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t worker_count,
                       uint32_t keys_per_sample_max, dp_ticks *ticks);
 
+// The members of dp_ticks beside the row transfers, in the same tick: computing time (by worker,
+// seconds per sample), dense exchange (bytes of one worker, each way), link of the parameter
+// servers (shared by all, each way; 0: no limit).
+void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_bytes_per_s,
+                       uint64_t dense_bytes, const double *compute_s_per_sample, dp_ticks *ticks);
+
 // Bytes of one worker's row traffic in one iteration, requests included.
 typedef struct {
     uint64_t up, down;

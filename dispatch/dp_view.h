@@ -16,7 +16,18 @@ typedef struct {
     int32_t pull[RT_FIELDS_MAX][RT_WORKERS_MAX]; // PS to worker, row with state
     int32_t push[RT_FIELDS_MAX][RT_WORKERS_MAX]; // worker to PS, row with state
     int32_t grad[RT_FIELDS_MAX][RT_WORKERS_MAX]; // worker to PS, gradient
+
+    // What the predicted iteration time (dp_predict_s) adds to the rows on a worker's own link.
+    int32_t compute[RT_WORKERS_MAX];    // per sample; 0: not known; cut at DP_COMPUTE_TICKS_MAX
+    int64_t dense_up[RT_WORKERS_MAX];   // the worker's part of the dense exchange
+    int64_t dense_down[RT_WORKERS_MAX]; //
+    int32_t ps_row[RT_FIELDS_MAX];      // row with state on the PS link, one way; 0: no limit
+    int32_t ps_grad[RT_FIELDS_MAX];     // gradient on the PS link
+    int64_t ps_dense;                   // all workers' dense exchange on the PS link, one way
 } dp_ticks;
+
+// Thousands of slow transfers: nothing but computing matters beyond it.
+#define DP_COMPUTE_TICKS_MAX (INT32_C(1) << 30)
 
 // How the latest version of a key is held, in one byte for the inner loops.
 #define DP_HELD_BY_NONE 0xffu // pull only (the PS has it, or nobody)

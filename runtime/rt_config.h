@@ -141,7 +141,9 @@ typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
 typedef struct {
     rt_policy_kind policy;
-    double alpha; // share of the samples that Opt places, [0, 1]
+    double alpha;       // share of the samples that Opt places, [0, 1]
+    bool alpha_auto;    // "auto": a controller changes alpha, which starts at 1
+    double alpha_share; // of the iteration time that a decision may take, for "auto"
     rt_criterion criterion;
     rt_solver_kind solver;
     rt_accounting accounting; // published: simulation only
@@ -150,6 +152,9 @@ typedef struct {
     bool keeper;    // KEEP and PULL_SUM of the protocol
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; 0: all equal
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
+    double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
+    bool measure_compute;        // the workers' measured computing times weigh on decisions
+    uint32_t tables;             // herald: tables that are scored; 0: all. Input records only
 } rt_dispatch_config;
 
 typedef struct {
@@ -185,6 +190,7 @@ typedef struct {
     uint64_t sim_iterations;        // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;            // iterations not counted
     bool sim_dense;                 // the dense exchange is part of the predicted time
+    bool sim_dispatch_error;        // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample;   // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
@@ -205,6 +211,9 @@ rt_status rt_config_load(rt_config *config, const char *path, rt_error *error);
 // hold a comma). A section takes an object: "dispatch={...}" changes the keys that it names.
 // RT_CONFIG: error names the key path; config is unchanged.
 rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error);
+
+// Walks the keys whose values differ: start with *at = 0; the next one's path, NULL after the last.
+const char *rt_config_difference(const rt_config *left, const rt_config *right, uint32_t *at);
 
 // What no single key can show: lists as long as "workers", files where the format needs them,
 // combinations that exclude each other. Call after the last load and set.

@@ -219,6 +219,27 @@ static void enter_section(rt_json *json, const char *path, char *open)
     }
 }
 
+const char *rt_config_difference(const rt_config *left, const rt_config *right, uint32_t *at)
+{
+    const char *path = NULL;
+    rt_json one, other;
+    rt_json_init(&one, 0);
+    rt_json_init(&other, 0);
+    while (!path && rt_config_keys[*at].path) {
+        const rt_config_key *key = &rt_config_keys[(*at)++];
+        rt_json_clear(&one);
+        rt_json_clear(&other);
+        rt_config_value_write(key, left, &one, NULL);
+        rt_config_value_write(key, right, &other, NULL);
+        const char *text = rt_json_text(&one, NULL), *text2 = rt_json_text(&other, NULL);
+        if (!text || !text2 || strcmp(text, text2) != 0)
+            path = key->path;
+    }
+    rt_json_fini(&one);
+    rt_json_fini(&other);
+    return path;
+}
+
 rt_status rt_config_to_json(const rt_config *config, char **json_p)
 {
     rt_json json;

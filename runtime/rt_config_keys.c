@@ -79,6 +79,11 @@ static const rt_config_choice deep_inputs[] = {
     {"all", RT_DEEP_ALL, "dense features and all embeddings"},
     {0},
 };
+static const rt_config_choice crosses[] = {
+    {"vector", RT_CROSS_VECTOR, "DCN, version 1"},
+    {"matrix", RT_CROSS_MATRIX, "DCN, version 2"},
+    {0},
+};
 static const rt_config_choice poolings[] = {
     {"sum", RT_POOL_SUM, "the rows added up"},
     {"mean", RT_POOL_MEAN, "divided by their number"},
@@ -206,6 +211,13 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", poolings,
            "How several rows of one field become one."),
     LIST("model.mlp", rt_config_mlp, "[256, 256, 256]", "", "Widths of the hidden layers."),
+    LIST("model.mlp_bottom", rt_config_mlp_bottom, "[]", "",
+         "Widths of the hidden layers under the interactions (dlrm); a last one of embedding_dim "
+         "follows."),
+    CHOICE("model.cross", model.cross, rt_cross, "\"vector\"", crosses,
+           "Weights of a cross layer (dcn)."),
+    U32("model.cross_layers", model.cross_layer_count, "3", IN(1, RT_CROSS_LAYERS_MAX), "",
+        "Cross layers (dcn)."),
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
 
@@ -225,8 +237,14 @@ const rt_config_key rt_config_keys[] = {
 
     CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", policies,
            "Which worker trains a sample."),
-    DOUBLE("dispatch.alpha", dispatch.alpha, "1", IN(0, 1), "",
-           "Share of the samples that are placed exactly, the others greedily (esd)."),
+    {ROW("dispatch.alpha", RT_KEY_DOUBLE, "1", "",
+         "Share of the samples that are placed exactly, the others greedily (esd). `\"auto\"`: the "
+         "largest whose decision stays within `dispatch.alpha_share`. Can be changed while a run "
+         "goes on."),
+     IN(0, 1), .offset = OFFSET(rt_config, dispatch.alpha, double), .word = "auto",
+     .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
+    DOUBLE("dispatch.alpha_share", dispatch.alpha_share, "0.5", ABOVE(0, 10), "",
+           "Share of the iteration time that a decision may take, with alpha \"auto\"."),
     CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"", criteria,
            "Which samples are placed exactly: the largest of this (esd, alpha below 1)."),
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
@@ -248,7 +266,13 @@ const rt_config_key rt_config_keys[] = {
         "The most samples of a worker and iteration (makespan); 0: all workers take equally many."),
     U32("dispatch.search_evaluations", dispatch.search_evaluations, "20000", IN(0, UINT32_MAX), "",
         "Placements that the local search may judge per iteration (makespan); each takes about "
-        "0.1 microseconds per key and 8 workers."),
+        "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),
+    DOUBLE("dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
+           "Time that placing a batch may take (makespan): `search_evaluations` follows from the "
+           "time that they are measured to take; 0: off. Can be changed while a run goes on."),
+    BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
+         "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
+         "(makespan, predicted times)."),
 
     LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
@@ -281,6 +305,8 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
+    BOOL("sim.dispatch_error", sim_dispatch_error, "false",
+         "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
            "Computing time of a sample on a worker; 0: not known, left out."),
     {0},

@@ -82,40 +82,71 @@ const rt_config_list rt_config_files = {
 
 // model.mlp ---------------------------------------------------------------------------------------
 
-static rt_status read_mlp(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+// Widths into widths (RT_MLP_LAYERS_MAX, the rest 0); both are written on success only.
+static rt_status read_widths(uint32_t widths[RT_MLP_LAYERS_MAX], uint32_t *count_p,
+                             uint32_t count_max, const rt_config_list *list, const cJSON *value,
+                             const char *path, rt_error *error)
 {
     static const rt_config_key width = {.type = RT_KEY_U32, .min = 1, .max = 65536};
     char at[RT_CONFIG_KEY_PATH_MAX];
-    uint32_t widths[RT_MLP_LAYERS_MAX] = {0}, count = 0;
-    rt_status status = check_list(value, RT_MLP_LAYERS_MAX, &rt_config_mlp, path, error);
+    uint32_t read[RT_MLP_LAYERS_MAX] = {0}, count = 0;
+    rt_status status = check_list(value, count_max, list, path, error);
     if (status != RT_OK)
         return status;
-    if (!value->child)
-        return rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path, rt_config_mlp.expected);
     for (const cJSON *one = value->child; one; one = one->next, count++) {
         element_path(at, path, count);
-        status = rt_config_value_read(&width, &widths[count], one, at, error);
+        status = rt_config_value_read(&width, &read[count], one, at, error);
         if (status != RT_OK)
             return status;
     }
-    memcpy(config->model.mlp, widths, sizeof widths);
-    config->model.mlp_layer_count = count;
+    memcpy(widths, read, sizeof read);
+    *count_p = count;
     return RT_OK;
+}
+
+static void write_widths(const uint32_t *widths, uint32_t count, rt_json *json, const char *name)
+{
+    rt_json_begin_array(json, name);
+    for (uint32_t i = 0; i < count; i++)
+        rt_json_u64(json, NULL, widths[i]);
+    rt_json_end_array(json);
+}
+
+static rt_status read_mlp(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+{
+    if (cJSON_IsArray(value) && !value->child)
+        return rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path, rt_config_mlp.expected);
+    return read_widths(config->model.mlp, &config->model.mlp_layer_count, RT_MLP_LAYERS_MAX,
+                       &rt_config_mlp, value, path, error);
 }
 
 static void write_mlp(const rt_config *config, rt_json *json, const char *name)
 {
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < config->model.mlp_layer_count; i++)
-        rt_json_u64(json, NULL, config->model.mlp[i]);
-    rt_json_end_array(json);
+    write_widths(config->model.mlp, config->model.mlp_layer_count, json, name);
 }
 
-_Static_assert(RT_MLP_LAYERS_MAX == 8, "the text below says so");
+static rt_status read_mlp_bottom(rt_config *config, const cJSON *value, const char *path,
+                                 rt_error *error)
+{
+    return read_widths(config->model.mlp_bottom, &config->model.mlp_bottom_layer_count,
+                       RT_MLP_LAYERS_MAX - 1, &rt_config_mlp_bottom, value, path, error);
+}
+
+static void write_mlp_bottom(const rt_config *config, rt_json *json, const char *name)
+{
+    write_widths(config->model.mlp_bottom, config->model.mlp_bottom_layer_count, json, name);
+}
+
+_Static_assert(RT_MLP_LAYERS_MAX == 8, "the texts below say so");
 const rt_config_list rt_config_mlp = {
     .expected = "a list of 1 to 8 integers in [1, 65536]",
     .read = read_mlp,
     .write = write_mlp,
+};
+const rt_config_list rt_config_mlp_bottom = {
+    .expected = "a list of at most 7 integers in [1, 65536]",
+    .read = read_mlp_bottom,
+    .write = write_mlp_bottom,
 };
 
 // stream.table.columns ----------------------------------------------------------------------------

@@ -42,9 +42,10 @@ const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX])
 static void describe_range(const rt_config_key *key, const char *noun, char *text, size_t size)
 {
     char low[32], high[32];
-    snprintf(text, size, "%s in %c%s, %s%c", noun, key->min_excluded ? '(' : '[',
+    snprintf(text, size, "%s in %c%s, %s%c%s%s%s", noun, key->min_excluded ? '(' : '[',
              rt_json_format_double(key->min, low), rt_json_format_double(key->max, high),
-             key->max_excluded ? ')' : ']');
+             key->max_excluded ? ')' : ']', key->word ? ", or \"" : "", key->word ? key->word : "",
+             key->word ? "\"" : "");
 }
 
 static void describe_choices(const rt_config_choice *choices, char *text, size_t size)
@@ -109,12 +110,14 @@ static bool in_range(const rt_config_key *key, double number)
            (key->max_excluded ? number < key->max : number <= key->max);
 }
 
-static rt_status read_number(const rt_config_key *key, char *at, const cJSON *value,
+static rt_status read_number(const rt_config_key *key, char *base, const cJSON *value,
                              const char *path, rt_error *error)
 {
     bool is_integer = key->type == RT_KEY_U32 || key->type == RT_KEY_U64;
-    double number = value->valuedouble;
-    if (!cJSON_IsNumber(value))
+    bool is_word =
+        key->word && cJSON_IsString(value) && strcmp(value->valuestring, key->word) == 0;
+    double number = is_word ? key->max : value->valuedouble;
+    if (!cJSON_IsNumber(value) && !is_word)
         return reject(key, path, value, "is not a number", error);
     if (is_integer && isfinite(number) && number != floor(number))
         return reject(key, path, value, "is not an integer", error);
@@ -122,6 +125,9 @@ static rt_status read_number(const rt_config_key *key, char *at, const cJSON *va
     // What is kept must be in range too: 0.99999999999 is 1 as a float.
     if (!in_range(key, number) || (key->type == RT_KEY_FLOAT && !in_range(key, (double)narrow)))
         return reject(key, path, value, "is out of range", error);
+    if (key->word)
+        *(bool *)(base + key->word_offset) = is_word;
+    char *at = base + key->offset;
     uint32_t small = (uint32_t)(key->type == RT_KEY_U32 ? number : 0);
     uint64_t big = (uint64_t)(key->type == RT_KEY_U64 ? number : 0);
     if (key->type == RT_KEY_U32)
@@ -178,7 +184,7 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
     case RT_KEY_U64:
     case RT_KEY_FLOAT:
     case RT_KEY_DOUBLE:
-        return read_number(key, at, value, path, error);
+        return read_number(key, base, value, path, error);
     case RT_KEY_CHARACTER:
         if (!cJSON_IsString(value) || strlen(value->valuestring) != 1 ||
             !strchr(key->characters, value->valuestring[0]))
@@ -209,6 +215,10 @@ void rt_config_value_write(const rt_config_key *key, const void *base, rt_json *
 {
     const char *at = (const char *)base + key->offset;
     int choice;
+    if (key->word && *((const bool *)base + key->word_offset)) {
+        rt_json_string(json, name, key->word);
+        return;
+    }
     switch (key->type) {
     case RT_KEY_BOOL:
         rt_json_bool(json, name, *(const bool *)at);

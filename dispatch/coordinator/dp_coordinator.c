@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_controller.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
@@ -36,21 +38,13 @@ typedef struct {
     bool last_sent;                             // the flush is out
     bool interrupted;
     int wake_fd;
+    dp_controller controller;
+    dp_reload reload;
+    dp_reloaded in_force;  // of the keys that can be reloaded, as configured
+    uint64_t iteration_ns; // end of the iteration before; 0: none yet
 } coordinator;
 
 // ---- starting --------------------------------------------------------------------------------
-
-static void set_costs(const dp_coordinator_config *config, const dp_planner_config *planner,
-                      dp_account_config *costs)
-{
-    *costs = (dp_account_config){.layout = planner->layout,
-                                 .worker_count = planner->worker_count,
-                                 .ps_bytes_per_s = config->config->links.ps_gbps * 1e9 / 8,
-                                 .dense_bytes = config->dense_bytes};
-    memcpy(costs->links, planner->links, sizeof costs->links);
-    for (uint32_t j = 0; j < planner->worker_count; j++)
-        costs->compute_s_per_sample[j] = config->config->compute_us_per_sample * 1e-6;
-}
 
 static rt_status count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
 {
@@ -74,13 +68,15 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
         status = dp_setup(config, schema, keys, &planner, error);
     if (status)
         return status;
-    set_costs(c->config, &planner, &costs);
+    planner.dense_bytes = c->config->dense_bytes;
+    planner.measure_error = config->sim_dispatch_error;
+    dp_account_init(&planner, &costs);
     c->limits = (dp_slice_limits){
         .dense_count = schema->dense_count,
         .field_count = schema->field_count,
         .worker_count = config->worker_count,
-        .sample_count_max = config->samples_per_worker,
-        .lookup_count_max = config->samples_per_worker * planner.keys_per_sample_max,
+        .sample_count_max = dp_planner_micro_batch_max(&planner),
+        .lookup_count_max = dp_planner_micro_batch_max(&planner) * planner.keys_per_sample_max,
         .slot_count = planner.slot_count[0],
     };
     dp_tally_config tally = {config, costs, c->config->directory, c->config->trace,
@@ -88,13 +84,17 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
     status = dp_tally_create(&tally, &c->tally, error);
     if (status)
         return status;
+    char journal[RT_PATH_MAX + 32];
+    snprintf(journal, sizeof journal, "%s/records.jsonl",
+             c->config->directory ? c->config->directory : "");
     dp_feed_config feed = {.config = config,
                            .planner = &planner,
                            .costs = costs,
                            .limits = c->limits,
                            .planned_max = c->flight_max + 2,
                            .wake_fd = c->wake_fd,
-                           .sender = SELF};
+                           .sender = SELF,
+                           .journal = c->config->directory ? journal : NULL};
     return dp_feed_create(&feed, stream, &c->feed, error);
 }
 
@@ -161,6 +161,31 @@ static rt_status send_what_is_planned(coordinator *c, rt_error *error)
     return RT_OK;
 }
 
+static void tell_records(coordinator *c)
+{
+    dp_input input;
+    while (dp_controller_next(&c->controller, &input))
+        dp_feed_tell(c->feed, &input);
+}
+
+// All workers have reported.
+static void finish_iteration(coordinator *c, flight *f)
+{
+    const dp_planned *planned = f->planned;
+    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    uint64_t now = rt_now_ns();
+    dp_tally_iteration(c->tally, planned, &stats);
+    if (c->iteration_ns)
+        dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);
+    c->iteration_ns = now;
+    dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
+                          (double)planned->place_ns * 1e-9);
+    tell_records(c);
+    dp_feed_give(c->feed, f->planned);
+    f->planned = NULL;
+    c->flight_count--;
+}
+
 static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *message,
                              rt_error *error)
 {
@@ -186,13 +211,10 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
                        name, report.sample_count, expected);
     f->reported |= rt_bit(worker);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
-    if (rt_bit_count(f->reported) < c->limits.worker_count)
-        return RT_OK;
-    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
-    dp_tally_iteration(c->tally, f->planned, &stats);
-    dp_feed_give(c->feed, f->planned);
-    f->planned = NULL;
-    c->flight_count--;
+    dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
+                           report.sample_count);
+    if (rt_bit_count(f->reported) == c->limits.worker_count)
+        finish_iteration(c, f);
     return RT_OK;
 }
 
@@ -248,10 +270,65 @@ static rt_status wait_for_events(coordinator *c, rt_error *error)
     return status;
 }
 
+// ---- reloading -------------------------------------------------------------------------------
+
+static bool reload_was_asked(const coordinator *c)
+{
+    struct signalfd_siginfo signal;
+    bool asked = false;
+    while (c->config->reload_fd >= 0 &&
+           read(c->config->reload_fd, &signal, sizeof signal) == sizeof signal)
+        asked = true;
+    return asked;
+}
+
+static void take_over(coordinator *c, const dp_reloaded *values)
+{
+    const dp_reloaded *old = &c->in_force;
+    char from[32], to[32];
+    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto) {
+        rt_info("dispatch.alpha reloaded: %s -> %s",
+                old->alpha_auto ? "\"auto\"" : rt_json_format_double(old->alpha, from),
+                values->alpha_auto ? "\"auto\"" : rt_json_format_double(values->alpha, to));
+        dp_controller_set_alpha(&c->controller, values->alpha_auto,
+                                values->alpha_auto ? old->alpha : values->alpha);
+    }
+    if (values->search_evaluations != old->search_evaluations)
+        rt_info("dispatch.search_evaluations reloaded: %" PRIu32 " -> %" PRIu32,
+                old->search_evaluations, values->search_evaluations);
+    if (values->budget_ms != old->budget_ms)
+        rt_info("dispatch.budget_ms reloaded: %g -> %g", old->budget_ms, values->budget_ms);
+    if (values->search_evaluations != old->search_evaluations ||
+        values->budget_ms != old->budget_ms)
+        dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
+    c->in_force = *values;
+    tell_records(c);
+}
+
+// Looks whether the configuration file changed, and takes over what a run can take over.
+static void reload_config(coordinator *c)
+{
+    char restart[512];
+    rt_error error = {0};
+    dp_reloaded values;
+    bool asked = reload_was_asked(c);
+    bool due = dp_reload_due(&c->reload, rt_now_ns());
+    if (!c->config->reload.path || (!asked && !due))
+        return;
+    if (dp_reload_read(&c->reload, &values, restart, sizeof restart, &error)) {
+        rt_warn("the configuration was not reloaded, the values in force stay: %s", error.text);
+        return;
+    }
+    take_over(c, &values);
+    if (*restart)
+        rt_warn("%s: needs a restart to take effect: %s", c->config->reload.path, restart);
+}
+
 static rt_status train(coordinator *c, rt_error *error)
 {
     while (!c->last_sent || c->flight_count) {
         rt_status status = send_what_is_planned(c, error);
+        reload_config(c);
         if (!status)
             status = wait_for_events(c, error);
         if (!status)
@@ -371,6 +448,11 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     coordinator c = {.config = config, .flight_max = config->config->run_ahead + 1};
     c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
     c.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    const rt_dispatch_config *dispatch = &config->config->dispatch;
+    c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
+                               dispatch->budget_ms};
+    dp_controller_init(config->config, &c.controller);
+    dp_reload_init(&config->reload, config->config, &c.reload);
     rt_status status = RT_OK;
     if (!c.flights || c.wake_fd < 0)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory or descriptors");

@@ -1,10 +1,12 @@
 #include "dispatch/coordinator/dp_feed.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 
 #define BATCHES 4u // one being read, one waiting, one being planned, one whose plan is not final
@@ -15,7 +17,8 @@ typedef struct {
 } read_batch;
 
 struct dp_feed {
-    dp_feed_config config;
+    dp_feed_config config; // without planner: the caller's only while creating
+    uint32_t batch_size;
     rt_stream *stream;
     dp_planner *planner;
     read_batch batches[BATCHES];
@@ -25,10 +28,15 @@ struct dp_feed {
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
     atomic_bool stop;
-    pthread_mutex_t lock; // failure, stats
+    rt_metrics *journal; // the planner thread's
+    pthread_mutex_t lock; // the members below
     rt_error failure;
     rt_stream_stats stats;
+    dp_input told[DP_INPUTS_WAITING_MAX];
+    uint32_t told_count;
 };
+
+_Static_assert(DP_INPUTS_WAITING_MAX >= DP_INPUT_KINDS * RT_WORKERS_MAX, "one of each fits");
 
 static void fail(dp_feed *feed, const rt_error *error)
 {
@@ -62,7 +70,7 @@ static void *run_reader(void *context)
         rt_error error = {0};
         if (rt_queue_take(feed->free_batches, &item))
             break;
-        rt_status status = read_one(feed, item, feed->config.planner->sample_count_max, &error);
+        rt_status status = read_one(feed, item, feed->batch_size, &error);
         if (status != RT_OK && status != RT_END)
             fail(feed, &error);
         if (status != RT_OK || rt_queue_put(feed->full_batches, item))
@@ -70,6 +78,56 @@ static void *run_reader(void *context)
     }
     rt_queue_close(feed->full_batches);
     return NULL;
+}
+
+// ---- input records ---------------------------------------------------------------------------
+
+void dp_feed_tell(dp_feed *feed, const dp_input *input)
+{
+    uint32_t at = 0;
+    pthread_mutex_lock(&feed->lock);
+    while (at < feed->told_count &&
+           (feed->told[at].kind != input->kind || feed->told[at].worker != input->worker))
+        at++;
+    rt_assert(at < DP_INPUTS_WAITING_MAX);
+    feed->told[at] = *input;
+    feed->told_count += at == feed->told_count;
+    pthread_mutex_unlock(&feed->lock);
+}
+
+static void apply_one(dp_feed *feed, dp_input *input)
+{
+    rt_error error = {0};
+    dp_input_kind kind = (dp_input_kind)input->kind;
+    double old = dp_planner_value(feed->planner, kind, input->worker);
+    if (old == input->value)
+        return;
+    input->iteration = 0;
+    if (dp_planner_apply(feed->planner, input, &error)) {
+        rt_warn("an input record was refused: %s", error.text);
+        return;
+    }
+    dp_account_apply(input, &feed->config.costs);
+    dp_journal_write(feed->journal, input);
+    if (dp_input_by_worker(kind))
+        rt_debug("worker %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on", input->worker,
+                 dp_input_name(kind), old, input->value, input->iteration);
+    else
+        rt_info("%s %g -> %g from iteration %" PRIu32 " on", dp_input_name(kind), old, input->value,
+                input->iteration);
+}
+
+// All records that were told so far, for the look-up that follows.
+static void apply_told(dp_feed *feed)
+{
+    dp_input told[DP_INPUTS_WAITING_MAX];
+    pthread_mutex_lock(&feed->lock);
+    uint32_t count = feed->told_count;
+    memcpy(told, feed->told, count * sizeof *told);
+    feed->told_count = 0;
+    pthread_mutex_unlock(&feed->lock);
+    for (uint32_t i = 0; i < count; i++)
+        apply_one(feed, &told[i]);
 }
 
 // ---- planner ---------------------------------------------------------------------------------
@@ -105,6 +163,7 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch 
 {
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
+    planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
     return encode(feed, plan, batch, planned);
@@ -114,15 +173,19 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch 
 static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
+    apply_told(feed);
     uint64_t begin = rt_now_ns();
     rt_status status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
         return status;
+    uint64_t looked_up = rt_now_ns();
     dp_planner_place(feed->planner);
     uint64_t decided = rt_now_ns();
     status = dp_planner_commit(feed->planner, plan_p);
     planned->read_ns = read->read_ns;
     planned->decision_ns = decided - begin;
+    planned->place_ns = decided - looked_up;
+    planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
     return status;
 }
@@ -133,6 +196,7 @@ static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
     rt_status status = dp_planner_flush(feed->planner, &plan);
     planned->iteration = 0;
     planned->sample_count = 0;
+    planned->fingerprint = 0;
     return status ? status : encode(feed, plan, NULL, planned);
 }
 
@@ -242,7 +306,7 @@ static rt_status allocate(dp_feed *feed)
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
-        feed->planned[i].labels = rt_alloc(config->planner->sample_count_max, sizeof(float));
+        feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
         if (!feed->planned[i].labels)
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
@@ -257,8 +321,12 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!feed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     feed->config = *config;
+    feed->config.planner = NULL;
+    feed->batch_size = config->planner->sample_count_max;
     pthread_mutex_init(&feed->lock, NULL);
     rt_status status = dp_planner_create(config->planner, &feed->planner, error);
+    if (!status)
+        status = rt_metrics_open(config->journal, &feed->journal, error);
     if (!status && allocate(feed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     if (!status) {
@@ -305,6 +373,7 @@ void dp_feed_destroy(dp_feed *feed)
     if (feed->stream)
         rt_stream_close(feed->stream);
     dp_planner_destroy(feed->planner);
+    rt_metrics_close(feed->journal);
     pthread_mutex_destroy(&feed->lock);
     rt_free(feed->planned);
     rt_free(feed);

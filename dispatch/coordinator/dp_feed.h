@@ -3,11 +3,13 @@
 //   stream ──► reader thread ──► batches ──► planner thread ──► dp_planned ──► caller
 //
 // The planner needs no feedback from workers, so it runs ahead as far as the pool of dp_planned
-// allows; records reach it through dp_feed_set_alpha and take effect at a named iteration.
+// allows. Input records reach it through dp_feed_tell; the planner takes them before its next
+// look-up, names the iteration, and journals them.
 #ifndef DP_FEED_H
 #define DP_FEED_H
 
 #include "dispatch/dp_account.h"
+#include "dispatch/dp_journal.h"
 #include "dispatch/dp_slice_wire.h"
 #include "runtime/rt_config.h"
 #include "runtime/stream/rt_stream.h"
@@ -23,7 +25,9 @@ typedef struct {
     float *labels;                              // sample_count, worker by worker, in slice order
     dp_account account;                         // of this iteration alone
     uint64_t slice_bytes;                       // of all messages
-    uint64_t decision_ns, commit_ns, read_ns;
+    dp_decision decision;
+    uint64_t fingerprint;                        // of the plan; 0: the flush
+    uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
 } dp_planned;
 
 typedef struct {
@@ -34,6 +38,7 @@ typedef struct {
     uint32_t planned_max; // iterations that exist at once, planned or in flight
     int wake_fd;          // written whenever a planned iteration is ready, or -1
     uint32_t sender;      // of the slices
+    const char *journal;  // file for the input records; NULL: none
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;
@@ -51,6 +56,10 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned);
 
 // No more batches are read; the flush follows what is planned already. Any thread.
 void dp_feed_stop(dp_feed *feed);
+
+// An input record for the next look-up (its number and iteration are not looked at). One of the
+// same kind and worker that the planner has not taken yet is replaced. Any thread.
+void dp_feed_tell(dp_feed *feed, const dp_input *input);
 
 rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 

@@ -27,6 +27,8 @@ struct dp_tally {
     times now[RT_WORKERS_MAX];     // of the iteration in progress
     uint64_t stale_reads;
     uint64_t decision_ns, slice_bytes;
+    dp_decisions decisions;
+    uint64_t fingerprint; // of all plans so far
     uint64_t begin_ns, last_ns, shown_ns;
     bool tty;
 };
@@ -173,6 +175,9 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "cost",
                    dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
     rt_json_double(json, "predicted_ms", account->predicted_s * 1e3);
+    dp_decisions decisions = {0};
+    dp_decisions_add(&decisions, &planned->decision, planned->sample_count);
+    dp_decisions_write(&decisions, dp_account_unit_s(&tally->config.costs), json);
     rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
@@ -220,6 +225,8 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;
+    dp_decisions_add(&tally->decisions, &planned->decision, planned->sample_count);
+    tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
     rt_quality quality = rt_meter_window(tally->meter);
     write_iteration(tally, planned, &quality);
     show(tally, planned, &quality, stream);
@@ -287,6 +294,9 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_end_object(&json);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
     rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
+    dp_decisions_write(&tally->decisions, dp_account_unit_s(&tally->config.costs), &json);
+    snprintf(path, sizeof path, "%016" PRIx64, tally->fingerprint);
+    rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
     rt_json_u64(&json, "malformed_lines", stream->malformed);
     rt_json_bool(&json, "interrupted", interrupted);

@@ -19,6 +19,9 @@ typedef struct {
     int32_t *opt_cost; // the rows that Opt gets, in its order
     uint32_t *opt_place;
     uint64_t *order, *scratch; // samples by criterion
+    void *exact_state;         // NULL, or of the solver that tells the error
+    uint32_t *exact_place;
+    dp_policy_report report;
 } esd;
 
 static void destroy(void *state)
@@ -26,12 +29,24 @@ static void destroy(void *state)
     esd *self = state;
     if (self->solver_state)
         self->solver->destroy(self->solver_state);
+    if (self->exact_state)
+        dp_solver_transport.destroy(self->exact_state);
+    rt_free(self->exact_place);
     rt_free(self->cost);
     rt_free(self->opt_cost);
     rt_free(self->opt_place);
     rt_free(self->order);
     rt_free(self->scratch);
     rt_free(self);
+}
+
+static rt_status create_exact(esd *self, const dp_policy_config *config)
+{
+    self->exact_place = rt_alloc(config->sample_count_max, sizeof *self->exact_place);
+    if (!self->exact_place)
+        return RT_NO_MEMORY;
+    return dp_solver_transport.create(config->sample_count_max, config->worker_count,
+                                      &self->exact_state);
 }
 
 static rt_status create(const dp_policy_config *config, void **state_p, rt_error *error)
@@ -54,7 +69,8 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->order = rt_alloc(rows, sizeof *self->order);
     self->scratch = rt_alloc(rows, sizeof *self->scratch);
     if (!self->cost || !self->opt_cost || !self->opt_place || !self->order || !self->scratch ||
-        self->solver->create(rows, config->worker_count, &self->solver_state) != RT_OK) {
+        self->solver->create(rows, config->worker_count, &self->solver_state) != RT_OK ||
+        (config->measure_error && create_exact(self, config) != RT_OK)) {
         destroy(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples", rows);
     }
@@ -147,6 +163,71 @@ static void place_heu(const esd *self, const dp_view *view, uint32_t from, uint3
     }
 }
 
+// ---- dispatch error ----------------------------------------------------------------------------
+
+typedef struct {
+    int64_t regret; // cost where it was placed less the row's smallest
+    int32_t spread; // the row's largest cost less its smallest
+} row_loss;
+
+static row_loss loss_of(const int32_t *row, uint32_t n, uint32_t worker)
+{
+    int32_t min = row[0], max = row[0];
+    for (uint32_t j = 1; j < n; j++) {
+        min = row[j] < min ? row[j] : min;
+        max = row[j] > max ? row[j] : max;
+    }
+    return (row_loss){row[worker] - min, max - min};
+}
+
+// What HybridDis loses at most against the optimum of the same matrix (the quantity that ESD's
+// Theorem 1 bounds; the bound and its proof here are our own). S: rows of Opt, H: rows of Heu.
+//     bound = sum over H of regret + min(sum over S of regret, the |H| largest spreads in S)
+// Proof. The optimum pays at least the smallest cost of every row, which gives the regrets. The
+// optimum restricted to S may exceed Opt's places a_j = floor(alpha m_j) on worker j, by at most
+// m_j - a_j rows, in all by at most |H|. Moving the excess to free places of Opt makes it feasible
+// for Opt and raises its cost by at most one spread per row moved; an exact Opt pays no more than
+// that. So Opt's part of the error is at most the |H| largest spreads in S. alpha = 1: 0.
+static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
+                           const uint32_t *worker_of_sample)
+{
+    uint32_t heu_count = view->sample_count - opt_count;
+    int64_t opt_regret = 0, heu_regret = 0, opt_spread = 0;
+    if (heu_count == 0 && self->solver->exact)
+        return 0;
+    for (uint32_t k = 0; k < view->sample_count; k++) {
+        uint32_t i = opt_count == view->sample_count ? k : (uint32_t)self->order[k];
+        row_loss loss = loss_of(self->cost + (size_t)i * self->stride, view->worker_count,
+                                worker_of_sample[i]);
+        *(k < opt_count ? &opt_regret : &heu_regret) += loss.regret;
+        self->order[k] = (uint64_t)~(uint32_t)loss.spread << 32; // this k is not read again
+    }
+    if (!self->solver->exact)
+        return heu_regret + opt_regret;
+    dp_sort_upper(self->order, self->scratch, opt_count);
+    for (uint32_t k = 0; k < rt_min_u64(heu_count, opt_count); k++)
+        opt_spread += ~(uint32_t)(self->order[k] >> 32);
+    return heu_regret + (opt_spread < opt_regret ? opt_spread : opt_regret);
+}
+
+static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
+                       const uint32_t *worker_of_sample)
+{
+    dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
+                          view->capacity};
+    self->report = (dp_policy_report){.opt_samples = opt_count,
+                                      .heu_samples = view->sample_count - opt_count,
+                                      .error = -1};
+    self->report.error_bound = error_bound(self, view, opt_count, worker_of_sample);
+    if (!self->exact_state)
+        return;
+    dp_solver_transport.solve(self->exact_state, &problem, self->exact_place);
+    self->report.error = dp_placement_cost(&problem, worker_of_sample) -
+                         dp_placement_cost(&problem, self->exact_place);
+}
+
+// ---- policy ------------------------------------------------------------------------------------
+
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
     esd *self = state;
@@ -157,6 +238,7 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     if (opt_count == view->sample_count) {
         dp_problem problem = {opt_count, n, self->stride, self->cost, capacity};
         self->solver->solve(self->solver_state, &problem, worker_of_sample);
+        tell_error(self, view, opt_count, worker_of_sample);
         return;
     }
     sort_rows(self, view);
@@ -165,11 +247,17 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     for (uint32_t k = 0; k < opt_count; k++)
         room[worker_of_sample[(uint32_t)self->order[k]]]--;
     place_heu(self, view, opt_count, room, worker_of_sample);
+    tell_error(self, view, opt_count, worker_of_sample);
 }
 
-static void set_alpha(void *state, double alpha)
+static void configure(void *state, const rt_dispatch_config *dispatch)
 {
-    ((esd *)state)->alpha = alpha;
+    ((esd *)state)->alpha = dispatch->alpha;
 }
 
-const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, set_alpha};
+static void report(const void *state, dp_policy_report *out)
+{
+    *out = ((const esd *)state)->report;
+}
+
+const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, configure, report};

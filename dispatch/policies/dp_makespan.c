@@ -17,6 +17,7 @@ typedef struct {
     dp_search *search;
     rt_random random;
     dp_prices prices;
+    uint32_t evaluations; // of the last batch
 } makespan;
 
 static void destroy(void *state)
@@ -102,8 +103,18 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     set_limits(self, view, &limits);
     dp_cost_matrix(view, self->cost, self->stride);
     dp_solver_transport.solve(self->solver, &problem, worker_of_sample);
-    dp_search_run(self->search, view, &self->prices, &limits, &self->random, worker_of_sample);
+    self->evaluations = dp_search_run(self->search, view, &self->prices, &limits, &self->random, worker_of_sample);
     adapt(self);
 }
 
-const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place, NULL};
+static void configure(void *state, const rt_dispatch_config *dispatch)
+{
+    ((makespan *)state)->dispatch.search_evaluations = dispatch->search_evaluations;
+}
+
+static void report(const void *state, dp_policy_report *out)
+{
+    out->evaluations = ((const makespan *)state)->evaluations;
+}
+
+const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place, configure, report};

@@ -27,4 +27,4 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     }
 }
 
-const dp_policy_ops dp_policy_random = {"random", create, rt_free, place, NULL};
+const dp_policy_ops dp_policy_random = {"random", create, rt_free, place, NULL, NULL};

@@ -75,7 +75,7 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
         return rt_fail(error, RT_CONFIG, "model.cross_layers: is %u, expected 1 to %d",
                        self->layer_count, RT_CROSS_LAYERS_MAX);
     uint64_t floats = (uint64_t)self->layer_count * self->input_count * self->input_count;
-    if (self->matrix && floats > INT32_MAX / 2)
+    if (self->matrix && floats > EW_PARAMETERS_MAX / 2)
         return rt_fail(error, RT_CONFIG,
                        "model.cross \"matrix\": %u layers of %u x %u weights are too many",
                        self->layer_count, self->input_count, self->input_count);

@@ -50,6 +50,9 @@ rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t
     mlp->widths[0] = input_count;
     for (uint32_t i = 0; i < layer_count; i++) {
         mlp->widths[i + 1] = widths[i];
+        if ((mlp->widths[i] + (uint64_t)1) * widths[i] > EW_PARAMETERS_MAX - model->float_count)
+            return rt_fail(error, RT_CONFIG, "model: more than %u dense parameters in \"%s\"",
+                           EW_PARAMETERS_MAX, name);
         declare(model, mlp, name, i);
     }
     return create_buffers(model, mlp, error);

@@ -24,7 +24,7 @@ uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_coun
     parameter->offset = model->float_count;
     parameter->bound = 1 / sqrtf((float)fan_in);
     uint64_t count = model->float_count + (uint64_t)parameter->row_count * column_count;
-    rt_assert(count <= INT32_MAX); // create has checked the sizes
+    rt_assert(count <= INT32_MAX); // models check what the config can make large
     model->float_count = (uint32_t)count;
     return parameter->offset;
 }
@@ -131,16 +131,9 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
     if (model->mlp_layer_count < 1 || model->mlp_layer_count > RT_MLP_LAYERS_MAX)
         return rt_fail(error, RT_CONFIG, "model.mlp: has %u layers, expected 1 to %d",
                        model->mlp_layer_count, RT_MLP_LAYERS_MAX);
-    uint64_t inputs = (uint64_t)config->field_count * model->embedding_dim + config->dense_count;
-    uint64_t floats = 2 * inputs;
-    for (uint32_t i = 0; i < model->mlp_layer_count; i++) {
+    for (uint32_t i = 0; i < model->mlp_layer_count; i++)
         if (model->mlp[i] == 0)
             return rt_fail(error, RT_CONFIG, "model.mlp: layer %u has no units", i);
-        floats += (inputs + 2) * model->mlp[i];
-        inputs = model->mlp[i];
-        if (floats > INT32_MAX / 2)
-            return rt_fail(error, RT_CONFIG, "model: more than %d dense parameters", INT32_MAX / 2);
-    }
     if (model->embedding_dim == 0 || config->field_count == 0)
         return rt_fail(error, RT_CONFIG, "model: %u fields of embeddings of dimension %u",
                        config->field_count, model->embedding_dim);

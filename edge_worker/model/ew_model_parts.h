@@ -10,6 +10,7 @@
 
 #define EW_TENSORS_MAX 64u
 #define EW_BUFFERS_MAX 64u
+#define EW_PARAMETERS_MAX (1u << 30) // of an MLP and what was declared before it
 
 typedef struct {
     const char *name;
@@ -96,7 +97,8 @@ typedef struct {
     uint32_t input_stride;
 } ew_mlp;
 
-// Declares the parameters "<name>.<layer>.weight" and ".bias" and the buffers.
+// Declares the parameters "<name>.<layer>.weight" and ".bias" and the buffers. RT_CONFIG: too many
+// parameters; RT_NO_MEMORY.
 rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t input_count,
                         const uint32_t *widths, uint32_t layer_count, rt_error *error);
 

@@ -188,6 +188,11 @@ static int32_t id_effect(const field *one, uint64_t id)
     return (int32_t)(unit * one->effect_max >> 23);
 }
 
+static uint64_t id_of(const field *one, uint32_t rank, uint64_t generation)
+{
+    return scatter((rank | generation << 24) ^ (one->salt & RT_ID_MASK));
+}
+
 static uint64_t draw_id(const field *one, uint64_t random, bool in_cluster, uint32_t cluster,
                         uint32_t cluster_count, uint64_t drifted)
 {
@@ -205,7 +210,7 @@ static uint64_t draw_id(const field *one, uint64_t random, bool in_cluster, uint
     }
     uint64_t date = (uint32_t)(rank * 0x9e3779b1u); // when the rank's first id is replaced
     uint64_t generation = (drifted + date) >> 32;
-    return scatter((rank | generation << 24) ^ (one->salt & RT_ID_MASK));
+    return id_of(one, rank, generation);
 }
 
 // Writes one sample and returns its logit, noise included but without the bias.
@@ -318,6 +323,16 @@ rt_status rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
 void rt_synthetic_destroy(rt_synthetic *synthetic)
 {
     rt_free(synthetic);
+}
+
+uint32_t rt_synthetic_id_count(const rt_synthetic *synthetic, uint32_t field_index)
+{
+    return synthetic->fields[field_index].cardinality;
+}
+
+uint64_t rt_synthetic_key(const rt_synthetic *synthetic, uint32_t field_index, uint32_t rank)
+{
+    return rt_key(field_index, id_of(&synthetic->fields[field_index], rank, 0));
 }
 
 void rt_synthetic_schema(const rt_synthetic *synthetic, rt_schema *schema)

@@ -36,6 +36,10 @@ void rt_synthetic_destroy(rt_synthetic *synthetic); // NULL is fine
 
 void rt_synthetic_schema(const rt_synthetic *synthetic, rt_schema *schema);
 
+// Ids of a field, and the key that stands at a popularity rank (from 0) at the start of a stream.
+uint32_t rt_synthetic_id_count(const rt_synthetic *synthetic, uint32_t field);
+uint64_t rt_synthetic_key(const rt_synthetic *synthetic, uint32_t field, uint32_t rank);
+
 // Appends sample_count samples; the batch has room for them.
 void rt_synthetic_fill(rt_synthetic *synthetic, rt_batch *batch, uint32_t sample_count);
 

@@ -23,8 +23,9 @@ typedef struct {
 } bench;
 
 typedef struct {
-    uint64_t look_up, place, commit;
-} times_ns;
+    uint64_t look_up, place, commit; // ns
+    dp_hits hits;
+} measured;
 
 static void fail(const char *what)
 {
@@ -59,7 +60,7 @@ static void set_up(bench *b, uint32_t samples_per_worker)
     rt_batch_init(&b->batch, 0);
 }
 
-static times_ns step(bench *b)
+static measured step(bench *b)
 {
     const dp_plan *plan;
     uint64_t begin = rt_now_ns();
@@ -70,7 +71,7 @@ static times_ns step(bench *b)
     uint64_t placed = rt_now_ns();
     if (dp_planner_commit(b->planner, &plan))
         fail("out of memory");
-    return (times_ns){looked_up - begin, placed - looked_up, rt_now_ns() - placed};
+    return (measured){looked_up - begin, placed - looked_up, rt_now_ns() - placed, plan->hits};
 }
 
 // Every key once, so that the directory has its size from then on; then some batches as measured.
@@ -126,14 +127,13 @@ int main(int argc, char **argv)
     dp_hits sum = {0};
     for (uint32_t i = 0; i < iterations; i++) {
         random_batches_fill(&b.batches, &b.batch, b.sample_count);
-        times_ns times = step(&b);
-        ns[0][i] = times.look_up;
-        ns[1][i] = times.place;
-        ns[2][i] = times.commit;
-        dp_hits hits = dp_planner_hits(b.planner);
-        sum.lookups += hits.lookups;
-        sum.lookups_hit += hits.lookups_hit;
-        sum.distinct += hits.distinct;
+        measured m = step(&b);
+        ns[0][i] = m.look_up;
+        ns[1][i] = m.place;
+        ns[2][i] = m.commit;
+        sum.lookups += m.hits.lookups;
+        sum.lookups_hit += m.hits.lookups_hit;
+        sum.distinct += m.hits.distinct;
     }
     const dp_directory *directory = dp_planner_directory(b.planner);
     printf("%u samples x %u keys, %u workers, %llu keys known in %.1f MB, %.0f distinct a batch, "

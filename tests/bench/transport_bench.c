@@ -17,7 +17,7 @@
 #define SERVER (rt_peer(RT_ROLE_PS, 0))
 #define CLIENT (rt_peer(RT_ROLE_WORKER, 0))
 #define WINDOW 128
-#define TURNS 5
+#define TURNS 9
 
 typedef struct {
     size_t message_bytes;
@@ -222,36 +222,51 @@ static result measure(bool plain, const load *work, const void *bytes)
 
 static int compare(const void *a, const void *b)
 {
-    double x = ((const result *)a)->bytes_per_s, y = ((const result *)b)->bytes_per_s;
+    double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, TURNS, sizeof *values, compare);
+    return values[TURNS / 2];
+}
+
+// One line of the table. The ratio is taken turn by turn, against what else the machine does.
+static void measure_line(const load *work, const void *bytes)
+{
+    double ours[TURNS], plain[TURNS], ratios[TURNS];
+    uint64_t copied = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        result results[2]; // ours, plain
+        for (int i = 0; i < 2; i++) {
+            bool is_plain = (turn + i) % 2;
+            results[is_plain] = measure(is_plain, work, bytes);
+        }
+        ours[turn] = results[0].bytes_per_s * 1e-9;
+        plain[turn] = results[1].bytes_per_s * 1e-9;
+        ratios[turn] = ours[turn] / plain[turn];
+        copied += results[0].copied;
+    }
+    printf("%-10s %9zu %10.2f %10.2f %7.2f %9.1f\n", work->to_server ? "to server" : "to client",
+           work->message_bytes, median(ours), median(plain), median(ratios),
+           (double)copied * 100 / (double)(work->count * TURNS));
 }
 
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {2048, 65536, 262144, 1048576};
-    uint64_t total_bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 1000) * 1000000;
+    uint64_t total_bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 400) * 1000000;
     void *bytes = malloc(sizes[3]);
-    rt_assert(bytes);
+    rt_assert(bytes && total_bytes >= 2 * sizes[3]);
     memset(bytes, 0x5a, sizes[3]);
-    printf("median of %d turns, %llu MB each\n", TURNS, (unsigned long long)total_bytes / 1000000);
+    printf("medians of %d turns, %llu MB each\n", TURNS, (unsigned long long)total_bytes / 1000000);
     printf("%-10s %9s %10s %10s %7s %9s\n", "direction", "bytes", "ours GB/s", "plain GB/s",
            "ratio", "copied %");
     for (int direction = 0; direction < 2; direction++) {
         for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
             uint64_t count = rt_min_u64(total_bytes / sizes[i], 100000);
-            load work = {sizes[i], count, direction == 0};
-            result ours[TURNS], plain[TURNS];
-            for (int turn = 0; turn < TURNS; turn++) {
-                ours[turn] = measure(false, &work, bytes);
-                plain[turn] = measure(true, &work, bytes);
-            }
-            double copied = (double)ours[TURNS / 2].copied * 100 / (double)work.count;
-            qsort(ours, TURNS, sizeof *ours, compare);
-            qsort(plain, TURNS, sizeof *plain, compare);
-            double mine = ours[TURNS / 2].bytes_per_s, base = plain[TURNS / 2].bytes_per_s;
-            printf("%-10s %9zu %10.2f %10.2f %7.2f %9.1f\n",
-                   direction == 0 ? "to server" : "to client", sizes[i], mine * 1e-9, base * 1e-9,
-                   mine / base, copied);
+            measure_line(&(load){sizes[i], count, direction == 0}, bytes);
         }
     }
     free(bytes);

@@ -93,6 +93,84 @@ def wdl(case, deep_all):
     return forward
 
 
+def dfm(case):
+    pooled_count, hidden = case.fields * case.dim, case.mlp[-1]
+    inputs = pooled_count + case.dense_count
+    case.mlp_parameters("mlp", inputs, case.mlp)
+    case.parameter("output.weight", 1, hidden + inputs, fan_in=hidden + inputs)
+    case.parameter("output.bias", 1, fan_in=hidden + inputs)
+
+    def forward(p, rows):
+        v, dense = case.pooled(rows), torch.tensor(case.dense)
+        h = run_mlp(p, "mlp", torch.cat([v.flatten(1), dense], 1), len(case.mlp))
+        first = torch.cat([h, v.flatten(1), dense], 1) @ p["output.weight"].T + p["output.bias"]
+        pairs = sum((v[:, a] * v[:, b]).sum(1) for a in range(case.fields) for b in range(a))
+        return first[:, 0] + pairs
+
+    return forward
+
+
+def dcn(case, matrix, layers):
+    inputs = case.fields * case.dim + case.dense_count
+    hidden = case.mlp_parameters("mlp", inputs, case.mlp)
+    if matrix:
+        for i in range(layers):
+            case.parameter(f"cross.{i}.weight", inputs, inputs, fan_in=inputs)
+            case.parameter(f"cross.{i}.bias", inputs, fan_in=inputs)
+    else:
+        case.parameter("cross.bias", layers, inputs, fan_in=inputs)
+        case.parameter("cross.weight", layers, inputs, fan_in=inputs)
+    case.parameter("output.weight", 1, inputs + hidden, fan_in=inputs + hidden)
+    case.parameter("output.bias", 1, fan_in=inputs + hidden)
+
+    def forward(p, rows):
+        x0 = torch.cat([case.pooled(rows).flatten(1), torch.tensor(case.dense)], 1)
+        h = run_mlp(p, "mlp", x0, len(case.mlp))
+        x = x0
+        for i in range(layers):
+            if matrix:
+                x = x0 * (x @ p[f"cross.{i}.weight"].T + p[f"cross.{i}.bias"]) + x
+            else:
+                x = x0 * (x @ p["cross.weight"][i])[:, None] + p["cross.bias"][i] + x
+        return (torch.cat([x, h], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+
+    return forward
+
+
+def dlrm(case, bottom):
+    widths = bottom + [case.dim]
+    case.mlp_parameters("bottom", case.dense_count, widths)
+    pairs = [(a, b) for a in range(case.fields + 1) for b in range(a)]
+    hidden = case.mlp_parameters("top", case.dim + len(pairs), case.mlp)
+    case.parameter("output.weight", 1, hidden, fan_in=hidden)
+    case.parameter("output.bias", 1, fan_in=hidden)
+
+    def forward(p, rows):
+        d = run_mlp(p, "bottom", torch.tensor(case.dense), len(widths))
+        v = torch.cat([case.pooled(rows), d[:, None]], 1)
+        products = torch.bmm(v, v.transpose(1, 2))
+        meet = torch.stack([products[:, a, b] for a, b in pairs], 1)
+        h = run_mlp(p, "top", torch.cat([d, meet], 1), len(case.mlp))
+        return (h @ p["output.weight"].T + p["output.bias"])[:, 0]
+
+    return forward
+
+
+def ncf(case):
+    k = case.dim // 2
+    hidden = case.mlp_parameters("mlp", case.dim, case.mlp)
+    case.parameter("output.weight", 1, k + hidden, fan_in=k + hidden)
+    case.parameter("output.bias", 1, fan_in=k + hidden)
+
+    def forward(p, rows):
+        user, item = case.pooled(rows).unbind(1)
+        h = run_mlp(p, "mlp", torch.cat([user[:, k:], item[:, :k]], 1), len(case.mlp))
+        gmf = user[:, :k] * item[:, k:]
+        return (torch.cat([gmf, h], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+
+    return forward
+
+
 class Rowwise:
     """Row-wise Adagrad (as in DLRM) for the rows, the last tensor: one accumulator per row, of the
     mean square. SGD for the dense parameters."""
@@ -200,6 +278,16 @@ def main():
     case = Case("wdl_dense_sum", 4, samples=16, dense=2, fields=3, dim=20, mlp=[8],
                 pooling=POOL_SUM)
     write(case, wdl(case, False))
+    case = Case("dfm", 5, samples=20, dense=3, fields=5, dim=9, mlp=[14, 10], share=0.5)
+    write(case, dfm(case))
+    case = Case("dcn_vector", 6, samples=20, dense=3, fields=4, dim=6, mlp=[13, 8])
+    write(case, dcn(case, False, 3), [("cross_layers", 3), ("cross", 0)])
+    case = Case("dcn_matrix", 7, samples=18, dense=2, fields=3, dim=5, mlp=[11], share=0.5)
+    write(case, dcn(case, True, 2), [("cross_layers", 2), ("cross", 1)])
+    case = Case("dlrm", 8, samples=20, dense=4, fields=5, dim=16, mlp=[18, 9])
+    write(case, dlrm(case, [7]), [("mlp_bottom", [7])])
+    case = Case("ncf", 9, samples=26, dense=0, fields=2, dim=14, mlp=[12, 6])
+    write(case, ncf(case))
 
 
 if __name__ == "__main__":

@@ -70,13 +70,14 @@ const char config_everything[] =
     " \"cache\": {\"rows\": 1000, \"ratio\": 0.75, \"distinct_keys\": 4242,"
     "  \"eviction\": \"lfu\"},"
     " \"dispatch\": {\"policy\": \"laia\", \"alpha\": 0.25, \"criterion\": \"row_mean\","
-    "  \"solver\": \"auction\", \"accounting\": \"published\", \"first_touch\": \"pull\"},"
+    "  \"solver\": \"auction\", \"accounting\": \"published\", \"first_touch\": \"pull\","
+    "  \"alpha_share\": 0.375, \"budget_ms\": 2.5, \"measure_compute\": false},"
     " \"links\": {\"workers\": [2.5, {\"gbps_up\": 1.5, \"gbps_down\": 0.5, \"count\": 2}],"
     "  \"ps_gbps\": 40},"
     " \"planner\": {\"run_ahead\": 9}, \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
     " \"network\": {\"bind\": \"10.0.0.1\", \"port\": 4711, \"message_bytes\": 65536},"
     " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
-    " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false,"
+    " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";
 
 rt_config config_load_everything(void)

@@ -389,7 +389,7 @@ static void test_set_errors(void **state)
     must_refuse(&config, "dispatch.alhpa=1",
                 "dispatch.alhpa: unknown key, did you mean \"dispatch.alpha\"?");
     must_refuse(&config, "dispatch={\"policy\": \"laia\", \"alpha\": 2}",
-                "dispatch.alpha: 2 is out of range, expected a number in [0, 1]");
+                "dispatch.alpha: 2 is out of range, expected a number in [0, 1], or \"auto\"");
     must_refuse(&config, "dispatch=laia",
                 "dispatch: value: line 1, column 1: not JSON from here on: \"laia\"");
     must_refuse(&config, "model.mlp=[1,",

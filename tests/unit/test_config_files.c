@@ -18,9 +18,9 @@ typedef struct {
 
 static const bad_file bad_files[] = {
     {"{\"dispatch\": {\"alpha\": 1.5}}",
-     "dispatch.alpha: 1.5 is out of range, expected a number in [0, 1]"},
+     "dispatch.alpha: 1.5 is out of range, expected a number in [0, 1], or \"auto\""},
     {"{\"dispatch\": {\"alpha\": \"high\"}}",
-     "dispatch.alpha: \"high\" is not a number, expected a number in [0, 1]"},
+     "dispatch.alpha: \"high\" is not a number, expected a number in [0, 1], or \"auto\""},
     {"{\"workers\": 2.5}", "workers: 2.5 is not an integer, expected an integer in [1, 64]"},
     {"{\"workers\": null}", "workers: null is not a number, expected an integer in [1, 64]"},
     {"{\"workers\": [4]}", "workers: a list is not a number, expected an integer in [1, 64]"},

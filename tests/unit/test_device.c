@@ -14,7 +14,7 @@
 #define FLOATS_MAX 20000u
 
 typedef struct {
-    float out[10][FLOATS_MAX];
+    float out[20][FLOATS_MAX];
 } results;
 
 static void fill(float *values, uint32_t count, uint64_t seed)
@@ -71,6 +71,25 @@ static void run_lookups(const ew_cpu_kernels *kernels, uint32_t dim, bool bags, 
     kernels->rows_back(&lookups, slab, stride, weights, r->out[9]);
 }
 
+static void run_interactions(const ew_cpu_kernels *kernels, uint32_t dim, results *r)
+{
+    static float x[FLOATS_MAX];
+    const uint32_t vectors = 5, samples = 11, stride = vectors * dim + 1, out = dim + 12;
+    fill(x, FLOATS_MAX, dim);
+    for (uint32_t i = 10; i < 20; i++)
+        fill(r->out[i], FLOATS_MAX, i);
+    kernels->fm(samples, vectors, dim, x, stride, r->out[10], r->out[11]);
+    kernels->fm_back(samples, vectors, dim, x, stride, r->out[10], x, r->out[12]);
+    kernels->cross_matrix(samples, stride, x, r->out[10], x, r->out[13], r->out[14], stride);
+    kernels->cross_matrix_back(samples, stride, true, false, x, r->out[13], r->out[14], r->out[15],
+                               r->out[16], r->out[17], stride);
+    kernels->dots(samples, vectors, dim, x, stride, r->out[18], out);
+    kernels->dots_back(samples, vectors, dim, x, stride, r->out[18], out, r->out[19]);
+    kernels->gmf(samples, dim, x, x + dim, stride, x, r->out[11]);
+    kernels->gmf_back(samples, dim, x, x + dim, stride, x, r->out[11], r->out[12], r->out[12] + dim,
+                      r->out[17]);
+}
+
 static void kernels_agree_to_the_bit(void **state)
 {
     (void)state;
@@ -92,6 +111,8 @@ static void kernels_agree_to_the_bit(void **state)
             assert_memory_equal(base, other, sizeof *base);
             run_lookups(&ew_cpu_kernels_base, dim, i % 2 == 0, base);
             run_lookups(others[i], dim, i % 2 == 0, other);
+            run_interactions(&ew_cpu_kernels_base, dim, base);
+            run_interactions(others[i], dim, other);
             assert_memory_equal(base, other, sizeof *base);
             compared++;
         }

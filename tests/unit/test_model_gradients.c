@@ -83,6 +83,109 @@ static double naive_wdl(const fixture *f, const double *pooled, const float *den
     return logit;
 }
 
+static double naive_output(const fixture *f, const double *x, uint32_t count)
+{
+    double logit = *parameter(f, "output.bias");
+    for (uint32_t i = 0; i < count; i++)
+        logit += parameter(f, "output.weight")[i] * x[i];
+    return logit;
+}
+
+static double product(const double *a, const double *b, uint32_t count)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+// Embeddings, then dense features.
+static uint32_t naive_input(const fixture *f, const double *pooled, const float *dense, double *x)
+{
+    uint32_t count = f->config.field_count * f->config.model.embedding_dim;
+    memcpy(x, pooled, count * sizeof *x);
+    for (uint32_t i = 0; i < f->config.dense_count; i++)
+        x[count++] = dense[i];
+    return count;
+}
+
+static double naive_dfm(const fixture *f, const double *pooled, const float *dense)
+{
+    double x[2 * INPUTS_MAX], h[INPUTS_MAX];
+    uint32_t dim = f->config.model.embedding_dim, fields = f->config.field_count;
+    uint32_t inputs = naive_input(f, pooled, dense, h);
+    uint32_t hidden = naive_mlp(f, "mlp", h, inputs);
+    memcpy(x, h, hidden * sizeof *x);
+    double logit = naive_output(f, x, hidden + naive_input(f, pooled, dense, x + hidden));
+    for (uint32_t a = 0; a < fields; a++)
+        for (uint32_t b = 0; b < a; b++)
+            logit += product(pooled + a * dim, pooled + b * dim, dim);
+    return logit;
+}
+
+static void naive_cross(const fixture *f, const double *x0, double *x, uint32_t count)
+{
+    double next[INPUTS_MAX];
+    memcpy(x, x0, count * sizeof *x);
+    for (uint32_t l = 0; l < f->config.model.cross_layer_count; l++) {
+        char weight[64], bias[64];
+        snprintf(weight, sizeof weight, "cross.%u.weight", l);
+        snprintf(bias, sizeof bias, "cross.%u.bias", l);
+        for (uint32_t i = 0; i < count; i++) {
+            if (f->config.model.cross == RT_CROSS_VECTOR)
+                next[i] = x0[i] * product(parameter(f, "cross.weight") + l * count, x, count) +
+                          parameter(f, "cross.bias")[l * count + i] + x[i];
+            else
+                next[i] = x0[i] * (product(parameter(f, weight) + i * count, x, count) +
+                                   parameter(f, bias)[i]) +
+                          x[i];
+        }
+        memcpy(x, next, count * sizeof *x);
+    }
+}
+
+static double naive_dcn(const fixture *f, const double *pooled, const float *dense)
+{
+    double x0[INPUTS_MAX], x[2 * INPUTS_MAX];
+    uint32_t inputs = naive_input(f, pooled, dense, x0);
+    naive_cross(f, x0, x, inputs);
+    memcpy(x + inputs, x0, inputs * sizeof *x);
+    return naive_output(f, x, inputs + naive_mlp(f, "mlp", x + inputs, inputs));
+}
+
+static double naive_dlrm(const fixture *f, const double *pooled, const float *dense)
+{
+    double vectors[INPUTS_MAX], d[INPUTS_MAX], x[INPUTS_MAX];
+    uint32_t dim = f->config.model.embedding_dim, fields = f->config.field_count, count = dim;
+    for (uint32_t i = 0; i < f->config.dense_count; i++)
+        d[i] = dense[i];
+    fixture bottom = *f; // with the bottom's widths
+    bottom.config.model.mlp_layer_count = f->config.model.mlp_bottom_layer_count + 1;
+    memcpy(bottom.config.model.mlp, f->config.model.mlp_bottom, sizeof bottom.config.model.mlp);
+    bottom.config.model.mlp[f->config.model.mlp_bottom_layer_count] = dim;
+    naive_mlp(&bottom, "bottom", d, f->config.dense_count);
+    memcpy(vectors, pooled, fields * dim * sizeof *vectors);
+    memcpy(vectors + fields * dim, d, dim * sizeof *vectors);
+    memcpy(x, d, dim * sizeof *x);
+    for (uint32_t a = 0; a <= fields; a++)
+        for (uint32_t b = 0; b < a; b++)
+            x[count++] = product(vectors + a * dim, vectors + b * dim, dim);
+    return naive_output(f, x, naive_mlp(f, "top", x, count));
+}
+
+static double naive_ncf(const fixture *f, const double *pooled, const float *dense)
+{
+    (void)dense;
+    uint32_t half = f->config.model.embedding_dim / 2;
+    double x[INPUTS_MAX], h[INPUTS_MAX];
+    memcpy(h, pooled + half, 2 * half * sizeof *h);
+    uint32_t hidden = naive_mlp(f, "mlp", h, 2 * half);
+    for (uint32_t i = 0; i < half; i++)
+        x[i] = pooled[i] * pooled[3 * half + i];
+    memcpy(x + half, h, hidden * sizeof *x);
+    return naive_output(f, x, half + hidden);
+}
+
 static void naive_pool(const fixture *f, uint32_t sample, double *pooled)
 {
     uint32_t dim = f->config.model.embedding_dim, fields = f->config.field_count;
@@ -142,8 +245,8 @@ static void setup(fixture *f, const rt_model_config *model, bool bags)
     f->config = (ew_model_config){.model = *model,
                                   .optimizer = {.kind = RT_OPTIMIZER_SGD},
                                   .seed = 3,
-                                  .dense_count = 4,
-                                  .field_count = 3,
+                                  .dense_count = model->kind == RT_MODEL_NCF ? 0 : 4,
+                                  .field_count = model->kind == RT_MODEL_NCF ? 2 : 3,
                                   .sample_count_max = 12,
                                   .lookup_count_max = LOOKUPS_MAX,
                                   .row_count_max = ROWS_MAX};
@@ -227,4 +330,58 @@ static void wide_and_deep(void **state)
     check_model(model, true, naive_wdl);
 }
 
-TEST_MAIN(TEST(wide_and_deep))
+// One look-up per bag, and averaged bags.
+static void check_both(rt_model_config model, naive_logit logit)
+{
+    check_model(model, false, logit);
+    model.pooling = RT_POOL_MEAN;
+    check_model(model, true, logit);
+}
+
+static void deep_fm(void **state)
+{
+    (void)state;
+    check_both(
+        (rt_model_config){
+            .kind = RT_MODEL_DFM, .embedding_dim = 6, .mlp_layer_count = 2, .mlp = {9, 6}},
+        naive_dfm);
+}
+
+static void deep_and_cross(void **state)
+{
+    (void)state;
+    rt_model_config model = {.kind = RT_MODEL_DCN,
+                             .embedding_dim = 5,
+                             .mlp_layer_count = 1,
+                             .mlp = {9},
+                             .cross_layer_count = 3};
+    check_both(model, naive_dcn);
+    model.cross = RT_CROSS_MATRIX;
+    check_both(model, naive_dcn);
+    model.cross_layer_count = 1;
+    check_both(model, naive_dcn);
+}
+
+static void dlrm(void **state)
+{
+    (void)state;
+    rt_model_config model = {
+        .kind = RT_MODEL_DLRM, .embedding_dim = 17, .mlp_layer_count = 2, .mlp = {9, 6}};
+    check_both(model, naive_dlrm);
+    model.mlp_bottom_layer_count = 1;
+    model.mlp_bottom[0] = 8;
+    model.embedding_dim = 50;
+    check_both(model, naive_dlrm);
+}
+
+static void neural_collaborative_filtering(void **state)
+{
+    (void)state;
+    check_both(
+        (rt_model_config){
+            .kind = RT_MODEL_NCF, .embedding_dim = 10, .mlp_layer_count = 2, .mlp = {9, 6}},
+        naive_ncf);
+}
+
+TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST(deep_and_cross), TEST(dlrm),
+          TEST(neural_collaborative_filtering))

@@ -225,7 +225,8 @@ static void keys_at_the_edges(void **state)
                                 .layout.field_count = RT_FIELDS_MAX,
                                 .links = {{1e6, 1e6}, {1e5, 1e5}},
                                 .dispatch.policy = RT_POLICY_LAIA};
-    plan_checker_config model = {2, {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}, 0, 0};
+    plan_checker_config model = {.worker_count = 2,
+                                 .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}};
     plan_checker *checker = plan_checker_create(&model);
     dp_planner *planner;
     const dp_plan *plan;

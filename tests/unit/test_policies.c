@@ -202,7 +202,8 @@ static void check_alphas(const planner_shape *base, const dp_view *view, rt_crit
     shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD, .criterion = criterion};
     void *state = policy_state(&dp_policy_esd, &shape);
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
-        dp_policy_esd.set_alpha(state, alphas[a] / 1000.0);
+        dp_policy_esd.configure(state,
+                                &(rt_dispatch_config){.alpha = alphas[a] / 1000.0});
         memset(h.placement, 0xff, view->sample_count * sizeof *h.placement);
         dp_policy_esd.place(state, view, h.placement);
         check_hybrid(&h, alphas[a], criterion);

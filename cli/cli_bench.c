@@ -1,0 +1,92 @@
+// `lanyard bench WHAT`: measurements that ship with the program.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "dispatch/bench/dp_bench.h"
+
+typedef struct {
+    const char *name;
+    rt_status (*run)(const dp_bench *bench, rt_error *error);
+} section;
+
+static const section dispatch_sections[] = {
+    {"opt", dp_bench_opt},        {"scaling", dp_bench_scaling},     {"memory", dp_bench_memory},
+    {"planner", dp_bench_stages}, {"directory", dp_bench_directory}, {"gap", dp_bench_gap},
+};
+
+static bool known_section(const char *name)
+{
+    if (!name)
+        return true;
+    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++) {
+        if (strcmp(dispatch_sections[i].name, name) == 0)
+            return true;
+    }
+    fprintf(stderr, "lanyard bench: no section \"%s\"; there are:", name);
+    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++)
+        fprintf(stderr, " %s", dispatch_sections[i].name);
+    fputc('\n', stderr);
+    return false;
+}
+
+static rt_status run_sections(const dp_bench *bench, const char *only, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections) && !status; i++) {
+        if (!only || strcmp(dispatch_sections[i].name, only) == 0)
+            status = dispatch_sections[i].run(bench, error);
+    }
+    return status;
+}
+
+static int bench_dispatch(int argc, char **argv)
+{
+    const char *unexpected = NULL, *only = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    bool json = false;
+    rt_error error = {0};
+    dp_bench bench = {0};
+    const cli_option options[] = {{"json", NULL, &json},
+                                  {"quick", NULL, &bench.quick},
+                                  {"file", &bench.file, NULL},
+                                  {"section", &only, NULL},
+                                  {"dump-matrices", &bench.dump_dir, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
+        return CLI_USAGE;
+    if (unexpected || set_count || !known_section(only)) {
+        fprintf(stderr, "lanyard bench dispatch: expected options only (see lanyard --help)\n");
+        return CLI_USAGE;
+    }
+    rt_log_setup(RT_LOG_WARN, "lanyard");
+    if (rt_report_create(json ? NULL : stdout, &bench.report))
+        return cli_fail(&(rt_error){.text = "out of memory"});
+    rt_status status =
+        bench.dump_dir ? dp_bench_dump(&bench, &error) : run_sections(&bench, only, &error);
+    int code = status ? cli_fail(&error) : CLI_OK;
+    if (!status && json) {
+        const char *text = rt_report_json(bench.report);
+        code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
+    }
+    rt_report_destroy(bench.report);
+    return code;
+}
+
+static const cli_command benches[] = {
+    {"dispatch",
+     "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
+     "solvers and planner: times, memory, distance to the optimum", bench_dispatch},
+};
+
+int cli_bench(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < RT_COUNT_OF(benches); i++) {
+        if (strcmp(argv[1], benches[i].name) == 0)
+            return benches[i].run(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "lanyard bench: which one?\n\n");
+    for (size_t i = 0; i < RT_COUNT_OF(benches); i++)
+        fprintf(stderr, "  lanyard bench %s %s\n      %s\n", benches[i].name, benches[i].arguments,
+                benches[i].help);
+    return CLI_USAGE;
+}

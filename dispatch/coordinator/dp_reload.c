@@ -1,0 +1,76 @@
+#include "dispatch/coordinator/dp_reload.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOOK_NS UINT64_C(1000000000)
+
+static const char *const reloadable[] = {"dispatch.alpha", "dispatch.search_evaluations",
+                                         "dispatch.budget_ms"};
+
+void dp_reload_init(const dp_reload_source *source, const rt_config *running, dp_reload *reload)
+{
+    *reload = (dp_reload){.source = source, .running = running};
+}
+
+bool dp_reload_due(dp_reload *reload, uint64_t now_ns)
+{
+    struct stat info = {0}; // stays zero where the file is gone
+    if (!reload->source->path || (reload->was_read && now_ns - reload->looked_ns < LOOK_NS))
+        return false;
+    reload->looked_ns = now_ns;
+    if (stat(reload->source->path, &info) != 0)
+        info = (struct stat){0};
+    bool same = reload->was_read && reload->changed_s == info.st_mtim.tv_sec &&
+                reload->changed_ns == info.st_mtim.tv_nsec && reload->size == info.st_size &&
+                reload->inode == info.st_ino && reload->device == info.st_dev;
+    reload->was_read = true;
+    reload->changed_s = info.st_mtim.tv_sec;
+    reload->changed_ns = info.st_mtim.tv_nsec;
+    reload->size = info.st_size;
+    reload->inode = info.st_ino;
+    reload->device = info.st_dev;
+    return !same;
+}
+
+static bool is_reloadable(const char *path)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(reloadable); i++) {
+        if (strcmp(reloadable[i], path) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void name_others(const rt_config *running, const rt_config *fresh, char *text, size_t size)
+{
+    uint32_t at = 0;
+    size_t used = 0;
+    *text = '\0';
+    for (const char *path; used < size && (path = rt_config_difference(running, fresh, &at));) {
+        if (!is_reloadable(path))
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", path);
+    }
+}
+
+rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
+                         rt_error *error)
+{
+    rt_config fresh;
+    rt_status status = rt_config_init(&fresh);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    status = rt_config_load(&fresh, reload->source->path, error);
+    for (uint32_t i = 0; i < reload->source->set_count && !status; i++)
+        status = rt_config_set(&fresh, reload->source->sets[i], error);
+    if (!status)
+        status = rt_config_check(&fresh, error);
+    if (!status) {
+        *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
+                                fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
+        name_others(reload->running, &fresh, restart, size);
+    }
+    rt_config_fini(&fresh);
+    return status;
+}

@@ -1,0 +1,41 @@
+// dp_input - numbered input records: what a planner learns while it runs.
+//
+// A planner reads no clock and measures nothing. Link rates, computing times, alpha and limits
+// reach it as records that take effect at a named iteration: the same stream and the same records
+// give the same plans, anywhere. Plain values.
+#ifndef DP_INPUT_H
+#define DP_INPUT_H
+
+#include "runtime/rt_base.h"
+
+#define DP_INPUTS_WAITING_MAX 512u // records that a planner or feed holds before they take effect
+
+typedef enum {
+    DP_INPUT_LINK_UP,            // bytes/s, worker to PS
+    DP_INPUT_LINK_DOWN,          // bytes/s, PS to worker
+    DP_INPUT_COMPUTE,            // seconds that a worker computes per sample; 0: not known
+    DP_INPUT_ALPHA,              // dispatch.alpha
+    DP_INPUT_SEARCH_EVALUATIONS, // dispatch.search_evaluations
+    DP_INPUT_TABLES,             // herald: tables that are scored; 0: all
+    DP_INPUT_PS_LINK,            // bytes/s of the parameter servers, each way; 0: no limit
+    DP_INPUT_KINDS
+} dp_input_kind;
+
+typedef struct {
+    uint64_t number;    // from 1, in the order in which the planner took them; 0: not yet
+    uint32_t iteration; // the first whose look-up sees it; 0: the next
+    uint32_t kind;      // dp_input_kind
+    uint32_t worker;    // of kinds that are about one, else 0
+    double value;
+} dp_input;
+
+const char *dp_input_name(dp_input_kind kind); // "link_up"
+bool dp_input_by_worker(dp_input_kind kind);
+
+// RT_CONFIG: no such kind.
+rt_status dp_input_find(const char *name, dp_input_kind *kind_p);
+
+// RT_CONFIG: worker or value out of range; error names the kind and what is allowed.
+rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error *error);
+
+#endif

@@ -1,0 +1,124 @@
+#include "dispatch/dp_journal.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_BYTES_MAX 1024
+#define INPUTS_MAX (1u << 24)
+
+void dp_journal_write(rt_metrics *journal, const dp_input *input)
+{
+    dp_input_kind kind = (dp_input_kind)input->kind;
+    rt_json *json = rt_metrics_begin(journal, "input");
+    rt_json_u64(json, "number", input->number);
+    rt_json_u64(json, "iteration", input->iteration);
+    rt_json_string(json, "kind", dp_input_name(kind));
+    if (dp_input_by_worker(kind))
+        rt_json_u64(json, "worker", input->worker);
+    rt_json_double(json, "value", input->value);
+    rt_metrics_end(journal);
+}
+
+// A member that is an integer in [0, UINT32_MAX].
+static rt_status read_u32(const cJSON *object, const char *name, uint32_t *value_p, rt_error *error)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+    double number = cJSON_IsNumber(value) ? value->valuedouble : -1;
+    if (!(number >= 0 && number <= UINT32_MAX) || number != floor(number))
+        return rt_fail(error, RT_CONFIG, "%s: expected an integer in [0, %u]", name, UINT32_MAX);
+    *value_p = (uint32_t)number;
+    return RT_OK;
+}
+
+static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input *input,
+                            rt_error *error)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(object, "kind");
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "value");
+    dp_input_kind kind;
+    *input = (dp_input){0};
+    if (!cJSON_IsString(name) || dp_input_find(name->valuestring, &kind) != RT_OK)
+        return rt_fail(error, RT_CONFIG, "kind: expected the name of an input record");
+    if (!cJSON_IsNumber(value))
+        return rt_fail(error, RT_CONFIG, "value: expected a number");
+    input->kind = kind;
+    input->value = value->valuedouble;
+    rt_status status = read_u32(object, "iteration", &input->iteration, error);
+    if (!status && dp_input_by_worker(kind))
+        status = read_u32(object, "worker", &input->worker, error);
+    return status ? status : dp_input_check(input, worker_count, error);
+}
+
+static rt_status read_line(const char *line, uint32_t worker_count, dp_inputs *inputs,
+                           rt_error *error)
+{
+    dp_input input;
+    rt_status status = RT_OK;
+    cJSON *object = cJSON_Parse(line);
+    if (!cJSON_IsObject(object)) {
+        cJSON_Delete(object);
+        return rt_fail(error, RT_CONFIG, "expected a JSON object that ends with the line");
+    }
+    const cJSON *record = cJSON_GetObjectItemCaseSensitive(object, "record");
+    if (!cJSON_IsString(record) || strcmp(record->valuestring, "input") == 0) {
+        status = read_input(object, worker_count, &input, error);
+        if (!status && inputs->count == INPUTS_MAX)
+            status = rt_fail(error, RT_LIMIT, "more than %u records", INPUTS_MAX);
+        if (!status &&
+            rt_grow(&inputs->items, &inputs->capacity, inputs->count + 1u, sizeof *inputs->items))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+        if (!status) {
+            input.number = inputs->count + 1u;
+            inputs->items[inputs->count++] = input;
+        }
+    }
+    cJSON_Delete(object);
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const dp_input *x = a, *y = b;
+    if (x->iteration != y->iteration)
+        return x->iteration < y->iteration ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+rt_status dp_inputs_load(const char *path, uint32_t worker_count, dp_inputs *inputs,
+                         rt_error *error)
+{
+    char line[LINE_BYTES_MAX];
+    rt_status status = RT_OK;
+    *inputs = (dp_inputs){0};
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    for (uint64_t number = 1; !status && fgets(line, sizeof line, file); number++) {
+        size_t length = strlen(line);
+        if (length == sizeof line - 1 && line[length - 1] != '\n')
+            status = rt_fail(error, RT_CONFIG, "longer than %d bytes: no journal", LINE_BYTES_MAX);
+        else if (line[0] != '\n')
+            status = read_line(line, worker_count, inputs, error);
+        if (status)
+            rt_fail_in(error, "%s: line %" PRIu64, path, number);
+    }
+    if (!status && ferror(file))
+        status = rt_fail(error, RT_IO, "%s: cannot be read", path);
+    fclose(file);
+    if (status)
+        dp_inputs_fini(inputs);
+    else if (inputs->count)
+        qsort(inputs->items, inputs->count, sizeof *inputs->items, compare);
+    return status;
+}
+
+void dp_inputs_fini(dp_inputs *inputs)
+{
+    rt_free(inputs->items);
+    *inputs = (dp_inputs){0};
+}
