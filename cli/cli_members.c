@@ -108,6 +108,17 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// SIGHUP too.
+static int open_reload_fd(void)
+{
+    sigset_t reload;
+    sigemptyset(&reload);
+    sigaddset(&reload, SIGHUP);
+    if (sigprocmask(SIG_BLOCK, &reload, NULL) != 0)
+        return -1;
+    return signalfd(-1, &reload, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
 static void announce(void *context, const char *address)
 {
     int fd = *(const int *)context;
@@ -131,12 +142,14 @@ int cli_coordinator(int argc, char **argv)
     rt_error error = {0};
     rt_config config;
     rt_schema schema;
-    const char *path = NULL, *out = NULL, *fd_text = NULL, *sets[CLI_SETS_MAX];
+    const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
     bool trace = false;
-    const cli_option options[] = {
-        {"out", &out, NULL}, {"announce-fd", &fd_text, NULL}, {"trace", NULL, &trace}};
+    const cli_option options[] = {{"out", &out, NULL},
+                                  {"announce-fd", &fd_text, NULL},
+                                  {"watch", &watch, NULL},
+                                  {"trace", NULL, &trace}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
         return CLI_USAGE;
@@ -149,6 +162,8 @@ int cli_coordinator(int argc, char **argv)
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),
+                                         .reload_fd = open_reload_fd(),
+                                         .reload = {watch ? watch : path, sets, set_count},
                                          .progress = true,
                                          .announce = announce,
                                          .announce_context = &fd};

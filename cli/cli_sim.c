@@ -117,6 +117,10 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
                    (double)account->hits.lookups_hit / (double)account->hits.lookups);
     rt_json_double(json, "keys", (double)account->hits.keys_hit / (double)account->hits.keys);
     rt_json_end_object(json);
+    char fingerprint[32];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, result->fingerprint);
+    rt_json_string(json, "plan_fingerprint", fingerprint);
+    dp_decisions_write(&result->decisions, dp_account_unit_s(&result->costs), json);
     rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
     rt_json_u64(json, "cache_rows", result->slot_count);
     rt_json_double(json, "decision_ms_p50", result->decision_ms_p50);
@@ -216,6 +220,8 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     config.dispatch.policy = run->policy = RT_POLICY_ESD;
     sim.config = &config;
     sim.trace = NULL;
+    sim.inputs = NULL; // they are about all workers
+    sim.journal = NULL;
     snprintf(run->spec, sizeof run->spec, "%s", "(one box)");
     rt_status status = dp_sim_run(&sim, &run->result, error);
     rt_config_fini(&config);
@@ -241,12 +247,13 @@ static bool wants_one_box(const rt_config *config, const sim_run *runs, uint32_t
     return false;
 }
 
-static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count_p, FILE *trace,
-                         rt_error *error)
+static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count_p,
+                         dp_sim_config sim, rt_error *error)
 {
     uint32_t count = *count_p;
     rt_schema schema;
-    dp_sim_config sim = {.schema = &schema, .trace = trace, .progress = isatty(STDERR_FILENO)};
+    sim.schema = &schema;
+    sim.progress = isatty(STDERR_FILENO);
     if (reads_stdin(config) && (count > 1 || dp_setup_needs_keys(config)))
         return rt_fail(error, RT_CONFIG,
                        "standard input can be read only once: name one policy, and cache.rows or "
@@ -267,26 +274,39 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
 int cli_sim(int argc, char **argv)
 {
     static sim_run runs[RUNS_MAX + 1]; // 33 x 20 KB: too much for a stack
-    const char *path = NULL, *policies = NULL, *trace_path = NULL, *sets[CLI_SETS_MAX];
+    const char *path = NULL, *policies = NULL, *trace_path = NULL, *records = NULL;
+    const char *sets[CLI_SETS_MAX];
     uint32_t set_count, count = 1;
     bool json = false;
     rt_config config;
     rt_error error = {0};
-    FILE *trace = NULL;
-    const cli_option options[] = {
-        {"policies", &policies, NULL}, {"trace", &trace_path, NULL}, {"json", NULL, &json}};
+    dp_sim_config sim = {0};
+    dp_inputs inputs = {0};
+    const cli_option options[] = {{"policies", &policies, NULL},
+                                  {"trace", &trace_path, NULL},
+                                  {"records", &records, NULL},
+                                  {"journal", &sim.journal, NULL},
+                                  {"json", NULL, &json}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (policies && !split_specs(policies, runs, &count)))
         return CLI_USAGE;
     if (!cli_load(path, sets, set_count, "lanyard", &config))
         return CLI_FAILED;
     rt_status status = RT_OK;
-    if (trace_path && !(trace = fopen(trace_path, "w")))
+    if (records) {
+        status = dp_inputs_load(records, config.worker_count, &inputs, &error);
+        sim.inputs = &inputs;
+    }
+    if (!status && sim.journal && count > 1)
+        status = rt_fail(&error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
+                         count);
+    if (!status && trace_path && !(sim.trace = fopen(trace_path, "w")))
         status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
     if (!status)
-        status = run_all(&config, runs, &count, trace, &error);
+        status = run_all(&config, runs, &count, sim, &error);
     rt_config_fini(&config);
-    if (trace && fclose(trace) != 0 && !status)
+    dp_inputs_fini(&inputs);
+    if (sim.trace && fclose(sim.trace) != 0 && !status)
         status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
     if (status)
         return cli_fail(&error);

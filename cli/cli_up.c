@@ -21,7 +21,7 @@
 
 #define GRACE_MS 2000u // between being told to end and being made to
 #define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)
-#define ARGUMENTS_MAX 16
+#define ARGUMENTS_MAX (16 + 2 * CLI_SETS_MAX)
 
 typedef struct {
     pid_t pid; // 0: ended
@@ -30,6 +30,9 @@ typedef struct {
 
 typedef struct {
     const rt_config *config;
+    const char *path; // of the configuration as the user wrote it, and what the command line adds
+    const char *sets[CLI_SETS_MAX];
+    uint32_t set_count;
     const char *out;
     bool trace;
     char config_path[64]; // of the resolved configuration, in memory
@@ -129,6 +132,12 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     }
     if (r->trace)
         arguments[count++] = "--trace";
+    arguments[count++] = "--watch";
+    arguments[count++] = (char *)(uintptr_t)r->path;
+    for (uint32_t i = 0; i < r->set_count; i++) { // for a reload; in the resolved file they are in
+        arguments[count++] = "--set";
+        arguments[count++] = (char *)(uintptr_t)r->sets[i];
+    }
     rt_status status = spawn(r, "coordinator", arguments, error);
     close(pipes[1]);
     if (!status)
@@ -211,9 +220,13 @@ static void watch(run *r)
 {
     while (r->children[0].pid && !r->failed) {
         struct timespec pause = {.tv_nsec = 200000000};
-        int signal = sigtimedwait(&r->signals, NULL, &pause);
-        if (signal == SIGINT || signal == SIGTERM)
+        siginfo_t info = {0};
+        int signal = sigtimedwait(&r->signals, &info, &pause);
+        bool hung_up = signal == SIGHUP && info.si_code == SI_KERNEL; // the terminal is gone
+        if (signal == SIGINT || signal == SIGTERM || hung_up)
             kill(r->children[0].pid, SIGINT);
+        else if (signal == SIGHUP)
+            kill(r->children[0].pid, SIGHUP);
         reap(r);
     }
 }
@@ -248,17 +261,16 @@ int cli_up(int argc, char **argv)
     rt_config config;
     rt_error error = {0};
     run r = {.config = &config, .config_fd = -1};
-    const char *path = NULL, *sets[CLI_SETS_MAX];
-    uint32_t set_count;
     const cli_option options[] = {{"out", &r.out, NULL}, {"trace", NULL, &r.trace}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
-    if (!cli_load(path, sets, set_count, "lanyard", &config))
+    if (!cli_load(r.path, r.sets, r.set_count, "lanyard", &config))
         return CLI_FAILED;
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);
     sigaddset(&r.signals, SIGTERM);
+    sigaddset(&r.signals, SIGHUP); // read the configuration again
     sigprocmask(SIG_BLOCK, &r.signals, NULL);
     rt_status status = put_config(&r, &error);
     if (!status)

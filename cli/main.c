@@ -8,7 +8,9 @@
 static const cli_command commands[] = {
     {"up", "CONFIG [--out DIR] [--set KEY=VALUE]... [--trace]",
      "train: spawns coordinator, PS shards and workers on this machine", cli_up},
-    {"sim", "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--set KEY=VALUE]...",
+    {"sim",
+     "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--records FILE] [--journal FILE] "
+     "[--set KEY=VALUE]...",
      "plan without workers: what would be transferred, and what it would cost", cli_sim},
     {"eval", "DIR [--json] [--set KEY=VALUE]...", "log loss and AUC of a saved model on other rows",
      cli_eval},
@@ -16,8 +18,8 @@ static const cli_command commands[] = {
      "check a configuration and print it with all defaults", cli_check},
     {"bench", "dispatch [OPTION]...",
      "measure this build on this machine: `lanyard bench` lists what", cli_bench},
-    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD]", "one process of a run",
-     cli_coordinator},
+    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG]",
+     "one process of a run", cli_coordinator},
     {"ps", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_ps},
     {"worker", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_worker},
 };

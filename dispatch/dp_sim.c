@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/coordinator/dp_controller.h"
 #include "dispatch/dp_setup.h"
 #include "dispatch/dp_trace.h"
 
@@ -19,6 +20,11 @@ typedef struct {
     uint32_t time_count, decision_capacity, commit_capacity;
     uint64_t planning_ns, planned_samples;
     uint64_t begin_ns, shown_ns;
+    dp_account_config costs; // in force, where result->costs is what the run began with
+    dp_decisions decisions;
+    dp_controller controller;
+    rt_metrics *journal;
+    uint32_t inputs_done; // of sim->inputs
 } simulation;
 
 rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error)
@@ -55,18 +61,45 @@ static double percentile_ms(uint32_t *times_ns, uint32_t count, double share)
     return times_ns[(uint32_t)(share * (count - 1))] * 1e-6;
 }
 
+// Records come into force with the look-up that follows: those of the journal that is replayed, or
+// those of the controllers.
+static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error)
+{
+    const dp_inputs *inputs = s->sim->inputs;
+    rt_status status = RT_OK;
+    dp_input input;
+    for (; inputs && s->inputs_done < inputs->count && !status; s->inputs_done++) {
+        input = inputs->items[s->inputs_done];
+        if (input.iteration > iteration)
+            break;
+        status = dp_planner_apply(s->planner, &input, error);
+        dp_account_apply(&input, &s->costs);
+    }
+    while (!inputs && !status && dp_controller_next(&s->controller, &input)) {
+        status = dp_planner_apply(s->planner, &input, error);
+        dp_account_apply(&input, &s->costs);
+        dp_journal_write(s->journal, &input);
+    }
+    return status;
+}
+
 static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
 {
     uint64_t begin = rt_now_ns();
     rt_status status = dp_planner_look_up(s->planner, &s->batch);
     if (status)
         return status;
+    uint64_t looked_up = rt_now_ns();
     dp_planner_place(s->planner);
     uint64_t decided = rt_now_ns();
     status = dp_planner_commit(s->planner, plan_p);
     uint64_t end = rt_now_ns();
+    const dp_decision *decision = dp_planner_decision(s->planner);
+    dp_controller_decided(&s->controller, decision, (double)(decided - begin) * 1e-9,
+                          (double)(decided - looked_up) * 1e-9);
     if (status || !counted)
         return status;
+    dp_decisions_add(&s->decisions, decision, s->batch.sample_count);
     s->planning_ns += end - begin;
     s->planned_samples += s->batch.sample_count;
     if (s->time_count == TIMES_MAX)
@@ -91,10 +124,14 @@ static void show_progress(simulation *s, uint64_t iteration, uint64_t samples, b
 
 static void take_plan(simulation *s, const dp_plan *plan, dp_sim_result *result)
 {
+    dp_account one = {0};
     if (s->sim->trace)
         dp_trace_plan(s->sim->trace, plan);
+    dp_account_add(&s->costs, plan, &one);
+    dp_controller_iterated(&s->controller, one.predicted_s);
+    result->fingerprint = dp_fingerprint_add(result->fingerprint, dp_plan_fingerprint(plan));
     if (plan->iteration > s->sim->config->sim_warmup)
-        dp_account_add(&result->costs, plan, &result->account);
+        dp_account_add(&s->costs, plan, &result->account);
 }
 
 static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
@@ -109,6 +146,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         rt_status status = rt_stream_read(s->stream, &s->batch, batch_size, error);
         if (status == RT_END)
             break;
+        if (status)
+            return status;
+        status = apply_inputs(s, iteration + 1, error);
         if (status)
             return status;
         bool counted = iteration >= config->sim_warmup;
@@ -145,20 +185,8 @@ static void finish(simulation *s, dp_sim_result *result)
     result->planned_samples_per_s =
         s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;
     result->directory_keys = dp_planner_directory(s->planner)->key_count;
+    result->decisions = s->decisions;
     result->directory_bytes = dp_directory_bytes(dp_planner_directory(s->planner));
-}
-
-static void set_costs(const dp_sim_config *sim, const dp_planner_config *planner,
-                      dp_account_config *costs)
-{
-    const rt_config *config = sim->config;
-    *costs = (dp_account_config){.layout = planner->layout,
-                                 .worker_count = config->worker_count,
-                                 .ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8,
-                                 .dense_bytes = config->sim_dense ? sim->dense_bytes : 0};
-    memcpy(costs->links, planner->links, sizeof costs->links);
-    for (uint32_t j = 0; j < config->worker_count; j++)
-        costs->compute_s_per_sample[j] = config->compute_us_per_sample * 1e-6;
 }
 
 rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
@@ -169,12 +197,18 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     rt_batch_init(&s.batch, sim->schema->dense_count);
     rt_status status =
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
+    planner_config.dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
+    planner_config.measure_error = sim->config->sim_dispatch_error;
+    if (!status)
+        status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
     if (!status) {
-        set_costs(sim, &planner_config, &result->costs);
+        dp_account_init(&planner_config, &result->costs);
+        dp_controller_init(sim->config, &s.controller);
+        s.costs = result->costs;
         result->slot_count = planner_config.slot_count[0];
         status = simulate(&s, result, error);
     }
@@ -183,6 +217,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     rt_stream_close(s.stream);
     rt_batch_fini(&s.batch);
     dp_planner_destroy(s.planner);
+    rt_metrics_close(s.journal);
     rt_free(s.decision_ns);
     rt_free(s.commit_ns);
     return status;

@@ -6,16 +6,19 @@
 #include <stdio.h>
 
 #include "dispatch/dp_account.h"
+#include "dispatch/dp_journal.h"
 #include "runtime/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 
 typedef struct {
     const rt_config *config;
     const rt_schema *schema;
-    uint64_t distinct_keys; // of the input, or 0 (dp_setup)
-    uint64_t dense_bytes;   // of one worker, each way and iteration
-    FILE *trace;            // NULL, or: one JSON line per iteration and worker (docs/METRICS.md)
-    bool progress;          // a line on standard error while it runs
+    uint64_t distinct_keys;  // of the input, or 0 (dp_setup)
+    uint64_t dense_bytes;    // of one worker, each way and iteration
+    const dp_inputs *inputs; // NULL, or: the records of another run instead of the controllers
+    const char *journal;     // NULL, or: file for the records of the controllers
+    FILE *trace;             // NULL, or: one JSON line per iteration and worker (docs/METRICS.md)
+    bool progress;           // a line on standard error while it runs
 } dp_sim_config;
 
 typedef struct {
@@ -27,6 +30,8 @@ typedef struct {
     double commit_ms_p50;                    // cache update and plan
     double planned_samples_per_s;            // both, without reading the stream
     uint64_t directory_keys, directory_bytes;
+    dp_decisions decisions; // after the warm-up
+    uint64_t fingerprint;   // of all plans (dp_fingerprint_add), warm-up included
 } dp_sim_result;
 
 // Reads the stream to its end, or sim.iterations. RT_CONFIG, RT_DATA, RT_IO, RT_NO_MEMORY.

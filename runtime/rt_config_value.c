@@ -114,8 +114,7 @@ static rt_status read_number(const rt_config_key *key, char *base, const cJSON *
                              const char *path, rt_error *error)
 {
     bool is_integer = key->type == RT_KEY_U32 || key->type == RT_KEY_U64;
-    bool is_word =
-        key->word && cJSON_IsString(value) && strcmp(value->valuestring, key->word) == 0;
+    bool is_word = key->word && cJSON_IsString(value) && strcmp(value->valuestring, key->word) == 0;
     double number = is_word ? key->max : value->valuedouble;
     if (!cJSON_IsNumber(value) && !is_word)
         return reject(key, path, value, "is not a number", error);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dispatch/dp_setup.h"
@@ -155,6 +156,13 @@ rt_status dp_bench_advance(dp_bench_case *one, uint32_t iterations, rt_error *er
 }
 
 // ---- times -----------------------------------------------------------------------------------
+
+uint64_t dp_bench_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 void dp_bench_add(dp_bench_times *times, uint64_t ns)
 {

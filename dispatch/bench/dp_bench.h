@@ -1,7 +1,7 @@
 // dp_bench - measurements of the planner and its solvers: `lanyard bench dispatch`.
 //
 // Everything that is reported was measured in the run that reports it; a paper's figures stand in
-// columns that name the paper. Times are medians over repeats. One thread.
+// columns that name the paper. Times are processor times, medians over repeats. One thread.
 #ifndef DP_BENCH_H
 #define DP_BENCH_H
 
@@ -62,6 +62,9 @@ rt_status dp_bench_read(dp_bench_case *one, rt_error *error);
 rt_status dp_bench_advance(dp_bench_case *one, uint32_t iterations, rt_error *error);
 // Reads one and looks it up: dp_planner_view is there.
 rt_status dp_bench_look_up(dp_bench_case *one, rt_error *error);
+
+// Nanoseconds of processor time of this thread: what other programs take does not count.
+uint64_t dp_bench_now_ns(void);
 
 // Times of one thing, measured again and again.
 #define DP_BENCH_TIMES_MAX 1024u

@@ -60,7 +60,7 @@ static rt_status stages_init(stages *s, const dp_bench_shape *shape, rt_error *e
         stages_fini(s);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
-    s->profile.clock_ns = rt_now_ns;
+    s->profile.clock_ns = dp_bench_now_ns;
     dp_planner_set_profile(s->one.planner, &s->profile);
     return RT_OK;
 }
@@ -71,18 +71,18 @@ static void measure_parts(stages *s)
     const dp_view *view = dp_planner_view(s->one.planner);
     uint32_t stride = (view->worker_count + 7) / 8 * 8;
     dp_problem problem = {view->sample_count, view->worker_count, stride, s->cost, view->capacity};
-    uint64_t begin = rt_now_ns();
+    uint64_t begin = dp_bench_now_ns();
     dp_cost_matrix(view, s->cost, stride);
-    uint64_t made = rt_now_ns();
+    uint64_t made = dp_bench_now_ns();
     dp_solver_transport.solve(s->solver, &problem, s->place);
-    dp_bench_add(&s->times[PART_SOLVE], rt_now_ns() - made);
+    dp_bench_add(&s->times[PART_SOLVE], dp_bench_now_ns() - made);
     dp_bench_add(&s->times[PART_MATRIX], made - begin);
 }
 
 static rt_status measure_encode(stages *s, const dp_plan *plan)
 {
     const dp_planner_config *config = &s->one.planner_config;
-    uint64_t begin = rt_now_ns();
+    uint64_t begin = dp_bench_now_ns();
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         rt_message message = {0};
         dp_slice_limits limits = {.dense_count = s->one.schema.dense_count,
@@ -96,7 +96,7 @@ static rt_status measure_encode(stages *s, const dp_plan *plan)
             return RT_NO_MEMORY;
         rt_message_release(&message);
     }
-    dp_bench_add(&s->times[PART_ENCODE], rt_now_ns() - begin);
+    dp_bench_add(&s->times[PART_ENCODE], dp_bench_now_ns() - begin);
     return RT_OK;
 }
 
@@ -106,15 +106,15 @@ static rt_status measure_iteration(stages *s, rt_error *error)
     rt_status status = dp_bench_read(&s->one, error);
     if (status)
         return status;
-    uint64_t begin = rt_now_ns();
+    uint64_t begin = dp_bench_now_ns();
     if (dp_planner_look_up(s->one.planner, &s->one.batch))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the directory");
-    uint64_t looked_up = rt_now_ns();
+    uint64_t looked_up = dp_bench_now_ns();
     dp_planner_place(s->one.planner);
-    uint64_t placed = rt_now_ns();
+    uint64_t placed = dp_bench_now_ns();
     if (dp_planner_commit(s->one.planner, &plan))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a plan");
-    uint64_t end = rt_now_ns();
+    uint64_t end = dp_bench_now_ns();
     const uint64_t *ns = s->profile.ns;
     dp_bench_add(&s->times[PART_LOOK_UP], looked_up - begin);
     dp_bench_add(&s->times[PART_PLACE], placed - looked_up);
@@ -179,12 +179,13 @@ rt_status dp_bench_stages(const dp_bench *bench, rt_error *error)
         for (uint32_t n = 2; n <= RT_WORKERS_MAX && !status; n *= 2)
             status = stages_row(bench, policies[p], n, error);
     }
-    rt_report_note(bench->report,
-                   "m = %u, synthetic Criteo rows, %.0f thousand ids, caches of 8%%, medians per "
-                   "iteration. search: what the policy does besides matrix and solver. cache: "
-                   "release, place, train. plan: collect, settle. encode (not part of the total): "
-                   "messages for all workers.",
-                   SAMPLES_PER_WORKER, SCALE * ALL_KEYS * 1e-3);
+    rt_report_note(
+        bench->report,
+        "m = %u, synthetic Criteo rows, %.0f thousand ids, caches of 8%%, medians of processor "
+        "time per iteration. search: what the policy does besides matrix and solver. cache: "
+        "release, place, train. plan: collect, settle. encode (not part of the total): "
+        "messages for all workers.",
+        SAMPLES_PER_WORKER, SCALE * ALL_KEYS * 1e-3);
     rt_report_end(bench->report);
     return status;
 }
@@ -236,15 +237,15 @@ static rt_status measure_decisions(dp_bench_case *one, uint32_t iterations, keys
         rt_status status = dp_bench_read(one, error);
         if (status)
             return status;
-        uint64_t begin = rt_now_ns();
+        uint64_t begin = dp_bench_now_ns();
         if (dp_planner_look_up(one->planner, &one->batch))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for the directory");
-        uint64_t looked_up = rt_now_ns();
+        uint64_t looked_up = dp_bench_now_ns();
         dp_planner_place(one->planner);
-        uint64_t decided = rt_now_ns();
+        uint64_t decided = dp_bench_now_ns();
         if (dp_planner_commit(one->planner, &plan))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for a plan");
-        dp_bench_add(&commit, rt_now_ns() - decided);
+        dp_bench_add(&commit, dp_bench_now_ns() - decided);
         dp_bench_add(&decision, decided - begin);
         dp_bench_add(&look_up, looked_up - begin);
     }
@@ -268,10 +269,10 @@ static rt_status work_with_keys(const void *argument, void *result_p)
                             .cache_rows = keys->cache_rows};
     uint64_t before = dp_bench_resident_bytes();
     rt_status status = dp_bench_open(&shape, &one, &error);
-    uint64_t begin = rt_now_ns();
+    uint64_t begin = dp_bench_now_ns();
     if (!status)
         status = know_all_keys(&one, &error);
-    result->fill_s = (double)(rt_now_ns() - begin) * 1e-9;
+    result->fill_s = (double)(dp_bench_now_ns() - begin) * 1e-9;
     if (!status)
         status = dp_bench_advance(&one, keys->iterations / 2, &error);
     if (!status)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCEEDED 2u            // the 99th of 100 values is above a limit when two of them are
-#define RISE_SHARE 0.8         // of the limit: alpha rises only when its decisions stay below
+#define EXCEEDED 2u    // the 99th of 100 values is above a limit when two of them are
+#define RISE_SHARE 0.8 // of the limit: alpha rises only when its decisions stay below
 #define PATIENCE_MAX (128u * DP_CONTROLLER_WINDOW)
-#define BUDGET_LOW 0.85        // of the budget: no change above it
-#define SEARCH_FACTOR_MAX 4.0  // of one change
+#define BUDGET_LOW 0.85       // of the budget: no change above it
+#define SEARCH_FACTOR_MAX 4.0 // of one change
 #define COMPUTE_SMOOTHING 0.125
 #define COMPUTE_CHANGE 0.15
 #define COMPUTE_LASTS 16u
@@ -83,6 +83,7 @@ void dp_controller_init(const rt_config *config, dp_controller *c)
                          .worker_count = config->worker_count,
                          .budget_s = config->dispatch.budget_ms * 1e-3,
                          .evaluations_max = config->dispatch.search_evaluations,
+                         .uses_alpha = config->dispatch.policy == RT_POLICY_ESD,
                          .alpha_auto = config->dispatch.alpha_auto,
                          .patience = DP_CONTROLLER_WINDOW,
                          .step = DP_CONTROLLER_ALPHA_STEPS};
@@ -190,7 +191,7 @@ static void judge_search(dp_controller *c, uint32_t evaluations, double place_s)
 void dp_controller_decided(dp_controller *c, const dp_decision *decision, double decision_s,
                            double place_s)
 {
-    if (c->alpha_auto && decision->alpha == alpha_of(c->step))
+    if (c->alpha_auto && c->uses_alpha && decision->alpha == alpha_of(c->step))
         judge_alpha(c, decision_s);
     if (c->budget_s > 0 && decision->evaluations > 0 &&
         decision->search_evaluations_max == c->evaluations_max)

@@ -27,6 +27,7 @@ typedef struct {
 } dp_computing;
 
 typedef struct {
+    bool uses_alpha; // the policy
     bool alpha_auto;
     double alpha_share;
     double budget_s; // 0: off
@@ -40,10 +41,10 @@ typedef struct {
     uint32_t waited;
     bool rose; // to this step, which has not proven itself yet
 
-    dp_times searches;          // seconds per evaluation
-    double place_s;             // sum over searches
-    uint64_t evaluations;       // sum over searches
-    uint32_t evaluations_max;   // in force in the planner
+    dp_times searches;        // seconds per evaluation
+    double place_s;           // sum over searches
+    uint64_t evaluations;     // sum over searches
+    uint32_t evaluations_max; // in force in the planner
     dp_computing workers[RT_WORKERS_MAX];
 
     dp_input ready[3 + RT_WORKERS_MAX];

@@ -15,12 +15,12 @@ typedef struct {
     const rt_transport_ops *ops;
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/; or NULL.
     const char *directory;
-    bool trace;            // trace.jsonl: what every worker executed, by iteration
-    uint64_t dense_bytes;  // of one worker, each way and iteration, for the prediction
-    int stop_fd;           // becomes readable when the run should end early; or -1
-    int reload_fd;         // a signalfd: readable when the configuration should be read again; or -1
+    bool trace;           // trace.jsonl: what every worker executed, by iteration
+    uint64_t dense_bytes; // of one worker, each way and iteration, for the prediction
+    int stop_fd;          // becomes readable when the run should end early; or -1
+    int reload_fd;        // a signalfd: readable when the configuration should be read again; or -1
     dp_reload_source reload;
-    bool progress;         // a live line on standard error
+    bool progress; // a live line on standard error
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
     void *announce_context;

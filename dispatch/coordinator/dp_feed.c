@@ -28,7 +28,7 @@ struct dp_feed {
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
     atomic_bool stop;
-    rt_metrics *journal; // the planner thread's
+    rt_metrics *journal;  // the planner thread's
     pthread_mutex_t lock; // the members below
     rt_error failure;
     rt_stream_stats stats;
@@ -327,6 +327,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     rt_status status = dp_planner_create(config->planner, &feed->planner, error);
     if (!status)
         status = rt_metrics_open(config->journal, &feed->journal, error);
+    feed->config.journal = NULL; // the caller's
     if (!status && allocate(feed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     if (!status) {

@@ -26,7 +26,7 @@ typedef struct {
     dp_account account;                         // of this iteration alone
     uint64_t slice_bytes;                       // of all messages
     dp_decision decision;
-    uint64_t fingerprint;                        // of the plan; 0: the flush
+    uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
 } dp_planned;
 

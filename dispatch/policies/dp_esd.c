@@ -197,10 +197,10 @@ static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
         return 0;
     for (uint32_t k = 0; k < view->sample_count; k++) {
         uint32_t i = opt_count == view->sample_count ? k : (uint32_t)self->order[k];
-        row_loss loss = loss_of(self->cost + (size_t)i * self->stride, view->worker_count,
-                                worker_of_sample[i]);
+        row_loss loss =
+            loss_of(self->cost + (size_t)i * self->stride, view->worker_count, worker_of_sample[i]);
         *(k < opt_count ? &opt_regret : &heu_regret) += loss.regret;
-        self->order[k] = (uint64_t)~(uint32_t)loss.spread << 32; // this k is not read again
+        self->order[k] = (uint64_t) ~(uint32_t)loss.spread << 32; // this k is not read again
     }
     if (!self->solver->exact)
         return heu_regret + opt_regret;
@@ -215,9 +215,8 @@ static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
 {
     dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
                           view->capacity};
-    self->report = (dp_policy_report){.opt_samples = opt_count,
-                                      .heu_samples = view->sample_count - opt_count,
-                                      .error = -1};
+    self->report = (dp_policy_report){
+        .opt_samples = opt_count, .heu_samples = view->sample_count - opt_count, .error = -1};
     self->report.error_bound = error_bound(self, view, opt_count, worker_of_sample);
     if (!self->exact_state)
         return;

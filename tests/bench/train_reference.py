@@ -81,7 +81,67 @@ class Wdl(torch.nn.Module):
         return self.output(torch.cat([h, flat], 1))[:, 0]
 
 
-MODELS = {"wdl": lambda a: Wdl(a.dim, a.mlp, a.deep_input)}
+class Dfm(torch.nn.Module):
+    def __init__(self, dim, widths):
+        super().__init__()
+        self.mlp = make_mlp(DENSE + FIELDS * dim, widths)
+        self.output = linear(widths[-1] + FIELDS * dim + DENSE, 1)
+
+    def forward(self, embeddings, dense):
+        x = torch.cat([embeddings.flatten(1), dense], 1)
+        pairs = 0.5 * (embeddings.sum(1).square() - embeddings.square().sum(1)).sum(1)
+        return self.output(torch.cat([self.mlp(x), x], 1))[:, 0] + pairs
+
+
+class Dcn(torch.nn.Module):
+    def __init__(self, dim, widths, matrix, layers):
+        super().__init__()
+        inputs = DENSE + FIELDS * dim
+        self.mlp = make_mlp(inputs, widths)
+        self.cross = torch.nn.ModuleList(
+            [linear(inputs, inputs if matrix else 1) for _ in range(layers)])
+        self.matrix = matrix
+        if not matrix:
+            self.bias = torch.nn.ParameterList()
+            for layer in self.cross:
+                layer.bias = None
+                self.bias.append(torch.nn.Parameter(
+                    torch.empty(inputs).uniform_(-inputs ** -0.5, inputs ** -0.5)))
+        self.output = linear(inputs + widths[-1], 1)
+
+    def forward(self, embeddings, dense):
+        x0 = torch.cat([embeddings.flatten(1), dense], 1)
+        x = x0
+        for i, layer in enumerate(self.cross):
+            x = torch.addcmul(x, x0, layer(x))
+            if not self.matrix:
+                x = x + self.bias[i]
+        return self.output(torch.cat([x, self.mlp(x0)], 1))[:, 0]
+
+
+class Dlrm(torch.nn.Module):
+    def __init__(self, dim, widths, bottom):
+        super().__init__()
+        self.bottom = make_mlp(DENSE, bottom + [dim])
+        a, b = np.tril_indices(FIELDS + 1, -1)
+        self.pairs = torch.from_numpy(a * (FIELDS + 1) + b)
+        self.top = make_mlp(dim + len(a), widths)
+        self.output = linear(widths[-1], 1)
+
+    def forward(self, embeddings, dense):
+        d = self.bottom(dense)
+        v = torch.cat([embeddings, d[:, None]], 1)
+        products = torch.bmm(v, v.transpose(1, 2)).flatten(1)
+        x = torch.cat([d, products[:, self.pairs]], 1)
+        return self.output(self.top(x))[:, 0]
+
+
+MODELS = {
+    "wdl": lambda a: Wdl(a.dim, a.mlp, a.deep_input),
+    "dfm": lambda a: Dfm(a.dim, a.mlp),
+    "dcn": lambda a: Dcn(a.dim, a.mlp, a.cross == "matrix", 3),
+    "dlrm": lambda a: Dlrm(a.dim, a.mlp, a.mlp_bottom),
+}
 
 
 def auc(labels, predictions):
@@ -172,6 +232,9 @@ def main():
     parser.add_argument("--dim", type=int, default=16)
     parser.add_argument("--mlp", type=lambda t: [int(w) for w in t.split("-")],
                         default=[256, 256, 256], help="as in 256-256-256")
+    parser.add_argument("--mlp-bottom", type=lambda t: [int(w) for w in t.split("-")],
+                        default=[256, 64], help="dlrm")
+    parser.add_argument("--cross", choices=["vector", "matrix"], default="vector", help="dcn")
     parser.add_argument("--optimizer", choices=["adagrad", "sgd"], default="adagrad")
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--accumulator", type=float, default=0.0)

@@ -152,24 +152,38 @@ static void count_pieces(void *context, uint32_t offset, uint32_t count)
     *(uint32_t *)context += count;
 }
 
-static void idle_worker_contributes_zero(void **state)
+static void check_idle(const fixture *f, rt_model_kind kind)
 {
-    (void)state;
-    fixture f;
+    ew_model *model;
     ew_step_result result;
     rt_error error;
     uint32_t count, reported = 0;
-    setup(&f);
-    const float *gradients = ew_model_dense(f.model, EW_GRADIENTS, &count);
-    assert_int_equal(ew_model_step(f.model, &f.batch, NULL, NULL, &result, &error), RT_OK);
-    ew_micro_batch none = {.row_stride = DIM, .slab = f.slab, .scale = 1};
-    assert_int_equal(ew_model_check(f.model, &none, 0, &error), RT_OK);
-    assert_int_equal(ew_model_step(f.model, &none, count_pieces, &reported, &result, &error),
-                     RT_OK);
+    ew_model_config config = f->config;
+    config.model.kind = kind;
+    config.model.cross_layer_count = 2;
+    config.field_count = kind == RT_MODEL_NCF ? 2 : FIELDS;
+    config.dense_count = kind == RT_MODEL_NCF ? 0 : DENSE;
+    assert_int_equal(ew_model_create(&config, &f->device, &model, &error), RT_OK);
+    float *gradients = ew_model_dense(model, EW_GRADIENTS, &count);
+    for (uint32_t i = 0; i < count; i++)
+        gradients[i] = 7;
+    ew_micro_batch none = {.row_stride = DIM, .slab = f->slab, .scale = 1};
+    assert_int_equal(ew_model_check(model, &none, 0, &error), RT_OK);
+    assert_int_equal(ew_model_step(model, &none, count_pieces, &reported, &result, &error), RT_OK);
     for (uint32_t i = 0; i < count; i++)
         assert_true(gradients[i] == 0);
     assert_true(result.loss_sum == 0);
     assert_int_equal(reported, count);
+    ew_model_destroy(model);
+}
+
+static void idle_worker_contributes_zero(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_NCF; kind++)
+        check_idle(&f, kind);
     teardown(&f);
 }
 
@@ -285,6 +299,20 @@ static void bad_sizes_are_refused(void **state)
     bad = f.config, bad.model.deep_input = RT_DEEP_DENSE, bad.dense_count = 0;
     assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "model.deep_input"));
+    bad = f.config, bad.model.kind = RT_MODEL_DLRM, bad.dense_count = 0;
+    assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
+    bad = f.config, bad.model.kind = RT_MODEL_NCF;
+    assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "3 fields and 4 dense"));
+    bad.dense_count = 0, bad.field_count = 2, bad.model.embedding_dim = 7;
+    assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "even number"));
+    bad = f.config, bad.model.kind = RT_MODEL_DCN;
+    assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "model.cross_layers"));
+    bad.model.cross = RT_CROSS_MATRIX, bad.model.cross_layer_count = 8;
+    bad.field_count = 200, bad.model.embedding_dim = 4096;
+    assert_int_equal(ew_model_create(&bad, &f.device, &model, &error), RT_CONFIG);
     assert_null(model);
     teardown(&f);
 }

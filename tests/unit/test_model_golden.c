@@ -138,13 +138,20 @@ static void teardown(fixture *f)
     free(f->slab);
 }
 
-// Pieces of the dense block must come from its end to its beginning without gaps.
+// Pieces of the dense block must come from its end to its beginning without gaps, and be final.
+typedef struct {
+    uint32_t from; // of the last piece
+    const float *gradients;
+    float *reported;
+} pieces;
+
 static void expect_piece(void *context, uint32_t offset, uint32_t count)
 {
-    uint32_t *from = context;
+    pieces *p = context;
     assert_true(count > 0);
-    assert_int_equal(offset + count, *from);
-    *from = offset;
+    assert_int_equal(offset + count, p->from);
+    memcpy(p->reported + offset, p->gradients + offset, count * sizeof(float));
+    p->from = offset;
 }
 
 static void check_pass(const char *name, rt_model_kind kind)
@@ -152,7 +159,7 @@ static void check_pass(const char *name, rt_model_kind kind)
     fixture f;
     ew_step_result result;
     rt_error error;
-    uint32_t dense_count, pieces;
+    uint32_t dense_count;
     setup(&f, name, kind, (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD});
     const float *gradients = ew_model_dense(f.model, EW_GRADIENTS, &dense_count);
     const float *want = golden_values(&f.dump, "predictions", f.batch.sample_count);
@@ -162,10 +169,11 @@ static void check_pass(const char *name, rt_model_kind kind)
     golden_compare(result.predictions, want, f.batch.sample_count, BOUND, 0, "prediction");
     assert_null(result.row_gradients);
 
-    pieces = dense_count;
-    assert_int_equal(ew_model_step(f.model, &f.batch, expect_piece, &pieces, &result, &error),
-                     RT_OK);
-    assert_int_equal(pieces, 0);
+    pieces seen = {dense_count, gradients, calloc(dense_count, sizeof(float))};
+    assert_int_equal(ew_model_step(f.model, &f.batch, expect_piece, &seen, &result, &error), RT_OK);
+    assert_int_equal(seen.from, 0);
+    assert_memory_equal(seen.reported, gradients, dense_count * sizeof(float));
+    free(seen.reported);
     golden_compare(result.predictions, want, f.batch.sample_count, BOUND, 0, "prediction");
     test_close(result.loss_sum, *golden_values(&f.dump, "loss_sum", 1), BOUND, 0, "loss");
     golden_compare(gradients, golden_values(&f.dump, "dense_gradients", dense_count), dense_count,

@@ -87,7 +87,7 @@ static void run_family(family f)
                            .dispatch = {.accounting = f.accounting,
                                         .keeper = f.keeper,
                                         .full_sync = f.full_sync,
-                                        .search_evaluations = 2000}};
+                                        .search_evaluations = 300}};
     if (f.unequal) {
         shape.dispatch.micro_batch_min = 1;
         shape.dispatch.micro_batch_max = 2 * f.sample_count_max / f.worker_count;

@@ -1,0 +1,83 @@
+// fabric - a whole run in one process and one thread: planner, executors, models, PS shards.
+//
+// Parts are joined by a queue per (sender, receiver) that keeps its order. A seeded schedule picks
+// what happens next: which queue delivers, who trains, when a slice is handed out, when a shard
+// sends its replies. Every order that real processes can show is possible, and a seed repeats it.
+// Nothing waits: a run in which nothing can happen any more fails and prints who waits for what.
+// Errors end the test.
+#ifndef FABRIC_H
+#define FABRIC_H
+
+#include "dispatch/dp_planner.h"
+#include "edge_worker/ew_executor.h"
+#include "edge_worker/model/ew_model.h"
+#include "tests/support/planner_case.h"
+
+// What is trained, and how.
+typedef struct {
+    uint64_t seed; // of samples, rows, weights and planner
+    uint32_t worker_count, shard_count;
+    uint32_t samples_per_worker;
+    uint32_t iterations;
+    uint32_t last_samples; // of the last batch; 0: a full one
+    uint32_t field_count, ids_per_field, bag_max;
+    uint32_t dense_count;
+    double zipf;
+    cache_size cache;
+    rt_eviction_kind eviction;
+    rt_dispatch_config dispatch;
+    rt_model_config model;
+    rt_optimizer_config rows, dense; // optimizers
+} fabric_shape;
+
+// How it comes about: must not change any result.
+typedef struct {
+    uint64_t seed;          // of the choices
+    uint32_t run_ahead;     // slices handed out before they are trained
+    uint32_t push_credits;  // per worker and shard
+    uint32_t message_bytes; // of a full message
+    uint32_t queue_max;     // messages of rows in a queue, then RT_AGAIN; 0: no limit
+} fabric_schedule;
+
+typedef struct {
+    fabric_shape shape;
+    dp_planner_config planner;
+    rt_batch *batches;    // shape.iterations
+    rt_message *slices;   // slice_count x worker_count
+    dp_counts *counts;    // the same, as planned
+    uint32_t slice_count; // the flush is the last
+    uint64_t *keys;       // key_count, ascending: all keys of all batches
+    uint32_t *versions;   // of each, at the end
+    uint32_t key_count;
+    dp_counts planned; // all workers, all slices
+} fabric_plan;
+
+// Makes samples and plans of the whole run.
+void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape);
+void fabric_plan_fini(fabric_plan *plan);
+
+// Slots of a worker's cache.
+uint32_t fabric_slots(const fabric_plan *plan, uint32_t worker);
+
+// What a run leaves behind.
+typedef struct {
+    uint32_t key_count, row_floats; // values, then state
+    float *rows;                    // key_count x row_floats, in the order of fabric_plan.keys
+    uint32_t dense_count;
+    float *dense;       // weights of worker 0; all others' are the same bits
+    double loss_sum;    // of all samples, each before it was trained
+    uint64_t turns;     // choices of the schedule
+    uint64_t early;     // rows that came before their slot was free
+    uint64_t parked;    // most pulls that waited at one shard
+    uint64_t again;     // messages that a full queue refused
+} fabric_result;
+
+// Carries the plan out. Checks on the way: stale reads, rows that change while they are trained,
+// operations executed against those planned (slice by slice), versions, nothing left anywhere.
+void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric_result *result);
+void fabric_result_fini(fabric_result *result);
+
+// The model of a run on this shape; sample_count_max of the whole batch if whole, else of a worker.
+ew_model_config fabric_model(const fabric_plan *plan, bool whole);
+
+#endif

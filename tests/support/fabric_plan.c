@@ -1,0 +1,206 @@
+// The half of a fabric that comes before the run: samples, plans, slices.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/fabric.h"
+#include "tests/support/test.h"
+
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+
+static uint32_t batch_max(const fabric_shape *shape)
+{
+    return shape->worker_count * shape->samples_per_worker;
+}
+
+uint32_t fabric_slots(const fabric_plan *plan, uint32_t worker)
+{
+    const fabric_shape *shape = &plan->shape;
+    uint32_t keys = shape->field_count * shape->bag_max;
+    uint32_t least = dp_planner_micro_batch_max(&plan->planner) * keys;
+    uint32_t all = shape->field_count * shape->ids_per_field;
+    switch (shape->cache) {
+    case CACHE_SMALLEST:
+        return least;
+    case CACHE_MIDDLE:
+        return least + least * (worker % 3) / 2 + worker % 5;
+    case CACHE_EVERYTHING:
+        return least > all ? least : all;
+    }
+    return 0;
+}
+
+static void configure_planner(fabric_plan *plan)
+{
+    const fabric_shape *shape = &plan->shape;
+    dp_planner_config *config = &plan->planner;
+    *config = (dp_planner_config){.worker_count = shape->worker_count,
+                                  .sample_count_max = batch_max(shape),
+                                  .keys_per_sample_max = shape->field_count * shape->bag_max,
+                                  .eviction = shape->eviction,
+                                  .layout.field_count = shape->field_count,
+                                  .dispatch = shape->dispatch,
+                                  .seed = shape->seed};
+    if (shape->dispatch.policy == RT_POLICY_MAKESPAN) {
+        config->micro_batch_min = shape->dispatch.micro_batch_min;
+        config->micro_batch_max = shape->dispatch.micro_batch_max;
+    }
+    uint32_t dim = shape->model.embedding_dim;
+    for (uint32_t f = 0; f < shape->field_count; f++) {
+        config->layout.values[f] = dim;
+        config->layout.state[f] = rt_optimizer_state_floats(&shape->rows, dim);
+    }
+    for (uint32_t j = 0; j < shape->worker_count; j++) {
+        config->slot_count[j] = fabric_slots(plan, j);
+        config->links[j] = (dp_link){j % 2 ? 6e7 : 6e8, j % 2 ? 6e7 : 6e8};
+    }
+}
+
+// Labels that depend on a key, so that there is something to learn.
+static void make_batches(fabric_plan *plan)
+{
+    const fabric_shape *shape = &plan->shape;
+    random_batches keys;
+    rt_batch bare;
+    rt_random random = {rt_mix(shape->seed + 17)};
+    float dense[16];
+    assert_true(shape->dense_count <= RT_COUNT_OF(dense));
+    random_batches_init(&keys, shape->seed, shape->field_count, shape->ids_per_field,
+                        shape->bag_max, shape->zipf);
+    rt_batch_init(&bare, 0);
+    plan->batches = calloc(shape->iterations, sizeof *plan->batches);
+    for (uint32_t t = 0; t < shape->iterations; t++) {
+        bool last = t + 1 == shape->iterations && shape->last_samples;
+        random_batches_fill(&keys, &bare, last ? shape->last_samples : batch_max(shape));
+        rt_batch_init(&plan->batches[t], shape->dense_count);
+        for (uint32_t i = 0; i < bare.sample_count; i++) {
+            const uint64_t *own = bare.keys + bare.key_offsets[i];
+            uint32_t count = bare.key_offsets[i + 1] - bare.key_offsets[i];
+            float label = (float)((rt_mix(own[0]) + rt_random_below(&random, 4)) % 4 < 2);
+            for (uint32_t k = 0; k < shape->dense_count; k++)
+                dense[k] = (float)rt_random_unit(&random) - 0.5f;
+            assert_int_equal(rt_batch_append(&plan->batches[t], label, dense, own, count), RT_OK);
+        }
+    }
+    random_batches_fini(&keys);
+    rt_batch_fini(&bare);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void list_keys(fabric_plan *plan)
+{
+    uint64_t total = 0;
+    for (uint32_t t = 0; t < plan->shape.iterations; t++)
+        total += plan->batches[t].key_count;
+    plan->keys = calloc(total, sizeof *plan->keys);
+    uint64_t *end = plan->keys;
+    for (uint32_t t = 0; t < plan->shape.iterations; t++) {
+        const rt_batch *batch = &plan->batches[t];
+        memcpy(end, batch->keys, batch->key_count * sizeof *end);
+        end += batch->key_count;
+    }
+    qsort(plan->keys, total, sizeof *plan->keys, compare_keys);
+    for (uint64_t i = 0; i < total; i++) {
+        if (i == 0 || plan->keys[i] != plan->keys[plan->key_count - 1])
+            plan->keys[plan->key_count++] = plan->keys[i];
+    }
+}
+
+static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
+{
+    const fabric_shape *shape = &plan->shape;
+    uint32_t micro_batch = dp_planner_micro_batch_max(&plan->planner);
+    for (uint32_t w = 0; w < shape->worker_count; w++) {
+        dp_slice_limits limits = {.dense_count = shape->dense_count,
+                                  .field_count = shape->field_count,
+                                  .worker_count = shape->worker_count,
+                                  .sample_count_max = micro_batch,
+                                  .lookup_count_max =
+                                      micro_batch * plan->planner.keys_per_sample_max,
+                                  .slot_count = plan->planner.slot_count[w]};
+        size_t at = (size_t)plan->slice_count * shape->worker_count + w;
+        assert_int_equal(dp_slice_encode(final, w, batch, &limits, COORDINATOR,
+                                         plan->slice_count + 1, &plan->slices[at]),
+                         RT_OK);
+        dp_counts_add_slice(&plan->counts[at], &final->slices[w]);
+        dp_counts_add(&plan->planned, &plan->counts[at]);
+    }
+    plan->slice_count++;
+}
+
+// With the keeper rule a commit returns the plan of the batch before.
+static void plan_all(fabric_plan *plan, dp_planner *planner)
+{
+    const dp_plan *final = NULL;
+    rt_error error = {0};
+    for (uint32_t t = 0; t < plan->shape.iterations; t++) {
+        assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &final), RT_OK);
+        if (final)
+            add_slices(plan, final, &plan->batches[final->iteration - 1]);
+        if (!dp_planner_legal(planner, &error))
+            fail_msg("iteration %u: %s", t + 1, error.text);
+    }
+    assert_int_equal(dp_planner_finish(planner, &final), RT_OK);
+    if (final)
+        add_slices(plan, final, &plan->batches[final->iteration - 1]);
+    assert_int_equal(plan->slice_count, plan->shape.iterations);
+    assert_int_equal(dp_planner_flush(planner, &final), RT_OK);
+    add_slices(plan, final, NULL);
+}
+
+void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
+{
+    dp_planner *planner;
+    rt_error error = {0};
+    *plan = (fabric_plan){.shape = *shape};
+    configure_planner(plan);
+    make_batches(plan);
+    list_keys(plan);
+    size_t slices = (size_t)(shape->iterations + 1) * shape->worker_count;
+    plan->slices = calloc(slices, sizeof *plan->slices);
+    plan->counts = calloc(slices, sizeof *plan->counts);
+    plan->versions = calloc(plan->key_count, sizeof *plan->versions);
+    if (dp_planner_create(&plan->planner, &planner, &error))
+        fail_msg("%s", error.text);
+    plan_all(plan, planner);
+    for (uint32_t k = 0; k < plan->key_count; k++)
+        plan->versions[k] =
+            dp_directory_version(dp_planner_directory(planner), plan->keys[k]);
+    dp_planner_destroy(planner);
+}
+
+void fabric_plan_fini(fabric_plan *plan)
+{
+    for (uint32_t t = 0; t < plan->shape.iterations; t++)
+        rt_batch_fini(&plan->batches[t]);
+    for (uint32_t i = 0; i < plan->slice_count * plan->shape.worker_count; i++)
+        rt_message_release(&plan->slices[i]);
+    free(plan->batches);
+    free(plan->slices);
+    free(plan->counts);
+    free(plan->keys);
+    free(plan->versions);
+}
+
+ew_model_config fabric_model(const fabric_plan *plan, bool whole)
+{
+    const fabric_shape *shape = &plan->shape;
+    uint32_t samples =
+        whole ? batch_max(shape) : dp_planner_micro_batch_max(&plan->planner);
+    uint32_t lookups = samples * plan->planner.keys_per_sample_max;
+    return (ew_model_config){.model = shape->model,
+                             .optimizer = shape->dense,
+                             .seed = shape->seed,
+                             .dense_count = shape->dense_count,
+                             .field_count = shape->field_count,
+                             .sample_count_max = samples,
+                             .lookup_count_max = lookups,
+                             .row_count_max = lookups};
+}
