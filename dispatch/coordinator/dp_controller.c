@@ -9,9 +9,7 @@
 #define PATIENCE_MAX (128u * DP_CONTROLLER_WINDOW)
 #define BUDGET_LOW 0.85       // of the budget: no change above it
 #define SEARCH_FACTOR_MAX 4.0 // of one change
-#define COMPUTE_SMOOTHING 0.125
 #define COMPUTE_CHANGE 0.15
-#define COMPUTE_LASTS 16u
 
 // ---- times -------------------------------------------------------------------------------------
 
@@ -41,12 +39,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const dp_times *times)
+static double median(const double *values, uint32_t count)
 {
     double sorted[DP_CONTROLLER_WINDOW];
-    memcpy(sorted, times->values, times->count * sizeof *sorted);
-    qsort(sorted, times->count, sizeof *sorted, compare);
-    return times->count ? sorted[times->count / 2] : 0;
+    memcpy(sorted, values, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare);
+    return count ? sorted[count / 2] : 0;
 }
 
 // ---- records -----------------------------------------------------------------------------------
@@ -117,7 +115,7 @@ void dp_controller_set_alpha(dp_controller *c, bool is_auto, double alpha)
 // One that falls back at once makes the next try wait twice as long.
 static void judge_alpha(dp_controller *c, double decision_s)
 {
-    double limit = c->alpha_share * median(&c->iterations);
+    double limit = c->alpha_share * median(c->iterations.values, c->iterations.count);
     add_time(&c->decisions, decision_s);
     c->waited++;
     if (c->iterations.count == 0)
@@ -176,7 +174,8 @@ static void judge_search(dp_controller *c, uint32_t evaluations, double place_s)
     if (c->searches.count < DP_CONTROLLER_SEARCH)
         return;
     double spent = (double)c->evaluations / c->searches.count, now = c->evaluations_max;
-    double evaluation_s = median(&c->searches), used_s = evaluation_s * spent;
+    double evaluation_s = median(c->searches.values, c->searches.count),
+           used_s = evaluation_s * spent;
     bool bound_by_count = spent > 0.99 * now;
     clear_searches(c);
     if (used_s <= c->budget_s && (used_s >= BUDGET_LOW * c->budget_s || !bound_by_count))
@@ -205,6 +204,7 @@ void dp_controller_iterated(dp_controller *c, double iteration_s)
 
 // ---- computing time ----------------------------------------------------------------------------
 
+// The median follows a change only when it lasts: half of the reports must have it.
 void dp_controller_computed(dp_controller *c, uint32_t worker, double compute_s,
                             uint32_t sample_count)
 {
@@ -212,13 +212,14 @@ void dp_controller_computed(dp_controller *c, uint32_t worker, double compute_s,
     dp_computing *w = &c->workers[worker];
     if (!c->measure_compute || sample_count == 0 || compute_s <= 0)
         return;
-    double sample_s = compute_s / sample_count;
-    w->smooth_s += (w->smooth_s > 0 ? COMPUTE_SMOOTHING : 1) * (sample_s - w->smooth_s);
-    bool differs = fabs(w->smooth_s - w->compute_s) > COMPUTE_CHANGE * w->compute_s;
-    w->differs = differs ? w->differs + 1 : 0;
-    if (w->differs < COMPUTE_LASTS)
+    w->recent[w->next] = compute_s / sample_count;
+    w->next = (w->next + 1) % DP_CONTROLLER_COMPUTE;
+    w->count += w->count < DP_CONTROLLER_COMPUTE;
+    if (w->count <= DP_CONTROLLER_COMPUTE / 2)
         return;
-    w->differs = 0;
-    w->compute_s = w->smooth_s;
-    emit(c, DP_INPUT_COMPUTE, worker, w->smooth_s);
+    double now = median(w->recent, w->count);
+    if (fabs(now - w->compute_s) <= COMPUTE_CHANGE * w->compute_s)
+        return;
+    w->compute_s = now;
+    emit(c, DP_INPUT_COMPUTE, worker, now);
 }

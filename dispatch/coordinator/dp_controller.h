@@ -12,6 +12,7 @@
 #define DP_CONTROLLER_WINDOW 100u     // iterations that alpha is judged by
 #define DP_CONTROLLER_ALPHA_STEPS 8u  // alpha is a multiple of 1/8
 #define DP_CONTROLLER_SEARCH 32u      // iterations that search_evaluations is judged by
+#define DP_CONTROLLER_COMPUTE 31u     // reports whose median is a worker's computing time
 #define DP_CONTROLLER_EVALUATIONS 64u // the fewest that a budget leaves
 
 // A ring of the last times, in seconds.
@@ -21,9 +22,9 @@ typedef struct {
 } dp_times;
 
 typedef struct {
-    double compute_s; // in force in the planner
-    double smooth_s;  // of the reports; 0: none yet
-    uint32_t differs; // reports in a row whose smoothed time is off by more than 15%
+    double compute_s;                     // in force in the planner
+    double recent[DP_CONTROLLER_COMPUTE]; // seconds per sample, a ring
+    uint32_t count, next;
 } dp_computing;
 
 typedef struct {

@@ -2,12 +2,28 @@
 //
 // Starts from the exact solution of ESD's matrix and improves it by local search under the true
 // cost, in which every row counts once per worker (dp_search).
+//
+// The iteration ends with the slowest of 2n + 2 links: every worker's up and down (each with the
+// worker's compute time) and the parameter servers' up and down. The search minimises a weighted
+// sum of their times; by duality the right weights make that the smallest maximum. They follow
+// the links from iteration to iteration by multiplicative weights (Arora, Hazan, Kale, "The
+// Multiplicative Weights Update Method", 2012, section 3): a link with slack loses weight, down to
+// a floor, because its rows still cost something later on.
 #include "dispatch/dp_policy.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "dispatch/policies/dp_search.h"
 #include "dispatch/solvers/dp_solver.h"
+
+#define STEP 0.05
+#define WEIGHT_MIN 0.2
+
+typedef struct {
+    double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
+    double ps_up, ps_down;
+} weights;
 
 typedef struct {
     rt_dispatch_config dispatch;
@@ -16,8 +32,10 @@ typedef struct {
     void *solver;
     dp_search *search;
     rt_random random;
-    dp_prices prices;
-    uint32_t evaluations; // of the last batch
+    weights weights;
+    uint32_t last[RT_WORKERS_MAX]; // micro-batches of the batch before
+    uint32_t last_count;           // its samples
+    uint32_t evaluations;
 } makespan;
 
 static void destroy(void *state)
@@ -41,8 +59,9 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->stride = (n + 7) / 8 * 8;
     self->random.state = rt_mix(config->seed ^ UINT64_C(0x6d616b657370616e));
     self->cost = rt_alloc((size_t)config->sample_count_max * self->stride, sizeof *self->cost);
+    self->weights = (weights){.ps_up = 1, .ps_down = 1};
     for (uint32_t j = 0; j < n; j++)
-        self->prices.up[j] = self->prices.down[j] = 1;
+        self->weights.up[j] = self->weights.down[j] = 1;
     if (!self->cost ||
         dp_solver_transport.create(config->sample_count_max, n, &self->solver) != RT_OK ||
         dp_search_create(n, config->sample_count_max, config->distinct_count_max, &self->search) !=
@@ -57,54 +76,101 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
 
 static void set_limits(const makespan *self, const dp_view *view, dp_search_limits *limits)
 {
-    bool free = view->micro_batch_max != 0;
+    bool equal = view->micro_batch_max == 0;
     limits->evaluations_max = self->dispatch.search_evaluations;
     for (uint32_t j = 0; j < view->worker_count; j++) {
-        limits->min[j] = free ? (uint32_t)rt_min_u64(view->micro_batch_min, view->capacity[j])
-                              : view->capacity[j];
-        limits->max[j] = free ? view->micro_batch_max : view->capacity[j];
+        uint32_t share = view->capacity[j];
+        limits->min[j] = equal ? share : (uint32_t)rt_min_u64(view->micro_batch_min, share);
+        limits->max[j] = equal ? share : (uint32_t)rt_max_u64(view->micro_batch_max, share);
     }
 }
 
-#include <stdlib.h>
-#include <math.h>
-#include <stdio.h>
-static void adapt(makespan *self)
+// A row counts on the worker's link and, at that link's rate, on the parameter servers'.
+static void set_prices(const makespan *self, const dp_ticks *ticks, dp_prices *prices)
+{
+    const weights *w = &self->weights;
+    for (uint32_t j = 0; j < self->worker_count; j++) {
+        double ps = ticks->ps_row[0];
+        prices->up[j] = w->up[j] + w->ps_up * ps / ticks->push[0][j];
+        prices->down[j] = w->down[j] + w->ps_down * ps / ticks->pull[0][j];
+        prices->sample[j] = (int32_t)(ticks->compute[j] * fmax(w->up[j], w->down[j]));
+    }
+}
+
+// Times of all links in the placement that the search left, in ticks; the largest is returned.
+static double link_times(const makespan *self, const dp_ticks *ticks, weights *times)
 {
     dp_loads loads;
     dp_search_loads(self->search, &loads);
-    double eta = getenv("ETA") ? atof(getenv("ETA")) : 0, lo = getenv("LO") ? atof(getenv("LO")) : 0.1;
-    double max = 0, sum = 0;
+    times->ps_up = (double)(loads.ps_up + (ticks->ps_row[0] ? ticks->ps_dense : 0));
+    times->ps_down = (double)(loads.ps_down + (ticks->ps_row[0] ? ticks->ps_dense : 0));
+    double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
     for (uint32_t j = 0; j < self->worker_count; j++) {
-        max = fmax(max, fmax((double)loads.up[j], (double)loads.down[j]));
+        double compute = (double)ticks->compute[j] * loads.samples[j];
+        times->up[j] = (double)(loads.up[j] + ticks->dense_up[j]) + compute;
+        times->down[j] = (double)(loads.down[j] + ticks->dense_down[j]) + compute;
+        longest = fmax(longest, fmax(times->up[j], times->down[j]));
+    }
+    return longest;
+}
+
+static double follow(double *weight, double share)
+{
+    *weight *= exp(STEP * (share - 1));
+    return *weight;
+}
+
+static void adapt(makespan *self, const dp_ticks *ticks)
+{
+    weights times, *w = &self->weights;
+    double longest = link_times(self, ticks, &times), largest = 0;
+    if (ticks->ps_row[0]) {
+        largest = follow(&w->ps_up, times.ps_up / longest);
+        largest = fmax(largest, follow(&w->ps_down, times.ps_down / longest));
     }
     for (uint32_t j = 0; j < self->worker_count; j++) {
-        self->prices.up[j] *= exp(eta * ((double)loads.up[j] / max - 0.5));
-        self->prices.down[j] *= exp(eta * ((double)loads.down[j] / max - 0.5));
-        sum = fmax(sum, fmax(self->prices.up[j], self->prices.down[j]));
+        largest = fmax(largest, follow(&w->up[j], times.up[j] / longest));
+        largest = fmax(largest, follow(&w->down[j], times.down[j] / longest));
     }
+    w->ps_up = fmax(w->ps_up / largest, WEIGHT_MIN);
+    w->ps_down = fmax(w->ps_down / largest, WEIGHT_MIN);
     for (uint32_t j = 0; j < self->worker_count; j++) {
-        self->prices.up[j] = fmax(lo, self->prices.up[j] / sum);
-        self->prices.down[j] = fmax(lo, self->prices.down[j] / sum);
+        w->up[j] = fmax(w->up[j] / largest, WEIGHT_MIN);
+        w->down[j] = fmax(w->down[j] / largest, WEIGHT_MIN);
     }
-    if (getenv("SHOW")) {
-        for (uint32_t j = 0; j < self->worker_count; j++)
-            fprintf(stderr, "[%u %.2f/%.2f %.2f/%.2f] ", loads.samples[j], (double)loads.up[j] / max, (double)loads.down[j] / max, self->prices.up[j], self->prices.down[j]);
-        fprintf(stderr, "\n");
+}
+
+// The search starts from the micro-batches that it ended with last time.
+static const uint32_t *start_sizes(const makespan *self, const dp_view *view,
+                                   const dp_search_limits *limits)
+{
+    if (view->micro_batch_max == 0 || self->last_count != view->sample_count)
+        return view->capacity;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        if (self->last[j] < limits->min[j] || self->last[j] > limits->max[j])
+            return view->capacity;
     }
+    return self->last;
 }
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
     makespan *self = state;
     dp_search_limits limits;
-    dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
-                          view->capacity};
+    dp_prices prices;
     set_limits(self, view, &limits);
+    set_prices(self, view->ticks, &prices);
     dp_cost_matrix(view, self->cost, self->stride);
+    dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
+                          start_sizes(self, view, &limits)};
     dp_solver_transport.solve(self->solver, &problem, worker_of_sample);
-    self->evaluations = dp_search_run(self->search, view, &self->prices, &limits, &self->random, worker_of_sample);
-    adapt(self);
+    self->evaluations =
+        dp_search_run(self->search, view, &prices, &limits, &self->random, worker_of_sample);
+    adapt(self, view->ticks);
+    memset(self->last, 0, sizeof self->last);
+    for (uint32_t i = 0; i < view->sample_count; i++)
+        self->last[worker_of_sample[i]]++;
+    self->last_count = view->sample_count;
 }
 
 static void configure(void *state, const rt_dispatch_config *dispatch)

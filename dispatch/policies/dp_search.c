@@ -464,16 +464,19 @@ static void add_loads(const dp_ticks *ticks, const dp_distinct *d, uint64_t user
     if (dirty && users != d->holders) {
         uint32_t owner = rt_lowest_bit(d->holders);
         loads->up[owner] += ticks->push[d->field][owner];
+        loads->ps_up += ticks->ps_row[d->field];
     }
     for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
         uint32_t j = rt_lowest_bit(rest);
         loads->down[j] += ticks->pull[d->field][j];
+        loads->ps_down += ticks->ps_row[d->field];
     }
     if (!(users & (users - 1)))
         return;
     for (uint64_t rest = users; rest; rest &= rest - 1) {
         uint32_t j = rt_lowest_bit(rest);
         loads->up[j] += ticks->grad[d->field][j];
+        loads->ps_up += ticks->ps_grad[d->field];
     }
 }
 

@@ -31,9 +31,11 @@ typedef struct {
     uint32_t min[RT_WORKERS_MAX], max[RT_WORKERS_MAX]; // samples per worker
 } dp_search_limits;
 
-// What a worker would move in this iteration, in ticks, and how many samples it trains.
+// What a worker would move in this iteration, in ticks, and how many samples it trains; and all of
+// it on the link of the parameter servers.
 typedef struct {
     int64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
+    int64_t ps_up, ps_down; // 0 where that link is no limit
     uint32_t samples[RT_WORKERS_MAX];
 } dp_loads;
 

@@ -115,7 +115,9 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.network_port == 4711 && c.network_message_bytes == 65536);
     assert_true(c.timeout_peer_s == 1.5 && c.timeout_start_s == 2.5);
     assert_true(c.sim_iterations == 77 && c.sim_warmup == 6 && !c.sim_dense);
-    assert_true(c.compute_us_per_sample == 3.25);
+    assert_true(c.compute_us_per_sample == 3.25 && c.sim_dispatch_error);
+    assert_true(c.dispatch.alpha_share == 0.375 && c.dispatch.budget_ms == 2.5);
+    assert_true(!c.dispatch.measure_compute && !c.dispatch.alpha_auto);
     rt_config_fini(&c);
 }
 
@@ -515,7 +517,60 @@ static void test_reference(void **state)
     rt_free(document);
 }
 
-TEST_MAIN(TEST(test_defaults), TEST(test_every_key_reaches_its_member), TEST(test_columns),
+// A number, or a word that may stand for it.
+static void test_alpha_auto(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    rt_config config = config_fresh();
+    assert_true(!config.dispatch.alpha_auto);
+    config_must_set(&config, "dispatch.alpha=0.25");
+    config_must_set(&config, "dispatch.alpha=auto");
+    assert_true(config.dispatch.alpha_auto && config.dispatch.alpha == 1);
+    must_refuse(&config, "dispatch.alpha=automatic",
+                "dispatch.alpha: \"automatic\" is not a number, expected a number in [0, 1], or "
+                "\"auto\"");
+    must_refuse(&config, "dispatch.alpha_share=auto",
+                "dispatch.alpha_share: \"auto\" is not a number, expected a number in (0, 10]");
+    // It survives being written and read, and being copied.
+    char *json = config_json(&config);
+    assert_non_null(strstr(json, "\"alpha\": \"auto\""));
+    rt_config again = config_fresh(), copy;
+    assert_int_equal(rt_config_load(&again, config_write_file("auto.json", json), &error), RT_OK);
+    assert_true(again.dispatch.alpha_auto && again.dispatch.alpha == 1);
+    assert_int_equal(rt_config_copy(&config, &copy), RT_OK);
+    assert_true(copy.dispatch.alpha_auto);
+    config_must_set(&config, "dispatch={\"alpha\": 0.5}");
+    assert_true(!config.dispatch.alpha_auto && config.dispatch.alpha == 0.5);
+    rt_free(json);
+    rt_config_fini(&config);
+    rt_config_fini(&again);
+    rt_config_fini(&copy);
+}
+
+static void test_differences_are_named(void **state)
+{
+    (void)state;
+    uint32_t at = 0;
+    rt_config left = config_fresh(), right = config_fresh();
+    assert_null(rt_config_difference(&left, &right, &at));
+    config_must_set(&right, "seed=2");
+    config_must_set(&right, "stream.files=a.tsv");
+    config_must_set(&right, "dispatch.alpha=auto"); // the number is the default's
+    config_must_set(&right, "links.ps_gbps=1");
+    at = 0;
+    assert_string_equal(rt_config_difference(&left, &right, &at), "seed");
+    assert_string_equal(rt_config_difference(&left, &right, &at), "stream.files");
+    assert_string_equal(rt_config_difference(&left, &right, &at), "dispatch.alpha");
+    assert_string_equal(rt_config_difference(&left, &right, &at), "links.ps_gbps");
+    assert_null(rt_config_difference(&left, &right, &at));
+    assert_null(rt_config_difference(&left, &right, &at));
+    rt_config_fini(&left);
+    rt_config_fini(&right);
+}
+
+TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_defaults),
+          TEST(test_every_key_reaches_its_member), TEST(test_columns),
           TEST(test_bounds_of_every_key), TEST(test_keys_do_not_share_members),
           TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
           TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),

@@ -119,16 +119,15 @@ static seen check_solver(rt_solver_kind solver)
     static const double alphas[] = {0, 0.4, 0.5, 0.7, 1};
     seen s = {0};
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
-        planner_shape shape = {.seed = 11 + a,
-                               .worker_count = WORKERS,
-                               .sample_count_max = SAMPLES,
-                               .field_count = 4,
-                               .ids_per_field = 12,
-                               .bag_max = 2,
-                               .zipf = 0.7,
-                               .dispatch = {.policy = RT_POLICY_ESD,
-                                            .solver = solver,
-                                            .alpha = alphas[a]}};
+        planner_shape shape = {
+            .seed = 11 + a,
+            .worker_count = WORKERS,
+            .sample_count_max = SAMPLES,
+            .field_count = 4,
+            .ids_per_field = 12,
+            .bag_max = 2,
+            .zipf = 0.7,
+            .dispatch = {.policy = RT_POLICY_ESD, .solver = solver, .alpha = alphas[a]}};
         dp_policy_config config = {.worker_count = WORKERS,
                                    .sample_count_max = SAMPLES,
                                    .distinct_count_max = SAMPLES * 8,
@@ -200,7 +199,7 @@ static void the_split_of_opt_counts(void **state)
         for (uint64_t i = 0; i < 8; i++) {
             // First one sample has the key, so one worker owns it; then four want it.
             uint64_t key = t == 0 ? (i == 0 ? hot : 100 + i) : i < 4 ? hot : 200 + i;
-            assert_int_equal(rt_batch_add(&batch, 0, NULL, &key, 1), RT_OK);
+            assert_int_equal(rt_batch_append(&batch, 0, NULL, &key, 1), RT_OK);
         }
         assert_int_equal(dp_planner_look_up(planner, &batch), RT_OK);
         dp_planner_place(planner);

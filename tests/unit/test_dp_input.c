@@ -50,10 +50,14 @@ static void records_take_effect_at_their_iteration(void **state)
         dp_input_kind kind;
         double value;
     } records[] = {
-        {20, 0, DP_INPUT_ALPHA, 0.5},        {5, 0, DP_INPUT_ALPHA, 0.25},
-        {12, 2, DP_INPUT_LINK_UP, 1e7},      {12, 1, DP_INPUT_LINK_DOWN, 3e6},
-        {5, 0, DP_INPUT_ALPHA, 1},           {25, 3, DP_INPUT_COMPUTE, 1e-5},
-        {20, 0, DP_INPUT_PS_LINK, 1e8},      {8, 0, DP_INPUT_TABLES, 2},
+        {20, 0, DP_INPUT_ALPHA, 0.5},
+        {5, 0, DP_INPUT_ALPHA, 0.25},
+        {12, 2, DP_INPUT_LINK_UP, 1e7},
+        {12, 1, DP_INPUT_LINK_DOWN, 3e6},
+        {5, 0, DP_INPUT_ALPHA, 1},
+        {25, 3, DP_INPUT_COMPUTE, 1e-5},
+        {20, 0, DP_INPUT_PS_LINK, 1e8},
+        {8, 0, DP_INPUT_TABLES, 2},
         {9, 0, DP_INPUT_SEARCH_EVALUATIONS, 100},
     };
     planner_shape shape = small_shape(1);
@@ -317,13 +321,11 @@ static dp_sim_result simulate(const rt_config *config, const dp_inputs *inputs, 
     return result;
 }
 
-static void replay(const char *policy, const char *limit, const char *limit2)
+static void replay(const char *journal, const char *policy, const char *limit, const char *limit2)
 {
-    char journal[512];
     rt_error error = {0};
     rt_config config = config_fresh();
     dp_inputs inputs = {0}, none = {0};
-    snprintf(journal, sizeof journal, "%s/journal.jsonl", test_directory());
     config_must_set(&config, "stream={\"format\": \"synthetic\", \"samples_max\": 9600}");
     config_must_set(&config, "batch.samples_per_worker=16");
     config_must_set(&config, "cache.rows=800");
@@ -337,7 +339,8 @@ static void replay(const char *policy, const char *limit, const char *limit2)
     assert_true(inputs.count > 0);
     assert_int_equal(simulate(&config, &inputs, NULL).fingerprint, first);
     assert_int_not_equal(simulate(&config, &none, NULL).fingerprint, first);
-    inputs.items[0].iteration++; // one iteration later is another run
+    for (uint32_t i = 0; i < inputs.count; i++)
+        inputs.items[i].iteration += 20; // later is another run
     assert_int_not_equal(simulate(&config, &inputs, NULL).fingerprint, first);
     dp_inputs_fini(&inputs);
     rt_config_fini(&config);
@@ -347,8 +350,10 @@ static void replay(const char *policy, const char *limit, const char *limit2)
 static void a_run_is_planned_again_from_its_journal(void **state)
 {
     (void)state;
-    replay("dispatch.policy=esd", "dispatch.alpha=auto", "dispatch.alpha_share=1e-12");
-    replay("dispatch.policy=makespan", "dispatch.budget_ms=1e-9", "dispatch.alpha=1");
+    char journal[512];
+    snprintf(journal, sizeof journal, "%s/journal.jsonl", test_directory());
+    replay(journal, "dispatch.policy=esd", "dispatch.alpha=auto", "dispatch.alpha_share=1e-12");
+    replay(journal, "dispatch.policy=makespan", "dispatch.budget_ms=1e-9", "dispatch.alpha=1");
 }
 
 static void fingerprints_see_the_order(void **state)

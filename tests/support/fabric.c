@@ -1,0 +1,636 @@
+#include "tests/support/fabric.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "edge_worker/device/ew_device.h"
+#include "ps_lite/ps_dense.h"
+#include "ps_lite/ps_shard.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define TURNS_MAX 20000000u
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+
+typedef struct fabric fabric;
+
+typedef struct {
+    rt_message *messages;
+    uint32_t first, count, capacity;
+    uint32_t speed; // how readily the schedule picks it
+} queue;
+
+typedef struct {
+    fabric *fabric;
+    uint32_t rank;
+    ew_executor *executor;
+    ew_host_rows rows;
+    ew_model *model;
+    ew_job job;
+    bool training, stepped; // a job is out; its step is done
+    bool dense_open;
+    bool blocked; // a full queue refused a message
+    uint32_t chunks_left;
+    uint64_t trained; // sequence of the last job
+    ew_step_result step;
+    float *before; // rows of the job when it began
+    uint32_t speed;
+} worker;
+
+typedef struct {
+    fabric *fabric;
+    uint32_t rank;
+    ps_shard *shard;
+    bool unsent;
+    uint32_t speed;
+} shard;
+
+struct fabric {
+    const fabric_plan *plan;
+    const fabric_schedule *schedule;
+    fabric_result *result;
+    uint32_t n, s; // workers, shards
+    ew_device device;
+    worker *workers;
+    shard *shards;
+    queue *down; // coordinator to worker
+    queue *up;   // worker x shard
+    queue *back; // shard x worker
+    uint32_t handed; // slices given out
+    rt_random random;
+};
+
+// ---- queues ----------------------------------------------------------------------------------
+
+static void queue_put(queue *q, rt_message *message)
+{
+    if (q->first > 64 && q->first + q->count == q->capacity) {
+        memmove(q->messages, q->messages + q->first, q->count * sizeof *q->messages);
+        q->first = 0;
+    }
+    assert_int_equal(rt_grow(&q->messages, &q->capacity, (uint64_t)q->first + q->count + 1,
+                             sizeof *q->messages),
+                     RT_OK);
+    q->messages[q->first + q->count++] = *message;
+    *message = (rt_message){0};
+}
+
+// As a transport does: validated on arrival.
+static rt_message queue_take(queue *q, uint32_t sender)
+{
+    rt_error error = {0};
+    rt_message message = q->messages[q->first++];
+    q->count--;
+    if (rt_message_validate(&message, sender, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(rt_message_header(&message)->sender, sender);
+    return message;
+}
+
+static void queue_fini(queue *q)
+{
+    for (uint32_t i = 0; i < q->count; i++)
+        rt_message_release(&q->messages[q->first + i]);
+    rt_free(q->messages);
+}
+
+static bool queue_has_room(const fabric *f, const queue *q)
+{
+    return f->schedule->queue_max == 0 || q->count < f->schedule->queue_max;
+}
+
+static rt_status offer(fabric *f, queue *q, rt_message *message)
+{
+    if (!queue_has_room(f, q)) {
+        f->result->again++;
+        return RT_AGAIN;
+    }
+    queue_put(q, message);
+    return RT_OK;
+}
+
+static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
+{
+    worker *w = context;
+    fabric *f = w->fabric;
+    rt_status status = offer(f, &f->up[w->rank * f->s + to], message);
+    w->blocked |= status == RT_AGAIN;
+    return status;
+}
+
+static rt_status send_to_worker(void *context, uint32_t peer, rt_message *message)
+{
+    shard *s = context;
+    fabric *f = s->fabric;
+    assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
+    return offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
+}
+
+static rt_message copy_message(const rt_message *from)
+{
+    uint8_t *data = malloc(from->size);
+    assert_non_null(data);
+    memcpy(data, from->data, from->size);
+    return (rt_message){data, from->size, free, data};
+}
+
+// ---- parts -----------------------------------------------------------------------------------
+
+// Some parts are far slower than others: that makes the rare orders.
+static uint32_t random_speed(fabric *f)
+{
+    static const uint32_t speeds[] = {1, 4, 16, 64};
+    return speeds[rt_random_below(&f->random, RT_COUNT_OF(speeds))];
+}
+
+static void create_worker(fabric *f, uint32_t rank)
+{
+    const fabric_shape *shape = &f->plan->shape;
+    worker *w = &f->workers[rank];
+    rt_error error = {0};
+    uint32_t slots = f->plan->planner.slot_count[rank];
+    ew_model_config model = fabric_model(f->plan, false);
+    *w = (worker){.fabric = f, .rank = rank, .speed = random_speed(f)};
+    assert_int_equal(ew_host_rows_init(&w->rows, slots, shape->model.embedding_dim, &shape->rows,
+                                       shape->seed, (float)shape->model.init_scale),
+                     RT_OK);
+    if (ew_model_create(&model, &f->device, &w->model, &error))
+        fail_msg("%s", error.text);
+    ew_executor_config executor = {
+        .rank = rank,
+        .shard_count = f->s,
+        .slice_count_max = f->schedule->run_ahead + 2, // as ew_worker has it
+        .push_credits = f->schedule->push_credits,
+        .message_bytes = f->schedule->message_bytes,
+        .limits = {.dense_count = shape->dense_count,
+                   .field_count = shape->field_count,
+                   .worker_count = f->n,
+                   .sample_count_max = model.sample_count_max,
+                   .lookup_count_max = model.lookup_count_max,
+                   .slot_count = slots},
+        .values = w->rows.values,
+        .state = w->rows.state,
+        .rows = &ew_host_rows_ops,
+        .rows_context = &w->rows,
+        .send = send_to_shard,
+        .send_context = w,
+    };
+    assert_int_equal(ew_executor_create(&executor, &w->executor), RT_OK);
+    w->before = calloc((size_t)model.row_count_max * w->rows.stride, sizeof *w->before);
+    assert_non_null(w->before);
+}
+
+static void create_shard(fabric *f, uint32_t rank)
+{
+    const fabric_shape *shape = &f->plan->shape;
+    shard *s = &f->shards[rank];
+    *s = (shard){.fabric = f, .rank = rank, .speed = random_speed(f)};
+    ps_shard_config config = {.rank = rank,
+                              .shard_count = f->s,
+                              .worker_count = f->n,
+                              .dim = shape->model.embedding_dim,
+                              .optimizer = shape->rows,
+                              .seed = shape->seed,
+                              .init_scale = (float)shape->model.init_scale,
+                              .memory_bytes_max = 64 << 20,
+                              .gradient_bytes_max = 64 << 20,
+                              .dense_bytes_max = 64 << 20,
+                              .pulls_parked_max = 1 << 20,
+                              .message_bytes = f->schedule->message_bytes,
+                              .queue_messages_max = 1 << 20,
+                              .send = send_to_worker,
+                              .context = s};
+    assert_int_equal(ps_shard_create(&config, &s->shard), RT_OK);
+}
+
+static void create(fabric *f)
+{
+    rt_error error = {0};
+    if (ew_device_open("cpu", &f->device, &error))
+        fail_msg("%s", error.text);
+    f->workers = calloc(f->n, sizeof *f->workers);
+    f->shards = calloc(f->s, sizeof *f->shards);
+    f->down = calloc(f->n, sizeof *f->down);
+    f->up = calloc((size_t)f->n * f->s, sizeof *f->up);
+    f->back = calloc((size_t)f->n * f->s, sizeof *f->back);
+    for (uint32_t i = 0; i < f->n; i++)
+        f->down[i].speed = random_speed(f);
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        f->up[i].speed = random_speed(f);
+        f->back[i].speed = random_speed(f);
+    }
+    for (uint32_t i = 0; i < f->n; i++)
+        create_worker(f, i);
+    for (uint32_t i = 0; i < f->s; i++)
+        create_shard(f, i);
+}
+
+static void destroy(fabric *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        ew_executor_destroy(f->workers[i].executor);
+        ew_model_destroy(f->workers[i].model);
+        ew_host_rows_fini(&f->workers[i].rows);
+        free(f->workers[i].before);
+        queue_fini(&f->down[i]);
+    }
+    for (uint32_t i = 0; i < f->s; i++)
+        ps_shard_destroy(f->shards[i].shard);
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        queue_fini(&f->up[i]);
+        queue_fini(&f->back[i]);
+    }
+    ew_device_close(&f->device);
+    free(f->workers);
+    free(f->shards);
+    free(f->down);
+    free(f->up);
+    free(f->back);
+}
+
+// ---- training --------------------------------------------------------------------------------
+
+static const float *row_at(const worker *w, uint32_t slot)
+{
+    return w->rows.slab + (size_t)slot * w->rows.stride;
+}
+
+static void step_job(worker *w)
+{
+    fabric *f = w->fabric;
+    const dp_slice_view *slice = w->job.slice;
+    const rt_wire_slice *c = &slice->counts;
+    rt_error error = {0};
+    ew_micro_batch batch = {.sample_count = c->sample_count,
+                            .lookup_count = c->lookup_count,
+                            .row_count = c->row_count,
+                            .labels = slice->labels,
+                            .dense = slice->dense,
+                            .lookup_rows = slice->lookup_rows,
+                            .bag_offsets = slice->bag_offsets,
+                            .row_slots = slice->row_slots,
+                            .slab = w->rows.slab,
+                            .row_stride = w->rows.stride,
+                            .scale = 1.0f / (float)c->batch_samples};
+    for (uint32_t r = 0; r < c->row_count; r++)
+        assert_memory_equal(row_at(w, slice->row_slots[r]), w->before + r * w->rows.stride,
+                            w->rows.stride * sizeof(float));
+    if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
+        ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))
+        fail_msg("worker %u: %s", w->rank, error.text);
+    for (uint32_t r = 0; r < c->row_count; r++) {
+        const float *gradient = w->step.row_gradients + (size_t)r * w->rows.values;
+        if (slice->row_modes[r] == DP_MODE_OWN)
+            ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1, c->iteration);
+    }
+    f->result->loss_sum += w->step.loss_sum;
+    w->stepped = true;
+}
+
+// Rows are remembered at the start; the step runs then or at the end, so that an operation that
+// touches a row during training is seen either way.
+static void begin_job(worker *w)
+{
+    const dp_slice_view *slice = w->job.slice;
+    for (uint32_t r = 0; r < slice->counts.row_count; r++)
+        memcpy(w->before + r * w->rows.stride, row_at(w, slice->row_slots[r]),
+               w->rows.stride * sizeof(float));
+    w->training = true;
+    w->stepped = false;
+    if (rt_random_below(&w->fabric->random, 2))
+        step_job(w);
+}
+
+static void send_dense(worker *w, uint64_t iteration)
+{
+    uint32_t count;
+    fabric *f = w->fabric;
+    const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    for (uint32_t first = 0; first < count; first += PS_DENSE_CHUNK_FLOATS_MAX) {
+        rt_message message;
+        uint32_t floats = (uint32_t)rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX);
+        assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
+                                           rt_peer(RT_ROLE_WORKER, w->rank), iteration,
+                                           w->chunks_left++, floats * sizeof(float)),
+                         RT_OK);
+        memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
+        queue_put(&f->up[w->rank * f->s], &message);
+    }
+    w->dense_open = true;
+}
+
+static void end_job(worker *w)
+{
+    dp_counts done;
+    rt_error error = {0};
+    const fabric_plan *plan = w->fabric->plan;
+    uint64_t sequence = w->job.sequence;
+    if (!w->stepped)
+        step_job(w);
+    w->training = false;
+    w->trained = sequence;
+    send_dense(w, w->job.slice->counts.iteration);
+    if (ew_executor_trained(w->executor, w->step.row_gradients, &done, &error))
+        fail_msg("worker %u, trained %" PRIu64 ": %s", w->rank, sequence, error.text);
+    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank],
+                        sizeof done);
+}
+
+static void take_dense_sum(worker *w, const rt_message *message)
+{
+    uint32_t count;
+    const rt_wire_header *header = rt_message_header(message);
+    float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    size_t first = (size_t)header->count * PS_DENSE_CHUNK_FLOATS_MAX;
+    assert_true(w->dense_open && w->chunks_left && first + header->payload_bytes / 4 <= count);
+    memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);
+    if (--w->chunks_left)
+        return;
+    w->dense_open = false;
+    ew_model_dense_step(w->model, header->iteration);
+}
+
+// ---- choices ---------------------------------------------------------------------------------
+
+typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD } action_kind;
+
+typedef struct {
+    action_kind kind;
+    uint32_t index;
+    uint64_t weight;
+} action;
+
+typedef struct {
+    action chosen;
+    uint64_t total;
+} lottery;
+
+static void enter(fabric *f, lottery *draw, action_kind kind, uint32_t index, uint32_t weight)
+{
+    draw->total += weight;
+    if (rt_random_u64(&f->random) % draw->total < weight)
+        draw->chosen = (action){kind, index, weight};
+}
+
+static bool may_hand_out(const fabric *f)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < f->n; i++)
+        least = rt_min_u64(least, f->workers[i].trained);
+    return f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+}
+
+static bool may_train(worker *w)
+{
+    if (w->training)
+        return true;
+    return !w->dense_open && ew_executor_next_job(w->executor, &w->job) == RT_OK;
+}
+
+static bool worker_has_room(const fabric *f, uint32_t rank)
+{
+    bool room = false;
+    for (uint32_t i = 0; i < f->s; i++)
+        room |= queue_has_room(f, &f->up[rank * f->s + i]);
+    return room;
+}
+
+static bool shard_has_room(const fabric *f, uint32_t rank)
+{
+    bool room = false;
+    for (uint32_t i = 0; i < f->n; i++)
+        room |= queue_has_room(f, &f->back[rank * f->n + i]);
+    return room;
+}
+
+static lottery draw(fabric *f)
+{
+    lottery all = {0};
+    if (may_hand_out(f))
+        enter(f, &all, HAND_OUT, 0, 16);
+    for (uint32_t i = 0; i < f->n; i++) {
+        worker *w = &f->workers[i];
+        if (f->down[i].count)
+            enter(f, &all, DOWN, i, f->down[i].speed);
+        // A job that was found stays out, so that looking changes nothing twice.
+        if (w->training)
+            enter(f, &all, TRAIN, i, w->speed);
+        else if (may_train(w))
+            begin_job(w), enter(f, &all, TRAIN, i, w->speed);
+        if (w->blocked && worker_has_room(f, i))
+            enter(f, &all, FLUSH_WORKER, i, w->speed);
+    }
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        if (f->up[i].count)
+            enter(f, &all, UP, i, f->up[i].speed);
+        if (f->back[i].count)
+            enter(f, &all, BACK, i, f->back[i].speed);
+    }
+    for (uint32_t i = 0; i < f->s; i++) {
+        if (f->shards[i].unsent && shard_has_room(f, i))
+            enter(f, &all, FLUSH_SHARD, i, f->shards[i].speed);
+    }
+    return all;
+}
+
+static void hand_out(fabric *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        rt_message message = copy_message(&f->plan->slices[(size_t)f->handed * f->n + i]);
+        queue_put(&f->down[i], &message);
+    }
+    f->handed++;
+}
+
+static void deliver_slice(fabric *f, uint32_t rank)
+{
+    rt_error error = {0};
+    rt_message message = queue_take(&f->down[rank], COORDINATOR);
+    if (ew_executor_receive(f->workers[rank].executor, COORDINATOR, &message, &error))
+        fail_msg("worker %u, slice: %s", rank, error.text);
+    assert_null(message.data);
+}
+
+static void deliver_up(fabric *f, uint32_t index)
+{
+    rt_error error = {0};
+    uint32_t peer = rt_peer(RT_ROLE_WORKER, index / f->s);
+    shard *s = &f->shards[index % f->s];
+    rt_message message = queue_take(&f->up[index], peer);
+    if (ps_shard_receive(s->shard, peer, &message, &error))
+        fail_msg("shard %u: %s", s->rank, error.text);
+    s->unsent = true;
+}
+
+static void deliver_back(fabric *f, uint32_t index)
+{
+    rt_error error = {0};
+    uint32_t peer = rt_peer(RT_ROLE_PS, index / f->n);
+    worker *w = &f->workers[index % f->n];
+    rt_message message = queue_take(&f->back[index], peer);
+    if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
+        take_dense_sum(w, &message);
+    else if (ew_executor_receive(w->executor, peer, &message, &error))
+        fail_msg("worker %u, from shard %u: %s", w->rank, index / f->n, error.text);
+    rt_message_release(&message);
+}
+
+static void act(fabric *f, const action *a)
+{
+    rt_error error = {0};
+    rt_status status = RT_OK;
+    switch (a->kind) {
+    case HAND_OUT:
+        hand_out(f);
+        break;
+    case DOWN:
+        deliver_slice(f, a->index);
+        break;
+    case UP:
+        deliver_up(f, a->index);
+        break;
+    case BACK:
+        deliver_back(f, a->index);
+        break;
+    case TRAIN:
+        end_job(&f->workers[a->index]);
+        break;
+    case FLUSH_WORKER:
+        f->workers[a->index].blocked = false;
+        status = ew_executor_flush(f->workers[a->index].executor, &error);
+        break;
+    case FLUSH_SHARD:
+        status = ps_shard_flush(f->shards[a->index].shard, &error);
+        f->shards[a->index].unsent = status == RT_AGAIN;
+        status = status == RT_AGAIN ? RT_OK : status;
+        break;
+    }
+    if (status)
+        fail_msg("flush %u: %s", a->index, error.text);
+}
+
+// ---- the end ---------------------------------------------------------------------------------
+
+static bool is_done(const fabric *f)
+{
+    if (f->handed < f->plan->slice_count)
+        return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->down[i].count || f->workers[i].dense_open ||
+            !ew_executor_idle(f->workers[i].executor))
+            return false;
+    }
+    return true;
+}
+
+static void dump(const fabric *f)
+{
+    printf("%u of %u slices handed out\n", f->handed, f->plan->slice_count);
+    for (uint32_t i = 0; i < f->n; i++) {
+        const worker *w = &f->workers[i];
+        printf("worker %u: trained %" PRIu64 "%s%s%s%s, %u slices on the way\n", i, w->trained,
+               w->training ? ", training" : "", w->dense_open ? ", awaits a dense sum" : "",
+               ew_executor_idle(w->executor) ? ", idle" : ", busy", w->blocked ? ", blocked" : "",
+               f->down[i].count);
+    }
+    for (uint32_t i = 0; i < f->s; i++) {
+        ps_shard_statistics statistics;
+        ps_shard_get_statistics(f->shards[i].shard, &statistics);
+        printf("shard %u: %" PRIu64 " pulls parked, %" PRIu64 " gradients waiting%s\n", i,
+               statistics.pulls_parked, statistics.gradients_waiting,
+               f->shards[i].unsent ? ", unsent replies" : "");
+    }
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        if (f->up[i].count || f->back[i].count)
+            printf("worker %u -> shard %u: %u messages; shard %u -> worker %u: %u\n", i / f->s,
+                   i % f->s, f->up[i].count, i / f->n, i % f->n, f->back[i].count);
+    }
+}
+
+static void check_workers(fabric *f)
+{
+    dp_counts done = {0};
+    uint32_t count;
+    const float *dense = ew_model_dense(f->workers[0].model, EW_VALUES, &count);
+    for (uint32_t i = 0; i < f->n; i++) {
+        ew_executor_statistics statistics =
+            ew_executor_get_statistics(f->workers[i].executor);
+        assert_int_equal(statistics.stale_reads, 0);
+        f->result->early += statistics.rows_early;
+        dp_counts_add(&done, &statistics.done);
+        assert_memory_equal(ew_model_dense(f->workers[i].model, EW_VALUES, &count), dense,
+                            count * sizeof *dense);
+    }
+    assert_memory_equal(&done, &f->plan->planned, sizeof done);
+    f->result->dense_count = count;
+    f->result->dense = malloc(count * sizeof *dense);
+    memcpy(f->result->dense, dense, count * sizeof *dense);
+}
+
+static void check_shards(fabric *f)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < f->s; i++) {
+        ps_shard_statistics statistics;
+        ps_shard_get_statistics(f->shards[i].shard, &statistics);
+        assert_int_equal(statistics.pulls_parked, 0);
+        assert_int_equal(statistics.gradients_waiting, 0);
+        assert_int_equal(statistics.row_pushes_ignored, 0);
+        assert_int_equal(statistics.messages_discarded, 0);
+        f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);
+        rows += statistics.rows;
+    }
+    assert_int_equal(rows, f->plan->key_count);
+}
+
+static void collect_rows(fabric *f)
+{
+    const fabric_plan *plan = f->plan;
+    fabric_result *result = f->result;
+    result->key_count = plan->key_count;
+    result->row_floats = f->workers[0].rows.values + f->workers[0].rows.state;
+    result->rows = calloc((size_t)plan->key_count * result->row_floats, sizeof(float));
+    for (uint32_t k = 0; k < plan->key_count; k++) {
+        uint32_t version = 0, at = rt_key_shard(plan->keys[k], f->s);
+        const float *row = ps_shard_find(f->shards[at].shard, plan->keys[k], &version);
+        assert_non_null(row);
+        if (version != plan->versions[k])
+            fail_msg("key %" PRIx64 " has version %u at the PS, planned was %u", plan->keys[k],
+                     version, plan->versions[k]);
+        memcpy(result->rows + (size_t)k * result->row_floats, row,
+               result->row_floats * sizeof(float));
+    }
+}
+
+void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric_result *result)
+{
+    fabric f = {.plan = plan,
+                .schedule = schedule,
+                .result = result,
+                .n = plan->shape.worker_count,
+                .s = plan->shape.shard_count,
+                .random = {rt_mix(schedule->seed + 1)}};
+    *result = (fabric_result){0};
+    create(&f);
+    while (!is_done(&f)) {
+        lottery next = draw(&f);
+        if (next.total == 0 || ++result->turns > TURNS_MAX) {
+            dump(&f);
+            fail_msg("seed %" PRIu64 ", schedule %" PRIu64 ": nothing can happen any more",
+                     plan->shape.seed, schedule->seed);
+        }
+        act(&f, &next.chosen);
+    }
+    check_workers(&f);
+    check_shards(&f);
+    collect_rows(&f);
+    destroy(&f);
+}
+
+void fabric_result_fini(fabric_result *result)
+{
+    free(result->rows);
+    free(result->dense);
+}
