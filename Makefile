@@ -1,7 +1,9 @@
 # Lanyard: `make help` lists what can be made here.
 
 CC := gcc
-CXX := g++
+CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
+NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+GPUS := 75 80 86 89 90
 DATA :=
 FUZZ_SECONDS := 10
 SANITIZER :=
@@ -35,16 +37,31 @@ TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c))
 BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
 RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
 FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
+KERNELS := $(wildcard edge_worker/device/cuda/*.cu dispatch/solvers/cuda/*.cu)
 LIBRARY := $(DIR)/liblanyard.a
 SUPPORT := $(DIR)/libsupport.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
+# What needs CUDA: the plug-in, and its kernels compiled for the CPU, for tests. Both, and the
+# program, carry a checksum of the headers that they share.
+PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
+CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
+PLUGIN_PARTS := $(addprefix runtime/,rt_base rt_status rt_optimizer)
+SHARED_HEADERS := dispatch/solvers/dp_solver.h runtime/rt_cuda.h runtime/rt_config.h runtime/rt_status.h runtime/rt_optimizer.h \
+  edge_worker/device/ew_device.h edge_worker/device/ew_cuda.h dispatch/solvers/dp_cuda.h
+ABI := -DRT_CUDA_ABI=$(firstword $(shell cat $(SHARED_HEADERS) | cksum))u
+CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
+  -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
+  -Wno-missing-field-initializers -Werror
+NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+  $(foreach gpu,$(GPUS),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
+  -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all demo test asan tsan test-run bench bench-run fuzz fuzz-run clean format help FORCE
+.PHONY: all demo test asan tsan test-run bench bench-run fuzz fuzz-run clean format help no-plugin FORCE
 
-all: $(LIBRARY) $(PROGRAM) $(TESTS) ## build the program (build/lanyard) and its tests
+all: $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup
@@ -110,6 +127,34 @@ $(RIVALS): $(DIR)/%: %.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -O2 -g $< -o $@
 
+no-plugin:
+	@echo "no nvcc: build/liblanyard_cuda.so is left out; the program will compute on the CPU"
+build/liblanyard_cuda.so: $(KERNELS:%.cu=build/cuda/%.o) $(PLUGIN_PARTS:%=build/cuda/%.o)
+	@echo "link $@"
+	$(Q)$(NVCC) -shared $^ -lcublas -Xlinker -z,defs,-rpath,$(dir $(NVCC))../lib64 -o $@
+build/cuda/%.o: %.cu $(SHARED_HEADERS)
+	@mkdir -p $(@D)
+	@echo "compile build/cuda $<"
+	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
+
+$(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
+  $(DIR)/cuda_cpu/cuda_cpu.o
+	@mkdir -p $(@D)
+	@echo "link $@"
+	$(Q)$(CC) -shared $(SANITIZE) $^ -lpthread -lm -o $@
+$(DIR)/cuda_cpu/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags
+	@mkdir -p $(@D)
+	@echo "compile $(DIR)/cuda_cpu $<"
+	$(Q)$(CXX) $(CXXFLAGS) $(SANITIZE) $(ABI) -Itests/support/cuda_cpu -I. -MMD -MP -x c++ -c $< -o $@
+$(DIR)/cuda_cpu/cuda_cpu.o: tests/support/cuda_cpu/cuda_cpu.cc $(wildcard tests/support/cuda_cpu/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS) -fvisibility=default -c $< -o $@
+$(DIR)/cuda_cpu/%.o build/cuda/%.o: %.c $(DIR)/flags
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -c $< -o $@
+$(DIR)/runtime/rt_cuda.o: private CFLAGS += $(ABI)
+$(DIR)/runtime/rt_cuda.o: $(SHARED_HEADERS)
+
 # Rewritten only when their content changes, so that other flags or other files rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)
 $(DIR)/sources: STAMP = $(SOURCES)
@@ -117,4 +162,5 @@ $(DIR)/flags $(DIR)/sources: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 
--include $(patsubst %.c,$(DIR)/%.d,$(SOURCES) cli/main.c $(wildcard tests/*/*.c))
+-include $(patsubst %.c,$(DIR)/%.d,$(SOURCES) cli/main.c $(wildcard tests/*/*.c)) \
+  $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=build/cuda/%.d)

@@ -28,6 +28,7 @@ int cli_sim(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_probe(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {
@@ -45,6 +46,10 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
 // Prints the error. On true config is the caller's (rt_config_fini).
 bool cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
               rt_config *config);
+
+// The same for a process of a training run, which can do less than `sim`.
+bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                  rt_config *config);
 
 // Prints "lanyard: error" and returns CLI_FAILED.
 int cli_fail(const rt_error *error);

@@ -90,6 +90,19 @@ bool cli_load(const char *path, const char *const *sets, uint32_t set_count, con
     return true;
 }
 
+bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                  rt_config *config)
+{
+    rt_error error = {0};
+    if (!cli_load(path, sets, set_count, name, config))
+        return false;
+    if (rt_config_check_training(config, &error) == RT_OK)
+        return true;
+    rt_config_fini(config);
+    cli_fail(&error);
+    return false;
+}
+
 uint64_t cli_config_hash(const rt_config *config)
 {
     char *json;
@@ -120,6 +133,26 @@ rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error
     return RT_OK;
 }
 
+// Rows of different lengths: the dense weights depend on the sum of the lengths where rows stand
+// side by side, and on the one length where they are added up or multiplied.
+static rt_status dense_inputs(ew_model_config *one, rt_error *error)
+{
+    rt_model_config *model = &one->model;
+    rt_config config = {.model = *model};
+    uint32_t sum = 0;
+    if (rt_config_check_training(&config, NULL) == RT_OK)
+        return RT_OK;
+    if (model->kind != RT_MODEL_WDL && model->kind != RT_MODEL_DCN)
+        return rt_fail(error, RT_CONFIG,
+                       "model.embedding_dim: this model needs rows of one length (sim.dense=false "
+                       "leaves the model out)");
+    for (uint32_t f = 0; f < model->embedding_dim_count; f++)
+        sum += model->embedding_dims[f];
+    model->embedding_dim = sum;
+    one->field_count = 1;
+    return RT_OK;
+}
+
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error)
 {
@@ -134,7 +167,9 @@ rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint
                            .sample_count_max = 1,
                            .lookup_count_max = schema->keys_per_sample_max,
                            .row_count_max = schema->keys_per_sample_max};
-    rt_status status = ew_device_open("cpu", &device, error);
+    rt_status status = dense_inputs(&one, error);
+    if (!status)
+        status = ew_device_open("cpu", &device, error);
     if (status)
         return status;
     status = ew_model_create(&one, &device, &model, error);

@@ -13,6 +13,7 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/ew_worker.h"
 #include "ps_lite/ps_server.h"
+#include "runtime/rt_control.h"
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
 {
@@ -25,20 +26,35 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 // Workers and shards: --rank and --coordinator.
 typedef struct {
     rt_config config;
+    uint64_t config_hash; // as configured: members on several hosts may bind differently
     uint32_t rank;
     const char *coordinator;
 } member_arguments;
 
+// --bind: the address that this process listens on, in place of network.bind.
+static bool take_bind(const char *address, rt_config *config)
+{
+    if (!address)
+        return true;
+    if (rt_control_put_text(config->network_bind, sizeof config->network_bind, address))
+        return true;
+    fprintf(stderr, "lanyard: --bind %s: an address has at most %zu characters\n", address,
+            sizeof config->network_bind - 1);
+    return false;
+}
+
 static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
 {
-    const char *path = NULL, *rank_text = NULL, *sets[CLI_SETS_MAX];
+    const char *path = NULL, *rank_text = NULL, *bind = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long rank;
     char name[32];
     *arguments = (member_arguments){0};
     const cli_option options[] = {{"rank", &rank_text, NULL},
-                                  {"coordinator", &arguments->coordinator, NULL}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+                                  {"coordinator", &arguments->coordinator, NULL},
+                                  {"bind", &bind, NULL}};
+    const size_t option_count = RT_COUNT_OF(options) - (strcmp(role, "ps") != 0); // PS: all
+    if (!cli_parse(argc, argv, options, option_count, &path, sets, &set_count))
         return CLI_USAGE;
     if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank) || !arguments->coordinator) {
         fprintf(stderr, "lanyard %s: expected --rank N and --coordinator ADDRESS\n", argv[0]);
@@ -46,7 +62,13 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     }
     arguments->rank = (uint32_t)rank;
     snprintf(name, sizeof name, "%s %lu", role, rank);
-    return cli_load(path, sets, set_count, name, &arguments->config) ? CLI_OK : CLI_FAILED;
+    if (!cli_load_run(path, sets, set_count, name, &arguments->config))
+        return CLI_FAILED;
+    arguments->config_hash = cli_config_hash(&arguments->config);
+    if (take_bind(bind, &arguments->config))
+        return CLI_OK;
+    rt_config_fini(&arguments->config);
+    return CLI_USAGE;
 }
 
 // The end of a member: what the coordinator ordered is no failure of this process.
@@ -69,7 +91,7 @@ int cli_worker(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     ew_worker_config worker = {.config = &arguments.config,
-                               .config_hash = cli_config_hash(&arguments.config),
+                               .config_hash = arguments.config_hash,
                                .ops = &rt_transport_zmq,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator};
@@ -89,7 +111,7 @@ int cli_ps(int argc, char **argv)
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
-                               .config_hash = cli_config_hash(&arguments.config),
+                               .config_hash = arguments.config_hash,
                                .schema = cli_schema_hash(&arguments.config)};
     code = member_exit(ps_server_run(&server, &error), &error);
     rt_config_fini(&arguments.config);
@@ -142,22 +164,29 @@ int cli_coordinator(int argc, char **argv)
     rt_error error = {0};
     rt_config config;
     rt_schema schema;
-    const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *sets[CLI_SETS_MAX];
+    const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
+    const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
     bool trace = false;
     const cli_option options[] = {{"out", &out, NULL},
                                   {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},
+                                  {"bind", &bind, NULL},
                                   {"trace", NULL, &trace}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
         return CLI_USAGE;
-    if (!cli_load(path, sets, set_count, "coordinator", &config))
+    if (!cli_load_run(path, sets, set_count, "coordinator", &config))
         return CLI_FAILED;
+    const uint64_t config_hash = cli_config_hash(&config);
+    if (!take_bind(bind, &config)) {
+        rt_config_fini(&config);
+        return CLI_USAGE;
+    }
     int fd = fd_text ? (int)announce_fd : -1;
     dp_coordinator_config coordinator = {.config = &config,
-                                         .config_hash = cli_config_hash(&config),
+                                         .config_hash = config_hash,
                                          .ops = &rt_transport_zmq,
                                          .directory = out,
                                          .trace = trace,

@@ -264,7 +264,7 @@ int cli_up(int argc, char **argv)
     const cli_option options[] = {{"out", &r.out, NULL}, {"trace", NULL, &r.trace}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
-    if (!cli_load(r.path, r.sets, r.set_count, "lanyard", &config))
+    if (!cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config))
         return CLI_FAILED;
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);

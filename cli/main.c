@@ -18,9 +18,11 @@ static const cli_command commands[] = {
      "check a configuration and print it with all defaults", cli_check},
     {"bench", "dispatch [OPTION]...",
      "measure this build on this machine: `lanyard bench` lists what", cli_bench},
-    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG]",
-     "one process of a run", cli_coordinator},
-    {"ps", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_ps},
+    {"probe", "ADDRESS [--json] | ADDRESS --listen",
+     "measure the link to a PS shard, or to another `lanyard probe --listen`", cli_probe},
+    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
+     "one process of a run; --bind: listen there, instead of network.bind", cli_coordinator},
+    {"ps", "CONFIG --rank N --coordinator ADDRESS [--bind HOST]", "one process of a run", cli_ps},
     {"worker", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_worker},
 };
 

@@ -4,9 +4,9 @@
 
 #include "dispatch/dp_plan.h"
 
-rt_status dp_cache_init(dp_cache *cache, uint32_t worker, uint32_t slot_count,
-                        rt_eviction_kind kind)
+rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config)
 {
+    uint32_t slot_count = config->slot_count;
     memset(cache, 0, sizeof *cache);
     rt_assert(slot_count > 0 && slot_count < DP_SLOTS_MAX);
     cache->worker = worker;
@@ -14,7 +14,7 @@ rt_status dp_cache_init(dp_cache *cache, uint32_t worker, uint32_t slot_count,
     cache->slots = rt_alloc(slot_count, sizeof *cache->slots);
     cache->free_slots = rt_alloc(slot_count, sizeof *cache->free_slots);
     if (!cache->slots || !cache->free_slots ||
-        dp_eviction_create(kind, slot_count, &cache->eviction) != RT_OK) {
+        dp_eviction_create(config, &cache->eviction) != RT_OK) {
         dp_cache_fini(cache);
         return RT_NO_MEMORY;
     }
@@ -59,6 +59,28 @@ void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record)
     dp_eviction_free(cache->eviction, slot);
     cache->free_slots[cache->free_count++] = slot;
     cache->occupied--;
+}
+
+void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record)
+{
+    uint32_t copy = record->first_copy;
+    record->first_copy = DP_NO_COPY;
+    record->holders = 0;
+    while (copy != DP_NO_COPY) {
+        uint32_t worker = dp_copy_worker(copy), slot = dp_copy_slot(copy);
+        dp_cache *cache = &caches[worker];
+        uint32_t next = cache->slots[slot].next_copy;
+        if (worker == kept) {
+            cache->slots[slot].next_copy = DP_NO_COPY;
+            record->first_copy = copy;
+            record->holders = rt_bit(worker);
+        } else {
+            dp_eviction_free(cache->eviction, slot);
+            cache->free_slots[cache->free_count++] = slot;
+            cache->occupied--;
+        }
+        copy = next;
+    }
 }
 
 uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record)

@@ -41,8 +41,7 @@ typedef struct {
     dp_eviction *eviction;
 } dp_cache;
 
-rt_status dp_cache_init(dp_cache *cache, uint32_t worker, uint32_t slot_count,
-                        rt_eviction_kind kind);
+rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config);
 void dp_cache_fini(dp_cache *cache);
 
 // Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
@@ -53,6 +52,17 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index
 // Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
 // array that holds every worker's cache.
 void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);
+
+// Takes out all copies of record but that of worker `kept` (RT_WORKERS_MAX: all).
+void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record);
+
+// Starts loading what fill, use or drop of the copy will touch.
+static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
+{
+    const dp_cache *cache = &caches[dp_copy_worker(copy)];
+    __builtin_prefetch(&cache->slots[dp_copy_slot(copy)], 1);
+    dp_eviction_prefetch(cache->eviction, dp_copy_slot(copy));
+}
 
 // The slot of worker's copy of record; DP_NO_SLOT if there is none.
 uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record);

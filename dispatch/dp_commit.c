@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "dispatch/dp_planner_parts.h"
+#include "dispatch/dp_ticks.h"
+
+#define AHEAD 12u // keys between the prefetch of a record and its use
 
 static bool published(const dp_planner *planner)
 {
@@ -77,6 +80,7 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
+    dp_turnover_leave(&planner->turnover, record);
     record->version_ps = record->version;
     return RT_OK;
 }
@@ -89,7 +93,9 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
     op->key = record->key;
     op->slot = dp_cache_slot(planner->caches, worker, record);
     op->version = record->version;
+    dp_turnover_leave(&planner->turnover, record);
     dp_cache_drop(planner->caches, worker, record);
+    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -104,7 +110,7 @@ static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const
     if (!next || record->seen != next->plan.iteration)
         return DP_NO_KEEPER;
     uint64_t users = next->trainers[record->distinct];
-    if (rt_bit_count(users) != 1 || !(users & work->trainers[d]))
+    if (!rt_bits_one(users) || !(users & work->trainers[d]))
         return DP_NO_KEEPER;
     return (uint8_t)rt_lowest_bit(users);
 }
@@ -117,14 +123,11 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     dp_record *record = &planner->directory.records[index];
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
-    for (uint64_t rest = work->trainers[d]; rest; rest &= rest - 1) {
-        if (rt_lowest_bit(rest) != keeper)
-            dp_cache_drop(planner->caches, rt_lowest_bit(rest), record);
-    }
+    dp_cache_drop_others(planner->caches, keeper == DP_NO_KEEPER ? RT_WORKERS_MAX : keeper, record);
     if (keeper != DP_NO_KEEPER) {
         record->keeper = keeper;
-        record->holders = rt_bit(keeper);
         record->version_ps = work->distinct[d].version;
+        dp_turnover_enter(&planner->turnover, record);
     } else if (!next || record->seen != next->plan.iteration) {
         dp_directory_release(&planner->directory, index);
     }
@@ -151,6 +154,24 @@ static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
     return RT_OK;
 }
 
+// Records and copies are far apart in memory: both are fetched some keys before their use.
+static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint32_t d,
+                            uint32_t count)
+{
+    if (d + 2 * AHEAD < count && rt_bits_many(work->trainers[d + 2 * AHEAD]))
+        dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * AHEAD].record);
+    if (d + AHEAD < count && rt_bits_many(work->trainers[d + AHEAD])) {
+        uint32_t record = work->distinct[d + AHEAD].record;
+        dp_cache_prefetch(planner->caches, planner->directory.records[record].first_copy);
+    }
+}
+
+static void prefetch_record(const dp_planner *planner, const dp_work *work, uint32_t d)
+{
+    if (d + AHEAD < planner->view.distinct_count)
+        dp_directory_prefetch(&planner->directory, work->distinct[d + AHEAD].record);
+}
+
 // Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
 static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
 {
@@ -159,13 +180,15 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
     work->open = false;
     if (published(planner))
         return RT_OK;
-    for (uint64_t d = 0; d < work->plan.hits.distinct; d++) {
-        if (rt_bit_count(work->trainers[d]) >= 2)
-            settle_key(planner, work, next, (uint32_t)d);
+    uint32_t count = (uint32_t)work->plan.hits.distinct;
+    for (uint32_t d = 0; d < count; d++) {
+        prefetch_copies(planner, work, d, count);
+        if (rt_bits_many(work->trainers[d]))
+            settle_key(planner, work, next, d);
     }
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
-            if (rt_bit_count(work->trainers[work->row_keys[w][r]]) >= 2 &&
+            if (rt_bits_many(work->trainers[work->row_keys[w][r]]) &&
                 add_gradient(work, w, r) != RT_OK)
                 return RT_NO_MEMORY;
         }
@@ -195,7 +218,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     uint64_t trainers = work->trainers[d];
     if (record->holders == 0)
         return RT_OK;
-    bool summed = rt_bit_count(trainers) >= 2 && !published(planner);
+    bool summed = rt_bits_many(trainers) && !published(planner);
     if (record->version_ps < record->version && (trainers & ~record->holders || summed)) {
         uint32_t worker = cheapest_holder(planner, record);
         if (push_row(planner, &work->plan, worker, record, DP_REASON_UPDATE))
@@ -224,14 +247,27 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
+// Victims lead to a slot, the slot to a record: each step is fetched before its turn comes.
+static void prefetch_victims(const dp_planner *planner, const dp_cache *cache)
+{
+    uint32_t far = dp_eviction_peek(cache->eviction, 2 * AHEAD);
+    uint32_t near = dp_eviction_peek(cache->eviction, AHEAD);
+    if (far != DP_NO_SLOT)
+        dp_cache_prefetch(planner->caches, dp_copy(cache->worker, far));
+    if (near != DP_NO_SLOT && cache->slots[near].record < planner->directory.record_top)
+        dp_directory_prefetch(&planner->directory, cache->slots[near].record);
+}
+
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
     dp_cache *cache = &planner->caches[worker];
+    prefetch_victims(planner, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
     dp_record *record = &planner->directory.records[index];
     rt_status status = RT_OK;
+    planner->turnover.evictions[worker]++;
     if (record->version_ps < record->version && record->holders == rt_bit(worker)) {
         status = push_row(planner, plan, worker, record, DP_REASON_EVICT);
         dp_cache_drop(planner->caches, worker, record);
@@ -248,6 +284,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     dp_cache *cache = &planner->caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
+    if (cache->free_count > AHEAD)
+        dp_cache_prefetch(planner->caches,
+                          dp_copy(worker, cache->free_slots[cache->free_count - 1 - AHEAD]));
     if (cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
     dp_record *record = &planner->directory.records[index];
@@ -260,8 +299,14 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     op->key = record->key;
     op->version = record->version;
     op->slot = dp_cache_fill(cache, record, index, planner->iteration);
+    planner->turnover.fills[worker]++;
+    if (planner->by_bytes)
+        dp_eviction_weigh(cache->eviction, op->slot,
+                          dp_row_bytes(&planner->config.layout, rt_key_field(record->key), true));
+    if (planner->next_use)
+        dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    bool owned = rt_bit_count(work->trainers[d]) == 1 || published(planner);
+    bool owned = rt_bits_one(work->trainers[d]) || published(planner);
     op->flags = owned ? DP_OP_STATE : 0;
     slice->rows[row].slot = op->slot;
     return RT_OK;
@@ -274,6 +319,9 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
     uint32_t slot = dp_cache_slot(planner->caches, worker, record);
     slice->rows[row].slot = slot;
     dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
+    if (planner->next_use)
+        dp_eviction_expect(planner->caches[worker].eviction, slot,
+                           planner->next_use[work->row_keys[worker][row]]);
     if (record->keeper != worker) {
         work->plan.hits.keys_hit++;
         return RT_OK;
@@ -318,10 +366,13 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
     rt_assert(record->holders == trainers && record->keeper == DP_NO_KEEPER);
+    dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
-    if (published(planner))
+    if (published(planner)) {
+        dp_turnover_enter(&planner->turnover, record);
         return;
-    if (rt_bit_count(trainers) >= 2) {
+    }
+    if (rt_bits_many(trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
         record->holders = 0;
@@ -329,6 +380,7 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
         record->version_ps = planner->iteration;
         planner->unsynced[planner->unsynced_count++] = index;
     }
+    dp_turnover_enter(&planner->turnover, record);
 }
 
 // Ends a stage that began at since; returns when. Without a profile nothing is measured.
@@ -356,20 +408,27 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     dp_work *before = dp_work_of(planner, planner->iteration - 1);
     bool held_back = before->open;
     uint64_t at = begin_stages(planner);
+    dp_turnover_begin(&planner->turnover);
+    if (planner->next_use)
+        dp_preview_pass(planner);
     collect(planner, work);
     at = stamp(planner, DP_STAGE_COLLECT, at);
     rt_status status = settle(planner, before, work);
     at = stamp(planner, DP_STAGE_SETTLE, at);
     if (!status)
         status = push_unsynced(planner, &work->plan);
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
+    }
     at = stamp(planner, DP_STAGE_RELEASE, at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
     at = stamp(planner, DP_STAGE_PLACE, at);
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++)
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        prefetch_record(planner, work, d);
         train_key(planner, work, d);
+    }
     at = stamp(planner, DP_STAGE_TRAIN, at);
     work->open = true;
     if (!status && !planner->config.dispatch.keeper) {

@@ -88,9 +88,9 @@ static uint32_t take_record(dp_directory *directory)
     return directory->record_top++;
 }
 
-uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
+uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
 {
-    uint64_t at = dp_directory_home(directory, key);
+    uint64_t at = home;
     dp_entry *entry = &directory->entries[at];
     while (!entry_is_free(entry)) {
         if (entry->key == key) {
@@ -113,6 +113,17 @@ uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
                                             .first_copy = DP_NO_COPY,
                                             .keeper = DP_NO_KEEPER};
     return index;
+}
+
+uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
+        const dp_entry *entry = &directory->entries[at];
+        if (entry->key == key)
+            return entry->record ? entry->record - 1 : DP_NO_RECORD;
+    }
+    return DP_NO_RECORD;
 }
 
 void dp_directory_release(dp_directory *directory, uint32_t index)

@@ -15,6 +15,7 @@
 #include "runtime/rt_hash.h"
 
 #define DP_NO_COPY UINT32_MAX
+#define DP_NO_RECORD UINT32_MAX
 
 typedef struct {
     uint64_t key;
@@ -32,10 +33,10 @@ typedef struct {
     uint32_t first_copy; // chain of copies through the caches, see dp_cache
     uint32_t seen;       // iteration that `distinct` belongs to
     uint32_t distinct;   // index among the distinct keys of that iteration
-    uint32_t grad;       // iteration t whose gradients may still be kept (keeper rule), or 0
     uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
-    uint8_t unused[3];
+    uint8_t unused[23];
 } dp_record;
+_Static_assert(sizeof(dp_record) == 64, "one cache line: a batch touches records at random");
 
 typedef struct {
     dp_entry *entries;
@@ -61,8 +62,22 @@ static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t
     return rt_mix(key) & directory->mask;
 }
 
-// The record of key, made if there is none; needs room from dp_directory_reserve.
-uint32_t dp_directory_find(dp_directory *directory, uint64_t key);
+// The record of key, made if there is none; needs room from dp_directory_reserve. home:
+// dp_directory_home(directory, key), which a caller that fetched the entry ahead has at hand.
+uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home);
+
+static inline uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
+{
+    return dp_directory_find_at(directory, key, dp_directory_home(directory, key));
+}
+
+static inline void dp_directory_prefetch(const dp_directory *directory, uint32_t record)
+{
+    __builtin_prefetch(&directory->records[record], 1);
+}
+
+// The record of key, or DP_NO_RECORD; makes none.
+uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 
 // Gives a record without holders back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);

@@ -17,7 +17,7 @@ typedef struct {
 
 typedef struct {
     emark_slot *slots;
-    uint64_t *order, *scratch; // frequency << 32 | slot, of the rows older than target
+    uint64_t *order, *scratch; // slots older than target, sorted; a sort key in the upper half
     uint32_t target;
     uint32_t order_count;
     uint32_t cursor;        // everything before it is used since, free, or pinned
@@ -45,13 +45,24 @@ typedef struct {
     uint32_t free_count;
     uint32_t lowest; // bucket, or NONE
     bool by_frequency;
+    uint32_t iteration;
+    uint32_t cursor; // slot: no victim of iteration stands before it; or NONE
 } listed;
 
+// With expects: what to do when only rows that will be needed are left.
+typedef struct {
+    uint32_t *next;            // by slot: iteration of the next use
+    uint64_t *order, *scratch; // ~next << 32 | slot, made once in an iteration
+    uint32_t order_count, cursor;
+    uint32_t iteration; // of order
+} expected;
+
 struct dp_eviction {
-    rt_eviction_kind kind;
-    uint32_t slot_count;
+    dp_eviction_config config;
+    uint32_t *bytes; // by slot, with by_bytes
     emark emark;
     listed listed;
+    expected expected;
 };
 
 void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count)
@@ -76,6 +87,14 @@ void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count)
     }
 }
 
+// Rows that this iteration uses, or that are known to be used later.
+static bool is_pinned(const dp_eviction *v, uint32_t slot, uint32_t used, uint32_t iteration)
+{
+    return used == iteration || (v->config.expects && v->expected.next[slot] > iteration);
+}
+
+// ---- emark -----------------------------------------------------------------------------------
+
 static rt_status emark_init(emark *e, uint32_t slot_count)
 {
     e->slots = rt_alloc(slot_count, sizeof *e->slots);
@@ -93,28 +112,63 @@ static void emark_use(emark *e, uint32_t slot, uint32_t iteration)
     s->used = iteration;
 }
 
-static void emark_grow_target(emark *e, uint32_t slot_count)
+// a before b, by frequency per byte.
+static bool is_worth_less(const uint32_t *bytes, uint64_t a, uint64_t b)
 {
+    return (a >> 32) * bytes[(uint32_t)b] < (b >> 32) * bytes[(uint32_t)a];
+}
+
+// Merges runs of growing length; stable.
+static void sort_by_worth(uint64_t *items, uint64_t *scratch, uint32_t count, const uint32_t *bytes)
+{
+    for (uint64_t length = 1; length < count; length *= 2) {
+        for (uint64_t begin = 0; begin < count; begin += 2 * length) {
+            uint64_t middle = rt_min_u64(begin + length, count);
+            uint64_t end = rt_min_u64(begin + 2 * length, count);
+            uint64_t left = begin, right = middle;
+            for (uint64_t at = begin; at < end; at++) {
+                bool take_right = left == middle ||
+                                  (right < end && is_worth_less(bytes, items[right], items[left]));
+                scratch[at] = items[take_right ? right++ : left++];
+            }
+        }
+        memcpy(items, scratch, count * sizeof *items);
+    }
+}
+
+static void emark_grow_target(dp_eviction *v)
+{
+    emark *e = &v->emark;
     uint32_t count = 0;
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
         if (e->slots[slot].mark)
             e->order[count++] = (uint64_t)e->slots[slot].frequency << 32 | slot;
     }
-    dp_sort_upper(e->order, e->scratch, count);
+    if (v->config.by_bytes)
+        sort_by_worth(e->order, e->scratch, count, v->bytes);
+    else
+        dp_sort_upper(e->order, e->scratch, count);
+    if (v->config.expects) { // rows that were passed over may have older marks than the others
+        for (uint32_t i = 0; i < count; i++)
+            e->order[i] =
+                (uint64_t)e->slots[(uint32_t)e->order[i]].mark << 32 | (uint32_t)e->order[i];
+        dp_sort_upper(e->order, e->scratch, count);
+    }
     e->order_count = count;
     e->cursor = 0;
     e->pinned_cursor = NONE;
     e->target++;
 }
 
-static uint32_t emark_next(emark *e, uint32_t iteration)
+static uint32_t emark_next(dp_eviction *v, uint32_t iteration)
 {
+    emark *e = &v->emark;
     for (; e->cursor < e->order_count; e->cursor++) {
         uint32_t slot = (uint32_t)e->order[e->cursor];
         const emark_slot *s = &e->slots[slot];
         if (s->mark == 0 || s->mark == e->target)
             continue;
-        if (s->used != iteration)
+        if (!is_pinned(v, slot, s->used, iteration))
             return slot;
         if (e->pinned_cursor == NONE)
             e->pinned_cursor = e->cursor;
@@ -122,31 +176,35 @@ static uint32_t emark_next(emark *e, uint32_t iteration)
     return NONE;
 }
 
-static bool emark_all_in_use(const emark *e, uint32_t slot_count, uint32_t iteration)
+static bool emark_all_pinned(const dp_eviction *v, uint32_t iteration)
 {
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
-        if (e->slots[slot].mark && e->slots[slot].used != iteration)
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        const emark_slot *s = &v->emark.slots[slot];
+        if (s->mark && !is_pinned(v, slot, s->used, iteration))
             return false;
     }
     return true;
 }
 
-static uint32_t emark_victim(emark *e, uint32_t slot_count, uint32_t iteration)
+static uint32_t emark_victim(dp_eviction *v, uint32_t iteration)
 {
+    emark *e = &v->emark;
     if (iteration != e->iteration && e->pinned_cursor != NONE) {
         e->cursor = e->pinned_cursor;
         e->pinned_cursor = NONE;
     }
     e->iteration = iteration;
-    uint32_t slot = emark_next(e, iteration);
+    uint32_t slot = emark_next(v, iteration);
     // What is left of the older marks is in use right now: ESD's condition "all marks equal target"
     // as far as anything can be evicted. The rows in use keep their older mark until used again.
-    if (slot == NONE && !emark_all_in_use(e, slot_count, iteration)) {
-        emark_grow_target(e, slot_count);
-        slot = emark_next(e, iteration);
+    if (slot == NONE && !emark_all_pinned(v, iteration)) {
+        emark_grow_target(v);
+        slot = emark_next(v, iteration);
     }
     return slot == NONE ? DP_NO_SLOT : slot;
 }
+
+// ---- lru, lfu --------------------------------------------------------------------------------
 
 static rt_status listed_init(listed *l, uint32_t slot_count, bool by_frequency)
 {
@@ -156,7 +214,7 @@ static rt_status listed_init(listed *l, uint32_t slot_count, bool by_frequency)
     if (!l->slots || !l->buckets || !l->free_buckets)
         return RT_NO_MEMORY;
     l->by_frequency = by_frequency;
-    l->lowest = NONE;
+    l->lowest = l->cursor = l->iteration = NONE;
     for (uint32_t i = 0; i < slot_count; i++)
         l->slots[i].bucket = NONE;
     for (uint32_t i = 0; i <= slot_count; i++)
@@ -193,10 +251,19 @@ static void remove_bucket_if_empty(listed *l, uint32_t at)
     l->free_buckets[l->free_count++] = at;
 }
 
+// The first slot of the bucket behind `at`, or NONE.
+static uint32_t first_behind(const listed *l, uint32_t at)
+{
+    uint32_t next = l->buckets[at].next;
+    return next == NONE ? NONE : l->buckets[next].first;
+}
+
 static void unlink_slot(listed *l, uint32_t slot)
 {
     const listed_slot *s = &l->slots[slot];
     bucket *b = &l->buckets[s->bucket];
+    if (l->cursor == slot)
+        l->cursor = s->next != NONE ? s->next : first_behind(l, s->bucket);
     if (s->previous == NONE)
         b->first = s->next;
     else
@@ -244,27 +311,82 @@ static void listed_free(listed *l, uint32_t slot)
     remove_bucket_if_empty(l, from);
 }
 
-// Rows used in this iteration stand at the end of their list, so one look per list is enough.
-static uint32_t listed_victim(const listed *l, uint32_t iteration)
+// Pinned rows are passed over once in an iteration: the cursor stays behind them. Rows used in this
+// iteration stand at the end of their list, so the first of them ends it.
+static uint32_t listed_victim(dp_eviction *v, uint32_t iteration)
 {
-    for (uint32_t at = l->lowest; at != NONE; at = l->buckets[at].next) {
-        if (l->slots[l->buckets[at].first].used != iteration)
-            return l->buckets[at].first;
+    listed *l = &v->listed;
+    if (iteration != l->iteration) {
+        l->iteration = iteration;
+        l->cursor = l->lowest == NONE ? NONE : l->buckets[l->lowest].first;
+    }
+    while (l->cursor != NONE) {
+        const listed_slot *s = &l->slots[l->cursor];
+        if (!is_pinned(v, l->cursor, s->used, iteration))
+            return l->cursor;
+        bool in_list = s->used != iteration && s->next != NONE;
+        l->cursor = in_list ? s->next : first_behind(l, s->bucket);
     }
     return DP_NO_SLOT;
 }
 
-rt_status dp_eviction_create(rt_eviction_kind kind, uint32_t slot_count, dp_eviction **eviction_p)
+// ---- rows that will be needed ----------------------------------------------------------------
+
+static bool is_candidate(const dp_eviction *v, uint32_t slot, uint32_t iteration)
+{
+    if (v->config.kind == RT_EVICT_EMARK)
+        return v->emark.slots[slot].mark && v->emark.slots[slot].used != iteration;
+    return v->listed.slots[slot].bucket != NONE && v->listed.slots[slot].used != iteration;
+}
+
+static rt_status expected_init(expected *x, uint32_t slot_count)
+{
+    x->iteration = NONE;
+    x->next = rt_alloc(slot_count, sizeof *x->next);
+    x->order = rt_alloc(slot_count, sizeof *x->order);
+    x->scratch = rt_alloc(slot_count, sizeof *x->scratch);
+    return x->next && x->order && x->scratch ? RT_OK : RT_NO_MEMORY;
+}
+
+static uint32_t expected_victim(dp_eviction *v, uint32_t iteration)
+{
+    expected *x = &v->expected;
+    if (x->iteration != iteration) {
+        x->iteration = iteration;
+        x->order_count = x->cursor = 0;
+        for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+            if (is_candidate(v, slot, iteration))
+                x->order[x->order_count++] = (uint64_t)~x->next[slot] << 32 | slot;
+        }
+        dp_sort_upper(x->order, x->scratch, x->order_count);
+    }
+    for (; x->cursor < x->order_count; x->cursor++) {
+        if (is_candidate(v, (uint32_t)x->order[x->cursor], iteration))
+            return (uint32_t)x->order[x->cursor];
+    }
+    return DP_NO_SLOT;
+}
+
+// ----------------------------------------------------------------------------------------------
+
+rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **eviction_p)
 {
     dp_eviction *eviction = rt_alloc(1, sizeof *eviction);
     if (!eviction)
         return RT_NO_MEMORY;
-    eviction->kind = kind;
-    eviction->slot_count = slot_count;
+    eviction->config = *config;
+    eviction->config.by_bytes = config->by_bytes && config->kind == RT_EVICT_EMARK;
     eviction->emark.pinned_cursor = NONE;
-    rt_status status = kind == RT_EVICT_EMARK
-                           ? emark_init(&eviction->emark, slot_count)
-                           : listed_init(&eviction->listed, slot_count, kind == RT_EVICT_LFU);
+    rt_status status =
+        config->kind == RT_EVICT_EMARK
+            ? emark_init(&eviction->emark, config->slot_count)
+            : listed_init(&eviction->listed, config->slot_count, config->kind == RT_EVICT_LFU);
+    if (!status && config->expects)
+        status = expected_init(&eviction->expected, config->slot_count);
+    if (!status && eviction->config.by_bytes) {
+        eviction->bytes = rt_alloc(config->slot_count, sizeof *eviction->bytes);
+        status = eviction->bytes ? RT_OK : RT_NO_MEMORY;
+    }
     if (status) {
         dp_eviction_destroy(eviction);
         return status;
@@ -283,20 +405,37 @@ void dp_eviction_destroy(dp_eviction *eviction)
     rt_free(eviction->listed.slots);
     rt_free(eviction->listed.buckets);
     rt_free(eviction->listed.free_buckets);
+    rt_free(eviction->expected.next);
+    rt_free(eviction->expected.order);
+    rt_free(eviction->expected.scratch);
+    rt_free(eviction->bytes);
     rt_free(eviction);
 }
 
 void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration)
 {
-    if (eviction->kind == RT_EVICT_EMARK)
+    if (eviction->config.kind == RT_EVICT_EMARK)
         emark_use(&eviction->emark, slot, iteration);
     else
         listed_use(&eviction->listed, slot, iteration);
 }
 
+void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes)
+{
+    if (eviction->config.by_bytes)
+        eviction->bytes[slot] = bytes;
+}
+
+void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next)
+{
+    eviction->expected.next[slot] = next;
+}
+
 void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
 {
-    if (eviction->kind == RT_EVICT_EMARK)
+    if (eviction->config.expects)
+        eviction->expected.next[slot] = 0;
+    if (eviction->config.kind == RT_EVICT_EMARK)
         eviction->emark.slots[slot] = (emark_slot){0};
     else
         listed_free(&eviction->listed, slot);
@@ -304,7 +443,27 @@ void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
 
 uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration)
 {
-    if (eviction->kind == RT_EVICT_EMARK)
-        return emark_victim(&eviction->emark, eviction->slot_count, iteration);
-    return listed_victim(&eviction->listed, iteration);
+    bool none_left = eviction->config.expects && eviction->expected.iteration == iteration;
+    uint32_t slot = DP_NO_SLOT;
+    if (!none_left)
+        slot = eviction->config.kind == RT_EVICT_EMARK ? emark_victim(eviction, iteration)
+                                                       : listed_victim(eviction, iteration);
+    if (slot == DP_NO_SLOT && eviction->config.expects)
+        slot = expected_victim(eviction, iteration);
+    return slot;
+}
+
+void dp_eviction_prefetch(const dp_eviction *eviction, uint32_t slot)
+{
+    if (eviction->config.kind == RT_EVICT_EMARK)
+        __builtin_prefetch(&eviction->emark.slots[slot], 1);
+    else
+        __builtin_prefetch(&eviction->listed.slots[slot], 1);
+}
+
+uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead)
+{
+    const emark *e = &eviction->emark;
+    uint64_t at = (uint64_t)e->cursor + ahead;
+    return at < e->order_count ? (uint32_t)e->order[at] : DP_NO_SLOT;
 }

@@ -9,8 +9,13 @@
 //        equal target, target grows by one. Victim: lowest mark, then lowest frequency (iterations
 //        in which the row was used since it came in), then lowest slot. Outdated copies need no
 //        rule here: the planner frees their slots as soon as they are outdated.
+//        by_bytes: lowest frequency per byte instead (ESD, section 8.2), compared exactly.
 // lru:   the slot whose last use is longest ago.
 // lfu:   lowest frequency, then the one that reached it first.
+//
+// expects: the caller knows of some rows when they will be used next. Those are no victims while
+// there is another one; of them, the one used last goes first, then the lowest slot. To the rules
+// above they are like rows that this iteration uses.
 #ifndef DP_EVICTION_H
 #define DP_EVICTION_H
 
@@ -18,11 +23,25 @@
 
 typedef struct dp_eviction dp_eviction;
 
-rt_status dp_eviction_create(rt_eviction_kind kind, uint32_t slot_count, dp_eviction **eviction_p);
+typedef struct {
+    rt_eviction_kind kind;
+    uint32_t slot_count;
+    bool by_bytes; // emark: dp_eviction_weigh follows every first use of a slot
+    bool expects;  // dp_eviction_expect may be called
+} dp_eviction_config;
+
+rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **eviction_p);
 void dp_eviction_destroy(dp_eviction *eviction);
 
 // slot is trained in iteration; iterations never fall. A free slot becomes occupied.
 void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration);
+
+// The size of the row in an occupied slot. Only with by_bytes.
+void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes);
+
+// The row in an occupied slot is used next in iteration `next`; 0, or a past one: not known. Not
+// between two victims of one iteration, except for slots that it uses. Only with expects.
+void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next);
 
 // An occupied slot becomes free.
 void dp_eviction_free(dp_eviction *eviction, uint32_t slot);
@@ -30,6 +49,13 @@ void dp_eviction_free(dp_eviction *eviction, uint32_t slot);
 // The slot to give up; it stays occupied until dp_eviction_free. Only when no slot is free and at
 // least one is not used in iteration; DP_NO_SLOT otherwise.
 uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration);
+
+// Starts loading what use and free of this slot will touch.
+void dp_eviction_prefetch(const dp_eviction *eviction, uint32_t slot);
+
+// A slot that is likely to be the victim after `ahead` others; DP_NO_SLOT: no idea. For
+// prefetching.
+uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead);
 
 // Sorts count items by their upper 32 bits, ascending, stable; scratch holds count items too.
 void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count);

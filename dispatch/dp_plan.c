@@ -57,14 +57,9 @@ rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t look
     return RT_OK;
 }
 
-dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
+rt_status dp_ops_reserve(dp_ops *ops, uint32_t count)
 {
-    if (RT_UNLIKELY(ops->count == ops->capacity) &&
-        rt_grow(&ops->items, &ops->capacity, (uint64_t)ops->count + 1, sizeof(dp_op)) != RT_OK)
-        return NULL;
-    dp_op *op = &ops->items[ops->count++];
-    *op = (dp_op){.kind = (uint8_t)kind, .keeper = DP_NO_KEEPER};
-    return op;
+    return rt_grow(&ops->items, &ops->capacity, (uint64_t)ops->count + count, sizeof(dp_op));
 }
 
 void dp_counts_add_op(dp_counts *counts, const dp_op *op)

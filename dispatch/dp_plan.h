@@ -99,8 +99,18 @@ void dp_plan_clear(dp_plan *plan);
 // Room for so many samples, lookups and as many rows in a slice. RT_NO_MEMORY.
 rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t lookup_count);
 
+// Room for count more operations. RT_NO_MEMORY.
+rt_status dp_ops_reserve(dp_ops *ops, uint32_t count);
+
 // Appends an operation and returns it, zeroed but for kind and keeper; NULL when out of memory.
-dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind);
+static inline dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
+{
+    if (RT_UNLIKELY(ops->count == ops->capacity) && dp_ops_reserve(ops, 1) != RT_OK)
+        return NULL;
+    dp_op *op = &ops->items[ops->count++];
+    *op = (dp_op){.kind = (uint8_t)kind, .keeper = DP_NO_KEEPER};
+    return op;
+}
 
 // Row movements of one worker in one iteration, by kind: the numbers that ESD counts.
 typedef struct {

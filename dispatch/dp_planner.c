@@ -57,6 +57,34 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     return RT_OK;
 }
 
+static bool sizes_differ(const dp_layout *layout)
+{
+    for (uint32_t f = 1; f < layout->field_count; f++) {
+        if (dp_row_bytes(layout, f, true) != dp_row_bytes(layout, 0, true))
+            return true;
+    }
+    return false;
+}
+
+static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
+{
+    const dp_planner_config *config = &planner->config;
+    planner->by_bytes = sizes_differ(&config->layout);
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        dp_eviction_config eviction = {config->eviction, config->slot_count[j], planner->by_bytes,
+                                       config->lookahead > 0};
+        if (dp_cache_init(&planner->caches[j], j, &eviction))
+            return RT_NO_MEMORY;
+    }
+    if (config->lookahead > 0) {
+        planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
+        if (!planner->next_use ||
+            dp_lookahead_init(&planner->lookahead, config->lookahead + 1, lookups))
+            return RT_NO_MEMORY;
+    }
+    return dp_turnover_init(&planner->turnover, config->worker_count);
+}
+
 static rt_status allocate(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
@@ -76,18 +104,17 @@ static rt_status allocate(dp_planner *planner)
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected))
         return RT_NO_MEMORY;
-    for (uint32_t j = 0; j < config->worker_count; j++) {
-        if (dp_cache_init(&planner->caches[j], j, config->slot_count[j], config->eviction))
-            return RT_NO_MEMORY;
-    }
-    return RT_OK;
+    return allocate_caches(planner, lookups);
 }
 
 static void compute_ticks(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    dp_ticks_compute(&config->layout, config->links, config->worker_count,
-                     config->keys_per_sample_max, &planner->ticks);
+    // A key that costs an eviction as well is one and a half.
+    uint32_t keys_max = config->dispatch.evict_cost ? (3 * config->keys_per_sample_max + 1) / 2
+                                                    : config->keys_per_sample_max;
+    dp_ticks_compute(&config->layout, config->links, config->worker_count, keys_max,
+                     &planner->ticks);
     dp_ticks_add_load(&config->layout, config->links, config->ps_bytes_per_s, config->dense_bytes,
                       config->compute_s_per_sample, &planner->ticks);
 }
@@ -96,6 +123,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
                             rt_error *error)
 {
     rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
+    rt_assert(config->lookahead <= DP_LOOKAHEAD_MAX);
     rt_status status = check_caches(config, error);
     if (status)
         return status;
@@ -154,6 +182,9 @@ void dp_planner_destroy(dp_planner *planner)
     work_fini(&planner->works[0], planner->config.worker_count);
     work_fini(&planner->works[1], planner->config.worker_count);
     dp_directory_fini(&planner->directory);
+    dp_lookahead_fini(&planner->lookahead);
+    dp_turnover_fini(&planner->turnover);
+    rt_free(planner->next_use);
     rt_free(planner->caches);
     rt_free(planner->lookups);
     rt_free(planner->held);
@@ -204,11 +235,14 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
                           uint32_t *lookups)
 {
     dp_directory *directory = &planner->directory;
-    for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(&directory->entries[dp_directory_home(directory, keys[i])], 1);
+    uint64_t homes[LOOK_UP_BLOCK];
     for (uint32_t i = 0; i < count; i++) {
-        lookups[i] = dp_directory_find(directory, keys[i]);
-        __builtin_prefetch(&directory->records[lookups[i]], 1);
+        homes[i] = dp_directory_home(directory, keys[i]);
+        __builtin_prefetch(&directory->entries[homes[i]], 1);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        lookups[i] = dp_directory_find_at(directory, keys[i], homes[i]);
+        dp_directory_prefetch(directory, lookups[i]);
     }
     for (uint32_t i = 0; i < count; i++)
         lookups[i] = distinct_of(planner, lookups[i]);
@@ -297,6 +331,10 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
         uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
         look_up_block(planner, batch->keys + i, count, planner->lookups + i);
+    }
+    if (config->dispatch.evict_cost) {
+        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, planner->evict);
+        planner->view.evict = planner->evict;
     }
     return RT_OK;
 }
@@ -436,6 +474,9 @@ bool dp_planner_legal(const dp_planner *planner, rt_error *error)
             copies++;
         }
     }
+    if (!dp_turnover_legal(&planner->turnover, &planner->directory, planner->config.worker_count,
+                           error))
+        return false;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];
         occupied += cache->occupied;

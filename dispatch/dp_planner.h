@@ -15,6 +15,7 @@
 #define DP_PLANNER_H
 
 #include "dispatch/dp_cache.h"
+#include "dispatch/dp_lookahead.h"
 #include "dispatch/dp_decision.h"
 #include "dispatch/dp_input.h"
 #include "dispatch/dp_plan.h"
@@ -40,6 +41,7 @@ typedef struct {
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
     uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
     rt_eviction_kind eviction;
+    uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
     dp_link links[RT_WORKERS_MAX];
     double ps_bytes_per_s;                       // each way, shared by all workers; 0: no limit
@@ -60,6 +62,11 @@ uint32_t dp_planner_micro_batch_max(const dp_planner_config *config);
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
                             rt_error *error);
 void dp_planner_destroy(dp_planner *planner);
+
+// Shows the planner a batch before its turn, at most `lookahead` ahead of the one looked up next;
+// in order, none left out. A row that it needs is not evicted while there is another one. Nothing
+// of the batch is kept. Optional for every batch, but the same batches must come to the look-up.
+void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 
 // At least one sample, at most sample_count_max; the batch must stay until the commit. An
 // incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not be used further.

@@ -2,7 +2,9 @@
 #ifndef DP_PLANNER_PARTS_H
 #define DP_PLANNER_PARTS_H
 
+#include "dispatch/dp_lookahead.h"
 #include "dispatch/dp_planner.h"
+#include "dispatch/dp_turnover.h"
 
 #define DP_NO_FILL UINT32_MAX
 
@@ -48,8 +50,20 @@ struct dp_planner {
     uint32_t *unsynced;
     uint32_t unsynced_count;
 
+    // config.lookahead: batches that dp_planner_preview has seen
+    dp_lookahead lookahead;
+    uint32_t previewed; // the last of them, by iteration
+    uint32_t *next_use; // by distinct key: iteration of its next known use, or 0
+
+    bool by_bytes; // rows differ in size, and eviction looks at it
+    dp_turnover turnover;
+    int32_t evict[RT_WORKERS_MAX]; // dispatch.evict_cost: see dp_view
+
     dp_profile *profile; // or NULL
 };
+
+// The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
+void dp_preview_pass(dp_planner *planner);
 
 static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)
 {

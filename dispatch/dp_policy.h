@@ -40,6 +40,7 @@ typedef struct dp_policy_ops {
 
 extern const dp_policy_ops dp_policy_random; // a uniformly random placement
 extern const dp_policy_ops dp_policy_laia;   // Herald (NSDI'24), Algorithm 1
+extern const dp_policy_ops dp_policy_herald; // the same over some tables
 extern const dp_policy_ops dp_policy_esd;    // ESD, Algorithms 1 and 2
 
 extern const dp_policy_ops dp_policy_makespan; // SOLVER: true cost, local search

@@ -43,13 +43,19 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         planner->micro_batch_max = config->dispatch.micro_batch_max;
     }
     planner->eviction = config->cache.eviction;
+    planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;
     planner->ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
     planner->layout.field_count = schema->field_count;
-    uint32_t dim = config->model.embedding_dim;
+    const rt_model_config *model = &config->model;
+    if (model->embedding_dim_count && model->embedding_dim_count != schema->field_count)
+        return rt_fail(error, RT_CONFIG,
+                       "model.embedding_dim: a list of %u, but the input has %u fields",
+                       model->embedding_dim_count, schema->field_count);
     for (uint32_t f = 0; f < schema->field_count; f++) {
+        uint32_t dim = model->embedding_dim_count ? model->embedding_dims[f] : model->embedding_dim;
         planner->layout.values[f] = dim;
         planner->layout.state[f] = rt_optimizer_state_floats(&config->optimizer_rows, dim);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/coordinator/dp_controller.h"
+#include "dispatch/dp_lookahead.h"
 #include "dispatch/dp_setup.h"
 #include "dispatch/dp_trace.h"
 
@@ -14,8 +15,13 @@
 typedef struct {
     const dp_sim_config *sim;
     rt_stream *stream;
-    rt_batch batch;
+    rt_batch batches[DP_LOOKAHEAD_MAX + 1]; // a ring: the one to plan, and those ahead of it
+    uint32_t first, ahead;
+    uint64_t read_count; // batches
+    bool ended;
+    const rt_batch *batch; // the first
     dp_planner *planner;
+    uint64_t preview_ns; // since the last plan
     uint32_t *decision_ns, *commit_ns;
     uint32_t time_count, decision_capacity, commit_capacity;
     uint64_t planning_ns, planned_samples;
@@ -83,25 +89,51 @@ static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error
     return status;
 }
 
+// Reads until cache.lookahead batches are known behind the one that is planned next. RT_END: there
+// is none to plan.
+static rt_status read_ahead(simulation *s, rt_error *error)
+{
+    const rt_config *config = s->sim->config;
+    uint32_t batch_size = config->worker_count * config->samples_per_worker;
+    uint64_t limit = config->sim_iterations ? config->sim_iterations : UINT32_MAX - 1;
+    while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
+        rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
+        rt_status status = rt_stream_read(s->stream, batch, batch_size, error);
+        s->ended = status == RT_END;
+        if (s->ended)
+            break;
+        if (status)
+            return status;
+        s->read_count++;
+        s->ahead++;
+        uint64_t begin = rt_now_ns();
+        dp_planner_preview(s->planner, batch);
+        s->preview_ns += rt_now_ns() - begin;
+    }
+    s->batch = &s->batches[s->first];
+    return s->ahead ? RT_OK : RT_END;
+}
+
 static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
 {
     uint64_t begin = rt_now_ns();
-    rt_status status = dp_planner_look_up(s->planner, &s->batch);
+    rt_status status = dp_planner_look_up(s->planner, s->batch);
     if (status)
         return status;
     uint64_t looked_up = rt_now_ns();
     dp_planner_place(s->planner);
     uint64_t decided = rt_now_ns();
     status = dp_planner_commit(s->planner, plan_p);
-    uint64_t end = rt_now_ns();
+    uint64_t end = rt_now_ns() + s->preview_ns;
+    s->preview_ns = 0;
     const dp_decision *decision = dp_planner_decision(s->planner);
     dp_controller_decided(&s->controller, decision, (double)(decided - begin) * 1e-9,
                           (double)(decided - looked_up) * 1e-9);
     if (status || !counted)
         return status;
-    dp_decisions_add(&s->decisions, decision, s->batch.sample_count);
+    dp_decisions_add(&s->decisions, decision, s->batch->sample_count);
     s->planning_ns += end - begin;
-    s->planned_samples += s->batch.sample_count;
+    s->planned_samples += s->batch->sample_count;
     if (s->time_count == TIMES_MAX)
         return RT_OK;
     if (rt_grow(&s->decision_ns, &s->decision_capacity, s->time_count + 1u, sizeof(uint32_t)) ||
@@ -137,13 +169,11 @@ static void take_plan(simulation *s, const dp_plan *plan, dp_sim_result *result)
 static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const rt_config *config = s->sim->config;
-    uint32_t batch_size = config->worker_count * config->samples_per_worker;
     uint64_t iteration = 0, samples = 0;
-    uint64_t limit = config->sim_iterations ? config->sim_iterations : UINT32_MAX - 1;
     s->begin_ns = s->shown_ns = rt_now_ns();
-    while (iteration < limit) {
+    for (;;) {
         const dp_plan *plan = NULL;
-        rt_status status = rt_stream_read(s->stream, &s->batch, batch_size, error);
+        rt_status status = read_ahead(s, error);
         if (status == RT_END)
             break;
         if (status)
@@ -157,7 +187,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
         iteration++;
-        samples += s->batch.sample_count;
+        samples += s->batch->sample_count;
+        s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
+        s->ahead--;
         if (plan)
             take_plan(s, plan, result);
         show_progress(s, iteration, samples, false);
@@ -194,7 +226,8 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     simulation s = {.sim = sim};
     dp_planner_config planner_config;
     memset(result, 0, sizeof *result);
-    rt_batch_init(&s.batch, sim->schema->dense_count);
+    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+        rt_batch_init(&s.batches[i], sim->schema->dense_count);
     rt_status status =
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
     planner_config.dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
@@ -215,7 +248,8 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     if (!status)
         finish(&s, result);
     rt_stream_close(s.stream);
-    rt_batch_fini(&s.batch);
+    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+        rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);
     rt_metrics_close(s.journal);
     rt_free(s.decision_ns);

@@ -267,7 +267,7 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     bool flush = c->flags & DP_SLICE_FLUSH;
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH))
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || c->reserved)
         return bad(error, "unknown flags");
     if (c->sample_count > limits->sample_count_max || c->lookup_count > limits->lookup_count_max)
         return bad(error, "more samples or look-ups than announced at the start");
@@ -301,6 +301,45 @@ static rt_status check_bags(const dp_slice_view *v, const dp_slice_limits *limit
     return RT_OK;
 }
 
+// Rows of mode GRAD have one gradient each and rows of mode KEEP one KEEP, in the order of rows.
+static rt_status check_modes(const dp_slice_view *v, rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    uint32_t grad = 0, keep = 0;
+    for (uint32_t r = 0; r < c->row_count; r++) {
+        if (v->row_modes[r] > DP_MODE_KEEP)
+            return bad(error, "an unknown training mode");
+        if (v->row_modes[r] == DP_MODE_GRAD && (grad == c->grad_count || v->grad_rows[grad++] != r))
+            return bad(error, "gradients do not fit the rows' modes");
+        if (v->row_modes[r] == DP_MODE_KEEP && (keep == c->keep_count || v->keep_rows[keep++] != r))
+            return bad(error, "kept gradients do not fit the rows' modes");
+    }
+    if (grad != c->grad_count || keep != c->keep_count)
+        return bad(error, "more gradients than rows that have one");
+    return RT_OK;
+}
+
+static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    for (uint32_t i = 0; i < c->push_count; i++) {
+        if (v->push_reasons[i] > DP_REASON_FLUSH)
+            return bad(error, "an unknown reason of a push");
+    }
+    for (uint32_t i = 0; i < c->pull_count; i++) {
+        if (v->pull_flags[i] & ~DP_OP_STATE)
+            return bad(error, "unknown flags of a pull");
+    }
+    for (uint32_t i = 0; i < c->grad_count; i++) {
+        if (v->grad_masks[i] == 0 ||
+            (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
+            return bad(error, "a gradient names workers that do not exist");
+        if (v->grad_keepers[i] != DP_NO_KEEPER && v->grad_keepers[i] >= limits->worker_count)
+            return bad(error, "a gradient names a keeper that does not exist");
+    }
+    return RT_OK;
+}
+
 static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *limits,
                               rt_error *error)
 {
@@ -317,18 +356,10 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
         !all_below(v->init_slots, c->init_count, slots) ||
         !all_below(v->pull_sum_slots, c->pull_sum_count, slots))
         return bad(error, "a slot is out of range");
-    for (uint32_t r = 0; r < c->row_count; r++) {
-        if (v->row_modes[r] > DP_MODE_KEEP)
-            return bad(error, "an unknown training mode");
-    }
-    for (uint32_t i = 0; i < c->grad_count; i++) {
-        if (v->grad_masks[i] == 0 ||
-            (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
-            return bad(error, "a gradient names workers that do not exist");
-        if (v->grad_keepers[i] != DP_NO_KEEPER && v->grad_keepers[i] >= limits->worker_count)
-            return bad(error, "a gradient names a keeper that does not exist");
-    }
-    return check_bags(v, limits, error);
+    rt_status status = check_modes(v, error);
+    if (!status)
+        status = check_ops(v, limits, error);
+    return status ? status : check_bags(v, limits, error);
 }
 
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

@@ -61,11 +61,14 @@ typedef struct {
     const uint32_t *capacity;    // samples of each worker when all take equally many
     uint32_t micro_batch_min, micro_batch_max; // what a policy may give a worker instead
     const dp_ticks *ticks;
+    const int32_t *evict; // by worker: ticks that a fill there costs on top of its transfer, for
+                          // the row that makes room (dp_turnover); NULL: left out
 } dp_view;
 
 // ESD, Algorithm 1: cost[i][j] = sum over the keys of sample i whose latest version is not on j of
 // pull_j, plus push_o if o is its dirty owner. A key never seen costs a pull on every worker, also
-// where the first touch is made locally. stride >= worker_count elements between rows.
+// where the first touch is made locally. With evict, every pull costs evict_j more. stride >=
+// worker_count elements between rows.
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride);
 
 #endif

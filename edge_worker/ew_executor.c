@@ -61,7 +61,8 @@ typedef struct {
     uint64_t key;
     uint32_t version;
     bool full;     // key and version count
-    uint32_t kept; // index of the row's kept gradient, while there is one
+    bool keeps;    // a gradient whose sum is not in yet
+    uint32_t kept; // its index
     node *tail;    // last node of the chain
 } slot_state;
 
@@ -331,6 +332,7 @@ static void land_sum(ew_executor *e, const node *n, float *sum)
     uint32_t at = e->slots[n->slot].kept;
     kept own = e->kept[at];
     rt_assert(at < e->kept_count && own.slot == n->slot);
+    e->slots[n->slot].keeps = false;
     for (uint32_t k = 0; k < e->config.values; k++)
         sum[k] += own.gradient[k];
     const float *const gradient = sum;
@@ -480,6 +482,7 @@ static rt_status keep_gradient(ew_executor *e, const slice_state *slice, const n
         return RT_NO_MEMORY;
     own->slot = n->slot;
     e->slots[n->slot].kept = e->kept_count;
+    e->slots[n->slot].keeps = true;
     memcpy(own->gradient, e->gradients + (size_t)slice->view.keep_rows[n->index] * e->config.values,
            e->config.values * sizeof(float));
     e->kept_count++;
@@ -523,8 +526,16 @@ static rt_status advance(ew_executor *e, node *n, rt_error *error)
         slot->full = false;
         complete(e, slice, n);
         break;
-    case NODE_PULL:
     case NODE_PULL_SUM:
+        if (!slot->keeps || slot->key != n->key)
+            return rt_fail(error, RT_WIRE,
+                           "slice %" PRIu64 " pulls the sum of key %" PRIx64 " into slot %" PRIu32
+                           ", which keeps no gradient of it",
+                           slice->sequence, n->key, n->slot);
+        if (n->arrived)
+            land_staged(e, slice, n);
+        break;
+    case NODE_PULL:
         if (n->arrived)
             land_staged(e, slice, n);
         break;
@@ -539,6 +550,10 @@ static rt_status advance(ew_executor *e, node *n, rt_error *error)
         list_add(&e->push_grads[rt_key_shard(slot->key, e->config.shard_count)], n);
         break;
     case NODE_KEEP: {
+        if (slot->keeps)
+            return rt_fail(error, RT_WIRE,
+                           "slice %" PRIu64 " keeps a second gradient of slot %" PRIu32,
+                           slice->sequence, n->slot);
         rt_status status = keep_gradient(e, slice, n);
         if (status)
             return rt_fail(error, status, "out of memory for kept gradients");
@@ -694,8 +709,13 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     if (prepare_slice(e, s) || request_rows(e, s, NODE_PULL, RT_MESSAGE_PULL) ||
         request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
-    for (uint32_t i = 0; i < s->node_count; i++)
+    for (uint32_t i = 0; i < s->node_count; i++) {
+        const node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
+        if (n->kind == NODE_TRAIN && tail && tail->kind == NODE_TRAIN && tail->slice == n->slice)
+            return rt_fail(error, RT_WIRE, "slice %" PRIu64 " trains slot %" PRIu32 " twice",
+                           sequence, n->slot);
         chain(e, &s->nodes[i]);
+    }
     return RT_OK;
 }
 
@@ -806,7 +826,7 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
     uint32_t shard = rt_peer_rank(peer);
     if (header->epoch != e->config.epoch)
         return RT_OK; // of a run that was rolled back
-    if (header->type == RT_MESSAGE_SLICE)
+    if (rt_peer_role(peer) == RT_ROLE_COORDINATOR && header->type == RT_MESSAGE_SLICE)
         return receive_slice(e, message, error);
     if (rt_peer_role(peer) != RT_ROLE_PS || shard >= e->config.shard_count)
         return rt_fail(error, RT_WIRE, "%s from a peer that is no PS shard of this run",

@@ -14,10 +14,15 @@
 #define PUSH_CREDITS 64u
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
 #define LINGER_MS 1000u
+// Parts of a dense exchange. A part is summed and on its way back while the next is on its way up;
+// only the first way up and the last way down of one have nothing beside them.
+#define DENSE_CHUNKS 32u
+#define DENSE_CHUNK_FLOATS_MIN 4096u
 
 // Where the dense exchange of the iteration in progress is.
 typedef struct {
     bool open;
+    uint32_t chunk_floats; // of every chunk but the last
     uint32_t chunk_count, chunks_left;
     uint64_t iteration;
     uint64_t begin_ns, end_ns;
@@ -181,14 +186,25 @@ static rt_status join(worker *w, rt_error *error)
 
 // ---- training --------------------------------------------------------------------------------
 
+static uint32_t dense_chunk_floats(uint32_t count)
+{
+    uint32_t floats = (count + DENSE_CHUNKS - 1) / DENSE_CHUNKS;
+    return (uint32_t)rt_min_u64(rt_max_u64(floats, DENSE_CHUNK_FLOATS_MIN),
+                                PS_DENSE_CHUNK_FLOATS_MAX);
+}
+
 static rt_status send_dense(worker *w, uint64_t iteration, rt_error *error)
 {
     uint32_t count;
     const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    w->dense = (exchange){.open = true, .iteration = iteration, .begin_ns = rt_now_ns()};
-    for (uint32_t first = 0; first < count; first += PS_DENSE_CHUNK_FLOATS_MAX) {
+    const uint32_t chunk_floats = dense_chunk_floats(count);
+    w->dense = (exchange){.open = true,
+                          .chunk_floats = chunk_floats,
+                          .iteration = iteration,
+                          .begin_ns = rt_now_ns()};
+    for (uint32_t first = 0; first < count; first += chunk_floats) {
         rt_message message;
-        uint32_t floats = (uint32_t)rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX);
+        uint32_t floats = (uint32_t)rt_min_u64(count - first, chunk_floats);
         rt_status status = rt_message_create(&message, RT_MESSAGE_DENSE_GRAD, self(w), iteration,
                                              w->dense.chunk_count++, floats * sizeof(float));
         if (status)
@@ -278,9 +294,9 @@ static rt_status take_dense_sum(worker *w, const rt_message *message, rt_error *
     float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
     const rt_wire_header *header = rt_message_header(message);
     size_t bytes = message->size - sizeof *header;
-    uint64_t first = (uint64_t)header->count * PS_DENSE_CHUNK_FLOATS_MAX;
+    uint64_t first = (uint64_t)header->count * w->dense.chunk_floats;
     if (!w->dense.open || header->iteration != w->dense.iteration || first >= count ||
-        bytes != rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX) * sizeof(float))
+        bytes != rt_min_u64(count - first, w->dense.chunk_floats) * sizeof(float))
         return rt_fail(error, RT_WIRE, "PS shard 0: a dense sum that nobody waits for");
     memcpy(gradients + first, rt_message_payload(message), bytes);
     if (--w->dense.chunks_left)

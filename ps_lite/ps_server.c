@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bandwidth_probe/bw_probe.h"
 #include "runtime/rt_log.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
@@ -18,6 +19,7 @@ typedef struct {
     rt_endpoint *workers; // the listener
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
+    bw_responder probes;
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
 } server;
@@ -182,6 +184,11 @@ static rt_status take_hello(const server *s, uint32_t peer, const rt_message *me
     return RT_OK;
 }
 
+static bw_listener listener(const server *s)
+{
+    return (bw_listener){s->ops, s->workers, rt_peer(RT_ROLE_PS, s->config->rank)};
+}
+
 static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message, rt_error *error)
 {
     rt_status status = RT_OK;
@@ -191,6 +198,11 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
     case RT_MESSAGE_HELLO:
         status = take_hello(s, peer, message, error);
         break;
+    case RT_MESSAGE_PROBE: {
+        const bw_listener here = listener(s);
+        status = bw_responder_take(&s->probes, &here, peer, message, error);
+        break;
+    }
     default:
         return ps_shard_receive(s->shard, peer, message, error);
     }
@@ -239,6 +251,8 @@ static rt_status turn(server *s, rt_error *error)
     s->unsent = status == RT_AGAIN;
     if (status != RT_OK && status != RT_AGAIN)
         return status;
+    const bw_listener here = listener(s);
+    bw_responder_tick(&s->probes, &here);
     return rt_member_beat(&s->member, error);
 }
 

@@ -40,6 +40,15 @@ static inline uint32_t rt_bit_count(uint64_t mask)
 {
     return (uint32_t)__builtin_popcountll(mask);
 }
+// At least two bits, exactly one: cheaper than counting, which is a call on the oldest x86-64.
+static inline bool rt_bits_many(uint64_t mask)
+{
+    return (mask & (mask - 1)) != 0;
+}
+static inline bool rt_bits_one(uint64_t mask)
+{
+    return mask != 0 && !rt_bits_many(mask);
+}
 
 // count * size bytes, zeroed, 64-byte aligned; NULL when it does not fit into memory or size_t.
 // Free with rt_free. Large blocks ask the kernel for huge pages.

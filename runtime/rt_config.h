@@ -74,8 +74,10 @@ typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
 typedef enum { RT_CROSS_VECTOR, RT_CROSS_MATRIX } rt_cross; // DCN v1, v2
 
 typedef struct {
-    rt_model_kind kind;     // "model.name"
-    uint32_t embedding_dim; // floats per row
+    rt_model_kind kind;                     // "model.name"
+    uint32_t embedding_dim;                 // floats per row; of the largest, where fields differ
+    uint32_t embedding_dim_count;           // fields in the list; 0: one number for all
+    uint32_t embedding_dims[RT_FIELDS_MAX]; // the list
     rt_deep_input deep_input;
     rt_pooling pooling;
     uint32_t mlp_layer_count;
@@ -113,6 +115,7 @@ typedef struct {
     double ratio;           // rows per worker as a share of the distinct keys of the input
     uint64_t distinct_keys; // declared; 0: counted once (files only)
     rt_eviction_kind eviction;
+    uint32_t lookahead; // batches that the planner sees before it plans one; 0: none
 } rt_cache_config;
 
 typedef enum {
@@ -151,10 +154,11 @@ typedef struct {
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     bool keeper;    // KEEP and PULL_SUM of the protocol
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; 0: all equal
+    bool evict_cost;                           // esd: expected eviction pushes are part of the cost
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
     bool measure_compute;        // the workers' measured computing times weigh on decisions
-    uint32_t tables;             // herald: tables that are scored; 0: all. Input records only
+    uint32_t tables;             // herald: tables that are scored; 0: all
 } rt_dispatch_config;
 
 typedef struct {
@@ -218,6 +222,9 @@ const char *rt_config_difference(const rt_config *left, const rt_config *right, 
 // What no single key can show: lists as long as "workers", files where the format needs them,
 // combinations that exclude each other. Call after the last load and set.
 rt_status rt_config_check(const rt_config *config, rt_error *error);
+
+// What `sim` can do and a training run cannot; after rt_config_check. RT_CONFIG.
+rt_status rt_config_check_training(const rt_config *config, rt_error *error);
 
 // The name that stands in a file for a value of a choice: ("dispatch.policy", RT_POLICY_ESD) is
 // "esd". NULL: no such choice or value.

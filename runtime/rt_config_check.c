@@ -116,3 +116,20 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
                          config->sim_warmup, (unsigned long long)config->sim_iterations);
     return status;
 }
+
+rt_status rt_config_check_training(const rt_config *config, rt_error *error)
+{
+    const rt_model_config *model = &config->model;
+    for (uint32_t f = 1; f < model->embedding_dim_count; f++) {
+        if (model->embedding_dims[f] != model->embedding_dims[0])
+            return rt_fail(error, RT_CONFIG,
+                           "model.embedding_dim: %u floats for field %u, %u for field 0, but a "
+                           "training run needs rows of one length (`lanyard sim` does not)",
+                           model->embedding_dims[f], f, model->embedding_dims[0]);
+    }
+    if (config->dispatch.accounting == RT_ACCOUNTING_PUBLISHED)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.accounting: \"published\" is not correct under BSP and for "
+                       "`lanyard sim` only");
+    return RT_OK;
+}

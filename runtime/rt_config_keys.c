@@ -204,8 +204,9 @@ const rt_config_key rt_config_keys[] = {
            "Share of the popularity ranks that are replaced in a million samples."),
 
     CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", models, "The model."),
-    U32("model.embedding_dim", model.embedding_dim, "16", IN(1, 4096), "floats",
-        "Length of an embedding row."),
+    LIST("model.embedding_dim", rt_config_dims, "16", "floats",
+         "Length of an embedding row. A list has one for every field, in order; only `sim` can do "
+         "with different ones."),
     CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", deep_inputs,
            "What the MLP sees."),
     CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", poolings,
@@ -234,6 +235,9 @@ const rt_config_key rt_config_keys[] = {
         "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,
            "Which row makes room."),
+    U32("cache.lookahead", cache.lookahead, "0", IN(0, 32), "batches",
+        "So many batches are read ahead of the one that is planned; a row that they need makes "
+        "room last. A live stream is trained so many batches later."),
 
     CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", policies,
            "Which worker trains a sample."),
@@ -260,6 +264,11 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.keeper", dispatch.keeper, "false",
          "A worker that was one of several trainers of a row and is the only one to train it next "
          "keeps its gradient and pulls the sum of the others."),
+    U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
+        "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
+        "all."),
+    BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
+         "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     U32("dispatch.micro_batch_min", dispatch.micro_batch_min, "0", IN(0, 1 << 20), "samples",
         "The fewest samples of a worker and iteration (makespan)."),
     U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",

@@ -80,6 +80,57 @@ const rt_config_list rt_config_files = {
     .takes_text = true,
 };
 
+// model.embedding_dim -----------------------------------------------------------------------------
+
+static rt_status read_dims(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+{
+    static const rt_config_key dim = {.type = RT_KEY_U32, .min = 1, .max = 4096};
+    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    uint32_t dims[RT_FIELDS_MAX] = {0}, count = 0, largest = 0;
+    rt_status status = RT_OK;
+    if (cJSON_IsNumber(value)) {
+        status = rt_config_value_read(&dim, &largest, value, path, error);
+    } else if (!cJSON_IsArray(value)) {
+        status = rt_fail(error, RT_CONFIG, "%s: %s is not a number, expected %s", path,
+                         rt_config_show(value, shown), rt_config_dims.expected);
+    } else {
+        status = check_list(value, RT_FIELDS_MAX, &rt_config_dims, path, error);
+        if (!status && !value->child)
+            status = rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path,
+                             rt_config_dims.expected);
+    }
+    for (const cJSON *one = value->child; one && !status; one = one->next, count++) {
+        element_path(at, path, count);
+        status = rt_config_value_read(&dim, &dims[count], one, at, error);
+        largest = dims[count] > largest ? dims[count] : largest;
+    }
+    if (status != RT_OK)
+        return status;
+    memcpy(config->model.embedding_dims, dims, sizeof dims);
+    config->model.embedding_dim_count = count;
+    config->model.embedding_dim = largest;
+    return RT_OK;
+}
+
+static void write_dims(const rt_config *config, rt_json *json, const char *name)
+{
+    if (config->model.embedding_dim_count == 0) {
+        rt_json_u64(json, name, config->model.embedding_dim);
+        return;
+    }
+    rt_json_begin_array(json, name);
+    for (uint32_t f = 0; f < config->model.embedding_dim_count; f++)
+        rt_json_u64(json, NULL, config->model.embedding_dims[f]);
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_FIELDS_MAX == 256, "the text below says so");
+const rt_config_list rt_config_dims = {
+    .expected = "an integer in [1, 4096], or a list of at most 256 of them",
+    .read = read_dims,
+    .write = write_dims,
+};
+
 // model.mlp ---------------------------------------------------------------------------------------
 
 // Widths into widths (RT_MLP_LAYERS_MAX, the rest 0); both are written on success only.

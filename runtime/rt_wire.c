@@ -36,10 +36,14 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_FINISHED:
     case RT_MESSAGE_SAVE:
     case RT_MESSAGE_PUSHED:
+    case RT_MESSAGE_PROBE:
+    case RT_MESSAGE_PROBED:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
+    case RT_MESSAGE_LINK:
+        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};
     case RT_MESSAGE_ROWS: // with state or without, as each pull's tag asked
         return (payload_rule){SHAPE_ROWS, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_ROW:

@@ -33,7 +33,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_GRAD, 25) /* worker to PS: floats */                                             \
     XX(DENSE_SUM, 26)  /* PS to worker: floats, summed in worker order */                     \
     XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */ \
-    XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */
+    XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */                      \
+    XX(PROBE, 40)      /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
+    XX(PROBED, 41)     /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
+    XX(LINK, 42)       /* worker to coordinator: rt_wire_link, what a probe measured */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -84,6 +87,29 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
 
 #define RT_WIRE_NO_KEEPER 0xffffffffu
+
+// PROBE: followed by any number of bytes that mean nothing. bandwidth_probe/bw_probe.h.
+typedef enum { RT_PROBE_BEGIN = 1, RT_PROBE_ECHO = 2, RT_PROBE_END = 3 } rt_probe_kind;
+typedef struct {
+    uint32_t kind;
+    uint32_t answer_bytes; // that follow rt_wire_probed in the answer
+} rt_wire_probe;
+_Static_assert(sizeof(rt_wire_probe) == 8, "wire layout");
+
+#define RT_WIRE_PROBE_BYTES_MAX (UINT32_C(1) << 20) // in one message
+
+typedef struct {
+    uint64_t arrived_ns; // by the clock of who answers
+} rt_wire_probed;
+_Static_assert(sizeof(rt_wire_probed) == 8, "wire layout");
+
+// LINK: the worker's own link, by way of shard 0.
+typedef struct {
+    double up_bytes_per_s, down_bytes_per_s;
+    double up_spread, down_spread; // interquartile range / median
+    double rtt_s;
+} rt_wire_link;
+_Static_assert(sizeof(rt_wire_link) == 40, "wire layout");
 
 // A peer's address within a run: role in the top byte, rank below.
 typedef enum { RT_ROLE_COORDINATOR = 1, RT_ROLE_WORKER = 2, RT_ROLE_PS = 3 } rt_role;

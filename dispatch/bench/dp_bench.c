@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,6 +216,7 @@ rt_status dp_bench_apart(dp_bench_work work, const void *argument, void *result,
     if (shared == MAP_FAILED)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     fflush(NULL);
+    malloc_trim(0); // or the child would find the parent's freed memory resident, and reuse it
     pid_t child = fork();
     if (child == 0)
         _exit(work(argument, shared) == RT_OK ? 0 : 1);

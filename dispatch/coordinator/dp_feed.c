@@ -9,7 +9,9 @@
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 
-#define BATCHES 4u // one being read, one waiting, one being planned, one whose plan is not final
+// One being read, one waiting, one being planned, one whose plan is not final; and cache.lookahead.
+#define BATCHES 4u
+#define BATCHES_MAX (BATCHES + DP_LOOKAHEAD_MAX)
 
 typedef struct {
     rt_batch batch;
@@ -21,7 +23,10 @@ struct dp_feed {
     uint32_t batch_size;
     rt_stream *stream;
     dp_planner *planner;
-    read_batch batches[BATCHES];
+    read_batch batches[BATCHES_MAX];
+    uint32_t batch_count;
+    read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
+    uint32_t ahead_count;
     dp_planned *planned; // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
@@ -200,6 +205,23 @@ static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
     return status ? status : encode(feed, plan, NULL, planned);
 }
 
+// The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
+// RT_END: there is none.
+static rt_status next_batch(dp_feed *feed, read_batch **batch_p)
+{
+    void *item;
+    while (feed->ahead_count <= feed->config.config->cache.lookahead &&
+           rt_queue_take(feed->full_batches, &item) == RT_OK) {
+        feed->ahead[feed->ahead_count++] = item;
+        dp_planner_preview(feed->planner, &((read_batch *)item)->batch);
+    }
+    if (feed->ahead_count == 0)
+        return RT_END;
+    *batch_p = feed->ahead[0];
+    memmove(feed->ahead, feed->ahead + 1, --feed->ahead_count * sizeof *feed->ahead);
+    return RT_OK;
+}
+
 static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **planned_p)
 {
     void *item;
@@ -256,11 +278,9 @@ static rt_status plan_all(dp_feed *feed)
     planning before = {0};
     for (uint64_t sequence = 1;; sequence++) {
         const dp_plan *plan = NULL;
-        void *item;
         planning now = {0};
-        if (rt_queue_take(feed->full_batches, &item))
+        if (next_batch(feed, &now.batch))
             return plan_end(feed, sequence, &before);
-        now.batch = item;
         rt_status status = next_planned(feed, sequence, &now.planned);
         if (!status)
             status = plan_one(feed, now.batch, now.planned, &plan);
@@ -296,12 +316,13 @@ static rt_status allocate(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
     feed->planned = rt_alloc(config->planned_max, sizeof *feed->planned);
-    if (!feed->planned || rt_queue_create(BATCHES, -1, &feed->free_batches) ||
-        rt_queue_create(BATCHES, -1, &feed->full_batches) ||
+    feed->batch_count = BATCHES + config->config->cache.lookahead;
+    if (!feed->planned || rt_queue_create(feed->batch_count, -1, &feed->free_batches) ||
+        rt_queue_create(feed->batch_count, -1, &feed->full_batches) ||
         rt_queue_create(config->planned_max, -1, &feed->free_planned) ||
         rt_queue_create(config->planned_max, config->wake_fd, &feed->full_planned))
         return RT_NO_MEMORY;
-    for (uint32_t i = 0; i < BATCHES; i++) {
+    for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_init(&feed->batches[i].batch, config->limits.dense_count);
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
@@ -369,7 +390,7 @@ void dp_feed_destroy(dp_feed *feed)
             rt_message_release(&feed->planned[i].slices[w]);
         rt_free(feed->planned[i].labels);
     }
-    for (uint32_t i = 0; i < BATCHES; i++)
+    for (uint32_t i = 0; i < feed->batch_count; i++)
         rt_batch_fini(&feed->batches[i].batch);
     if (feed->stream)
         rt_stream_close(feed->stream);

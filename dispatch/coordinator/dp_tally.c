@@ -15,16 +15,24 @@ typedef struct {
     uint64_t compute_ns, dense_ns, rows_ns, plan_ns;
 } times;
 
+// What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
+// needs the others' gradients for that, not their reports.
+typedef struct {
+    float *predictions; // worker by worker
+    times workers[RT_WORKERS_MAX];
+} reported;
+
 struct dp_tally {
     dp_tally_config config;
     rt_meter *meter;
     rt_metrics *metrics;
     FILE *trace;
-    float *predictions; // of the iteration in progress, worker by worker
+    reported *open; // by sequence
+    uint32_t open_count;
+    float *predictions; // of all open iterations
     dp_account planned;
     dp_counts executed[RT_WORKERS_MAX];
     times workers[RT_WORKERS_MAX]; // sums
-    times now[RT_WORKERS_MAX];     // of the iteration in progress
     uint64_t stale_reads;
     uint64_t decision_ns, slice_bytes;
     dp_decisions decisions;
@@ -32,6 +40,25 @@ struct dp_tally {
     uint64_t begin_ns, last_ns, shown_ns;
     bool tty;
 };
+
+// As many iterations are out at once as the coordinator sends ahead.
+static rt_status create_open(dp_tally *tally, const rt_config *config)
+{
+    size_t samples = (size_t)config->worker_count * config->samples_per_worker;
+    tally->open_count = config->run_ahead + 1;
+    tally->open = rt_alloc(tally->open_count, sizeof *tally->open);
+    tally->predictions = rt_alloc(tally->open_count * samples, sizeof *tally->predictions);
+    if (!tally->open || !tally->predictions)
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < tally->open_count; i++)
+        tally->open[i].predictions = tally->predictions + i * samples;
+    return RT_OK;
+}
+
+static reported *open_of(const dp_tally *tally, const dp_planned *planned)
+{
+    return &tally->open[planned->sequence % tally->open_count];
+}
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
 {
@@ -41,11 +68,11 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     tally->config = *config;
     tally->tty = isatty(STDERR_FILENO);
-    uint32_t samples = config->config->worker_count * config->config->samples_per_worker;
-    tally->predictions = rt_alloc(samples, sizeof *tally->predictions);
     rt_status status = rt_meter_create(&tally->meter);
-    if (status || !tally->predictions)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
+    if (!status)
+        status = create_open(tally, config->config);
+    if (status)
+        rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
     if (!status) {
         snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory ? config->directory : "");
         status = rt_metrics_open(config->directory ? path : NULL, &tally->metrics, error);
@@ -73,6 +100,7 @@ void dp_tally_destroy(dp_tally *tally)
         rt_metrics_close(tally->metrics);
     if (tally->trace)
         fclose(tally->trace);
+    rt_free(tally->open);
     rt_free(tally->predictions);
     rt_free(tally);
 }
@@ -92,7 +120,8 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
                      const rt_wire_report *report, const float *predictions)
 {
     dp_counts counts = report_counts(report);
-    times *sum = &tally->workers[worker], *now = &tally->now[worker];
+    reported *open = open_of(tally, planned);
+    times *sum = &tally->workers[worker], *now = &open->workers[worker];
     dp_counts_add(&tally->executed[worker], &counts);
     tally->stale_reads += report->stale_reads;
     *now = (times){report->compute_ns, report->dense_ns, report->rows_ns, report->plan_ns};
@@ -100,7 +129,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     sum->dense_ns += now->dense_ns;
     sum->rows_ns += now->rows_ns;
     sum->plan_ns += now->plan_ns;
-    memcpy(tally->predictions + planned->label_offsets[worker], predictions,
+    memcpy(open->predictions + planned->label_offsets[worker], predictions,
            report->sample_count * sizeof *predictions);
     if (tally->trace)
         dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count, &counts);
@@ -149,17 +178,31 @@ static void write_counts(rt_json *json, const char *key, const dp_counts *counts
     rt_json_end_object(json);
 }
 
-static void write_times(rt_json *json, const times *workers, uint32_t worker_count)
+static void write_times(rt_json *json, const times *workers, uint32_t worker_count, double scale)
 {
+    const double ms = 1e-6 * scale;
     rt_json_begin_array(json, "times_ms");
     for (uint32_t j = 0; j < worker_count; j++) {
         rt_json_begin_object(json, NULL);
-        rt_json_double(json, "compute", (double)workers[j].compute_ns * 1e-6);
-        rt_json_double(json, "dense", (double)workers[j].dense_ns * 1e-6);
-        rt_json_double(json, "rows", (double)workers[j].rows_ns * 1e-6);
-        rt_json_double(json, "plan", (double)workers[j].plan_ns * 1e-6);
+        rt_json_double(json, "compute", (double)workers[j].compute_ns * ms);
+        rt_json_double(json, "dense", (double)workers[j].dense_ns * ms);
+        rt_json_double(json, "rows", (double)workers[j].rows_ns * ms);
+        rt_json_double(json, "plan", (double)workers[j].plan_ns * ms);
         rt_json_end_object(json);
     }
+    rt_json_end_array(json);
+}
+
+static void write_traffic(rt_json *json, const dp_account *account, uint32_t worker_count,
+                          double scale)
+{
+    rt_json_begin_array(json, "bytes_up");
+    for (uint32_t j = 0; j < worker_count; j++)
+        rt_json_double(json, NULL, (double)account->traffic[j].up * scale);
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "bytes_down");
+    for (uint32_t j = 0; j < worker_count; j++)
+        rt_json_double(json, NULL, (double)account->traffic[j].down * scale);
     rt_json_end_array(json);
 }
 
@@ -183,7 +226,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_counts(json, "ops", &counts, 1);
-    write_times(json, tally->now, n);
+    write_traffic(json, account, n, 1);
+    write_times(json, open_of(tally, planned)->workers, n, 1);
     rt_metrics_end(tally->metrics);
 }
 
@@ -217,11 +261,12 @@ static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *q
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
+    const reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
-        tally->begin_ns = tally->last_ns - tally->now[0].compute_ns - tally->now[0].rows_ns;
+        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns - open->workers[0].rows_ns;
     rt_meter_begin_window(tally->meter);
-    rt_meter_add(tally->meter, tally->predictions, planned->labels, planned->sample_count);
+    rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;
@@ -253,15 +298,8 @@ static void write_workers(const dp_tally *tally, rt_json *json, double per_itera
     for (uint32_t j = 0; j < n; j++)
         write_counts(json, NULL, &tally->executed[j], per_iteration);
     rt_json_end_array(json);
-    rt_json_begin_array(json, "bytes_up");
-    for (uint32_t j = 0; j < n; j++)
-        rt_json_double(json, NULL, (double)planned->traffic[j].up * per_iteration);
-    rt_json_end_array(json);
-    rt_json_begin_array(json, "bytes_down");
-    for (uint32_t j = 0; j < n; j++)
-        rt_json_double(json, NULL, (double)planned->traffic[j].down * per_iteration);
-    rt_json_end_array(json);
-    write_times(json, tally->workers, n);
+    write_traffic(json, planned, n, per_iteration);
+    write_times(json, tally->workers, n, per_iteration);
 }
 
 static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
@@ -298,6 +336,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     snprintf(path, sizeof path, "%016" PRIx64, tally->fingerprint);
     rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
+    rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
     rt_json_u64(&json, "malformed_lines", stream->malformed);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);

@@ -10,7 +10,7 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
     case RT_POLICY_ESD:
         return &dp_policy_esd;
     case RT_POLICY_HERALD:
-        return &dp_policy_laia;
+        return &dp_policy_herald;
     case RT_POLICY_MAKESPAN:
         return &dp_policy_makespan;
     }

@@ -1,24 +1,48 @@
 #include "edge_worker/device/ew_device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "edge_worker/device/ew_device_backends.h"
 
 // In the order in which "auto" tries them.
-static const ew_device_backend *const backends[] = {&ew_device_cpu};
+static const ew_device_backend *const backends[] = {&ew_device_cuda, &ew_device_cpu};
+
+static bool is_of(const ew_device_backend *backend, const char *name)
+{
+    size_t length = strcspn(name, ":");
+    return length == strlen(backend->name) && strncmp(name, backend->name, length) == 0;
+}
+
+static rt_status open_any(ew_device *device, rt_error *error)
+{
+    rt_status status = RT_UNSUPPORTED;
+    char why[200] = "";
+    for (size_t i = 0; i < RT_COUNT_OF(backends); i++) {
+        rt_error one = {0};
+        status = backends[i]->open("auto", device, &one);
+        if (status == RT_OK) {
+            size_t used = strlen(device->description);
+            if (why[0])
+                snprintf(device->description + used, sizeof device->description - used, "; %s",
+                         why);
+            return RT_OK;
+        }
+        snprintf(why, sizeof why, "not %s: %.180s", backends[i]->name, one.text);
+        if (error)
+            *error = one;
+    }
+    return status;
+}
 
 rt_status ew_device_open(const char *name, ew_device *device, rt_error *error)
 {
-    bool any = strcmp(name, "auto") == 0;
-    rt_status status = rt_fail(error, RT_UNSUPPORTED, "no device is called \"%s\"", name);
-    for (size_t i = 0; i < RT_COUNT_OF(backends); i++) {
-        if (!any && strcmp(name, backends[i]->name) != 0)
-            continue;
-        status = backends[i]->open(device, error);
-        if (status == RT_OK || !any)
-            return status;
-    }
-    return status;
+    if (strcmp(name, "auto") == 0)
+        return open_any(device, error);
+    for (size_t i = 0; i < RT_COUNT_OF(backends); i++)
+        if (is_of(backends[i], name))
+            return backends[i]->open(name, device, error);
+    return rt_fail(error, RT_UNSUPPORTED, "no device is called \"%s\"", name);
 }
 
 void ew_device_close(ew_device *device)

@@ -10,9 +10,10 @@
 //   worker can sit an iteration out. Outputs do not overlap inputs unless stated.
 // - Element-wise results depend on the inputs only. Sums have a fixed order on a given device, so
 //   a run repeats bit for bit; devices differ by the order, within the error of a sum.
-// - Nothing allocates except alloc.
+// - Nothing allocates except alloc and alloc_shared.
 // - One thread uses a device; only rows_init, rows_get and rows_put may come from a second one, at
 //   the same time, for slots that the first does not use. These three have run when they return.
+//   From the first thread they run after what it queued, from the second they wait for nothing.
 #ifndef EW_DEVICE_H
 #define EW_DEVICE_H
 
@@ -37,7 +38,8 @@ typedef struct {
     const uint32_t *row_slots;   // row_count, distinct
     const float *slab;
     // The same look-ups by row, filled by index: those of row r are the samples
-    // row_samples[row_starts[r] .. row_starts[r + 1]), ascending, in field row_fields[r].
+    // row_samples[row_starts[r] .. row_starts[r + 1]), ascending, in field row_fields[r]; a row
+    // without look-ups is in field 0 and gets a zero gradient.
     uint32_t *row_starts;  // row_count + 1
     uint32_t *row_samples; // lookup_count
     uint32_t *row_fields;  // row_count
@@ -50,6 +52,10 @@ typedef struct {
     // count floats (or other 4-byte words), zeroed, 64-byte aligned; NULL: out of memory.
     void *(*alloc)(void *state, size_t count);
     void (*free)(void *state, void *block);
+    // The same of memory that the host reads and writes too, and that counts as device memory for
+    // all operations: slow for anything that is used more than once.
+    void *(*alloc_shared)(void *state, size_t count);
+    void (*free_shared)(void *state, void *block);
     void (*copy)(void *state, ew_copy kind, void *to, const void *from, size_t bytes);
     // Waits for all that is queued. RT_OK, or the first failure since the last finish.
     rt_status (*finish)(void *state, rt_error *error);
@@ -73,7 +79,7 @@ typedef struct {
 
 // What models are made of.
 typedef struct {
-    // Fills the by-row half of lookups.
+    // Fills the by-row half of lookups; may use row_scalars meanwhile.
     void (*index)(void *state, const ew_lookups *lookups);
     // out: sample_count x (field_count x dim pooled embeddings, then dense_count dense features).
     void (*pool)(void *state, const ew_lookups *lookups, const float *dense, uint32_t dense_count,
@@ -178,12 +184,13 @@ typedef struct {
     const ew_interaction_ops *interactions;
     void *state;
     bool unified;          // host memory is device memory
-    char description[160]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
+    char description[320]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
 } ew_device;
 
-// Opens "cpu", or the best that there is for "auto". Call before other threads start: it sets
-// environment variables while it loads a BLAS. RT_UNSUPPORTED (no such device or no BLAS; error
-// says what to install), RT_NO_MEMORY. Close with the function below.
+// Opens "cpu", "cuda:N", or the best that there is for "auto": the first GPU, else the CPU, and
+// then the description says why. Call before other threads start: it sets environment variables
+// while it loads a BLAS. RT_UNSUPPORTED (no such device or no BLAS; error says what to install),
+// RT_NO_MEMORY. Close with the function below.
 rt_status ew_device_open(const char *name, ew_device *device, rt_error *error);
 void ew_device_close(ew_device *device);
 

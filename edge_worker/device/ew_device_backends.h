@@ -5,11 +5,11 @@
 #include "edge_worker/device/ew_device.h"
 
 typedef struct {
-    const char *name;
+    const char *name; // what the names of its devices start with, up to a colon
     // Fills all of device. RT_UNSUPPORTED, RT_NO_MEMORY: error says why this machine has none.
-    rt_status (*open)(ew_device *device, rt_error *error);
+    rt_status (*open)(const char *name, ew_device *device, rt_error *error);
 } ew_device_backend;
 
-extern const ew_device_backend ew_device_cpu;
+extern const ew_device_backend ew_device_cuda, ew_device_cpu;
 
 #endif

@@ -103,6 +103,7 @@ static void cpu_index(void *state, const ew_lookups *lookups)
     (void)state;
     uint32_t *starts = lookups->row_starts, row_count = lookups->row_count;
     memset(starts, 0, (row_count + (size_t)1) * sizeof *starts);
+    memset(lookups->row_fields, 0, row_count * sizeof *lookups->row_fields);
     for (uint32_t l = 0; l < lookups->lookup_count; l++)
         if (lookups->lookup_rows[l] + 1 < row_count)
             starts[lookups->lookup_rows[l] + 2]++;
@@ -323,6 +324,8 @@ static const ew_device_ops cpu_ops = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .alloc_shared = cpu_alloc,
+    .free_shared = cpu_free,
     .copy = cpu_copy,
     .finish = cpu_finish,
     .rows_init = cpu_rows_init,
@@ -357,8 +360,9 @@ static const ew_interaction_ops cpu_interactions = {
     .gmf_back = cpu_gmf_back,
 };
 
-static rt_status cpu_open(ew_device *device, rt_error *error)
+static rt_status cpu_open(const char *name, ew_device *device, rt_error *error)
 {
+    (void)name;
     cpu_state *cpu = rt_alloc(1, sizeof *cpu);
     if (!cpu)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the CPU device");

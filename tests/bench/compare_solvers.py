@@ -2,10 +2,12 @@
 """Holds the exact solvers against scipy and LEMON: equal totals, then times in one run.
 
     compare_solvers.py BENCH LEMON [--instances N] [--sizes 1024x8,8192x8] [--skip-scipy-from ROWS]
+                       [--matrices DIR]
 
 BENCH is solver_bench, LEMON is lemon_transport, both built. Exits non-zero when two totals differ.
 scipy.optimize.linear_sum_assignment gets the expanded matrix (one column per place); its time and
-LEMON's are without building the matrix or the graph.
+LEMON's are without building the matrix or the graph. DIR holds matrices of real batches, made by
+`lanyard bench dispatch --dump-matrices DIR --file ROWS`.
 """
 import argparse
 import json
@@ -97,26 +99,36 @@ def check_instances(options, folder):
     print(f"{options.instances} instances: scipy, LEMON, transport, auction agree on every total")
 
 
-def compare_times(options, folder):
+def compare_times(options, name, matrix, out):
+    """Times every solver on one problem; the totals have to agree."""
+    cost, capacity = read_problem(matrix)
+    ours = run(options.bench, "--file", matrix, out, "transport", 51)
+    lemon = run(options.lemon, matrix, 5)
+    line = {"matrix": name, "rows": len(cost), "sinks": len(capacity)}
+    line["transport_ms"] = ours["ms_median"]
+    line["lemon_ms"] = lemon["ms_median"]
+    line["lemon_ratio"] = round(lemon["ms_median"] / ours["ms_median"], 1)
+    totals = {ours["cost"], lemon["cost"]}
+    if len(cost) < options.skip_scipy_from:
+        total, elapsed_ms = scipy_solve(cost, capacity)
+        totals.add(total)
+        line["scipy_ms"] = round(elapsed_ms, 1)
+        line["scipy_ratio"] = round(elapsed_ms / ours["ms_median"], 1)
+    if len(totals) != 1:
+        sys.exit(f"{name}: totals differ: {totals}")
+    print(json.dumps(line), flush=True)
+
+
+def compare_all_times(options, folder):
     matrix, out = os.path.join(folder, "matrix"), os.path.join(folder, "out")
-    for size in options.sizes.split(","):
+    for size in options.sizes.split(",") if options.sizes else []:
         rows, sinks = map(int, size.split("x"))
         run_make = [options.bench, "--make", matrix, str(rows), str(sinks), "1", "esd"]
         subprocess.run(run_make, check=True)
-        ours = run(options.bench, "--file", matrix, out, "transport", 51)
-        lemon = run(options.lemon, matrix, 5)
-        line = {"rows": rows, "sinks": sinks, "transport_ms": ours["ms_median"]}
-        line["lemon_ms"] = lemon["ms_median"]
-        line["lemon_ratio"] = round(lemon["ms_median"] / ours["ms_median"], 1)
-        totals = {ours["cost"], lemon["cost"]}
-        if rows < options.skip_scipy_from:
-            total, elapsed_ms = scipy_solve(*read_problem(matrix))
-            totals.add(total)
-            line["scipy_ms"] = round(elapsed_ms, 1)
-            line["scipy_ratio"] = round(elapsed_ms / ours["ms_median"], 1)
-        if len(totals) != 1:
-            sys.exit(f"{size}: totals differ: {totals}")
-        print(json.dumps(line), flush=True)
+        compare_times(options, "generated", matrix, out)
+    for name in sorted(os.listdir(options.matrices)) if options.matrices else []:
+        if name.endswith(".matrix"):
+            compare_times(options, name, os.path.join(options.matrices, name), out)
 
 
 def main():
@@ -126,11 +138,12 @@ def main():
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--sizes", default="1024x8,8192x8,1024x64,8192x64")
     parser.add_argument("--skip-scipy-from", type=int, default=1 << 30, metavar="ROWS")
+    parser.add_argument("--matrices", metavar="DIR", help="also times its *.matrix files")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         check_instances(options, folder)
-        compare_times(options, folder)
+        compare_all_times(options, folder)
 
 
 if __name__ == "__main__":

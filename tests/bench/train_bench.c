@@ -1,7 +1,8 @@
 // train_bench - one model trained in this process on a stream, without cache, planner or network.
 //
-//   train_bench CONFIG [KEY=VALUE ...]
+//   train_bench [CONFIG [KEY=VALUE ...]]
 //
+// Without arguments: the first 100,000 samples of configs/demo.json.
 // Every distinct key has a slot of its own. Batches are workers x batch.samples_per_worker samples.
 // Prints one JSON line: metrics of each batch before training on it, and samples per second of
 // CPU time for the step alone (ew_model_step, dense and row optimizers). The counterpart of
@@ -184,11 +185,8 @@ int main(int argc, char **argv)
     static trainer t;
     rt_error error;
     rt_status status;
-    if (argc < 2) {
-        fprintf(stderr, "usage: train_bench CONFIG [KEY=VALUE ...]\n");
-        return EXIT_FAILURE;
-    }
-    setup(&t, argc, argv);
+    char *demo[] = {argv[0], "configs/demo.json", "stream.samples_max=100000"};
+    setup(&t, argc > 1 ? argc : 3, argc > 1 ? argv : demo);
     uint32_t samples = t.config.worker_count * t.config.samples_per_worker;
     for (uint64_t i = 1; (status = rt_stream_read(t.stream, &t.batch, samples, &error)) == RT_OK;
          i++)

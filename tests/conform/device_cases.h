@@ -15,11 +15,10 @@
 
 #include "edge_worker/device/ew_device.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/devices.h"
 
 #define GUARD 64u // floats before and after
 #define UNIT 0x1p-24
-
-static const char *const device_names[] = {"cpu"};
 
 static inline float random_float(rt_random *random)
 {
@@ -108,11 +107,12 @@ static inline void expect(float got, double want, double magnitude, double n, co
 
 static inline void for_every_device(void (*check)(const ew_device *device))
 {
-    for (size_t i = 0; i < RT_COUNT_OF(device_names); i++) {
+    for (uint32_t i = 0; i < test_device_count(); i++) {
         ew_device device;
         rt_error error;
-        if (ew_device_open(device_names[i], &device, &error) != RT_OK)
-            test_skip("%s: %s", device_names[i], error.text);
+        if (test_device_open(i, &device, &error) != RT_OK)
+            fail_msg("%s", error.text);
+        printf("on %s\n", device.description);
         check(&device);
         ew_device_close(&device);
     }

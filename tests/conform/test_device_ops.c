@@ -41,7 +41,7 @@ static look_ups look_ups_create(const ew_device *device, uint32_t samples, uint3
     look_ups l = {.host = {.sample_count = samples,
                            .field_count = fields,
                            .dim = dim,
-                           .row_stride = dim + 3,
+                           .row_stride = dim % 16 == 0 ? dim + 16 : dim + 3,
                            .pooling = style == BAGS_MEAN ? RT_POOL_MEAN : RT_POOL_SUM}};
     uint32_t rows[4 * FLAT_MAX], bags[FLAT_MAX] = {0}, slots[FLAT_MAX];
     fill_lookups(&l, rows_per_field, rows, bags, style, random);
@@ -100,7 +100,7 @@ static void for_every_look_ups(const ew_device *device,
         bag_style style;
     } cases[] = {
         {1, 1, 1, 1, ONE},      {7, 3, 5, 4, ONE},         {33, 4, 16, 9, ONE},
-        {20, 5, 17, 40, ONE},   {13, 2, 100, 3, ONE},      {64, 2, 48, 1, ONE},
+        {20, 5, 17, 40, ONE},   {13, 2, 100, 3, ONE},      {64, 2, 48, 1, ONE},  {300, 2, 16, 3, ONE},
         {9, 3, 7, 5, BAGS_SUM}, {31, 4, 16, 12, BAGS_SUM}, {17, 3, 33, 6, BAGS_MEAN},
         {0, 3, 8, 5, ONE},      {0, 3, 8, 5, BAGS_MEAN},
     };
@@ -144,7 +144,7 @@ static void index_sorts_look_ups_by_row_on(const ew_device *device)
 static void check_pool(const ew_device *device, look_ups *l)
 {
     const uint32_t dense_count = 3, dim = l->host.dim, fields = l->host.field_count;
-    const uint32_t stride = fields * dim + dense_count + 2;
+    const uint32_t stride = fields * dim + dense_count + (dim % 16 == 0 ? 1 : 2);
     rt_random random = {5};
     buffer dense = buffer_create(device, l->host.sample_count * dense_count, &random);
     buffer out = buffer_create(device, l->host.sample_count * stride, &random);
@@ -265,7 +265,7 @@ static void check_rows_back_with(const ew_device *device, look_ups *l, bool with
                                  bool with_weights)
 {
     const uint32_t dim = l->host.dim, fields = l->host.field_count, rows = l->host.row_count;
-    const uint32_t stride = fields * dim + 5;
+    const uint32_t stride = fields * dim + (dim % 16 == 0 ? 4 : 5);
     rt_random random = {8};
     buffer pooled = buffer_create(device, l->host.sample_count * stride, &random);
     buffer weights = buffer_create(device, fields * dim, &random);
@@ -482,7 +482,7 @@ static void check_rows(const ew_device *device, rt_optimizer_kind kind, uint32_t
     const rt_optimizer_config optimizer = {kind, 0.1f,  1e-8f, 0.1f, 0.9f,
                                            0.9f, 0.99f, 0.01f, 0.1f, 1};
     const uint32_t count = 9, state_floats = rt_optimizer_state_floats(&optimizer, dim);
-    const uint32_t floats = dim + state_floats, stride = floats + 2;
+    const uint32_t floats = dim + state_floats, stride = floats + (dim == 16 ? 4 : 2);
     uint32_t slots[9], rows[5] = {8, 0, 3, 4, 7}, some_slots[5];
     uint64_t keys[9];
     rt_random random = {kind + dim};

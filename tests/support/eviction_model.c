@@ -37,6 +37,16 @@ bool eviction_model_is_candidate(const eviction_model *m, uint32_t slot, uint32_
     return m->slots[slot].occupied && m->slots[slot].used != iteration;
 }
 
+void eviction_model_expect(eviction_model *m, uint32_t slot, uint32_t next)
+{
+    m->slots[slot].next = next;
+}
+
+bool eviction_model_is_needed(const eviction_model *m, uint32_t slot, uint32_t iteration)
+{
+    return m->slots[slot].next > iteration;
+}
+
 static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
 {
     const eviction_model_slot *x = &m->slots[a], *y = &m->slots[b];
@@ -44,7 +54,9 @@ static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
     case RT_EVICT_EMARK:
         if (x->mark != y->mark)
             return x->mark < y->mark;
-        if (x->frequency != y->frequency)
+        if (m->by_bytes && (double)x->frequency / x->bytes != (double)y->frequency / y->bytes)
+            return (double)x->frequency / x->bytes < (double)y->frequency / y->bytes;
+        if (!m->by_bytes && x->frequency != y->frequency)
             return x->frequency < y->frequency;
         return a < b;
     case RT_EVICT_LRU:
@@ -55,12 +67,25 @@ static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
     return false;
 }
 
+// Of rows that will all be needed: the last one needed.
+static uint32_t last_needed(const eviction_model *m, uint32_t iteration)
+{
+    uint32_t best = DP_NO_SLOT;
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (eviction_model_is_candidate(m, slot, iteration) &&
+            (best == DP_NO_SLOT || m->slots[slot].next > m->slots[best].next))
+            best = slot;
+    }
+    return best;
+}
+
 uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
 {
     uint32_t best = DP_NO_SLOT;
     bool all_at_target = true;
     for (uint32_t slot = 0; slot < m->slot_count; slot++) {
-        if (!eviction_model_is_candidate(m, slot, iteration))
+        if (!eviction_model_is_candidate(m, slot, iteration) ||
+            eviction_model_is_needed(m, slot, iteration))
             continue;
         all_at_target &= m->slots[slot].mark == m->target;
         if (best == DP_NO_SLOT || goes_before(m, slot, best))
@@ -68,5 +93,5 @@ uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
     }
     if (best != DP_NO_SLOT && all_at_target)
         m->target++;
-    return best;
+    return best == DP_NO_SLOT ? last_needed(m, iteration) : best;
 }

@@ -10,10 +10,14 @@ typedef struct {
     uint32_t mark, frequency;
     uint32_t used; // last iteration
     uint64_t at;   // number of the last use
+    uint64_t key;  // the caller's
+    uint32_t bytes;
+    uint32_t next; // iteration of the next use, or 0
 } eviction_model_slot;
 
 typedef struct {
     rt_eviction_kind kind;
+    bool by_bytes;
     uint32_t slot_count, occupied, target;
     uint64_t uses;
     eviction_model_slot *slots;
@@ -24,7 +28,9 @@ void eviction_model_fini(eviction_model *model);
 
 void eviction_model_use(eviction_model *model, uint32_t slot, uint32_t iteration);
 void eviction_model_free(eviction_model *model, uint32_t slot);
+void eviction_model_expect(eviction_model *model, uint32_t slot, uint32_t next);
 bool eviction_model_is_candidate(const eviction_model *model, uint32_t slot, uint32_t iteration);
+bool eviction_model_is_needed(const eviction_model *model, uint32_t slot, uint32_t iteration);
 uint32_t eviction_model_victim(eviction_model *model, uint32_t iteration);
 
 #endif

@@ -29,12 +29,13 @@ typedef struct {
     ew_host_rows rows;
     ew_model *model;
     ew_job job;
-    bool training, stepped; // a job is out; its step is done
+    bool found, training, stepped; // the job is known; began; its step is done
     bool dense_open;
     bool blocked; // a full queue refused a message
     uint32_t chunks_left;
     uint64_t trained; // sequence of the last job
     ew_step_result step;
+    double loss_sum;
     float *before; // rows of the job when it began
     uint32_t speed;
 } worker;
@@ -52,12 +53,11 @@ struct fabric {
     const fabric_schedule *schedule;
     fabric_result *result;
     uint32_t n, s; // workers, shards
-    ew_device device;
     worker *workers;
     shard *shards;
-    queue *down; // coordinator to worker
-    queue *up;   // worker x shard
-    queue *back; // shard x worker
+    queue *down;     // coordinator to worker
+    queue *up;       // worker x shard
+    queue *back;     // shard x worker
     uint32_t handed; // slices given out
     rt_random random;
 };
@@ -70,9 +70,9 @@ static void queue_put(queue *q, rt_message *message)
         memmove(q->messages, q->messages + q->first, q->count * sizeof *q->messages);
         q->first = 0;
     }
-    assert_int_equal(rt_grow(&q->messages, &q->capacity, (uint64_t)q->first + q->count + 1,
-                             sizeof *q->messages),
-                     RT_OK);
+    assert_int_equal(
+        rt_grow(&q->messages, &q->capacity, (uint64_t)q->first + q->count + 1, sizeof *q->messages),
+        RT_OK);
     q->messages[q->first + q->count++] = *message;
     *message = (rt_message){0};
 }
@@ -156,7 +156,7 @@ static void create_worker(fabric *f, uint32_t rank)
     assert_int_equal(ew_host_rows_init(&w->rows, slots, shape->model.embedding_dim, &shape->rows,
                                        shape->seed, (float)shape->model.init_scale),
                      RT_OK);
-    if (ew_model_create(&model, &f->device, &w->model, &error))
+    if (ew_model_create(&model, fabric_device(), &w->model, &error))
         fail_msg("%s", error.text);
     ew_executor_config executor = {
         .rank = rank,
@@ -194,22 +194,28 @@ static void create_shard(fabric *f, uint32_t rank)
                               .optimizer = shape->rows,
                               .seed = shape->seed,
                               .init_scale = (float)shape->model.init_scale,
-                              .memory_bytes_max = 64 << 20,
+                              .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
                               .pulls_parked_max = 1 << 20,
                               .message_bytes = f->schedule->message_bytes,
-                              .queue_messages_max = 1 << 20,
+                              .queue_messages_max = 1 << 12,
                               .send = send_to_worker,
                               .context = s};
     assert_int_equal(ps_shard_create(&config, &s->shard), RT_OK);
 }
 
+const ew_device *fabric_device(void)
+{
+    static ew_device device;
+    rt_error error = {0};
+    if (!device.ops && ew_device_open("cpu", &device, &error))
+        fail_msg("%s", error.text);
+    return &device;
+}
+
 static void create(fabric *f)
 {
-    rt_error error = {0};
-    if (ew_device_open("cpu", &f->device, &error))
-        fail_msg("%s", error.text);
     f->workers = calloc(f->n, sizeof *f->workers);
     f->shards = calloc(f->s, sizeof *f->shards);
     f->down = calloc(f->n, sizeof *f->down);
@@ -242,7 +248,6 @@ static void destroy(fabric *f)
         queue_fini(&f->up[i]);
         queue_fini(&f->back[i]);
     }
-    ew_device_close(&f->device);
     free(f->workers);
     free(f->shards);
     free(f->down);
@@ -259,7 +264,6 @@ static const float *row_at(const worker *w, uint32_t slot)
 
 static void step_job(worker *w)
 {
-    fabric *f = w->fabric;
     const dp_slice_view *slice = w->job.slice;
     const rt_wire_slice *c = &slice->counts;
     rt_error error = {0};
@@ -285,7 +289,7 @@ static void step_job(worker *w)
         if (slice->row_modes[r] == DP_MODE_OWN)
             ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1, c->iteration);
     }
-    f->result->loss_sum += w->step.loss_sum;
+    w->loss_sum += w->step.loss_sum;
     w->stepped = true;
 }
 
@@ -329,13 +333,12 @@ static void end_job(worker *w)
     uint64_t sequence = w->job.sequence;
     if (!w->stepped)
         step_job(w);
-    w->training = false;
+    w->training = w->found = false;
     w->trained = sequence;
     send_dense(w, w->job.slice->counts.iteration);
     if (ew_executor_trained(w->executor, w->step.row_gradients, &done, &error))
         fail_msg("worker %u, trained %" PRIu64 ": %s", w->rank, sequence, error.text);
-    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank],
-                        sizeof done);
+    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
 }
 
 static void take_dense_sum(worker *w, const rt_message *message)
@@ -384,9 +387,9 @@ static bool may_hand_out(const fabric *f)
 
 static bool may_train(worker *w)
 {
-    if (w->training)
-        return true;
-    return !w->dense_open && ew_executor_next_job(w->executor, &w->job) == RT_OK;
+    if (!w->found && !w->dense_open)
+        w->found = ew_executor_next_job(w->executor, &w->job) == RT_OK;
+    return w->found;
 }
 
 static bool worker_has_room(const fabric *f, uint32_t rank)
@@ -414,11 +417,8 @@ static lottery draw(fabric *f)
         worker *w = &f->workers[i];
         if (f->down[i].count)
             enter(f, &all, DOWN, i, f->down[i].speed);
-        // A job that was found stays out, so that looking changes nothing twice.
-        if (w->training)
+        if (may_train(w))
             enter(f, &all, TRAIN, i, w->speed);
-        else if (may_train(w))
-            begin_job(w), enter(f, &all, TRAIN, i, w->speed);
         if (w->blocked && worker_has_room(f, i))
             enter(f, &all, FLUSH_WORKER, i, w->speed);
     }
@@ -495,7 +495,10 @@ static void act(fabric *f, const action *a)
         deliver_back(f, a->index);
         break;
     case TRAIN:
-        end_job(&f->workers[a->index]);
+        if (f->workers[a->index].training)
+            end_job(&f->workers[a->index]);
+        else
+            begin_job(&f->workers[a->index]);
         break;
     case FLUSH_WORKER:
         f->workers[a->index].blocked = false;
@@ -555,10 +558,10 @@ static void check_workers(fabric *f)
     uint32_t count;
     const float *dense = ew_model_dense(f->workers[0].model, EW_VALUES, &count);
     for (uint32_t i = 0; i < f->n; i++) {
-        ew_executor_statistics statistics =
-            ew_executor_get_statistics(f->workers[i].executor);
+        ew_executor_statistics statistics = ew_executor_get_statistics(f->workers[i].executor);
         assert_int_equal(statistics.stale_reads, 0);
         f->result->early += statistics.rows_early;
+        f->result->loss_sum += f->workers[i].loss_sum;
         dp_counts_add(&done, &statistics.done);
         assert_memory_equal(ew_model_dense(f->workers[i].model, EW_VALUES, &count), dense,
                             count * sizeof *dense);

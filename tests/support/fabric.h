@@ -64,12 +64,12 @@ typedef struct {
     uint32_t key_count, row_floats; // values, then state
     float *rows;                    // key_count x row_floats, in the order of fabric_plan.keys
     uint32_t dense_count;
-    float *dense;       // weights of worker 0; all others' are the same bits
-    double loss_sum;    // of all samples, each before it was trained
-    uint64_t turns;     // choices of the schedule
-    uint64_t early;     // rows that came before their slot was free
-    uint64_t parked;    // most pulls that waited at one shard
-    uint64_t again;     // messages that a full queue refused
+    float *dense;    // weights of worker 0; all others' are the same bits
+    double loss_sum; // of all samples, each before it was trained
+    uint64_t turns;  // choices of the schedule
+    uint64_t early;  // rows that came before their slot was free
+    uint64_t parked; // most pulls that waited at one shard
+    uint64_t again;  // messages that a full queue refused
 } fabric_result;
 
 // Carries the plan out. Checks on the way: stale reads, rows that change while they are trained,
@@ -79,5 +79,8 @@ void fabric_result_fini(fabric_result *result);
 
 // The model of a run on this shape; sample_count_max of the whole batch if whole, else of a worker.
 ew_model_config fabric_model(const fabric_plan *plan, bool whole);
+
+// The device that all models of a test share: opening one loads a BLAS. Never closed.
+const ew_device *fabric_device(void);
 
 #endif

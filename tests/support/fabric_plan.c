@@ -144,14 +144,14 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);
         if (final)
             add_slices(plan, final, &plan->batches[final->iteration - 1]);
-        if (!dp_planner_legal(planner, &error))
-            fail_msg("iteration %u: %s", t + 1, error.text);
     }
     assert_int_equal(dp_planner_finish(planner, &final), RT_OK);
     if (final)
         add_slices(plan, final, &plan->batches[final->iteration - 1]);
     assert_int_equal(plan->slice_count, plan->shape.iterations);
     assert_int_equal(dp_planner_flush(planner, &final), RT_OK);
+    if (!dp_planner_legal(planner, &error))
+        fail_msg("after the flush: %s", error.text);
     add_slices(plan, final, NULL);
 }
 
@@ -171,8 +171,7 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
         fail_msg("%s", error.text);
     plan_all(plan, planner);
     for (uint32_t k = 0; k < plan->key_count; k++)
-        plan->versions[k] =
-            dp_directory_version(dp_planner_directory(planner), plan->keys[k]);
+        plan->versions[k] = dp_directory_version(dp_planner_directory(planner), plan->keys[k]);
     dp_planner_destroy(planner);
 }
 
@@ -192,8 +191,7 @@ void fabric_plan_fini(fabric_plan *plan)
 ew_model_config fabric_model(const fabric_plan *plan, bool whole)
 {
     const fabric_shape *shape = &plan->shape;
-    uint32_t samples =
-        whole ? batch_max(shape) : dp_planner_micro_batch_max(&plan->planner);
+    uint32_t samples = whole ? batch_max(shape) : dp_planner_micro_batch_max(&plan->planner);
     uint32_t lookups = samples * plan->planner.keys_per_sample_max;
     return (ew_model_config){.model = shape->model,
                              .optimizer = shape->dense,

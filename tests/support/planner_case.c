@@ -1,6 +1,7 @@
 #include "tests/support/planner_case.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "tests/support/test.h"
 
@@ -28,6 +29,7 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .sample_count_max = shape->sample_count_max,
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
                                   .eviction = shape->eviction,
+                                  .lookahead = shape->lookahead,
                                   .layout.field_count = shape->field_count,
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,
@@ -64,6 +66,8 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
                         shape->bag_max, shape->zipf);
     rt_batch_init(&pc->batch, 0);
     rt_batch_init(&pc->last_batch, 0);
+    for (uint32_t k = 0; k <= shape->lookahead; k++)
+        rt_batch_init(&pc->ahead[k], 0);
 }
 
 void planner_case_fini(planner_case *pc)
@@ -73,16 +77,38 @@ void planner_case_fini(planner_case *pc)
     random_batches_fini(&pc->batches);
     rt_batch_fini(&pc->batch);
     rt_batch_fini(&pc->last_batch);
+    for (uint32_t k = 0; k <= pc->shape.lookahead; k++)
+        rt_batch_fini(&pc->ahead[k]);
 }
 
 void planner_case_look_up(planner_case *pc, uint32_t sample_count)
 {
-    rt_batch last = pc->batch;
-    pc->batch = pc->last_batch;
-    pc->last_batch = last;
-    random_batches_fill(&pc->batches, &pc->batch, sample_count);
+    uint32_t lookahead = pc->shape.lookahead;
+    rt_batch spare = pc->last_batch;
+    pc->last_batch = pc->batch;
+    while (pc->ahead_count <= lookahead) {
+        rt_batch *next = &pc->ahead[pc->ahead_count++];
+        random_batches_fill(&pc->batches, next, sample_count);
+        if (lookahead > 0)
+            dp_planner_preview(pc->planner, next);
+    }
+    pc->batch = pc->ahead[0];
+    memmove(pc->ahead, pc->ahead + 1, lookahead * sizeof *pc->ahead);
+    pc->ahead[lookahead] = spare;
+    pc->ahead_count--;
     assert_int_equal(dp_planner_look_up(pc->planner, &pc->batch), RT_OK);
     pc->iteration++;
+}
+
+uint32_t planner_case_next_use(const planner_case *pc, uint64_t key)
+{
+    for (uint32_t b = 0; b < pc->ahead_count; b++) {
+        for (uint32_t k = 0; k < pc->ahead[b].key_count; k++) {
+            if (pc->ahead[b].keys[k] == key)
+                return pc->iteration + 1 + b;
+        }
+    }
+    return 0;
 }
 
 static bool check_plan(planner_case *pc)

@@ -24,6 +24,7 @@ typedef struct {
     double zipf;
     cache_size cache;
     rt_eviction_kind eviction;
+    uint32_t lookahead;
     rt_dispatch_config dispatch; // micro_batch_min and _max included
 } planner_shape;
 
@@ -33,8 +34,10 @@ typedef struct {
     dp_planner *planner;
     plan_checker *checker;
     random_batches batches;
-    rt_batch batch, last_batch; // looked up last, and before that
-    rt_random random;           // for the test's own choices
+    rt_batch batch, last_batch;           // looked up last, and before that
+    rt_batch ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next first; and a spare
+    uint32_t ahead_count;
+    rt_random random; // for the test's own choices
     uint32_t iteration;
     const dp_plan *plan;        // of the last commit, finish or flush; NULL: held back
     const rt_batch *plan_batch; // that it is for
@@ -46,8 +49,12 @@ typedef struct {
 void planner_case_init(planner_case *pc, const planner_shape *shape);
 void planner_case_fini(planner_case *pc);
 
-// Plans the next batch of sample_count samples up to the look-up: dp_planner_view is there.
+// Plans the next batch of sample_count samples up to the look-up: dp_planner_view is there. With
+// look-ahead the batch of that size is the last that is previewed.
 void planner_case_look_up(planner_case *pc, uint32_t sample_count);
+
+// The iteration in which a key is used next, by reading all batches ahead; 0: in none.
+uint32_t planner_case_next_use(const planner_case *pc, uint64_t key);
 
 // Places and commits it, and checks the plan that comes out of it: with the keeper rule, the one
 // before. False: there is none.

@@ -86,6 +86,7 @@ typedef struct {
     uint8_t held[DISTINCT];
     uint32_t offsets[SAMPLES + 1];
     uint32_t lookups[SAMPLES * FIELDS * BAG];
+    int32_t evict[RT_WORKERS_MAX];
     dp_view view;
 } made_up;
 
@@ -121,6 +122,11 @@ static void make_up(made_up *m, rt_random *random, uint32_t worker_count, bool u
                         .distinct = m->distinct,
                         .held = m->held,
                         .ticks = &m->ticks};
+    if (rt_random_below(random, 2)) { // otherwise not counted
+        m->view.evict = m->evict;
+        for (uint32_t j = 0; j < worker_count; j++)
+            m->evict[j] = (int32_t)rt_random_below(random, 1000);
+    }
 }
 
 static void check_made_up(const made_up *m, uint32_t stride)
@@ -135,8 +141,11 @@ static void check_made_up(const made_up *m, uint32_t stride)
             int64_t want = 0;
             for (uint32_t k = m->offsets[i]; k < m->offsets[i + 1]; k++) {
                 uint32_t d = m->lookups[k];
-                if (j < m->view.worker_count)
-                    want += key_cost(&m->ticks, d % FIELDS, m->states[d], j);
+                if (j >= m->view.worker_count)
+                    continue;
+                want += key_cost(&m->ticks, d % FIELDS, m->states[d], j);
+                if (m->view.evict && !(m->states[d].holders >> j & 1))
+                    want += m->evict[j]; // a fill
             }
             if (j >= m->view.worker_count)
                 want = -7; // not touched

@@ -6,7 +6,8 @@
 
 #include "tests/support/planner_case.h"
 
-#define SAMPLES 8u
+#define SAMPLES_MAX 64u
+#define SAMPLES 8u // for the exhaustive search
 #define WORKERS 3u
 
 typedef struct {
@@ -36,6 +37,10 @@ typedef struct {
     bool is_opt;
 } row;
 
+typedef struct {
+    uint32_t errors, by_spread;
+} seen;
+
 static int compare_spread(const void *a, const void *b)
 {
     const row *x = a, *y = b;
@@ -45,10 +50,10 @@ static int compare_spread(const void *a, const void *b)
 // The formula of the bound, told from the placement alone: Opt's rows are those that the criterion
 // puts first.
 static int64_t naive_bound(const int32_t *cost, uint32_t count, uint32_t opt_count,
-                           const uint32_t *placement)
+                           const uint32_t *placement, seen *s)
 {
-    row rows[SAMPLES];
-    int64_t weight[SAMPLES], heu = 0, opt = 0, spreads = 0;
+    row rows[SAMPLES_MAX];
+    int64_t weight[SAMPLES_MAX], heu = 0, opt = 0, spreads = 0;
     for (uint32_t i = 0; i < count; i++) {
         int32_t sorted[WORKERS];
         memcpy(sorted, cost + i * WORKERS, sizeof sorted);
@@ -65,9 +70,9 @@ static int64_t naive_bound(const int32_t *cost, uint32_t count, uint32_t opt_cou
         rows[i] = (row){cost[i * WORKERS + placement[i]] - sorted[0], sorted[2] - sorted[0], false};
     }
     for (uint32_t k = 0; k < opt_count; k++) {
-        uint32_t best = SAMPLES;
+        uint32_t best = SAMPLES_MAX;
         for (uint32_t i = 0; i < count; i++) {
-            if (!rows[i].is_opt && (best == SAMPLES || weight[i] > weight[best]))
+            if (!rows[i].is_opt && (best == SAMPLES_MAX || weight[i] > weight[best]))
                 best = i;
         }
         rows[best].is_opt = true;
@@ -79,58 +84,55 @@ static int64_t naive_bound(const int32_t *cost, uint32_t count, uint32_t opt_cou
         if (rows[i].is_opt && taken++ < count - opt_count)
             spreads += rows[i].spread;
     }
+    s->by_spread += spreads < opt && opt_count < count;
     return heu + (spreads < opt ? spreads : opt);
 }
-
-typedef struct {
-    uint32_t errors, by_spread;
-} seen;
 
 static void check(const dp_policy_ops *ops, void *state, const dp_view *view, bool exact,
                   uint32_t opt_count, seen *s)
 {
-    int32_t cost[SAMPLES * WORKERS];
-    uint32_t placement[SAMPLES];
+    int32_t cost[SAMPLES_MAX * WORKERS];
+    uint32_t placement[SAMPLES_MAX];
     dp_policy_report report = {.error = -1};
     dp_cost_matrix(view, cost, WORKERS);
     ops->place(state, view, placement);
     ops->report(state, &report);
     problem p = {.cost = cost, .sample_count = view->sample_count};
     memcpy(p.room, view->capacity, sizeof p.room);
-    int64_t paid = 0, best = least(&p, 0);
+    int64_t paid = 0;
     for (uint32_t i = 0; i < view->sample_count; i++)
         paid += cost[i * WORKERS + placement[i]];
     assert_int_equal(report.opt_samples, opt_count);
     assert_int_equal(report.heu_samples, view->sample_count - opt_count);
-    assert_true(report.error == paid - best);
+    if (view->sample_count <= SAMPLES)
+        assert_true(report.error == paid - least(&p, 0));
     assert_true(report.error >= 0 && report.error <= report.error_bound);
     s->errors += report.error > 0;
     if (!exact)
         return;
-    int64_t bound = naive_bound(cost, view->sample_count, opt_count, placement);
+    int64_t bound = naive_bound(cost, view->sample_count, opt_count, placement, s);
     assert_true(report.error_bound == bound);
     if (opt_count == view->sample_count)
         assert_true(report.error_bound == 0);
-    s->by_spread += opt_count > SAMPLES / 2 && opt_count < view->sample_count;
 }
 
-static seen check_solver(rt_solver_kind solver)
+static seen check_solver(rt_solver_kind solver, uint32_t samples)
 {
-    static const double alphas[] = {0, 0.4, 0.5, 0.7, 1};
+    static const double alphas[] = {0, 0.4, 0.5, 0.7, 0.9, 1};
     seen s = {0};
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
         planner_shape shape = {
             .seed = 11 + a,
             .worker_count = WORKERS,
-            .sample_count_max = SAMPLES,
+            .sample_count_max = samples,
             .field_count = 4,
             .ids_per_field = 12,
             .bag_max = 2,
             .zipf = 0.7,
             .dispatch = {.policy = RT_POLICY_ESD, .solver = solver, .alpha = alphas[a]}};
         dp_policy_config config = {.worker_count = WORKERS,
-                                   .sample_count_max = SAMPLES,
-                                   .distinct_count_max = SAMPLES * 8,
+                                   .sample_count_max = samples,
+                                   .distinct_count_max = samples * 8,
                                    .dispatch = shape.dispatch,
                                    .measure_error = true};
         planner_case pc;
@@ -139,7 +141,7 @@ static seen check_solver(rt_solver_kind solver)
         planner_case_init(&pc, &shape);
         assert_int_equal(dp_policy_esd.create(&config, &state, &error), RT_OK);
         for (uint32_t t = 0; t < 60; t++) {
-            uint32_t count = t % 3 ? SAMPLES : 1 + t % SAMPLES, opt_count = 0;
+            uint32_t count = t % 3 ? samples : 1 + t % samples, opt_count = 0;
             planner_case_look_up(&pc, count);
             const dp_view *view = dp_planner_view(pc.planner);
             for (uint32_t j = 0; j < WORKERS; j++)
@@ -156,16 +158,17 @@ static seen check_solver(rt_solver_kind solver)
 static void the_error_is_exact_and_bounded(void **state)
 {
     (void)state;
-    seen s = check_solver(RT_SOLVER_TRANSPORT);
+    assert_true(check_solver(RT_SOLVER_TRANSPORT, SAMPLES).errors > 20);
+    seen s = check_solver(RT_SOLVER_TRANSPORT, SAMPLES_MAX);
     assert_true(s.errors > 20);
-    assert_true(s.by_spread > 0);
+    assert_true(s.by_spread > 20);
 }
 
 // Then Opt itself may lose something, also with alpha 1.
 static void an_inexact_solver_is_bounded_too(void **state)
 {
     (void)state;
-    assert_true(check_solver(RT_SOLVER_GREEDY).errors > 20);
+    assert_true(check_solver(RT_SOLVER_GREEDY, SAMPLES).errors > 20);
 }
 
 // Decisive samples that all want one worker: Opt splits them evenly. A bound that looks only at the

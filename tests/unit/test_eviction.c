@@ -16,14 +16,21 @@ typedef struct {
     eviction_model model;
     dp_eviction *eviction;
     rt_random random;
-    uint32_t iteration, victims;
+    uint32_t iteration, victims, needed_victims;
+    bool expects;
 } pair;
+
+static void pair_init_with(pair *p, const dp_eviction_config *config, uint64_t seed)
+{
+    *p = (pair){.random = {seed}, .expects = config->expects};
+    eviction_model_init(&p->model, config->kind, config->slot_count);
+    p->model.by_bytes = config->by_bytes && config->kind == RT_EVICT_EMARK;
+    assert_int_equal(dp_eviction_create(config, &p->eviction), RT_OK);
+}
 
 static void pair_init(pair *p, rt_eviction_kind kind, uint32_t slot_count, uint64_t seed)
 {
-    *p = (pair){.random = {seed}};
-    eviction_model_init(&p->model, kind, slot_count);
-    assert_int_equal(dp_eviction_create(kind, slot_count, &p->eviction), RT_OK);
+    pair_init_with(p, &(dp_eviction_config){kind, slot_count, false, false}, seed);
 }
 
 static void pair_fini(pair *p)
@@ -32,10 +39,24 @@ static void pair_fini(pair *p)
     eviction_model_fini(&p->model);
 }
 
+static void expect(pair *p, uint32_t slot, uint32_t next)
+{
+    eviction_model_expect(&p->model, slot, next);
+    dp_eviction_expect(p->eviction, slot, next);
+}
+
 static void use(pair *p, uint32_t slot)
 {
+    bool is_fill = !p->model.slots[slot].occupied;
     eviction_model_use(&p->model, slot, p->iteration);
     dp_eviction_use(p->eviction, slot, p->iteration);
+    if (is_fill) { // sizes with many equal quotients
+        p->model.slots[slot].bytes = 16 * (1 + rt_random_below(&p->random, 6));
+        dp_eviction_weigh(p->eviction, slot, p->model.slots[slot].bytes);
+    }
+    if (p->expects && rt_random_below(&p->random, 5)) // or it stays as it was: a free slot has none
+        expect(p, slot,
+               rt_random_below(&p->random, 3) ? p->iteration + rt_random_below(&p->random, 6) : 0);
 }
 
 static void give_up(pair *p, uint32_t slot)
@@ -49,6 +70,7 @@ static uint32_t victim(pair *p)
     uint32_t want = eviction_model_victim(&p->model, p->iteration);
     assert_int_equal(dp_eviction_victim(p->eviction, p->iteration), want);
     p->victims++;
+    p->needed_victims += want != DP_NO_SLOT && p->model.slots[want].next > p->iteration;
     return want;
 }
 
@@ -109,6 +131,73 @@ static void run_random(rt_eviction_kind kind)
         }
     }
     assert_true(victims > 10000);
+}
+
+static void run_config(rt_eviction_kind kind, bool by_bytes, bool expects)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 5, 8, 17, 64, 150};
+    uint32_t victims = 0, needed = 0;
+    for (uint32_t s = 0; s < RT_COUNT_OF(sizes); s++) {
+        for (uint32_t seed = 0; seed < 12; seed++) {
+            dp_eviction_config config = {kind, sizes[s], by_bytes, expects};
+            pair p;
+            pair_init_with(&p, &config, seed);
+            uint32_t hit = (uint32_t[]){0, 10, 50, 95}[seed % 4];
+            uint32_t freed = (uint32_t[]){0, 2, 30}[seed % 3];
+            for (uint32_t i = 0; i < 40000 / (sizes[s] + 10); i++) {
+                bool nearly_all = rt_random_below(&p.random, 4) == 0;
+                run_iteration(&p,
+                              nearly_all ? sizes[s] : rt_random_below(&p.random, sizes[s] / 4 + 2),
+                              hit, freed);
+                // Between iterations more becomes known.
+                for (uint32_t k = 0; expects && k < sizes[s] / 3; k++) {
+                    uint32_t slot = rt_random_below(&p.random, sizes[s]);
+                    if (p.model.slots[slot].occupied)
+                        expect(&p, slot, p.iteration + rt_random_below(&p.random, 9));
+                }
+            }
+            victims += p.victims;
+            needed += p.needed_victims;
+            pair_fini(&p);
+        }
+    }
+    assert_true(victims > 10000);
+    assert_true(expects ? needed > 500 && needed < victims / 2 : needed == 0);
+}
+
+static void by_bytes(void **state)
+{
+    (void)state;
+    run_config(RT_EVICT_EMARK, true, false);
+}
+
+static void rows_that_are_needed(void **state)
+{
+    (void)state;
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LFU; kind++)
+        run_config(kind, false, true);
+    run_config(RT_EVICT_EMARK, true, true);
+}
+
+// Frequencies per byte by hand: 3 / 32 and 6 / 64 are equal, 5 / 64 is less, 4 / 32 more.
+static void frequency_per_byte(void **state)
+{
+    (void)state;
+    static const uint32_t frequencies[] = {4, 6, 3, 5}, bytes[] = {32, 64, 32, 64};
+    static const uint32_t order[] = {3, 1, 2, 0};
+    dp_eviction *eviction;
+    dp_eviction_config config = {RT_EVICT_EMARK, 4, true, false};
+    assert_int_equal(dp_eviction_create(&config, &eviction), RT_OK);
+    for (uint32_t slot = 0; slot < 4; slot++) {
+        for (uint32_t i = 1; i <= frequencies[slot]; i++)
+            dp_eviction_use(eviction, slot, i);
+        dp_eviction_weigh(eviction, slot, bytes[slot]);
+    }
+    for (uint32_t k = 0; k < 4; k++) {
+        assert_int_equal(dp_eviction_victim(eviction, 9), order[k]);
+        dp_eviction_free(eviction, order[k]);
+    }
+    dp_eviction_destroy(eviction);
 }
 
 static void emark_is_its_rule(void **state)
@@ -219,5 +308,6 @@ static void sort_is_stable(void **state)
     }
 }
 
-TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
-          TEST(emark_prefers_old_marks), TEST(nothing_to_evict), TEST(sort_is_stable))
+TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule), TEST(by_bytes),
+          TEST(rows_that_are_needed), TEST(frequency_per_byte), TEST(emark_prefers_old_marks),
+          TEST(nothing_to_evict), TEST(sort_is_stable))

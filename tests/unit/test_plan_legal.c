@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "dispatch/dp_ticks.h"
 #include "tests/support/eviction_model.h"
 #include "tests/support/planner_case.h"
 
@@ -94,7 +95,10 @@ static void run_family(family f)
     }
     for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
         shape.seed = f.worker_count * 1000 + i;
-        shape.dispatch.policy = policies[i % 4];
+        shape.dispatch.policy = i % 8 == 1 ? RT_POLICY_HERALD : policies[i % 4];
+        shape.dispatch.tables = i % 3;
+        shape.dispatch.evict_cost = i % 5 < 2;
+        shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
         shape.cache = (cache_size)(i / 4 % 3);
         shape.eviction = (rt_eviction_kind)(i / 12 % 3);
         shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
@@ -311,6 +315,15 @@ static bool is_filled(const dp_slice *slice, uint32_t slot)
     return k < slice->fill.count;
 }
 
+// What the planner may know of the rows in a cache before it makes room.
+static void tell_next_uses(const planner_case *pc, eviction_model *m)
+{
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (m->slots[slot].occupied)
+            m->slots[slot].next = planner_case_next_use(pc, m->slots[slot].key);
+    }
+}
+
 // One worker's part of a plan, replayed: outdated copies go, hits count, then every fill that finds
 // no room takes the slot that the rule names. Returns the number of evictions.
 static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, eviction_model *m)
@@ -325,6 +338,7 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
         else
             evictions += evicted;
     }
+    tell_next_uses(pc, m);
     for (uint32_t r = 0; r < slice->row_count; r++) {
         if (!is_filled(slice, slice->rows[r].slot))
             eviction_model_use(m, slice->rows[r].slot, pc->iteration);
@@ -338,6 +352,9 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
         }
         assert_false(m->slots[slot].occupied);
         eviction_model_use(m, slot, pc->iteration);
+        m->slots[slot].key = slice->fill.items[k].key;
+        m->slots[slot].bytes =
+            dp_row_bytes(&pc->config.layout, rt_key_field(m->slots[slot].key), true);
     }
     for (uint32_t k = 0; k < slice->after.count; k++)
         eviction_model_free(m, slice->after.items[k].slot);
@@ -348,22 +365,28 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
 static void evictions_follow_the_rule(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < 24; i++) {
         planner_shape shape = {.seed = i,
                                .worker_count = 1 + i % 4,
+                               .lookahead = i < 12 ? 0 : 1 + i % 3 * 2,
                                .sample_count_max = 12,
                                .field_count = 4,
                                .ids_per_field = 60,
                                .bag_max = 1 + i % 2,
                                .zipf = 0.8,
                                .cache = i % 5 ? CACHE_MIDDLE : CACHE_SMALLEST,
-                               .eviction = (rt_eviction_kind)(i / 4)};
+                               .eviction = (rt_eviction_kind)(i / 4 % 3),
+                               .dispatch.accounting = i % 5 > 2
+                                                          ? RT_ACCOUNTING_PUBLISHED
+                                                          : RT_ACCOUNTING_BSP}; // several copies
         eviction_model models[4];
         uint32_t evictions = 0;
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t j = 0; j < shape.worker_count; j++)
             eviction_model_init(&models[j], shape.eviction, pc.config.slot_count[j]);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            models[j].by_bytes = true; // the rows of planner_case differ in size
         for (uint32_t t = 0; t < 150; t++) {
             planner_case_look_up(&pc, t % 4 ? 12 : 1 + rt_random_below(&pc.random, 12));
             planner_case_commit(&pc);

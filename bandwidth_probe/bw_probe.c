@@ -1,0 +1,352 @@
+#include "bandwidth_probe/bw_probe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_log.h"
+
+#define ECHOES 5u
+#define PIECES 8u
+#define CHUNK_BYTES_MIN 8192u
+#define CHUNK_BYTES_MAX 65536u
+#define CHUNK_S 0.004             // worth of one message
+#define WINDOW_S 0.03             // worth of what is under way
+#define WINDOW_BYTES_MIN 65536u   // until the rate is known a little
+#define WINDOW_BYTES_MAX 4194304u // 64 messages of CHUNK_BYTES_MAX, far below the queues' marks
+#define MESSAGES_MAX (BW_TRAIN_BYTES_MAX / CHUNK_BYTES_MIN)
+#define WAIT_MS 100u
+#define NS_PER_S 1e9
+
+// Where a train stood when a message of it arrived.
+typedef struct {
+    uint64_t bytes; // so far, this message included
+    uint64_t arrived_ns;
+} mark;
+
+typedef struct {
+    const bw_probe_config *config;
+    bool down;
+    uint64_t first_number; // of the train's messages
+    uint64_t begin_ns;
+    uint64_t sent_bytes;
+    uint32_t sent, arrived;
+    mark *marks; // MESSAGES_MAX; bytes are set when sent
+} train;
+
+// ---- messages --------------------------------------------------------------------------------
+
+static rt_status send_probe(const bw_probe_config *config, rt_probe_kind kind, uint64_t number,
+                            uint32_t filler, uint32_t answer_bytes)
+{
+    rt_message message;
+    const rt_wire_probe probe = {kind, answer_bytes};
+    rt_status status = rt_message_create(&message, RT_MESSAGE_PROBE, config->self, number, 1,
+                                         sizeof probe + filler);
+    if (status)
+        return status;
+    memset(rt_message_payload(&message), 0, sizeof probe + filler); // no memory of ours goes out
+    memcpy(rt_message_payload(&message), &probe, sizeof probe);
+    status = config->ops->send(config->endpoint, config->server, &message);
+    rt_message_release(&message);
+    return status;
+}
+
+// Waits for the answer to a probe. RT_AGAIN: none within WAIT_MS.
+static rt_status take_answer(const bw_probe_config *config, uint64_t number, uint32_t answer_bytes,
+                             bool wait, rt_wire_probed *probed, rt_error *error)
+{
+    bool ready;
+    char name[32];
+    uint32_t peer;
+    rt_message message = {0};
+    rt_status status = wait ? config->ops->wait(&config->endpoint, 1, -1, WAIT_MS, &ready) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "waiting for a probe: %s", rt_status_text(status));
+    status = config->ops->receive(config->endpoint, &peer, &message, error);
+    if (status)
+        return status;
+    const rt_wire_header *header = rt_message_header(&message);
+    rt_reader reader = rt_message_reader(&message);
+    const void *head = rt_reader_take(&reader, 1, sizeof *probed);
+    if (header->type != RT_MESSAGE_PROBED || header->iteration != number || !head ||
+        reader.left != answer_bytes)
+        status = rt_fail(error, RT_WIRE,
+                         "%s: %s number %" PRIu64 " with %zu bytes, expected the answer to probe "
+                         "%" PRIu64 " with %zu",
+                         rt_peer_name(config->server, name), rt_message_type_name(header->type),
+                         header->iteration, message.size - sizeof *header, number,
+                         sizeof *probed + answer_bytes);
+    else
+        memcpy(probed, head, sizeof *probed);
+    rt_message_release(&message);
+    return status;
+}
+
+static rt_status silent(const bw_probe_config *config, double limit_s, rt_error *error)
+{
+    char name[32];
+    return rt_fail(error, RT_TIMEOUT, "%s did not answer a probe within %.1f s",
+                   rt_peer_name(config->server, name), limit_s);
+}
+
+static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t number,
+                     double limit_s, rt_error *error)
+{
+    rt_wire_probed probed;
+    const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
+    rt_status status = send_probe(config, kind, number, 0, 0);
+    if (status)
+        return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
+    while ((status = take_answer(config, number, 0, true, &probed, error)) == RT_AGAIN) {
+        if (rt_now_ns() > end_ns)
+            return silent(config, limit_s, error);
+        if (config->progress && (status = config->progress(config->context, error)) != RT_OK)
+            return status;
+    }
+    return status;
+}
+
+// ---- trains ----------------------------------------------------------------------------------
+
+static uint64_t arrived_bytes(const train *t)
+{
+    return t->arrived ? t->marks[t->arrived - 1].bytes : 0;
+}
+
+static uint32_t worth(const train *t, double seconds, uint32_t least, uint32_t most)
+{
+    double passed_s = (double)(rt_now_ns() - t->begin_ns) / NS_PER_S;
+    double bytes = (double)arrived_bytes(t) / fmax(passed_s, 1e-6) * seconds;
+    return (uint32_t)fmin(fmax(bytes, least), most);
+}
+
+// Sends what fits into the window.
+static rt_status fill_window(train *t, rt_error *error)
+{
+    const uint32_t window = worth(t, WINDOW_S, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    const uint32_t chunk = worth(t, CHUNK_S, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+    while (t->sent_bytes - arrived_bytes(t) < window && t->sent_bytes < BW_TRAIN_BYTES_MAX &&
+           t->sent < MESSAGES_MAX) {
+        rt_status status = send_probe(t->config, RT_PROBE_ECHO, t->first_number + t->sent,
+                                      t->down ? 0 : chunk, t->down ? chunk : 0);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status)
+            return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
+        t->sent_bytes += chunk;
+        t->marks[t->sent++].bytes = t->sent_bytes;
+    }
+    return RT_OK;
+}
+
+static rt_status take_arrivals(train *t, rt_error *error)
+{
+    bool wait = true;
+    while (t->arrived < t->sent) {
+        mark *next = &t->marks[t->arrived];
+        uint64_t before = arrived_bytes(t);
+        uint32_t answer = t->down ? (uint32_t)(next->bytes - before) : 0;
+        rt_wire_probed probed;
+        rt_status status =
+            take_answer(t->config, t->first_number + t->arrived, answer, wait, &probed, error);
+        if (status)
+            return status == RT_AGAIN ? RT_OK : status;
+        next->arrived_ns = t->down ? rt_now_ns() : probed.arrived_ns;
+        t->arrived++;
+        wait = false;
+    }
+    return RT_OK;
+}
+
+static rt_status drive(train *t, rt_error *error)
+{
+    uint64_t heard_ns = t->begin_ns;
+    rt_status status = RT_OK;
+    while (!status) {
+        const uint64_t now = rt_now_ns();
+        const uint32_t arrived = t->arrived;
+        const bool over = (double)(now - t->begin_ns) / NS_PER_S > BW_TRAIN_S ||
+                          t->sent_bytes >= BW_TRAIN_BYTES_MAX || t->sent == MESSAGES_MAX;
+        if (over && t->arrived == t->sent)
+            return RT_OK;
+        if (!over)
+            status = fill_window(t, error);
+        if (!status)
+            status = take_arrivals(t, error);
+        if (t->arrived > arrived)
+            heard_ns = rt_now_ns();
+        else if (!status && (double)(rt_now_ns() - heard_ns) / NS_PER_S > BW_DEADLINE_S)
+            status = silent(t->config, BW_DEADLINE_S, error);
+        if (!status && t->config->progress)
+            status = t->config->progress(t->config->context, error);
+    }
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// A message counts at the moment when all of it has arrived, so a piece begins and ends with one.
+static bw_rate rate_of(const train *t)
+{
+    double rates[PIECES];
+    uint32_t count = 0, from = t->arrived / 3;
+    const uint64_t skipped = t->marks[from].bytes, all = arrived_bytes(t) - skipped;
+    for (uint32_t at = from; at < t->arrived && count < PIECES; at++) {
+        const mark *begin = &t->marks[from], *end = &t->marks[at];
+        if (end->bytes - skipped < all * (count + 1) / PIECES ||
+            end->arrived_ns <= begin->arrived_ns)
+            continue;
+        rates[count++] = (double)(end->bytes - begin->bytes) * NS_PER_S /
+                         (double)(end->arrived_ns - begin->arrived_ns);
+        from = at;
+    }
+    if (count == 0)
+        return (bw_rate){.bytes = t->sent_bytes};
+    qsort(rates, count, sizeof *rates, compare);
+    const double middle = (rates[count / 2] + rates[(count - 1) / 2]) / 2;
+    return (bw_rate){.bytes_per_s = middle,
+                     .spread = (rates[count * 3 / 4 - (count > 3)] - rates[count / 4]) / middle,
+                     .bytes = t->sent_bytes};
+}
+
+static rt_status run_train(const bw_probe_config *config, bool down, uint64_t *number, mark *marks,
+                           bw_rate *rate, rt_error *error)
+{
+    train t = {.config = config,
+               .down = down,
+               .first_number = *number,
+               .begin_ns = rt_now_ns(),
+               .marks = marks};
+    rt_status status = drive(&t, error);
+    *number += t.sent;
+    if (status)
+        return status;
+    *rate = rate_of(&t);
+    return RT_OK;
+}
+
+static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, double *rtt_s,
+                             rt_error *error)
+{
+    double times[ECHOES];
+    for (uint32_t i = 0; i < ECHOES; i++) {
+        uint64_t begin = rt_now_ns();
+        rt_status status = ask(config, RT_PROBE_ECHO, (*number)++, BW_DEADLINE_S, error);
+        if (status)
+            return status;
+        times[i] = (double)(rt_now_ns() - begin) / NS_PER_S;
+    }
+    qsort(times, ECHOES, sizeof *times, compare);
+    *rtt_s = times[ECHOES / 2];
+    return RT_OK;
+}
+
+rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_error *error)
+{
+    uint64_t number = 1;
+    bw_result found = {0};
+    mark *marks = rt_alloc(MESSAGES_MAX, sizeof *marks);
+    if (!marks)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
+    rt_status status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, error);
+    if (!status)
+        status = measure_rtt(config, &number, &found.rtt_s, error);
+    if (!status)
+        status = run_train(config, false, &number, marks, &found.up, error);
+    if (!status)
+        status = run_train(config, true, &number, marks, &found.down, error);
+    if (!status)
+        status = ask(config, RT_PROBE_END, number, BW_DEADLINE_S, error);
+    rt_free(marks);
+    if (!status)
+        *result = found;
+    return status;
+}
+
+// ---- the side that answers -------------------------------------------------------------------
+
+static void answer(const bw_listener *listener, uint32_t peer, uint64_t number, uint32_t bytes,
+                   uint64_t arrived_ns)
+{
+    rt_message message;
+    char name[32];
+    const rt_wire_probed probed = {arrived_ns};
+    if (rt_message_create(&message, RT_MESSAGE_PROBED, listener->self, number, 1,
+                          sizeof probed + bytes) != RT_OK)
+        return;
+    memset(rt_message_payload(&message), 0, sizeof probed + bytes);
+    memcpy(rt_message_payload(&message), &probed, sizeof probed);
+    rt_status status = listener->ops->send(listener->endpoint, peer, &message);
+    if (status) // who probes keeps to its window, or waits in vain
+        rt_debug("a probe of %s is not answered: %s", rt_peer_name(peer, name),
+                 rt_status_text(status));
+    rt_message_release(&message);
+}
+
+static void next_turn(bw_responder *r, const bw_listener *listener)
+{
+    r->peer = 0;
+    if (r->waiting_count == 0)
+        return;
+    r->peer = r->waiting[0].peer;
+    r->heard_ns = rt_now_ns();
+    answer(listener, r->peer, r->waiting[0].number, 0, r->heard_ns);
+    memmove(r->waiting, r->waiting + 1, --r->waiting_count * sizeof *r->waiting);
+}
+
+void bw_responder_tick(bw_responder *r, const bw_listener *listener)
+{
+    if (r->peer != 0 && rt_now_ns() - r->heard_ns > BW_TURN_NS)
+        next_turn(r, listener);
+}
+
+// A peer waits once: who starts over gives its old place up.
+static void queue_up(bw_responder *r, uint32_t peer, uint64_t number)
+{
+    uint32_t at = 0;
+    while (at < r->waiting_count && r->waiting[at].peer != peer)
+        at++;
+    if (at == BW_WAITING_MAX)
+        return; // not answered: it runs into its deadline
+    r->waiting[at].peer = peer;
+    r->waiting[at].number = number;
+    r->waiting_count += at == r->waiting_count;
+}
+
+rt_status bw_responder_take(bw_responder *r, const bw_listener *listener, uint32_t peer,
+                            const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_wire_probe probe = {0};
+    const uint64_t now = rt_now_ns(), number = rt_message_header(message)->iteration;
+    rt_reader reader = rt_message_reader(message);
+    const void *head = rt_reader_take(&reader, 1, sizeof probe);
+    if (head)
+        memcpy(&probe, head, sizeof probe);
+    if (!head || probe.kind < RT_PROBE_BEGIN || probe.kind > RT_PROBE_END ||
+        probe.answer_bytes > RT_WIRE_PROBE_BYTES_MAX || reader.left > RT_WIRE_PROBE_BYTES_MAX)
+        return rt_fail(error, RT_WIRE,
+                       "%s: a probe of kind %" PRIu32 " with %zu bytes that asks for %" PRIu32
+                       ", at most %u are allowed",
+                       rt_peer_name(peer, name), probe.kind, message->size, probe.answer_bytes,
+                       RT_WIRE_PROBE_BYTES_MAX);
+    bw_responder_tick(r, listener);
+    if (probe.kind == RT_PROBE_BEGIN && r->peer != 0 && r->peer != peer) {
+        queue_up(r, peer, number);
+        return RT_OK;
+    }
+    if (probe.kind == RT_PROBE_BEGIN)
+        r->peer = peer;
+    if (r->peer == peer)
+        r->heard_ns = now;
+    answer(listener, peer, number, probe.answer_bytes, now);
+    if (probe.kind == RT_PROBE_END && r->peer == peer)
+        next_turn(r, listener);
+    return RT_OK;
+}

@@ -1,0 +1,128 @@
+// `lanyard probe`: how fast the link to another machine is, both ways.
+//
+// Against a running PS shard, or against `lanyard probe --listen` where no run is. It joins as a
+// worker rank that runs do not use (they have at most RT_WORKERS_MAX - 1 then).
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bandwidth_probe/bw_probe.h"
+#include "cli/cli.h"
+#include "runtime/rt_json.h"
+
+#define SELF rt_peer(RT_ROLE_WORKER, RT_WORKERS_MAX - 1)
+#define SERVER rt_peer(RT_ROLE_PS, 0)
+#define TURN_S 60.0
+#define LINGER_MS 500u
+
+// Until a signal ends the process.
+static rt_status serve(rt_transport *transport, const char *address, rt_error *error)
+{
+    const rt_transport_ops *ops = &rt_transport_zmq;
+    char bound[RT_NAME_MAX];
+    rt_endpoint *endpoint;
+    bw_responder responder = {0};
+    rt_status status = ops->listen(transport, SERVER, address, bound, &endpoint, error);
+    if (status)
+        return status;
+    const bw_listener listener = {ops, endpoint, SERVER};
+    printf("%s\n", bound);
+    fflush(stdout);
+    while (!status) {
+        bool ready;
+        uint32_t peer;
+        rt_message message = {0};
+        status = ops->receive(endpoint, &peer, &message, error);
+        if (status == RT_OK && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
+            status = bw_responder_take(&responder, &listener, peer, &message, error);
+        rt_message_release(&message);
+        if (status == RT_WIRE) { // a stranger's mistake ends nothing
+            rt_warn("%s", error->text);
+            status = RT_OK;
+        }
+        if (status == RT_AGAIN)
+            status = ops->wait(&endpoint, 1, -1, 500, &ready);
+        if (status == RT_NOT_FOUND)
+            status = RT_OK; // somebody disconnected
+        bw_responder_tick(&responder, &listener);
+    }
+    ops->end(endpoint, LINGER_MS);
+    return status;
+}
+
+static void print_rate(const char *name, const bw_rate *rate)
+{
+    printf("%s %8.1f Mbit/s of payload (spread %.1f%%, %.1f MB sent)\n", name,
+           rate->bytes_per_s * 8e-6, rate->spread * 100, (double)rate->bytes * 1e-6);
+}
+
+static void write_rate(rt_json *json, const char *name, const bw_rate *rate)
+{
+    rt_json_begin_object(json, name);
+    rt_json_double(json, "bytes_per_s", rate->bytes_per_s);
+    rt_json_double(json, "spread", rate->spread);
+    rt_json_u64(json, "bytes", rate->bytes);
+    rt_json_end_object(json);
+}
+
+static void print_result(const bw_result *result, bool as_json)
+{
+    rt_json json;
+    if (!as_json) {
+        print_rate("up  ", &result->up);
+        print_rate("down", &result->down);
+        printf("rtt  %8.3f ms\n", result->rtt_s * 1e3);
+        return;
+    }
+    rt_json_init(&json, 2);
+    rt_json_begin_object(&json, NULL);
+    write_rate(&json, "up", &result->up);
+    write_rate(&json, "down", &result->down);
+    rt_json_double(&json, "rtt_s", result->rtt_s);
+    rt_json_end_object(&json);
+    const char *text = rt_json_text(&json, NULL);
+    if (text)
+        printf("%s\n", text);
+    rt_json_fini(&json);
+}
+
+static rt_status probe(rt_transport *transport, const char *address, bool json, rt_error *error)
+{
+    const rt_transport_ops *ops = &rt_transport_zmq;
+    rt_endpoint *endpoint;
+    bw_result result;
+    rt_status status = ops->connect(transport, SELF, SERVER, address, &endpoint, error);
+    if (status)
+        return status;
+    const bw_probe_config config = {
+        .ops = ops, .endpoint = endpoint, .self = SELF, .server = SERVER, .turn_s = TURN_S};
+    status = bw_probe_run(&config, &result, error);
+    if (!status)
+        print_result(&result, json);
+    ops->end(endpoint, LINGER_MS);
+    return status;
+}
+
+int cli_probe(int argc, char **argv)
+{
+    rt_error error = {0};
+    rt_transport *transport;
+    const char *address = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    bool listening = false, json = false;
+    const cli_option options[] = {{"listen", NULL, &listening}, {"json", NULL, &json}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &address, sets, &set_count))
+        return CLI_USAGE;
+    if (!address || set_count) {
+        fprintf(stderr, "lanyard probe: expected an ADDRESS, for example tcp://10.0.0.1:7000\n");
+        return CLI_USAGE;
+    }
+    rt_log_setup(RT_LOG_INFO, "probe");
+    rt_status status = rt_transport_zmq.open(&transport, &error);
+    if (status)
+        return cli_fail(&error);
+    status =
+        listening ? serve(transport, address, &error) : probe(transport, address, json, &error);
+    rt_transport_zmq.close(transport);
+    return status ? cli_fail(&error) : CLI_OK;
+}

@@ -1,0 +1,54 @@
+// What liblanyard_cuda.so shows: one symbol (rt_cuda.h).
+#include "edge_worker/device/cuda/ew_cuda_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern "C" {
+#include "runtime/rt_cuda.h"
+extern const ew_cuda_table ew_cuda_device_table;
+extern const rt_cuda_plugin lanyard_cuda_plugin __attribute__((visibility("default")));
+}
+
+// cudaGetDeviceCount leaves its argument as it is when it fails.
+static rt_status probe(uint32_t index, char *name, size_t size, rt_error *error)
+{
+    int count = 0;
+    cudaDeviceProp properties;
+    cudaError_t failed = cudaGetDeviceCount(&count);
+    if (failed == cudaErrorInsufficientDriver)
+        return rt_fail(error, RT_UNSUPPORTED, "the NVIDIA driver is missing or too old: %s",
+                       cudaGetErrorString(failed));
+    if (failed == cudaErrorNoDevice || (!failed && count == 0))
+        return rt_fail(error, RT_UNSUPPORTED, "there is no NVIDIA device");
+    if (!failed && index >= (uint32_t)count)
+        return rt_fail(error, RT_UNSUPPORTED, "there is no device cuda:%u, only %d", index, count);
+    if (!failed)
+        failed = cudaGetDeviceProperties(&properties, (int)index);
+    if (failed)
+        return rt_fail(error, RT_UNSUPPORTED, "%s", cudaGetErrorString(failed));
+    if (properties.major * 10 + properties.minor < 75)
+        return rt_fail(error, RT_UNSUPPORTED, "%s has compute capability %d.%d, 7.5 is needed",
+                       properties.name, properties.major, properties.minor);
+    snprintf(name, size, "%s, sm_%d%d, %d processors, %.0f GB", properties.name, properties.major,
+             properties.minor, properties.multiProcessorCount,
+             (double)properties.totalGlobalMem * 1e-9);
+    return RT_OK;
+}
+
+static const void *table(const char *name)
+{
+    if (strcmp(name, "ew_device") == 0)
+        return &ew_cuda_device_table;
+    return NULL;
+}
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#ifdef __CUDACC__
+#define BUILD "CUDA " TEXT(__CUDACC_VER_MAJOR__) "." TEXT(__CUDACC_VER_MINOR__)
+#else
+#define BUILD "kernels on the CPU, for tests"
+#endif
+
+const rt_cuda_plugin lanyard_cuda_plugin = {RT_CUDA_ABI, BUILD, probe, table};

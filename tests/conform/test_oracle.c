@@ -1,0 +1,495 @@
+// Training with any plan gives the model that a plain loop gives.
+//
+// The reference is a dictionary of rows, one model and an optimizer: no planner, no executor, no
+// PS. One worker with any cache does the same arithmetic in the same order, so it gives the same
+// bits. Several workers add the same gradients in another order; so do different plans. Different
+// schedules of one plan do not: sums are in worker order, so they give the same bits.
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/fabric.h"
+
+// ---- reference -------------------------------------------------------------------------------
+
+typedef struct {
+    const fabric_plan *plan;
+    ew_model *model;
+    uint32_t dim, row_floats;
+    float *rows;        // key_count x row_floats
+    uint32_t *numbers;  // of each key in the batch, + 1; 0: not in it
+    uint32_t *row_keys; // of each row of the batch: key
+    uint32_t *lookups;
+    uint32_t *bags;
+} reference;
+
+static uint32_t find_key(const fabric_plan *plan, uint64_t key)
+{
+    uint32_t low = 0, high = plan->key_count;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        *(plan->keys[middle] <= key ? &low : &high) = middle;
+    }
+    assert_true(plan->keys[low] == key);
+    return low;
+}
+
+static void reference_create(reference *r, const fabric_plan *plan)
+{
+    const fabric_shape *shape = &plan->shape;
+    ew_model_config model = fabric_model(plan, true);
+    rt_error error = {0};
+    uint32_t dim = shape->model.embedding_dim;
+    *r = (reference){.plan = plan, .dim = dim};
+    r->row_floats = dim + rt_optimizer_state_floats(&shape->rows, dim);
+    r->rows = calloc((size_t)plan->key_count * r->row_floats, sizeof *r->rows);
+    r->numbers = calloc(plan->key_count, sizeof *r->numbers);
+    r->row_keys = calloc(model.row_count_max, sizeof *r->row_keys);
+    r->lookups = calloc(model.lookup_count_max, sizeof *r->lookups);
+    r->bags = calloc((size_t)model.sample_count_max * shape->field_count + 1, sizeof *r->bags);
+    for (uint32_t k = 0; k < plan->key_count; k++) {
+        float *row = r->rows + (size_t)k * r->row_floats;
+        rt_row_init(plan->keys[k], shape->seed, (float)shape->model.init_scale, dim, row);
+        rt_optimizer_init_state(&shape->rows, dim, row + dim);
+    }
+    if (ew_model_create(&model, fabric_device(), &r->model, &error))
+        fail_msg("%s", error.text);
+}
+
+static void reference_destroy(reference *r)
+{
+    ew_model_destroy(r->model);
+    free(r->rows);
+    free(r->numbers);
+    free(r->row_keys);
+    free(r->lookups);
+    free(r->bags);
+}
+
+// Rows by first appearance, bags by counting. Returns the number of rows.
+static uint32_t index_batch(reference *r, const rt_batch *batch)
+{
+    uint32_t row_count = 0, fields = r->plan->shape.field_count;
+    memset(r->numbers, 0, r->plan->key_count * sizeof *r->numbers);
+    memset(r->bags, 0, ((size_t)batch->sample_count * fields + 1) * sizeof *r->bags);
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        for (uint32_t at = batch->key_offsets[i]; at < batch->key_offsets[i + 1]; at++) {
+            uint32_t key = find_key(r->plan, batch->keys[at]);
+            if (!r->numbers[key]) {
+                r->row_keys[row_count] = key;
+                r->numbers[key] = ++row_count;
+            }
+            r->lookups[at] = r->numbers[key] - 1;
+            r->bags[i * fields + rt_key_field(batch->keys[at]) + 1]++;
+        }
+    }
+    for (uint32_t b = 0; b < batch->sample_count * fields; b++)
+        r->bags[b + 1] += r->bags[b];
+    return row_count;
+}
+
+static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
+{
+    const fabric_shape *shape = &r->plan->shape;
+    ew_step_result step;
+    rt_error error = {0};
+    uint32_t row_count = index_batch(r, batch);
+    ew_micro_batch all = {.sample_count = batch->sample_count,
+                          .lookup_count = batch->key_count,
+                          .row_count = row_count,
+                          .labels = batch->labels,
+                          .dense = batch->dense,
+                          .lookup_rows = r->lookups,
+                          .bag_offsets = r->bags,
+                          .row_slots = r->row_keys,
+                          .slab = r->rows,
+                          .row_stride = r->row_floats,
+                          .scale = 1.0f / (float)batch->sample_count};
+    if (ew_model_step(r->model, &all, NULL, NULL, &step, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t i = 0; i < row_count; i++) {
+        float *row = r->rows + (size_t)r->row_keys[i] * r->row_floats;
+        rt_optimizer_step(&shape->rows, r->dim, t, row, row + r->dim,
+                          step.row_gradients + (size_t)i * r->dim);
+    }
+    ew_model_dense_step(r->model, t);
+}
+
+// ---- comparison ------------------------------------------------------------------------------
+
+// A weight moves by sums of S = N gradients (of a row: at most as many), each made in two orders
+// that differ by (S - 1) u of the magnitudes added, u = 2^-24 (Higham, Accuracy and Stability,
+// section 4.2). To first order the errors of all iterations add up to that share of the path the
+// weight has gone. PATH bounds that path (and how gradients change with weights): steps of at most
+// the learning rate 0.05 in 50 iterations, in changing directions.
+#define UNIT 0x1p-24
+#define PATH 1
+#define BOUND_MAX 1e-4
+
+static double error_bound(const fabric_shape *shape)
+{
+    double summands = shape->worker_count * shape->samples_per_worker;
+    return fmin(summands * UNIT * PATH, BOUND_MAX);
+}
+
+// Largest difference relative to max(|want|, floor).
+static double difference(const float *got, const float *want, size_t count, double floor)
+{
+    double worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        double error = fabs((double)got[i] - want[i]) / fmax(fabs((double)want[i]), floor);
+        worst = error > worst || isnan(error) ? error : worst;
+        if (isnan(error))
+            return INFINITY;
+    }
+    return worst;
+}
+
+static double worst_seen;
+
+static void compare(const reference *r, const fabric_result *result, const char *what)
+{
+    uint32_t dense_count;
+    const float *dense = ew_model_dense(r->model, EW_VALUES, &dense_count);
+    size_t row_count = (size_t)r->plan->key_count * r->row_floats;
+    assert_int_equal(result->row_floats, r->row_floats);
+    assert_int_equal(result->dense_count, dense_count);
+    if (r->plan->shape.worker_count == 1) {
+        assert_memory_equal(result->rows, r->rows, row_count * sizeof(float));
+        assert_memory_equal(result->dense, dense, dense_count * sizeof(float));
+        return;
+    }
+    double bound = error_bound(&r->plan->shape);
+    double of_rows = difference(result->rows, r->rows, row_count, 1);
+    double of_dense = difference(result->dense, dense, dense_count, 1);
+    worst_seen = fmax(worst_seen, fmax(of_rows, of_dense) / bound);
+    if (of_rows > bound || of_dense > bound)
+        fail_msg("%s: rows differ by %.3g, dense weights by %.3g, allowed is %.3g", what, of_rows,
+                 of_dense, bound);
+}
+
+static void assert_same(const fabric_result *a, const fabric_result *b)
+{
+    assert_memory_equal(a->rows, b->rows, (size_t)a->key_count * a->row_floats * sizeof(float));
+    assert_memory_equal(a->dense, b->dense, a->dense_count * sizeof(float));
+    assert_true(a->loss_sum == b->loss_sum);
+}
+
+// ---- runs ------------------------------------------------------------------------------------
+
+static fabric_schedule random_schedule(rt_random *random)
+{
+    static const uint32_t message_bytes[] = {1, 200, 1000, 1 << 18}, queues[] = {0, 0, 1, 3};
+    return (fabric_schedule){.seed = rt_random_u64(random),
+                             .run_ahead = rt_random_below(random, 5),
+                             .push_credits = 1 + rt_random_below(random, 4),
+                             .message_bytes = message_bytes[rt_random_below(random, 4)],
+                             .queue_max = queues[rt_random_below(random, 4)]};
+}
+
+static void describe(const fabric_shape *s, char text[300])
+{
+    snprintf(text, 300,
+             "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
+             "first touch %d, keeper %d, full sync %d, bags %u, row optimizer %d",
+             s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
+             s->cache, s->eviction, s->dispatch.first_touch, s->dispatch.keeper,
+             s->dispatch.full_sync, s->bag_max, s->rows.kind);
+}
+
+static void check_shape(const fabric_shape *shape, uint32_t schedules)
+{
+    fabric_plan plan;
+    reference r;
+    fabric_result first = {0};
+    rt_random random = {rt_mix(shape->seed)};
+    char what[300];
+    describe(shape, what);
+    printf("%s\n", what); // shown when the case fails
+    fabric_plan_init(&plan, shape);
+    reference_create(&r, &plan);
+    for (uint32_t t = 1; t <= shape->iterations; t++)
+        reference_step(&r, &plan.batches[t - 1], t);
+    for (uint32_t i = 0; i < schedules; i++) {
+        fabric_result result;
+        fabric_schedule schedule = random_schedule(&random);
+        fabric_run(&plan, &schedule, &result);
+        if (i == 0) {
+            compare(&r, &result, what);
+            first = result;
+        } else {
+            assert_same(&first, &result);
+            fabric_result_fini(&result);
+        }
+    }
+    fabric_result_fini(&first);
+    reference_destroy(&r);
+    fabric_plan_fini(&plan);
+}
+
+// Every policy; a new one is a line here.
+static const struct {
+    rt_policy_kind policy;
+    double alpha;
+    bool keeper, full_sync;
+    uint32_t micro_batch_min, micro_batch_max; // of 8
+} policies[] = {
+    {.policy = RT_POLICY_RANDOM},
+    {.policy = RT_POLICY_RANDOM, .keeper = true},
+    {.policy = RT_POLICY_LAIA},
+    {.policy = RT_POLICY_LAIA, .full_sync = true},
+    {.policy = RT_POLICY_LAIA, .full_sync = true, .keeper = true},
+    {.policy = RT_POLICY_ESD, .alpha = 0},
+    {.policy = RT_POLICY_ESD, .alpha = 0.5},
+    {.policy = RT_POLICY_ESD, .alpha = 1},
+    {.policy = RT_POLICY_ESD, .alpha = 1, .keeper = true},
+    {.policy = RT_POLICY_MAKESPAN},
+    {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 1, .micro_batch_max = 20},
+    {.policy = RT_POLICY_MAKESPAN, .keeper = true, .micro_batch_min = 2, .micro_batch_max = 12},
+};
+
+static const rt_optimizer_kind row_optimizers[] = {
+    RT_OPTIMIZER_SGD,  RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ROWWISE_ADAGRAD,
+    RT_OPTIMIZER_ADAM, RT_OPTIMIZER_FTRL,
+};
+
+// Gradients are Lipschitz in the weights only while divisors stay away from 0: hence the epsilon
+// and the initial accumulators.
+static rt_optimizer_config optimizer(rt_optimizer_kind kind)
+{
+    return (rt_optimizer_config){.kind = kind,
+                                 .learning_rate = 0.05f,
+                                 .epsilon = 1e-2f,
+                                 .initial_accumulator = 0.1f,
+                                 .momentum = 0.9f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.99f,
+                                 .l1 = 0,
+                                 .l2 = 0.01f,
+                                 .beta = 1};
+}
+
+static fabric_shape small_shape(uint64_t seed)
+{
+    return (fabric_shape){.seed = seed,
+                          .worker_count = 4,
+                          .shard_count = 2,
+                          .samples_per_worker = 8,
+                          .iterations = 50,
+                          .last_samples = 5,
+                          .field_count = 4,
+                          .ids_per_field = 60,
+                          .bag_max = 1,
+                          .dense_count = 3,
+                          .zipf = 1.0,
+                          .model = {.kind = RT_MODEL_WDL,
+                                    .embedding_dim = 8,
+                                    .deep_input = RT_DEEP_ALL,
+                                    .mlp_layer_count = 2,
+                                    .mlp = {12, 6},
+                                    .init_scale = 0.1},
+                          .rows = optimizer(RT_OPTIMIZER_ADAGRAD),
+                          .dense = optimizer(RT_OPTIMIZER_ADAGRAD)};
+}
+
+static void set_policy(fabric_shape *shape, size_t index)
+{
+    uint32_t m = shape->samples_per_worker, n = shape->worker_count;
+    shape->dispatch.policy = policies[index].policy;
+    shape->dispatch.alpha = policies[index].alpha;
+    shape->dispatch.keeper = policies[index].keeper;
+    shape->dispatch.full_sync = policies[index].full_sync;
+    shape->dispatch.micro_batch_min = policies[index].micro_batch_min * m / 8;
+    shape->dispatch.micro_batch_max =
+        (uint32_t)rt_min_u64(policies[index].micro_batch_max * m / 8, (uint64_t)m * n);
+    shape->dispatch.search_evaluations = 500;
+}
+
+// All that is not one of a case's loops, at random.
+static void draw_rest(fabric_shape *shape, rt_random *random)
+{
+    shape->shard_count = 1u << rt_random_below(random, 3);
+    shape->bag_max = rt_random_below(random, 3) ? 1 : 3;
+    shape->model.pooling = rt_random_below(random, 2) ? RT_POOL_MEAN : RT_POOL_SUM;
+    shape->dispatch.first_touch = (rt_first_touch)rt_random_below(random, 2);
+    shape->dispatch.criterion = (rt_criterion)rt_random_below(random, 4);
+    shape->rows.kind = row_optimizers[rt_random_below(random, RT_COUNT_OF(row_optimizers))];
+    shape->last_samples =
+        rt_random_below(random, 2)
+            ? 1 + rt_random_below(random, shape->worker_count * shape->samples_per_worker)
+            : 0;
+    shape->zipf = rt_random_below(random, 3) * 0.6;
+}
+
+// Every policy with every number of workers, cache and eviction; the rest at random.
+static void every_policy(uint32_t workers)
+{
+    rt_random random = {workers};
+    uint64_t seed = workers * 1000;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        for (uint32_t i = 0; i < 9; i++) {
+            fabric_shape shape = small_shape(++seed);
+            shape.worker_count = workers;
+            shape.cache = (cache_size)(i % 3);
+            shape.eviction = (rt_eviction_kind)(i / 3);
+            set_policy(&shape, p);
+            draw_rest(&shape, &random);
+            check_shape(&shape, 2);
+        }
+    }
+    printf("largest error is %.3g of what is allowed\n", worst_seen);
+}
+
+static void one_worker_gives_the_same_bits(void **state)
+{
+    (void)state;
+    every_policy(1);
+}
+
+static void two_workers(void **state)
+{
+    (void)state;
+    every_policy(2);
+}
+
+static void four_workers(void **state)
+{
+    (void)state;
+    every_policy(4);
+}
+
+static void seven_workers(void **state)
+{
+    (void)state;
+    every_policy(7);
+}
+
+// Every row optimizer with every shard count, first touch and kind of bag.
+static void every_optimizer(void **state)
+{
+    (void)state;
+    rt_random random = {5};
+    for (uint32_t i = 0; i < RT_COUNT_OF(row_optimizers) * 3 * 2 * 2; i++) {
+        fabric_shape shape = small_shape(50000 + i);
+        shape.worker_count = 3;
+        shape.cache = (cache_size)rt_random_below(&random, 3);
+        shape.eviction = (rt_eviction_kind)rt_random_below(&random, 3);
+        set_policy(&shape, rt_random_below(&random, RT_COUNT_OF(policies)));
+        shape.rows = optimizer(row_optimizers[i % 5]);
+        shape.shard_count = 1u << i / 5 % 3;
+        shape.dispatch.first_touch = (rt_first_touch)(i / 15 % 2);
+        shape.bag_max = i / 30 ? 3 : 1;
+        check_shape(&shape, 2);
+    }
+}
+
+// One plan, many orders of events: the same bits.
+static void schedules_do_not_matter(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        fabric_shape shape = small_shape(60000 + p);
+        shape.iterations = 20;
+        shape.cache = p % 2 ? CACHE_MIDDLE : CACHE_SMALLEST;
+        shape.dispatch.first_touch = (rt_first_touch)(p % 2);
+        set_policy(&shape, p);
+        check_shape(&shape, 24);
+    }
+}
+
+// A seed stands for a whole run: samples, plan, schedule, result.
+static void a_seed_repeats_a_run(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        fabric_result results[2];
+        fabric_shape shape = small_shape(70000 + p);
+        shape.cache = CACHE_MIDDLE;
+        set_policy(&shape, p);
+        for (uint32_t i = 0; i < 2; i++) {
+            fabric_plan plan;
+            fabric_schedule schedule = {
+                .seed = 3, .run_ahead = 2, .push_credits = 2, .message_bytes = 500};
+            fabric_plan_init(&plan, &shape);
+            fabric_run(&plan, &schedule, &results[i]);
+            fabric_plan_fini(&plan);
+        }
+        assert_same(&results[0], &results[1]);
+        assert_int_equal(results[0].turns, results[1].turns);
+        fabric_result_fini(&results[0]);
+        fabric_result_fini(&results[1]);
+    }
+}
+
+// The schedules reach what they are for: rows that come early, parked pulls, full queues.
+static void schedules_reach_the_corners(void **state)
+{
+    (void)state;
+    fabric_plan plan;
+    uint64_t early = 0, parked = 0, again = 0;
+    rt_random random = {8};
+    fabric_shape shape = small_shape(80000);
+    set_policy(&shape, 1);
+    fabric_plan_init(&plan, &shape);
+    assert_true(plan.planned.evict_push && plan.planned.update_push && plan.planned.grad_push &&
+                plan.planned.pull_sum && plan.planned.flush_push && plan.planned.first_touch);
+    for (uint32_t i = 0; i < 8; i++) {
+        fabric_result result;
+        fabric_schedule schedule = random_schedule(&random);
+        schedule.run_ahead = i % 5;
+        schedule.queue_max = i % 3;
+        fabric_run(&plan, &schedule, &result);
+        early += result.early;
+        parked += result.parked;
+        again += result.again;
+        fabric_result_fini(&result);
+    }
+    assert_true(early > 0 && parked > 0 && again > 0);
+    fabric_plan_fini(&plan);
+}
+
+// Batches that need more chunks of dense gradients than one.
+static void large_dense_part(void **state)
+{
+    (void)state;
+    fabric_shape shape = small_shape(90000);
+    shape.iterations = 4;
+    shape.worker_count = 3;
+    shape.model.mlp[0] = 300;
+    shape.model.mlp[1] = 240;
+    set_policy(&shape, 0);
+    check_shape(&shape, 3);
+}
+
+static void every_model(void **state)
+{
+    (void)state;
+    static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
+                                          RT_MODEL_NCF};
+    for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
+        fabric_shape shape = small_shape(95000 + i);
+        shape.iterations = 20;
+        shape.model.kind = kinds[i];
+        shape.model.mlp_bottom_layer_count = 1;
+        shape.model.mlp_bottom[0] = 7;
+        shape.model.cross_layer_count = 2;
+        shape.cache = CACHE_MIDDLE;
+        if (kinds[i] == RT_MODEL_NCF) {
+            shape.field_count = 2;
+            shape.dense_count = 0;
+        }
+        set_policy(&shape, 7);
+        check_shape(&shape, 2);
+    }
+}
+
+TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers, 300),
+          TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
+          TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
+          TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
+          TEST(every_model))

@@ -1,0 +1,133 @@
+#!/bin/bash
+# lan.sh - a LAN of boxes in network namespaces, with shaped links, for as long as a command runs.
+#
+# usage: tests/lan/lan.sh with BOX=MBIT[/MBIT_DOWN]... -- COMMAND [ARGUMENT]...
+#   inside of COMMAND:
+#        tests/lan/lan.sh in BOX COMMAND...          runs a command in a box
+#        tests/lan/lan.sh address BOX                its IP address
+#        tests/lan/lan.sh rate BOX MBIT[/MBIT_DOWN]  changes its link
+#        tests/lan/lan.sh bytes [BOX]...             "BOX UP DOWN" of bytes so far
+#
+# Every box is a network namespace with one cable to a bridge, shaped both ways by tbf: sending on
+# the box's end, receiving on the bridge's. Only boxes reach each other. All of it, names included,
+# lives in a network, mount and process namespace of its own that ends with COMMAND: nothing is made
+# outside, so nothing can be left behind (also after kill -9), and several LANs do not meet.
+# Exit status: that of COMMAND; 77 with "skip: REASON" where the rights for this are missing.
+set -eu
+
+run=/run/lanyard-lan # on a tmpfs that only COMMAND and its children see
+self=$(readlink -f "$0")
+
+usage() {
+    sed -n '3,8s/^# //p' "$self" >&2
+    exit 2
+}
+
+# tbf takes what its bucket holds at line rate, so the bucket is small, but never below a packet as
+# large as segmentation offload makes them.
+shape() { # "add" or "change", command prefix, device, Mbit/s
+    local action=$1 device=$3 mbit=$4
+    local burst=$((mbit * 1000 / 8 * 4))
+    [ "$burst" -ge 65536 ] || burst=65536
+    $2 tc qdisc "$action" dev "$device" root tbf rate "${mbit}mbit" burst "$burst" latency 20ms
+}
+
+check_rate() {
+    [[ $1 =~ ^[1-9][0-9]{0,5}(/[1-9][0-9]{0,5})?$ ]] && return
+    echo "lan.sh: link \"$1\": expected MBIT or MBIT_UP/MBIT_DOWN" >&2
+    exit 2
+}
+
+inside() { # the first process of the new namespaces
+    mount -t tmpfs tmpfs /run
+    mkdir -p /run/netns "$run"
+    ip link set lo up
+    ip link add switch type bridge
+    ip link set switch up
+    local number=0 box rate
+    while [ "$1" != -- ]; do
+        box=${1%%=*} rate=${1#*=} number=$((number + 1))
+        ip netns add "$box"
+        ip link add "port$number" type veth peer name eth0 netns "$box"
+        ip link set "port$number" master switch up
+        in_box "$box" ip link set lo up
+        in_box "$box" ip link set eth0 up
+        in_box "$box" ip address add "10.77.0.$number/24" dev eth0
+        shape add "in_box $box" eth0 "${rate%/*}"
+        shape add "" "port$number" "${rate#*/}"
+        echo "10.77.0.$number port$number" >"$run/$box"
+        shift
+    done
+    shift
+    trap 'exit 143' TERM
+    trap 'exit 130' INT
+    "$@" <&0 &
+    local code=0
+    wait $! || code=$?
+    exit "$code"
+}
+
+in_box() {
+    local box=$1
+    shift
+    nsenter --net="/run/netns/$box" -- "$@"
+}
+
+with() {
+    local rest=() box boxes=0 isolate=(--net --mount --pid --propagation private)
+    for box in "$@"; do
+        [ "$box" = -- ] && break
+        [[ $box =~ ^[a-z][a-z0-9]{0,11}=(.+)$ ]] || usage
+        check_rate "${BASH_REMATCH[1]}"
+        boxes=$((boxes + 1))
+    done
+    [ "$boxes" -gt 0 ] && [ "$boxes" -le 100 ] && [ $# -gt $((boxes + 1)) ] || usage
+    command -v ip >/dev/null && command -v tc >/dev/null ||
+        { echo "skip: ip and tc are not installed (iproute2)" && exit 77; }
+    [ "$(id -u)" -eq 0 ] || isolate+=(--user --map-root-user)
+    local why
+    why=$(unshare "${isolate[@]}" --fork -- bash -c '
+        mount -t tmpfs tmpfs /run && mkdir /run/netns && ip netns add box &&
+        ip link add switch type bridge && ip link add port type veth peer name eth0 netns box &&
+        tc qdisc add dev port root tbf rate 1mbit burst 65536 latency 20ms' 2>&1) ||
+        { echo "skip: no network namespaces here: ${why//$'\n'/ }" && exit 77; }
+    exec unshare "${isolate[@]}" --fork --kill-child -- "$self" inside "$@"
+}
+
+box_exists() {
+    [ -f "$run/${1:-}" ] && return
+    echo "lan.sh: no box \"${1:-}\" (inside of \`lan.sh with\` only)" >&2
+    exit 2
+}
+
+verb=${1:-}
+[ $# -gt 0 ] && shift
+case $verb in
+with) with "$@" ;;
+inside) inside "$@" ;;
+in)
+    box_exists "${1:-}"
+    box=$1
+    shift
+    exec nsenter --net="/run/netns/$box" -- "$@"
+    ;;
+address)
+    box_exists "${1:-}"
+    cut -d' ' -f1 "$run/$1"
+    ;;
+rate)
+    box_exists "${1:-}"
+    check_rate "${2:-}"
+    shape change "in_box $1" eth0 "${2%/*}"
+    shape change "" "$(cut -d' ' -f2 "$run/$1")" "${2#*/}"
+    ;;
+bytes) # the bridge's ports count both directions
+    [ $# -gt 0 ] || { cd "$run" && set -- *; }
+    for box in "$@"; do
+        box_exists "$box"
+        awk -v box="$box" -v port="$(cut -d' ' -f2 "$run/$box"):" \
+            '$1 == port { print box, $2, $10 }' /proc/thread-self/net/dev
+    done
+    ;;
+*) usage ;;
+esac

@@ -1,0 +1,72 @@
+#!/bin/bash
+# run.sh - one run of lanyard with every process in its own box; inside of `lan.sh with`.
+#
+# usage: tests/lan/run.sh CONFIG OUT [KEY=VALUE]...
+#   CONFIG  its `workers` must be the number of boxes named w0, w1, ...
+#   OUT     summary.json, metrics.jsonl, model/ as of `lanyard up --out`; logs/ of every process,
+#           and bytes: "BOX UP DOWN" that went through each box's interface
+# Box `ps` holds the coordinator and the PS shards, box wN worker N.
+# Environment: LANYARD (default build/lanyard). Exit status: that of the coordinator; its log and
+# those of members that failed go to standard error then.
+set -eu
+
+lan=$(dirname "$(readlink -f "$0")")/lan.sh
+lanyard=$(readlink -f "${LANYARD:-build/lanyard}")
+config=${1:?usage: tests/lan/run.sh CONFIG OUT [KEY=VALUE]...} out=${2:?no OUT}
+shift 2
+
+address=$("$lan" address ps)
+sets=(--set "network.bind=\"$address\"")
+for one in "$@"; do
+    sets+=(--set "$one")
+done
+mkdir -p "$out/logs"
+"$lan" bytes >"$out/logs/bytes.before"
+
+started=()
+end() {
+    kill "${started[@]}" 2>/dev/null || true
+    wait 2>/dev/null || true
+}
+trap end EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+mkfifo "$out/logs/listener"
+"$lan" in ps "$lanyard" coordinator "$config" --out "$out" --announce-fd 3 "${sets[@]}" \
+    3>"$out/logs/listener" >"$out/logs/coordinator" 2>&1 &
+coordinator=$!
+started+=("$coordinator")
+# Ends without a line when the coordinator ends.
+read -r listener <"$out/logs/listener" || { cat "$out/logs/coordinator" >&2 && exit 1; }
+rm "$out/logs/listener"
+
+member() { # box, name of the log, arguments
+    local box=$1 name=$2
+    shift 2
+    "$lan" in "$box" "$lanyard" "$@" --coordinator "$listener" "${sets[@]}" \
+        >"$out/logs/$name" 2>&1 &
+    started+=("$!")
+}
+resolved=$("$lanyard" check "$config" "${sets[@]}")
+value() { # of a key of the resolved configuration
+    python3 -c 'import functools, json, sys
+print(functools.reduce(dict.get, sys.argv[1].split("."), json.load(sys.stdin)))' "$1" <<<"$resolved"
+}
+shards=$(value ps.shards) workers=$(value workers)
+for ((i = 0; i < shards; i++)); do
+    member ps "ps$i" ps "$config" --rank "$i"
+done
+for ((i = 0; i < workers; i++)); do
+    member "w$i" "worker$i" worker "$config" --rank "$i"
+done
+
+code=0
+wait "$coordinator" || code=$?
+"$lan" bytes >"$out/logs/bytes.after"
+join "$out/logs/bytes.before" "$out/logs/bytes.after" |
+    awk '{ print $1, $4 - $2, $5 - $3 }' >"$out/bytes"
+if [ "$code" -ne 0 ]; then
+    tail -n 5 "$out"/logs/{coordinator,ps?*,worker?*} >&2
+fi
+exit "$code"

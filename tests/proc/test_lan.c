@@ -1,0 +1,239 @@
+// A run whose processes sit in boxes of their own, on a LAN of shaped links (tests/lan).
+#define _GNU_SOURCE // pipe2
+#include "tests/support/test.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LAN "tests/lan/lan.sh"
+#define CONFIG "tests/lan/small.json"
+#define TEXT_MAX (1u << 16)
+#define EXIT_NO_RIGHTS 77
+
+static const char *program(void)
+{
+    const char *path = getenv("LANYARD");
+    path = path && *path ? path : "build/lanyard";
+    if (access(path, X_OK) != 0 || access(LAN, X_OK) != 0)
+        test_skip("%s or %s is not there", path, LAN);
+    return path;
+}
+
+// Starts a command; *output_p is the reading end of its standard output.
+static pid_t start(char *const *arguments, int *output_p)
+{
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(pipes[1], STDOUT_FILENO);
+        execv(arguments[0], arguments);
+        _exit(126);
+    }
+    close(pipes[1]);
+    *output_p = pipes[0];
+    return pid;
+}
+
+// Reads until the end, or (lines > 0) until so many lines are there.
+static void read_text(int fd, unsigned lines, char *text)
+{
+    size_t used = 0;
+    ssize_t got = 1;
+    while (used + 1 < TEXT_MAX && (got = read(fd, text + used, 1)) > 0)
+        if (text[used++] == '\n' && lines > 0 && --lines == 0)
+            break;
+    text[used] = '\0';
+}
+
+static int wait_for(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Runs a command to its end; skips the case when it says that it has not the rights.
+static int run(char *const *arguments, char *text)
+{
+    int output;
+    pid_t pid = start(arguments, &output);
+    read_text(output, 0, text);
+    close(output);
+    int code = wait_for(pid);
+    if (code == EXIT_NO_RIGHTS)
+        test_skip("%s", text);
+    return code;
+}
+
+static cJSON *read_summary(const char *directory)
+{
+    char path[512], *text = malloc(TEXT_MAX);
+    snprintf(path, sizeof path, "%s/summary.json", directory);
+    int fd = open(path, O_RDONLY);
+    assert_true(text && fd >= 0);
+    read_text(fd, 0, text);
+    close(fd);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    free(text);
+    return json;
+}
+
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
+    assert_true(cJSON_IsNumber(one));
+    return one->valuedouble;
+}
+
+static const char *string(const cJSON *json, const char *name)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    assert_non_null(text);
+    return text;
+}
+
+// Links change when bytes arrive, not what is computed: the same plans, the same model.
+static void run_equals_one_machine(void **state)
+{
+    (void)state;
+    static char text[TEXT_MAX];
+    char lan_out[300], up_out[300];
+    const char *directory = test_directory();
+    char *up_program = (char *)(uintptr_t)program();
+    snprintf(lan_out, sizeof lan_out, "%s/lan", directory);
+    snprintf(up_out, sizeof up_out, "%s/up", directory);
+    setenv("LANYARD", up_program, 1);
+    char *lan[] = {LAN,     "with", "ps=1000",          "w0=200", "w1=200", "w2=20",
+                   "w3=20", "--",   "tests/lan/run.sh", CONFIG,   lan_out,  NULL};
+    char *up[] = {up_program, "up", CONFIG, "--out", up_out, NULL};
+    assert_int_equal(run(lan, text), 0);
+    assert_int_equal(run(up, text), 0);
+    cJSON *there = read_summary(lan_out), *here = read_summary(up_out);
+    assert_true(number(there, "iterations") == 40);
+    assert_true(number(there, "stale_reads") == 0);
+    assert_string_equal(string(there, "plan_fingerprint"), string(here, "plan_fingerprint"));
+    test_close(number(there, "logloss"), number(here, "logloss"), 1e-4, 0, "log loss");
+    cJSON_Delete(there);
+    cJSON_Delete(here);
+}
+
+// What went through the interface of every box: never less than what the plan moves, and the slow
+// ones not faster than their links.
+static void bytes_fit_the_links(void **state)
+{
+    (void)state;
+    static char text[TEXT_MAX];
+    char out[300], path[400], box[16];
+    double bytes_up, bytes_down;
+    snprintf(out, sizeof out, "%s/lan", test_directory());
+    setenv("LANYARD", program(), 1);
+    char *lan[] = {LAN,     "with", "ps=1000",          "w0=200", "w1=200", "w2=20",
+                   "w3=20", "--",   "tests/lan/run.sh", CONFIG,   out,      NULL};
+    assert_int_equal(run(lan, text), 0);
+    cJSON *summary = read_summary(out);
+    double iterations = number(summary, "iterations");
+    const cJSON *planned_up = cJSON_GetObjectItemCaseSensitive(summary, "bytes_up");
+    const cJSON *planned_down = cJSON_GetObjectItemCaseSensitive(summary, "bytes_down");
+    snprintf(path, sizeof path, "%s/bytes", out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    int seen = 0;
+    while (fscanf(file, "%15s %lf %lf", box, &bytes_up, &bytes_down) == 3) {
+        if (box[0] != 'w')
+            continue;
+        int worker = atoi(box + 1);
+        double dense = number(summary, "dense_bytes");
+        assert_true(bytes_up >=
+                    iterations * (dense + cJSON_GetArrayItem(planned_up, worker)->valuedouble));
+        assert_true(bytes_down >=
+                    iterations * (dense + cJSON_GetArrayItem(planned_down, worker)->valuedouble));
+        if (worker >= 2) // 64 KB at once, then 20 Mbit/s
+            assert_true(number(summary, "seconds") * 20e6 / 8 + 65536 >=
+                        iterations * (dense + cJSON_GetArrayItem(planned_up, worker)->valuedouble));
+        seen++;
+    }
+    assert_int_equal(seen, 4);
+    fclose(file);
+    cJSON_Delete(summary);
+}
+
+static int count_entries(const char *path)
+{
+    int count = 0;
+    DIR *directory = opendir(path);
+    if (!directory)
+        return 0;
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static bool is_alive(pid_t pid)
+{
+    return kill(pid, 0) == 0;
+}
+
+// A killed LAN takes everything with it: interfaces, names, and the processes in the boxes.
+static void killed_lan_leaves_nothing(void **state)
+{
+    (void)state;
+    static char text[TEXT_MAX];
+    int output, links = count_entries("/sys/class/net"), names = count_entries("/run/netns");
+    char *lan[] = {
+        LAN,
+        "with",
+        "one=10",
+        "two=10",
+        "--",
+        LAN,
+        "in",
+        "two",
+        "bash",
+        "-c",
+        "echo $(readlink /proc/self/ns/net) $(cut -d' ' -f1 /proc/self/stat); exec sleep 1000",
+        NULL};
+    program();
+    pid_t pid = start(lan, &output);
+    read_text(output, 1, text);
+    if (strncmp(text, "skip: ", 6) == 0)
+        test_skip("%s", text);
+    assert_non_null(strstr(text, "net:["));
+    assert_int_equal(count_entries("/sys/class/net"), links);
+    assert_int_equal(count_entries("/run/netns"), names);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(wait_for(pid), 128 + SIGKILL);
+    read_text(output, 0, text); // ends when the last process that holds the pipe has ended
+    assert_string_equal(text, "");
+    assert_false(is_alive(pid));
+    assert_int_equal(count_entries("/sys/class/net"), links);
+}
+
+static void wrong_use_is_named(void **state)
+{
+    (void)state;
+    static char text[TEXT_MAX];
+    program();
+    char *rate[] = {LAN, "with", "one=fast", "--", "true", NULL};
+    char *none[] = {LAN, "with", "one=10", NULL};
+    char *outside[] = {LAN, "address", "one", NULL};
+    assert_int_equal(run(rate, text), 2);
+    assert_int_equal(run(none, text), 2);
+    assert_int_equal(run(outside, text), 2);
+}
+
+TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_lan_leaves_nothing),
+          TEST(wrong_use_is_named))

@@ -1,0 +1,767 @@
+// The engine and the runtime of cuda_runtime.h. Compiled without instrumentation: what it does
+// itself is invisible to the sanitizers, and it tells them about fibers and about order.
+#include "cuda_runtime.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "cublas_v2.h"
+
+#define THREADS_MAX 1024u
+#define STACK_BYTES (size_t)(128 << 10)
+#define SHARED_MAX 64
+#define SHARED_BYTES_MAX (48u << 10)
+#define ALLOCATIONS_MAX 4096
+#define EXCHANGE_BYTES_MAX 16
+
+extern "C" {
+void __sanitizer_start_switch_fiber(void **save, const void *bottom, size_t size)
+    __attribute__((weak));
+void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *size)
+    __attribute__((weak));
+void __asan_poison_memory_region(void const volatile *at, size_t bytes) __attribute__((weak));
+void __asan_unpoison_memory_region(void const volatile *at, size_t bytes) __attribute__((weak));
+void *__tsan_get_current_fiber(void) __attribute__((weak));
+void *__tsan_create_fiber(unsigned flags) __attribute__((weak));
+void __tsan_destroy_fiber(void *fiber) __attribute__((weak));
+void __tsan_switch_to_fiber(void *fiber, unsigned flags) __attribute__((weak));
+void __tsan_acquire(void *at) __attribute__((weak));
+void __tsan_release(void *at) __attribute__((weak));
+}
+#define TSAN_NO_SYNC 1u
+
+typedef enum { RUNNABLE, AT_BLOCK_BARRIER, AT_WARP, DONE } fiber_state;
+
+typedef struct {
+    cuda_cpu_thread place;
+    ucontext_t context;
+    fiber_state state;
+    const char *file; // where it waits
+    int line;
+    unsigned source; // exchange
+    unsigned turn;   // parity of the barriers it passed
+    unsigned warp_turn;
+    unsigned char given[EXCHANGE_BYTES_MAX];
+    void *asan_stack;
+    void *tsan_fiber;
+    char *stack;
+} fiber;
+
+typedef struct {
+    const char *file; // NULL: dynamic
+    int line;
+    size_t bytes;
+    void *memory;
+} shared_array;
+
+// One per thread of the host that launches kernels.
+typedef struct {
+    fiber fibers[THREADS_MAX];
+    unsigned order[THREADS_MAX];
+    ucontext_t scheduler;
+    void *tsan_scheduler;
+    void *asan_stack; // of the scheduler, while a fiber runs
+    const void *asan_bottom;
+    size_t asan_size;
+    fiber *running;
+    unsigned count;
+    const char *kernel;
+    size_t dynamic_bytes;
+    shared_array shared[SHARED_MAX];
+    unsigned shared_count;
+    size_t shared_bytes;
+    char block_order[2], warp_order[THREADS_MAX / CUDA_CPU_WARP][2], launch_order; // for TSan
+    void (*body)(void *);
+    void *body_context;
+    cudaError_t error;
+} engine;
+
+static thread_local engine *own_engine;
+static pthread_key_t engine_key;
+static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
+static uint64_t order_seed = 1;
+
+static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cuda on the CPU: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    fflush(stderr);
+    abort();
+}
+
+static void *map(size_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        stop("no memory for %zu bytes", bytes);
+    return memory;
+}
+
+static void unmap_engine(void *memory)
+{
+    engine *e = static_cast<engine *>(memory);
+    for (fiber &one : e->fibers)
+        if (one.stack)
+            munmap(one.stack, STACK_BYTES);
+    munmap(e, sizeof *e);
+}
+
+static void create_key(void)
+{
+    if (pthread_key_create(&engine_key, unmap_engine) != 0)
+        stop("no thread-specific data left");
+}
+
+static engine *get_engine(void)
+{
+    if (!own_engine) {
+        pthread_once(&engine_once, create_key);
+        own_engine = static_cast<engine *>(map(sizeof(engine)));
+        pthread_setspecific(engine_key, own_engine);
+    }
+    return own_engine;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+// ---- switching ---------------------------------------------------------------------------------
+
+static void to_scheduler(engine *e, fiber *self)
+{
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(self->state == DONE ? NULL : &self->asan_stack,
+                                       e->asan_bottom, e->asan_size);
+    if (__tsan_switch_to_fiber)
+        __tsan_switch_to_fiber(e->tsan_scheduler, TSAN_NO_SYNC);
+    swapcontext(&self->context, &e->scheduler);
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(self->asan_stack, NULL, NULL);
+}
+
+static void to_fiber(engine *e, fiber *next)
+{
+    e->running = next;
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(&e->asan_stack, next->stack, STACK_BYTES);
+    if (__tsan_switch_to_fiber)
+        __tsan_switch_to_fiber(next->tsan_fiber, TSAN_NO_SYNC);
+    swapcontext(&e->scheduler, &next->context);
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(e->asan_stack, NULL, NULL);
+    e->running = NULL;
+}
+
+static void enter(void)
+{
+    engine *e = own_engine;
+    fiber *self = e->running;
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(NULL, &e->asan_bottom, &e->asan_size);
+    e->body(e->body_context);
+    if (__tsan_release)
+        __tsan_release(&e->launch_order);
+    self->state = DONE;
+    to_scheduler(e, self);
+}
+
+static void wait_at(fiber_state state, const char *file, int line)
+{
+    engine *e = own_engine;
+    fiber *self = e ? e->running : NULL;
+    if (!self)
+        stop("%s:%d: a barrier outside of a kernel", file, line);
+    self->state = state;
+    self->file = file;
+    self->line = line;
+    to_scheduler(e, self);
+}
+
+extern "C" void cuda_cpu_block_barrier(const char *file, int line)
+{
+    engine *e = own_engine;
+    char *order = e && e->running ? &e->block_order[e->running->turn++ % 2] : NULL;
+    if (__tsan_release && order)
+        __tsan_release(order);
+    wait_at(AT_BLOCK_BARRIER, file, line);
+    if (__tsan_acquire)
+        __tsan_acquire(order);
+}
+
+extern "C" void cuda_cpu_warp_barrier(const char *file, int line)
+{
+    engine *e = own_engine;
+    fiber *self = e ? e->running : NULL;
+    if (!self)
+        stop("%s:%d: a barrier outside of a kernel", file, line);
+    char *order = &e->warp_order[(self - e->fibers) / CUDA_CPU_WARP][self->warp_turn++ % 2];
+    if (__tsan_release)
+        __tsan_release(order);
+    wait_at(AT_WARP, file, line);
+    if (__tsan_acquire)
+        __tsan_acquire(order);
+}
+
+extern "C" unsigned cuda_cpu_lane(void)
+{
+    return (unsigned)(own_engine->running - own_engine->fibers) % CUDA_CPU_WARP;
+}
+
+extern "C" void cuda_cpu_exchange(const void *value, void *result, size_t size, unsigned source,
+                                  const char *file, int line)
+{
+    engine *e = own_engine;
+    fiber *self = e ? e->running : NULL;
+    if (!self || size > EXCHANGE_BYTES_MAX)
+        stop("%s:%d: a shuffle outside of a kernel, or of %zu bytes", file, line, size);
+    if (source >= CUDA_CPU_WARP)
+        stop("%s:%d: a shuffle with a partial mask or past the warp", file, line);
+    memcpy(self->given, value, size);
+    wait_at(AT_WARP, file, line);
+    size_t first = (size_t)(self - e->fibers) / CUDA_CPU_WARP * CUDA_CPU_WARP;
+    memcpy(result, e->fibers[first + source].given, size);
+    wait_at(AT_WARP, file, line); // until all have read
+}
+
+extern "C" const cuda_cpu_thread *cuda_cpu_self(void)
+{
+    return &own_engine->running->place;
+}
+
+// ---- shared memory -----------------------------------------------------------------------------
+
+static void *shared_find(engine *e, size_t bytes, const char *file, int line)
+{
+    for (unsigned i = 0; i < e->shared_count; i++)
+        if (e->shared[i].file == file && e->shared[i].line == line)
+            return e->shared[i].memory;
+    e->shared_bytes += bytes;
+    if (e->shared_count == SHARED_MAX || e->shared_bytes > SHARED_BYTES_MAX)
+        stop("%s: %zu bytes of shared memory, %u are there", e->kernel, e->shared_bytes,
+             SHARED_BYTES_MAX);
+    void *memory = NULL;
+    if (posix_memalign(&memory, 16, bytes ? bytes : 1) != 0)
+        stop("no memory for a shared array");
+    memset(memory, 0xff, bytes); // a NaN in every float and double
+    e->shared[e->shared_count++] = {file, line, bytes, memory};
+    return memory;
+}
+
+extern "C" void *cuda_cpu_shared(size_t bytes, const char *file, int line)
+{
+    return shared_find(own_engine, bytes, file, line);
+}
+
+extern "C" void *cuda_cpu_shared_dynamic(void)
+{
+    return shared_find(own_engine, own_engine->dynamic_bytes, NULL, 0);
+}
+
+// ---- a block -----------------------------------------------------------------------------------
+
+static const char *name_of(fiber_state state)
+{
+    return state == DONE ? "has returned" : state == AT_WARP ? "waits for its warp" : "waits";
+}
+
+static void diverged(const engine *e, const fiber *one, const fiber *other)
+{
+    stop("%s: thread %u waits at %s:%d, thread %u %s%s%s:%d", e->kernel,
+         (unsigned)(one - e->fibers), one->file, one->line, (unsigned)(other - e->fibers),
+         name_of(other->state), other->state == DONE ? ", last " : " at ",
+         other->file ? other->file : "?", other->line);
+}
+
+// Lets the warps go whose lanes all wait at one place; true if there was one.
+static bool release_warps(engine *e)
+{
+    bool any = false;
+    for (unsigned first = 0; first < e->count; first += CUDA_CPU_WARP) {
+        unsigned end = first + CUDA_CPU_WARP < e->count ? first + CUDA_CPU_WARP : e->count;
+        const fiber *waiting = NULL;
+        for (unsigned i = first; i < end; i++)
+            if (e->fibers[i].state == AT_WARP)
+                waiting = &e->fibers[i];
+        if (!waiting)
+            continue;
+        if (end - first < CUDA_CPU_WARP)
+            stop("%s:%d: %s has a warp of %u threads", waiting->file, waiting->line, e->kernel,
+                 end - first);
+        for (unsigned i = first; i < end; i++)
+            if (e->fibers[i].state != AT_WARP || e->fibers[i].line != waiting->line ||
+                e->fibers[i].file != waiting->file)
+                diverged(e, waiting, &e->fibers[i]);
+        for (unsigned i = first; i < end; i++)
+            e->fibers[i].state = RUNNABLE;
+        any = true;
+    }
+    return any;
+}
+
+static void release_block(engine *e)
+{
+    for (unsigned i = 0; i < e->count; i++) {
+        const fiber *one = &e->fibers[i], *first = &e->fibers[0];
+        if (one->state != AT_BLOCK_BARRIER || one->line != first->line || one->file != first->file)
+            diverged(e, first->state == AT_BLOCK_BARRIER ? first : one,
+                     first->state == AT_BLOCK_BARRIER ? one : first);
+    }
+    for (unsigned i = 0; i < e->count; i++)
+        e->fibers[i].state = RUNNABLE;
+}
+
+static void prepare_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *random)
+{
+    for (unsigned i = 0; i < e->count; i++) {
+        fiber *one = &e->fibers[i];
+        if (!one->stack)
+            one->stack = static_cast<char *>(map(STACK_BYTES));
+        if (__asan_unpoison_memory_region)
+            __asan_unpoison_memory_region(one->stack, STACK_BYTES);
+        one->place = {dim3(i % block.x, i / block.x % block.y, i / block.x / block.y), at, block,
+                      grid};
+        one->state = RUNNABLE;
+        one->file = NULL;
+        one->turn = one->warp_turn = 0;
+        getcontext(&one->context);
+        one->context.uc_stack = {};
+        one->context.uc_stack.ss_sp = one->stack;
+        one->context.uc_stack.ss_size = STACK_BYTES;
+        one->context.uc_link = NULL;
+        makecontext(&one->context, enter, 0);
+        // A new one for every thread of every block: nothing orders it but its launch.
+        if (__tsan_create_fiber)
+            one->tsan_fiber = __tsan_create_fiber(0);
+        e->order[i] = i;
+    }
+    for (unsigned i = e->count; i > 1; i--) {
+        unsigned k = (unsigned)(next_random(random) % i), kept = e->order[k];
+        e->order[k] = e->order[i - 1];
+        e->order[i - 1] = kept;
+    }
+}
+
+static void run_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *random)
+{
+    prepare_block(e, grid, block, at, random);
+    for (;;) {
+        unsigned done = 0;
+        for (unsigned i = 0; i < e->count; i++) {
+            fiber *one = &e->fibers[e->order[i]];
+            if (one->state == RUNNABLE)
+                to_fiber(e, one);
+            done += one->state == DONE;
+        }
+        if (done == e->count)
+            break;
+        if (!release_warps(e))
+            release_block(e);
+    }
+    for (unsigned i = 0; i < e->count && __tsan_destroy_fiber; i++)
+        __tsan_destroy_fiber(e->fibers[i].tsan_fiber);
+    for (unsigned i = 0; i < e->shared_count; i++)
+        free(e->shared[i].memory);
+    e->shared_count = 0;
+    e->shared_bytes = 0;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+typedef struct {
+    char *begin;
+    size_t bytes;
+    bool device;
+} allocation;
+
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static allocation allocations[ALLOCATIONS_MAX];
+static unsigned allocation_count;
+static unsigned kernels_running; // under memory_lock
+
+static void shade(const allocation *one, bool open)
+{
+    if (!one->device || !__asan_poison_memory_region)
+        return;
+    if (open)
+        __asan_unpoison_memory_region(one->begin, one->bytes);
+    else
+        __asan_poison_memory_region(one->begin, one->bytes);
+}
+
+// Device memory is open to whatever runs in this process while a kernel or a copy runs.
+static void device_memory(bool open)
+{
+    pthread_mutex_lock(&memory_lock);
+    bool change = open ? kernels_running++ == 0 : --kernels_running == 0;
+    for (unsigned i = 0; i < allocation_count && change; i++)
+        shade(&allocations[i], open);
+    pthread_mutex_unlock(&memory_lock);
+}
+
+static bool known(const void *pointer, size_t bytes, bool device_only)
+{
+    bool found = false;
+    pthread_mutex_lock(&memory_lock);
+    for (unsigned i = 0; i < allocation_count && !found; i++) {
+        const char *at = static_cast<const char *>(pointer);
+        const allocation *one = &allocations[i];
+        found = at >= one->begin && at <= one->begin + one->bytes &&
+                bytes <= (size_t)(one->begin + one->bytes - at) && (one->device || !device_only);
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return found;
+}
+
+extern "C" void cuda_cpu_argument(const char *kernel, const void *pointer)
+{
+    if (pointer && !known(pointer, 0, false))
+        stop("%s: an argument points to memory that is the host's", kernel);
+}
+
+static cudaError_t allocate(void **pointer, size_t bytes, bool device)
+{
+    void *memory = NULL;
+    if (bytes > (size_t)1 << 34 || posix_memalign(&memory, 256, bytes ? bytes : 1) != 0)
+        return cudaErrorMemoryAllocation;
+    memset(memory, 0xff, bytes);
+    pthread_mutex_lock(&memory_lock);
+    if (allocation_count == ALLOCATIONS_MAX)
+        stop("more than %d allocations", ALLOCATIONS_MAX);
+    allocations[allocation_count++] = {static_cast<char *>(memory), bytes, device};
+    if (kernels_running == 0)
+        shade(&allocations[allocation_count - 1], false);
+    pthread_mutex_unlock(&memory_lock);
+    *pointer = memory;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *pointer, bool device)
+{
+    cudaError_t error = pointer ? cudaErrorInvalidValue : cudaSuccess;
+    pthread_mutex_lock(&memory_lock);
+    for (unsigned i = 0; i < allocation_count && error; i++) {
+        if (allocations[i].begin != pointer || allocations[i].device != device)
+            continue;
+        shade(&allocations[i], true);
+        free(pointer);
+        allocations[i] = allocations[--allocation_count];
+        error = cudaSuccess;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return error;
+}
+
+// ---- the runtime -------------------------------------------------------------------------------
+
+static int device_count = 1;
+static uint64_t calls_left = UINT64_MAX;
+
+extern "C" void cuda_cpu_seed(uint64_t seed)
+{
+    order_seed = seed;
+}
+
+extern "C" void cuda_cpu_device_count(int count)
+{
+    device_count = count;
+}
+
+extern "C" void cuda_cpu_fail_after(uint64_t calls)
+{
+    __atomic_store_n(&calls_left, calls ? calls : UINT64_MAX, __ATOMIC_RELAXED);
+}
+
+static cudaError_t call(void)
+{
+    uint64_t left = __atomic_load_n(&calls_left, __ATOMIC_RELAXED);
+    if (left == UINT64_MAX)
+        return cudaSuccess;
+    if (left == 0)
+        return get_engine()->error = cudaErrorIllegalAddress;
+    __atomic_store_n(&calls_left, left - 1, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
+static cudaError_t result(cudaError_t error)
+{
+    if (error)
+        get_engine()->error = error;
+    return error;
+}
+
+extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                             void (*body)(void *context), void *context)
+{
+    engine *e = get_engine();
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    if (e->running)
+        stop("%s: a launch from a kernel", kernel);
+    if (call())
+        return;
+    if (threads == 0 || threads > THREADS_MAX || blocks == 0 || grid.y > 65535 || grid.z > 65535 ||
+        grid.x > INT32_MAX) {
+        result(cudaErrorInvalidConfiguration);
+        return;
+    }
+    e->kernel = kernel;
+    e->count = (unsigned)threads;
+    e->body = body;
+    e->body_context = context;
+    e->dynamic_bytes = shared_bytes;
+    if (__tsan_get_current_fiber)
+        e->tsan_scheduler = __tsan_get_current_fiber();
+    device_memory(true);
+    uint64_t random = order_seed, offset = next_random(&random) % blocks;
+    bool backwards = next_random(&random) & 1;
+    for (uint64_t b = 0; b < blocks; b++) {
+        uint64_t at = (b + offset) % blocks;
+        at = backwards ? blocks - 1 - at : at;
+        run_block(e, grid, block,
+                  dim3((unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
+                       (unsigned)(at / grid.x / grid.y)),
+                  &random);
+    }
+    if (__tsan_acquire)
+        __tsan_acquire(&e->launch_order);
+    device_memory(false);
+}
+
+extern "C" cudaError_t cudaGetDeviceCount(int *count)
+{
+    if (device_count < 0)
+        return cudaErrorInsufficientDriver; // and count stays as it is
+    *count = device_count;
+    return device_count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+    if (device >= device_count)
+        return result(cudaErrorInvalidDevice);
+    memset(properties, 0, sizeof *properties);
+    snprintf(properties->name, sizeof properties->name, "a CPU");
+    properties->totalGlobalMem = (size_t)1 << 33;
+    properties->multiProcessorCount = 2;
+    properties->major = 7;
+    properties->minor = 5;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaSetDevice(int device)
+{
+    return result(device < device_count ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+extern "C" cudaError_t cudaGetLastError(void)
+{
+    engine *e = get_engine();
+    cudaError_t error = e->error;
+    e->error = cudaSuccess;
+    return error;
+}
+
+extern "C" const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorInvalidConfiguration:
+        return "invalid configuration argument";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
+    default:
+        return "invalid argument";
+    }
+}
+
+extern "C" cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+    return call() ? cudaErrorIllegalAddress : result(allocate(pointer, bytes, true));
+}
+
+extern "C" cudaError_t cudaFree(void *pointer)
+{
+    return result(release(pointer, true));
+}
+
+extern "C" cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return call() ? cudaErrorIllegalAddress : result(allocate(pointer, bytes, false));
+}
+
+extern "C" cudaError_t cudaFreeHost(void *pointer)
+{
+    return result(release(pointer, false));
+}
+
+extern "C" cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    if (call())
+        return cudaErrorIllegalAddress;
+    if (!known(to, bytes, true))
+        stop("cudaMemsetAsync: %zu bytes that are not the device's", bytes);
+    device_memory(true);
+    memset(to, value, bytes);
+    device_memory(false);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                                       cudaMemcpyKind kind, cudaStream_t stream)
+{
+    (void)stream;
+    if (call())
+        return cudaErrorIllegalAddress;
+    if ((kind != cudaMemcpyDeviceToHost) != known(to, bytes, true) ||
+        (kind != cudaMemcpyHostToDevice) != known(from, bytes, true))
+        stop("cudaMemcpyAsync: a pointer is not what kind %d says", (int)kind);
+    device_memory(true);
+    memmove(to, from, bytes);
+    device_memory(false);
+    return cudaSuccess;
+}
+
+struct cuda_cpu_stream {
+    int nothing;
+};
+struct cuda_cpu_event {
+    int nothing;
+};
+struct cuda_cpu_blas {
+    int nothing;
+};
+
+extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    (void)flags;
+    if (call())
+        return cudaErrorIllegalAddress;
+    *stream = static_cast<cudaStream_t>(calloc(1, sizeof **stream));
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    free(stream);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    (void)stream;
+    return call();
+}
+
+extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    if (call())
+        return cudaErrorIllegalAddress;
+    *event = static_cast<cudaEvent_t>(calloc(1, sizeof **event));
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    free(event);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)event, (void)stream;
+    return call();
+}
+
+extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    (void)event;
+    return call();
+}
+
+// ---- cuBLAS ------------------------------------------------------------------------------------
+
+extern "C" cublasStatus_t cublasCreate(cublasHandle_t *handle)
+{
+    *handle = static_cast<cublasHandle_t>(calloc(1, sizeof **handle));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" cublasStatus_t cublasDestroy(cublasHandle_t handle)
+{
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
+{
+    (void)handle, (void)stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *workspace, size_t bytes)
+{
+    (void)handle;
+    return known(workspace, bytes, true) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+extern "C" const char *cublasGetStatusString(cublasStatus_t status)
+{
+    return status ? "an invalid value" : "success";
+}
+
+extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a_operation,
+                                      cublasOperation_t b_operation, int m, int n, int k,
+                                      const float *alpha, const float *a, int a_stride,
+                                      const float *b, int b_stride, const float *beta, float *c,
+                                      int c_stride)
+{
+    int a_rows = a_operation == CUBLAS_OP_N ? m : k, b_rows = b_operation == CUBLAS_OP_N ? k : n;
+    if (!handle || m < 0 || n < 0 || k < 0 || a_stride < (a_rows > 1 ? a_rows : 1) ||
+        b_stride < (b_rows > 1 ? b_rows : 1) || c_stride < (m > 1 ? m : 1))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (call())
+        return CUBLAS_STATUS_SUCCESS; // asynchronous: the next call of the runtime tells
+    cuda_cpu_argument("cublasSgemm", a);
+    cuda_cpu_argument("cublasSgemm", b);
+    cuda_cpu_argument("cublasSgemm", c);
+    device_memory(true);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < m; i++) {
+            float sum = 0;
+            for (int l = 0; l < k; l++)
+                sum += a[a_operation == CUBLAS_OP_N ? i + (size_t)l * a_stride
+                                                    : l + (size_t)i * a_stride] *
+                       b[b_operation == CUBLAS_OP_N ? l + (size_t)j * b_stride
+                                                    : j + (size_t)l * b_stride];
+            float *to = &c[i + (size_t)j * c_stride];
+            *to = *beta == 0 ? *alpha * sum : *alpha * sum + *beta * *to;
+        }
+    device_memory(false);
+    return CUBLAS_STATUS_SUCCESS;
+}

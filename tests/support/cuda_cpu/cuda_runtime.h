@@ -1,0 +1,224 @@
+// cuda_runtime (CPU) - the part of CUDA that the kernels of this project use, on a CPU.
+//
+// A .cu file compiled as C++ with this folder on the include path runs here: the threads of a
+// block are fibers that take turns, in an order that a seed shuffles; blocks run one after another,
+// shuffled too. Every call of the runtime has run when it returns.
+// - Shared memory starts out as NaN in every block, and each array is a heap block of its own, so
+//   that the address sanitizer sees what leaves it.
+// - A barrier or shuffle that not all threads of the block (the warp) reach ends the program with
+//   file and line.
+// - Pointers among the arguments of a kernel must be device or pinned memory. Under the address
+//   sanitizer the host may not touch device memory.
+// - Under the thread sanitizer threads of a launch are ordered by nothing but barriers, within a
+//   block and between blocks: it reports races of both kinds. Shuffles order no memory.
+// What is not here does not compile: constant and managed memory, textures, plain __shared__
+// variables (see SHARED), <<<>>> (see LAUNCH), streams' callbacks, cooperative groups.
+// Not shown by any run here: too little memory on the chip, timing, rounding of a GPU's library
+// functions, a warp's true interleaving, and what a missing synchronisation of streams does.
+#ifndef CUDA_CPU_RUNTIME_H
+#define CUDA_CPU_RUNTIME_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define CUDA_CPU 1
+#define CUDA_CPU_WARP 32u
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static_assert(false, "use SHARED or SHARED_DYNAMIC")
+#define __constant__ static_assert(false, "constant memory is not supported here")
+#define __managed__ static_assert(false, "managed memory is not supported here")
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+// ---- the engine (cuda_cpu.cc) ------------------------------------------------------------------
+
+struct cuda_cpu_thread {
+    dim3 thread, block, block_dim, grid_dim;
+};
+
+typedef struct cuda_cpu_stream *cudaStream_t;
+typedef struct cuda_cpu_event *cudaEvent_t;
+
+extern "C" {
+const cuda_cpu_thread *cuda_cpu_self(void);
+void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                  void (*body)(void *context), void *context);
+void cuda_cpu_argument(const char *kernel, const void *pointer);
+void cuda_cpu_block_barrier(const char *file, int line);
+void cuda_cpu_warp_barrier(const char *file, int line);
+// All lanes give size bytes; the result is those of lane source.
+void cuda_cpu_exchange(const void *value, void *result, size_t size, unsigned source,
+                       const char *file, int line);
+unsigned cuda_cpu_lane(void);
+void *cuda_cpu_shared(size_t bytes, const char *file, int line);
+void *cuda_cpu_shared_dynamic(void);
+
+// For tests: the order of threads and blocks; how many devices there are (1 at the start; negative:
+// no driver); the call of the runtime after which all fail (0: none).
+void cuda_cpu_seed(uint64_t seed);
+void cuda_cpu_device_count(int count);
+void cuda_cpu_fail_after(uint64_t calls);
+}
+
+#define threadIdx (cuda_cpu_self()->thread)
+#define blockIdx (cuda_cpu_self()->block)
+#define blockDim (cuda_cpu_self()->block_dim)
+#define gridDim (cuda_cpu_self()->grid_dim)
+
+template <typename... P> struct cuda_cpu_launcher {
+    const char *name;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void (*kernel)(P...);
+
+    template <typename T> void check(T *pointer) const
+    {
+        cuda_cpu_argument(name, pointer);
+    }
+    template <typename T> void check(const T &) const
+    {
+    }
+    void operator()(P... arguments) const
+    {
+        (check(arguments), ...);
+        auto body = [&]() { kernel(arguments...); };
+        cuda_cpu_run(
+            name, grid, block, shared_bytes,
+            [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body);
+    }
+};
+
+template <typename... P>
+cuda_cpu_launcher<P...> cuda_cpu_launch(const char *name, void (*kernel)(P...), dim3 grid,
+                                        dim3 block, size_t shared_bytes, cudaStream_t stream)
+{
+    (void)stream;
+    return {name, grid, block, shared_bytes, kernel};
+}
+
+#define LAUNCH(kernel, grid, block, shared_bytes, stream) \
+    cuda_cpu_launch(#kernel, kernel, grid, block, shared_bytes, stream)
+#define SHARED(type, name, count) \
+    type *name = static_cast<type *>(cuda_cpu_shared((count) * sizeof(type), __FILE__, __LINE__))
+#define SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(cuda_cpu_shared_dynamic())
+
+// ---- what kernels call -------------------------------------------------------------------------
+
+#define __syncthreads() cuda_cpu_block_barrier(__FILE__, __LINE__)
+#define __syncwarp() cuda_cpu_warp_barrier(__FILE__, __LINE__)
+
+#define CUDA_CPU_FULL 0xffffffffu
+
+template <typename T>
+inline T cuda_cpu_shuffle(unsigned mask, T value, unsigned source, const char *file, int line)
+{
+    T result;
+    static_assert(__is_trivially_copyable(T), "shuffles move numbers");
+    // A partial mask is no feature of this header.
+    cuda_cpu_exchange(&value, &result, sizeof value, mask == CUDA_CPU_FULL ? source : ~0u, file,
+                      line);
+    return result;
+}
+
+#define __shfl_sync(mask, value, lane) \
+    cuda_cpu_shuffle(mask, value, (unsigned)(lane) % CUDA_CPU_WARP, __FILE__, __LINE__)
+#define __shfl_xor_sync(mask, value, bits) \
+    cuda_cpu_shuffle(mask, value, cuda_cpu_lane() ^ (unsigned)(bits), __FILE__, __LINE__)
+// Below lane 0 and above lane 31 a thread gets its own value.
+#define __shfl_up_sync(mask, value, delta)                                                   \
+    cuda_cpu_shuffle(mask, value,                                                            \
+                     cuda_cpu_lane() >= (unsigned)(delta) ? cuda_cpu_lane() - (delta)        \
+                                                          : cuda_cpu_lane(),                 \
+                     __FILE__, __LINE__)
+
+// Relaxed, as on a GPU: they order nothing else.
+template <typename T> inline T atomicAdd(T *at, T value)
+{
+    static_assert(__is_same(T, int) || __is_same(T, unsigned), "sums of floats depend on the order");
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+template <typename T> inline T atomicSub(T *at, T value)
+{
+    return __atomic_fetch_sub(at, value, __ATOMIC_RELAXED);
+}
+template <typename T> inline T atomicMax(T *at, T value)
+{
+    T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (old < value && !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED))
+        ;
+    return old;
+}
+
+inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+template <typename T> inline T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+template <typename T> inline T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+
+// ---- the runtime -------------------------------------------------------------------------------
+
+typedef enum {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorIllegalAddress = 700
+} cudaError_t;
+typedef enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice }
+    cudaMemcpyKind;
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
+
+typedef struct {
+    char name[256];
+    size_t totalGlobalMem;
+    int multiProcessorCount;
+    int major, minor;
+} cudaDeviceProp;
+
+extern "C" {
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaMalloc(void **pointer, size_t bytes);
+cudaError_t cudaFree(void *pointer);
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *pointer);
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+}
+
+#endif

@@ -1,0 +1,145 @@
+#include "dispatch/coordinator/dp_tally.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+#define WORKERS 2u
+#define SAMPLES 3u // per worker
+#define ITERATIONS 4u
+
+typedef struct {
+    rt_config config;
+    dp_tally *tally;
+    dp_planned planned[ITERATIONS];
+    float labels[ITERATIONS][WORKERS * SAMPLES];
+    float predictions[ITERATIONS][WORKERS][SAMPLES];
+} scene;
+
+static void open_scene(scene *s, const char *directory)
+{
+    memset(s, 0, sizeof *s);
+    assert_int_equal(rt_config_init(&s->config), RT_OK);
+    s->config.worker_count = WORKERS;
+    s->config.samples_per_worker = SAMPLES;
+    dp_tally_config config = {.config = &s->config, .directory = directory};
+    config.costs.worker_count = WORKERS;
+    config.costs.layout = (dp_layout){.field_count = 1, .values = {4}};
+    for (uint32_t j = 0; j < WORKERS; j++)
+        config.costs.links[j] = (dp_link){1e6, 1e6};
+    assert_int_equal(dp_tally_create(&config, &s->tally, NULL), RT_OK);
+    for (uint32_t t = 0; t < ITERATIONS; t++) {
+        dp_planned *planned = &s->planned[t];
+        *planned = (dp_planned){.sequence = t + 1,
+                                .iteration = t + 1,
+                                .sample_count = WORKERS * SAMPLES,
+                                .label_offsets = {0, SAMPLES, 2 * SAMPLES},
+                                .labels = s->labels[t]};
+        planned->account.iterations = 1;
+        planned->account.samples = planned->sample_count;
+        for (uint32_t i = 0; i < planned->sample_count; i++) {
+            s->labels[t][i] = (float)((t + i) % 2);
+            s->predictions[t][i / SAMPLES][i % SAMPLES] = 0.05f + 0.03f * (float)(7 * t + i);
+        }
+    }
+}
+
+static void report(scene *s, uint32_t iteration, uint32_t worker)
+{
+    rt_wire_report one = {.sample_count = SAMPLES,
+                          .compute_ns = 1000000 * (10 * iteration + worker)};
+    dp_tally_report(s->tally, &s->planned[iteration - 1], worker, &one,
+                    s->predictions[iteration - 1][worker]);
+}
+
+static void close_iteration(scene *s, uint32_t iteration)
+{
+    rt_stream_stats stream = {0};
+    dp_tally_iteration(s->tally, &s->planned[iteration - 1], &stream);
+}
+
+static cJSON *read_json(const char *directory, const char *name, uint32_t line)
+{
+    static char text[1 << 16];
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    if (line == 0)
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    for (uint32_t i = 0; i < line; i++)
+        assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    return json;
+}
+
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
+    assert_true(cJSON_IsNumber(one));
+    return one->valuedouble;
+}
+
+static double log_loss(const scene *s, uint32_t iteration)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < WORKERS * SAMPLES; i++) {
+        double p = s->predictions[iteration - 1][i / SAMPLES][i % SAMPLES];
+        sum -= s->labels[iteration - 1][i] > 0.5f ? log(p) : log(1 - p);
+    }
+    return sum / (WORKERS * SAMPLES);
+}
+
+// A worker needs only the gradients of the others to go on: its next report may overtake theirs.
+static void reports_of_two_iterations_mix(void **state)
+{
+    (void)state;
+    static scene s;
+    const char *directory = test_directory();
+    double mean = 0, mean_ms[WORKERS] = {0};
+    open_scene(&s, directory);
+    report(&s, 1, 0);
+    report(&s, 2, 0);
+    report(&s, 1, 1);
+    close_iteration(&s, 1);
+    report(&s, 2, 1);
+    report(&s, 3, 1);
+    close_iteration(&s, 2);
+    report(&s, 3, 0);
+    close_iteration(&s, 3);
+    report(&s, 4, 0);
+    report(&s, 4, 1);
+    close_iteration(&s, 4);
+    rt_stream_stats stream = {0};
+    assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+    dp_tally_destroy(s.tally);
+    for (uint32_t t = 1; t <= ITERATIONS; t++) {
+        cJSON *record = read_json(directory, "metrics.jsonl", t);
+        const cJSON *quality = cJSON_GetObjectItemCaseSensitive(record, "quality");
+        test_close(number(quality, "log_loss"), log_loss(&s, t), 1e-6, 0, "log loss of iteration");
+        const cJSON *times = cJSON_GetObjectItemCaseSensitive(record, "times_ms");
+        for (uint32_t j = 0; j < WORKERS; j++) {
+            double ms = number(cJSON_GetArrayItem(times, (int)j), "compute");
+            test_close(ms, 10 * t + j, 1e-9, 0, "compute of iteration");
+            mean_ms[j] += ms / ITERATIONS;
+        }
+        mean += log_loss(&s, t) / ITERATIONS;
+        cJSON_Delete(record);
+    }
+    cJSON *summary = read_json(directory, "summary.json", 0);
+    test_close(number(summary, "logloss"), mean, 1e-6, 0, "log loss");
+    const cJSON *times = cJSON_GetObjectItemCaseSensitive(summary, "times_ms");
+    for (uint32_t j = 0; j < WORKERS; j++)
+        test_close(number(cJSON_GetArrayItem(times, (int)j), "compute"), mean_ms[j], 1e-9, 0,
+                   "compute");
+    cJSON_Delete(summary);
+    rt_config_fini(&s.config);
+}
+
+TEST_MAIN(TEST(reports_of_two_iterations_mix))

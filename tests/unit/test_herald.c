@@ -1,0 +1,221 @@
+// Herald's adaptive scheduling: the profile against a count of every look-up with every other one,
+// the choice of tables against a sort, placements against Algorithm 1 over the chosen tables.
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/policies/dp_herald.h"
+#include "tests/support/planner_case.h"
+
+// ---- profile ------------------------------------------------------------------------------------
+
+// Exact sums of the weights that dp_herald.h promises, and how far rounding down may be away.
+typedef struct {
+    double lookups[RT_FIELDS_MAX], infrequent[RT_FIELDS_MAX];
+} weights;
+
+static uint32_t samples_with(const rt_batch *batch, uint64_t key)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < batch->key_count; k++)
+        count += batch->keys[k] == key; // no key stands twice in a sample
+    return count;
+}
+
+static void add_naively(weights *w, const rt_batch *batch, uint32_t field_count, uint32_t workers)
+{
+    for (uint32_t f = 0; f < field_count; f++) {
+        w->lookups[f] *= 31.0 / 32;
+        w->infrequent[f] *= 31.0 / 32;
+    }
+    for (uint32_t k = 0; k < batch->key_count; k++) {
+        uint32_t f = rt_key_field(batch->keys[k]);
+        w->lookups[f] += DP_HERALD_UNIT;
+        if (samples_with(batch, batch->keys[k]) < workers)
+            w->infrequent[f] += DP_HERALD_UNIT;
+    }
+}
+
+// A shift rounds what goes down: less than 1 stays too much each time, 32 in the long run.
+static void check_weight(uint64_t got, double want)
+{
+    assert_true((double)got > want - 1e-3 && (double)got < want + 32);
+}
+
+static void profile_counts(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 6; round++) {
+        planner_shape shape = {.seed = round,
+                               .worker_count = 2 + round,
+                               .sample_count_max = 60,
+                               .field_count = 7,
+                               .ids_per_field = 30 + 20 * round,
+                               .bag_max = 1 + round % 3,
+                               .zipf = 1.1,
+                               .dispatch = {.policy = RT_POLICY_RANDOM}};
+        dp_herald_profile profile = {0};
+        weights want = {0};
+        planner_case pc;
+        bool mixed = false;
+        planner_case_init(&pc, &shape);
+        for (uint32_t t = 0; t < 70; t++) {
+            planner_case_look_up(&pc, t % 5 ? 60 : 11);
+            dp_herald_count(&profile, dp_planner_view(pc.planner));
+            add_naively(&want, &pc.batch, shape.field_count, shape.worker_count);
+            planner_case_commit(&pc);
+            for (uint32_t f = 0; f < RT_FIELDS_MAX; f++) {
+                check_weight(profile.lookups[f], want.lookups[f]);
+                check_weight(profile.infrequent[f], want.infrequent[f]);
+                mixed |= profile.infrequent[f] > 0 && profile.infrequent[f] < profile.lookups[f];
+            }
+        }
+        assert_true(mixed);
+        planner_case_fini(&pc);
+    }
+}
+
+// ---- choice -------------------------------------------------------------------------------------
+
+static double degree(const dp_herald_profile *p, uint32_t f)
+{
+    return p->lookups[f] ? (double)p->infrequent[f] / (double)p->lookups[f] : 0;
+}
+
+static void chooses_the_highest(void **state)
+{
+    (void)state;
+    rt_random random = {5};
+    for (uint32_t round = 0; round < 3000; round++) {
+        static dp_herald_profile p;
+        uint32_t n = 1 + rt_random_below(&random, round % 10 ? 30 : RT_FIELDS_MAX);
+        uint32_t k = rt_random_below(&random, n + 3);
+        uint8_t fields[RT_FIELDS_MAX];
+        bool chosen[RT_FIELDS_MAX] = {false};
+        for (uint32_t f = 0; f < n; f++) { // small numbers: many equal quotients
+            p.lookups[f] = rt_random_below(&random, 8) * 6;
+            p.infrequent[f] = p.lookups[f] * rt_random_below(&random, 7) / 6;
+        }
+        uint32_t count = dp_herald_choose(&p, n, k, fields);
+        assert_int_equal(count, k == 0 || k > n ? n : k);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(fields[i] < n && (i == 0 || fields[i] > fields[i - 1]));
+            chosen[fields[i]] = true;
+        }
+        for (uint32_t in = 0; in < n; in++) {
+            for (uint32_t out = 0; chosen[in] && out < n; out++) {
+                if (chosen[out])
+                    continue;
+                assert_true(degree(&p, in) > degree(&p, out) ||
+                            (degree(&p, in) == degree(&p, out) && in < out));
+            }
+        }
+    }
+}
+
+// Counts beyond 2^32, whose products do not fit 64 bits.
+static void big_counts(void **state)
+{
+    (void)state;
+    static dp_herald_profile p;
+    uint8_t fields[RT_FIELDS_MAX];
+    for (uint32_t f = 0; f < 3; f++)
+        p.lookups[f] = UINT64_C(1) << 53;
+    p.infrequent[0] = (UINT64_C(1) << 52) + 1;
+    p.infrequent[1] = (UINT64_C(1) << 52) + 3;
+    p.infrequent[2] = (UINT64_C(1) << 52) + 2;
+    assert_int_equal(dp_herald_choose(&p, 3, 2, fields), 2);
+    assert_true(fields[0] == 1 && fields[1] == 2);
+}
+
+// ---- placements ---------------------------------------------------------------------------------
+
+// Algorithm 1 over the given tables: every sample in its turn goes where most of its rows are, of
+// the workers with room.
+static void check_placement(const planner_case *pc, const uint8_t *fields, uint32_t field_count)
+{
+    const dp_view *view = dp_planner_view(pc->planner);
+    const uint32_t *placement = dp_planner_placement(pc->planner);
+    uint32_t room[RT_WORKERS_MAX];
+    memcpy(room, view->capacity, sizeof *room * view->worker_count);
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        uint32_t score[RT_WORKERS_MAX] = {0}, best = 0;
+        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
+            const dp_distinct *key = &view->distinct[view->lookups[k]];
+            if (!memchr(fields, key->field, field_count))
+                continue;
+            for (uint32_t j = 0; j < view->worker_count; j++)
+                score[j] += (uint32_t)(key->holders >> j & 1);
+        }
+        for (uint32_t j = 0; j < view->worker_count; j++)
+            best = room[j] && score[j] > best ? score[j] : best;
+        assert_true(room[placement[i]] > 0);
+        assert_int_equal(score[placement[i]], best);
+        room[placement[i]]--;
+    }
+}
+
+static void places_by_the_chosen_tables(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 12; round++) {
+        planner_shape shape = {.seed = round,
+                               .worker_count = 2 + round % 5,
+                               .sample_count_max = 40,
+                               .field_count = 6,
+                               .ids_per_field = 40,
+                               .bag_max = 1 + round % 2,
+                               .zipf = 1,
+                               .dispatch = {.policy = RT_POLICY_HERALD, .tables = round % 6}};
+        dp_herald_profile profile = {0};
+        uint32_t tables = round % 6;
+        planner_case pc;
+        planner_case_init(&pc, &shape);
+        for (uint32_t t = 0; t < 40; t++) {
+            uint8_t fields[RT_FIELDS_MAX];
+            if (t == 20) { // an input record
+                dp_input input = {.kind = DP_INPUT_TABLES, .value = tables = 3};
+                assert_int_equal(dp_planner_apply(pc.planner, &input, NULL), RT_OK);
+            }
+            planner_case_look_up(&pc, 40);
+            dp_herald_count(&profile, dp_planner_view(pc.planner));
+            uint32_t count = dp_herald_choose(&profile, shape.field_count, tables, fields);
+            planner_case_commit(&pc);
+            check_placement(&pc, fields, count);
+        }
+        planner_case_fini(&pc);
+    }
+}
+
+static void all_tables_are_laia(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 4; round++) {
+        planner_shape shape = {
+            .seed = round,
+            .worker_count = 5,
+            .sample_count_max = 40,
+            .field_count = 6,
+            .ids_per_field = 40,
+            .bag_max = 1 + round % 2,
+            .zipf = 1,
+            .dispatch = {.policy = RT_POLICY_HERALD, .tables = round < 2 ? 0 : 6}};
+        planner_case herald, laia;
+        planner_case_init(&herald, &shape);
+        shape.dispatch.policy = RT_POLICY_LAIA;
+        planner_case_init(&laia, &shape);
+        for (uint32_t t = 0; t < 40; t++) {
+            planner_case_look_up(&herald, 40);
+            planner_case_look_up(&laia, 40);
+            planner_case_commit(&herald);
+            planner_case_commit(&laia);
+            assert_true(dp_plan_fingerprint(herald.plan) == dp_plan_fingerprint(laia.plan));
+        }
+        planner_case_fini(&herald);
+        planner_case_fini(&laia);
+    }
+}
+
+TEST_MAIN(TEST(profile_counts), TEST(chooses_the_highest), TEST(big_counts),
+          TEST(places_by_the_chosen_tables), TEST(all_tables_are_laia))

@@ -1,0 +1,144 @@
+// Known uses against an array of all of them; what is not known, or not asked for, changes nothing.
+#include "tests/support/test.h"
+
+#include "tests/support/planner_case.h"
+
+// ---- dp_lookahead -------------------------------------------------------------------------------
+
+#define KEYS_MAX 64u
+#define ITERATIONS 400u
+
+static uint32_t next_naively(bool uses[ITERATIONS + 80][KEYS_MAX], uint32_t key, uint32_t after,
+                             uint32_t last)
+{
+    for (uint32_t t = after + 1; t <= last; t++) {
+        if (uses[t][key])
+            return t;
+    }
+    return 0;
+}
+
+// Keys near each other and far apart: chains of the table run into one another and around its end.
+static uint64_t key_of(uint32_t key)
+{
+    return rt_key(key % 3, key / 3 * UINT64_C(0x1000100010001));
+}
+
+static void run_window(uint32_t window, uint32_t keys, uint64_t seed)
+{
+    static bool uses[ITERATIONS + 80][KEYS_MAX];
+    rt_random random = {seed};
+    uint32_t last = 0;
+    dp_lookahead lookahead;
+    for (uint32_t t = 0; t < ITERATIONS + 80; t++) {
+        for (uint32_t k = 0; k < KEYS_MAX; k++)
+            uses[t][k] = false;
+    }
+    assert_int_equal(dp_lookahead_init(&lookahead, window, keys), RT_OK);
+    for (uint32_t t = 1; t <= ITERATIONS; t++) {
+        for (; last < t + window - 1; last++) {
+            for (uint32_t n = 0; n < keys; n++) {
+                uint32_t k = rt_random_below(&random, KEYS_MAX);
+                bool is_new = next_naively(uses, k, t - 1, last + 1) == 0;
+                uses[last + 1][k] = true;
+                assert_int_equal(dp_lookahead_add(&lookahead, key_of(k), last + 1), is_new);
+            }
+        }
+        for (uint32_t k = 0; k < KEYS_MAX; k++) {
+            if (uses[t][k] || rt_random_below(&random, 4) == 0)
+                assert_int_equal(dp_lookahead_pass(&lookahead, key_of(k), t),
+                                 next_naively(uses, k, t, last));
+        }
+        uint32_t known = 0;
+        for (uint32_t k = 0; k < KEYS_MAX; k++)
+            known += next_naively(uses, k, t, last) != 0;
+        assert_int_equal(lookahead.key_count, known);
+    }
+    dp_lookahead_fini(&lookahead);
+}
+
+static void uses_are_known(void **state)
+{
+    (void)state;
+    static const uint32_t windows[] = {1, 2, 3, 9, DP_LOOKAHEAD_MAX + 1, 63};
+    for (uint32_t w = 0; w < RT_COUNT_OF(windows); w++) {
+        for (uint32_t keys = 1; keys <= 24; keys += 7)
+            run_window(windows[w], keys, w * 100 + keys);
+    }
+}
+
+// ---- planner ------------------------------------------------------------------------------------
+
+static planner_shape small_caches(uint32_t i)
+{
+    return (planner_shape){.seed = i,
+                           .worker_count = 1 + i % 4,
+                           .sample_count_max = 12,
+                           .field_count = 4,
+                           .ids_per_field = 50,
+                           .bag_max = 1,
+                           .zipf = 0.8,
+                           .cache = CACHE_MIDDLE,
+                           .eviction = (rt_eviction_kind)(i % 3),
+                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1, .keeper = i % 2}};
+}
+
+static uint64_t pulls_of(const dp_plan *plan)
+{
+    uint64_t pulls = 0;
+    for (uint32_t j = 0; j < plan->worker_count; j++)
+        pulls += plan->slices[j].fill.count;
+    return pulls;
+}
+
+// A planner that may look ahead and is shown nothing plans like one that may not.
+static void nothing_shown_nothing_changed(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        planner_shape shape = small_caches(i);
+        shape.dispatch.keeper = false;
+        planner_case plain;
+        dp_planner *ahead;
+        const dp_plan *plan;
+        planner_case_init(&plain, &shape);
+        dp_planner_config config = plain.config;
+        config.lookahead = 4;
+        assert_int_equal(dp_planner_create(&config, &ahead, NULL), RT_OK);
+        for (uint32_t t = 0; t < 80; t++) {
+            planner_case_look_up(&plain, 12);
+            planner_case_commit(&plain);
+            assert_int_equal(dp_planner_look_up(ahead, &plain.batch), RT_OK);
+            dp_planner_place(ahead);
+            assert_int_equal(dp_planner_commit(ahead, &plan), RT_OK);
+            assert_true(dp_plan_fingerprint(plan) == dp_plan_fingerprint(plain.plan));
+        }
+        dp_planner_destroy(ahead);
+        planner_case_fini(&plain);
+    }
+}
+
+// The same batches with longer and longer windows: fewer rows come twice.
+static void longer_windows_pull_less(void **state)
+{
+    (void)state;
+    uint64_t pulls[3] = {0};
+    for (uint32_t i = 0; i < 12; i++) {
+        static const uint32_t windows[] = {0, 2, 12};
+        for (uint32_t w = 0; w < 3; w++) {
+            planner_shape shape = small_caches(i);
+            shape.lookahead = windows[w];
+            planner_case pc;
+            planner_case_init(&pc, &shape);
+            for (uint32_t t = 0; t < 150; t++) {
+                planner_case_look_up(&pc, 12);
+                if (planner_case_commit(&pc))
+                    pulls[w] += pulls_of(pc.plan);
+            }
+            planner_case_fini(&pc);
+        }
+    }
+    assert_true(pulls[0] > pulls[1] && pulls[1] > pulls[2]);
+}
+
+TEST_MAIN(TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less))
