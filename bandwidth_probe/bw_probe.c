@@ -15,6 +15,7 @@
 #define WINDOW_S 0.03             // worth of what is under way
 #define WINDOW_BYTES_MIN 65536u   // until the rate is known a little
 #define WINDOW_BYTES_MAX 4194304u // 64 messages of CHUNK_BYTES_MAX, far below the queues' marks
+#define FIRST_S 0.02              // a rate is not believed from less time than this
 #define MESSAGES_MAX (BW_TRAIN_BYTES_MAX / CHUNK_BYTES_MIN)
 #define WAIT_MS 100u
 #define NS_PER_S 1e9
@@ -118,7 +119,7 @@ static uint64_t arrived_bytes(const train *t)
 static uint32_t worth(const train *t, double seconds, uint32_t least, uint32_t most)
 {
     double passed_s = (double)(rt_now_ns() - t->begin_ns) / NS_PER_S;
-    double bytes = (double)arrived_bytes(t) / fmax(passed_s, 1e-6) * seconds;
+    double bytes = (double)arrived_bytes(t) / fmax(passed_s, FIRST_S) * seconds;
     return (uint32_t)fmin(fmax(bytes, least), most);
 }
 

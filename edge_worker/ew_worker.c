@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "bandwidth_probe/bw_probe.h"
 #include "edge_worker/ew_trainer.h"
 #include "ps_lite/ps_dense.h"
 #include "runtime/rt_member.h"
@@ -156,6 +157,40 @@ static rt_status create_executor(worker *w, rt_error *error)
     return RT_OK;
 }
 
+static rt_status beat(void *context, rt_error *error)
+{
+    worker *w = context;
+    return rt_member_beat(&w->member, error);
+}
+
+// Measures the own link by way of shard 0 and tells the coordinator.
+static rt_status measure_link(worker *w, rt_error *error)
+{
+    rt_message message;
+    bw_result result;
+    if (w->config->config->links.pin)
+        return RT_OK;
+    const bw_probe_config probe = {.ops = w->config->ops,
+                                   .endpoint = w->endpoints[1],
+                                   .self = self(w),
+                                   .server = rt_peer(RT_ROLE_PS, 0),
+                                   .turn_s = w->config->config->timeout_start_s,
+                                   .progress = beat,
+                                   .context = w};
+    rt_status status = bw_probe_run(&probe, &result, error);
+    if (status)
+        return status;
+    const rt_wire_link link = {.up_bytes_per_s = result.up.bytes_per_s,
+                               .down_bytes_per_s = result.down.bytes_per_s,
+                               .up_spread = result.up.spread,
+                               .down_spread = result.down.spread,
+                               .rtt_s = result.rtt_s};
+    if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, 1, sizeof link))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &link, sizeof link);
+    return rt_member_send(&w->member, &message, error);
+}
+
 static rt_status join(worker *w, rt_error *error)
 {
     const ew_worker_config *config = w->config;
@@ -181,7 +216,9 @@ static rt_status join(worker *w, rt_error *error)
         status = connect_shards(w, error);
     if (!status)
         status = create_model(w, error);
-    return status ? status : create_executor(w, error);
+    if (!status)
+        status = create_executor(w, error);
+    return status ? status : measure_link(w, error);
 }
 
 // ---- training --------------------------------------------------------------------------------
@@ -363,6 +400,9 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
         rt_message message = {0};
         rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
         if (status == RT_AGAIN)
+            return RT_OK;
+        // At the end of a run everybody is told to go at once: the shard may be the first.
+        if (status == RT_NOT_FOUND && w->finish_answered)
             return RT_OK;
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);

@@ -169,6 +169,7 @@ typedef struct {
     rt_link_config workers[RT_WORKERS_MAX]; // "links.workers", one per worker
     uint32_t given_count;                   // length of the list; 0: none, every link is 1 Gbit/s
     double ps_gbps;                         // each way; 0: no limit
+    bool pin;                               // as given: nobody measures
 } rt_links_config;
 
 typedef struct {

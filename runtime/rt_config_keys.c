@@ -273,7 +273,7 @@ const rt_config_key rt_config_keys[] = {
         "The fewest samples of a worker and iteration (makespan)."),
     U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",
         "The most samples of a worker and iteration (makespan); 0: all workers take equally many."),
-    U32("dispatch.search_evaluations", dispatch.search_evaluations, "20000", IN(0, UINT32_MAX), "",
+    U32("dispatch.search_evaluations", dispatch.search_evaluations, "8000", IN(0, UINT32_MAX), "",
         "Placements that the local search may judge per iteration (makespan); each takes about "
         "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),
     DOUBLE("dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
@@ -288,6 +288,9 @@ const rt_config_key rt_config_keys[] = {
          "`{\"count\": 4, \"gbps\": 5}` stands for four of them. Empty: 1 Gbit/s each."),
     DOUBLE("links.ps_gbps", links.ps_gbps, "0", IN(0, 1e4), "Gbit/s",
            "The link of the parameter servers, each way; 0: no limit."),
+    BOOL("links.pin", links.pin, "true",
+         "Links are taken as given. Otherwise `links.workers` is where a run starts: every worker "
+         "measures its link when it joins, and dispatch follows."),
 
     U32("planner.run_ahead", run_ahead, "4", IN(1, 64), "iterations",
         "Planned before they are done."),

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bandwidth_probe/bw_table.h"
 #include "dispatch/coordinator/dp_controller.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_roster.h"
@@ -39,6 +40,7 @@ typedef struct {
     bool interrupted;
     int wake_fd;
     dp_controller controller;
+    bw_table links;
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
@@ -218,6 +220,36 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     return RT_OK;
 }
 
+static void tell_link(coordinator *c, uint32_t worker, bw_way way, double bytes_per_s)
+{
+    const double before = bw_table_rate(&c->links, worker, way);
+    if (!bw_table_measured(&c->links, worker, way, BW_PROBED, bytes_per_s))
+        return;
+    const dp_input input = {.kind = way == BW_UP ? DP_INPUT_LINK_UP : DP_INPUT_LINK_DOWN,
+                            .worker = worker,
+                            .value = bw_table_rate(&c->links, worker, way)};
+    rt_info("link of worker %" PRIu32 ", %s: %.1f -> %.1f Mbit/s, as measured", worker,
+            way == BW_UP ? "up" : "down", before * 8e-6, input.value * 8e-6);
+    dp_feed_tell(c->feed, &input);
+}
+
+static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
+                           rt_error *error)
+{
+    char name[32];
+    rt_wire_link link;
+    rt_peer_name(peer, name);
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || !rt_control_has(message, sizeof link))
+        return rt_fail(error, RT_WIRE, "%s: a LINK of %zu bytes, expected %zu of a worker", name,
+                       message->size - sizeof(rt_wire_header), sizeof link);
+    memcpy(&link, rt_message_payload(message), sizeof link);
+    rt_debug("%s measured %.1f Mbit/s up, %.1f down, %.3f ms", name, link.up_bytes_per_s * 8e-6,
+             link.down_bytes_per_s * 8e-6, link.rtt_s * 1e3);
+    tell_link(c, rt_peer_rank(peer), BW_UP, link.up_bytes_per_s);
+    tell_link(c, rt_peer_rank(peer), BW_DOWN, link.down_bytes_per_s);
+    return RT_OK;
+}
+
 static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *message,
                               rt_error *error)
 {
@@ -225,6 +257,8 @@ static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *m
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_REPORT)
         return take_report(c, peer, message, error);
+    if (type == RT_MESSAGE_LINK)
+        return take_link(c, peer, message, error);
     if (type == RT_MESSAGE_FINISHED) {
         bool worker = rt_peer_role(peer) == RT_ROLE_WORKER;
         *(worker ? &c->finished_workers : &c->finished_shards) |= rt_bit(rt_peer_rank(peer));
@@ -452,6 +486,7 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_controller_init(config->config, &c.controller);
+    bw_table_init(config->config, &c.links);
     dp_reload_init(&config->reload, config->config, &c.reload);
     rt_status status = RT_OK;
     if (!c.flights || c.wake_fd < 0)

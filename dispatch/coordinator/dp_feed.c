@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
@@ -33,6 +35,7 @@ struct dp_feed {
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
     atomic_bool stop;
+    int stop_fd;          // readable once stop is set: ends a wait for input
     rt_metrics *journal;  // the planner thread's
     pthread_mutex_t lock; // the members below
     rt_error failure;
@@ -335,46 +338,12 @@ static rt_status allocate(dp_feed *feed)
     return RT_OK;
 }
 
-rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
-                         rt_error *error)
+// Stops the threads and frees everything but the stream.
+static void release(dp_feed *feed)
 {
-    dp_feed *feed = rt_alloc(1, sizeof *feed);
-    if (!feed)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    feed->config = *config;
-    feed->config.planner = NULL;
-    feed->batch_size = config->planner->sample_count_max;
-    pthread_mutex_init(&feed->lock, NULL);
-    rt_status status = dp_planner_create(config->planner, &feed->planner, error);
-    if (!status)
-        status = rt_metrics_open(config->journal, &feed->journal, error);
-    feed->config.journal = NULL; // the caller's
-    if (!status && allocate(feed))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
-    if (!status) {
-        feed->stream = stream;
-        feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
-        feed->planning_runs =
-            feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
-        if (!feed->planning_runs)
-            status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
-    }
-    if (status) {
-        feed->stream = NULL; // stays the caller's
-        dp_feed_destroy(feed);
-        return status;
-    }
-    *feed_p = feed;
-    return RT_OK;
-}
-
-void dp_feed_destroy(dp_feed *feed)
-{
-    if (!feed)
-        return;
     rt_queue *queues[] = {feed->free_batches, feed->full_batches, feed->free_planned,
                           feed->full_planned};
-    atomic_store(&feed->stop, true);
+    dp_feed_stop(feed);
     for (size_t i = 0; i < RT_COUNT_OF(queues); i++) {
         if (queues[i])
             rt_queue_close(queues[i]);
@@ -392,13 +361,59 @@ void dp_feed_destroy(dp_feed *feed)
     }
     for (uint32_t i = 0; i < feed->batch_count; i++)
         rt_batch_fini(&feed->batches[i].batch);
-    if (feed->stream)
-        rt_stream_close(feed->stream);
     dp_planner_destroy(feed->planner);
     rt_metrics_close(feed->journal);
+    if (feed->stop_fd >= 0)
+        close(feed->stop_fd);
     pthread_mutex_destroy(&feed->lock);
     rt_free(feed->planned);
     rt_free(feed);
+}
+
+rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
+                         rt_error *error)
+{
+    dp_feed *feed = rt_alloc(1, sizeof *feed);
+    if (!feed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    feed->config = *config;
+    feed->config.planner = NULL;
+    feed->batch_size = config->planner->sample_count_max;
+    pthread_mutex_init(&feed->lock, NULL);
+    rt_status status = dp_planner_create(config->planner, &feed->planner, error);
+    if (!status)
+        status = rt_metrics_open(config->journal, &feed->journal, error);
+    feed->config.journal = NULL; // the caller's
+    if (!status && allocate(feed))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+    feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (!status && feed->stop_fd < 0)
+        status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    feed->stream = stream;
+    if (!status) {
+        rt_stream_set_stop(stream, feed->stop_fd);
+        feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
+        feed->planning_runs =
+            feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
+        if (!feed->planning_runs)
+            status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
+    }
+    if (status) {
+        release(feed);
+        rt_stream_set_stop(stream, -1); // it stays the caller's
+        return status;
+    }
+    *feed_p = feed;
+    return RT_OK;
+}
+
+void dp_feed_destroy(dp_feed *feed)
+{
+    if (!feed)
+        return;
+    rt_stream *stream = feed->stream;
+    release(feed);
+    rt_stream_close(stream);
 }
 
 // ---- the caller's side -----------------------------------------------------------------------
@@ -429,7 +444,11 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
 
 void dp_feed_stop(dp_feed *feed)
 {
+    const uint64_t one = 1;
     atomic_store(&feed->stop, true);
+    if (feed->stop_fd >= 0 && write(feed->stop_fd, &one, sizeof one) < 0) {
+        // it is readable already
+    }
 }
 
 rt_stream_stats dp_feed_stream_stats(dp_feed *feed)

@@ -57,11 +57,7 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     uint32_t rows = config->sample_count_max;
     self->alpha = config->dispatch.alpha;
     self->criterion = config->dispatch.criterion;
-    self->solver = dp_solver_find(config->dispatch.solver);
-    if (!self->solver) {
-        destroy(self);
-        return rt_fail(error, RT_UNSUPPORTED, "dispatch.solver is not in this build");
-    }
+    self->solver = dp_solver_choose(config->dispatch.solver);
     self->stride = (config->worker_count + 7) / 8 * 8;
     self->cost = rt_alloc((size_t)rows * self->stride, sizeof *self->cost);
     self->opt_cost = rt_alloc((size_t)rows * self->stride, sizeof *self->opt_cost);

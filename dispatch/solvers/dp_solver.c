@@ -1,5 +1,8 @@
 #include "dispatch/solvers/dp_solver.h"
 
+#include "dispatch/solvers/dp_cuda.h"
+#include "runtime/rt_log.h"
+
 #define UNREACHABLE (INT64_MAX / 4)
 
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind)
@@ -14,10 +17,23 @@ const dp_solver_ops *dp_solver_find(rt_solver_kind kind)
     case RT_SOLVER_GREEDY:
         return &dp_solver_greedy;
     case RT_SOLVER_HUNGARIAN_CUDA:
+        return dp_cuda_available(kind, NULL) == RT_OK ? &dp_solver_hungarian_cuda : NULL;
     case RT_SOLVER_AUCTION_CUDA:
-        break;
+        return dp_cuda_available(kind, NULL) == RT_OK ? &dp_solver_auction_cuda : NULL;
     }
     return NULL;
+}
+
+const dp_solver_ops *dp_solver_choose(rt_solver_kind kind)
+{
+    rt_error error = {0};
+    const dp_solver_ops *ops = dp_solver_find(kind);
+    if (ops)
+        return ops;
+    (void)dp_cuda_available(kind, &error);
+    rt_warn("dispatch.solver: %s is not to be had here, transport takes its place: %s",
+            rt_config_choice_name("dispatch.solver", (int)kind), error.text);
+    return &dp_solver_transport;
 }
 
 int64_t dp_placement_cost(const dp_problem *problem, const uint32_t *sink_of_row)

@@ -37,8 +37,11 @@ extern const dp_solver_ops dp_solver_hungarian; // O(k^3) on the expanded square
 extern const dp_solver_ops dp_solver_greedy;    // each row to its cheapest sink with room, in order
 extern const dp_solver_ops dp_solver_auction;   // epsilon scaling on the transportation form
 
-// The table of a kind; NULL when this build has none.
+// The table of a kind; NULL when this build or machine has none (dp_cuda.h).
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind);
+
+// The same; where there is none, dp_solver_transport, and one line in the log that says why.
+const dp_solver_ops *dp_solver_choose(rt_solver_kind kind);
 
 // Total cost of a placement.
 int64_t dp_placement_cost(const dp_problem *problem, const uint32_t *sink_of_row);

@@ -20,7 +20,9 @@ struct rt_source {
     uint32_t path_count;
     uint32_t file; // index of the one being read
     int descriptor;
+    int stop; // descriptor that ends a wait; -1: none
     packing packing;
+    bool is_waiting;      // no regular file: bytes may be long in coming
     bool is_file_end;     // no more bytes will come from this file
     bool is_skipping;     // inside a line that is too long
     bool has_more_text;   // the decoder filled all the room it had: it may hold more
@@ -66,23 +68,37 @@ static rt_status fail_here(const rt_source *source, rt_status status, const char
                    (unsigned long long)source->line + 1, what);
 }
 
+void rt_source_set_stop(rt_source *source, int fd)
+{
+    source->stop = fd;
+}
+
+// Until there are bytes, or the end of them; RT_STOPPED.
+static rt_status wait_for_bytes(const rt_source *source)
+{
+    struct pollfd wanted[] = {{source->descriptor, POLLIN, 0}, {source->stop, POLLIN, 0}};
+    while (poll(wanted, 2, -1) < 0 && errno == EINTR) {
+    }
+    return wanted[1].revents ? RT_STOPPED : RT_OK;
+}
+
 // Reads what is there, at least one byte; *count_p 0: end of file.
 static rt_status read_some(rt_source *source, void *bytes, size_t size, size_t *count_p,
                            rt_error *error)
 {
     for (;;) {
+        // A read of a file does not wait for long, and a poll of it would be one call too many.
+        if (source->is_waiting && wait_for_bytes(source) == RT_STOPPED)
+            return RT_STOPPED;
         ssize_t count = read(source->descriptor, bytes, size);
         if (count >= 0) {
             *count_p = (size_t)count;
             source->bytes_read += (uint64_t)count;
             return RT_OK;
         }
-        if (errno == EAGAIN) { // a standard input that somebody made non-blocking
-            struct pollfd wanted = {source->descriptor, POLLIN, 0};
-            (void)poll(&wanted, 1, -1);
-        } else if (errno != EINTR) {
+        // EAGAIN: a standard input that somebody made non-blocking.
+        if (errno != EINTR && errno != EAGAIN)
             return fail_here(source, RT_IO, strerror(errno), error);
-        }
     }
 }
 
@@ -143,6 +159,8 @@ static rt_status enter_file(rt_source *source, rt_error *error)
     source->descriptor = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (source->descriptor < 0)
         return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
+    struct stat info;
+    source->is_waiting = fstat(source->descriptor, &info) != 0 || !S_ISREG(info.st_mode);
     source->is_file_end = source->is_skipping = false;
     source->has_more_text = source->is_inside_frame = false;
     source->next = source->end = source->scanned = 0;
@@ -198,7 +216,7 @@ rt_status rt_source_open(char *const *paths, uint32_t path_count, rt_source **so
     rt_source *source = rt_alloc(1, sizeof *source);
     if (!source)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
-    source->descriptor = -1;
+    source->descriptor = source->stop = -1;
     source->text = rt_alloc(TEXT_BYTES + 1 + RT_LINE_PAD, 1);
     source->packed = rt_alloc(BLOCK_BYTES, 1);
     source->decoder = ZSTD_createDCtx();

@@ -15,8 +15,13 @@ rt_status rt_source_open(char *const *paths, uint32_t path_count, rt_source **so
                          rt_error *error);
 void rt_source_close(rt_source *source); // NULL is fine
 
-// The next line, valid until the next call. RT_END: there is none. RT_IO, RT_DATA (a packed file is
-// damaged or cut off): error names file and line; the source is of no further use.
+// From now on a wait for bytes (of standard input, of a pipe) ends when fd becomes readable; fd is
+// not read. -1: waits are endless, as they are after open.
+void rt_source_set_stop(rt_source *source, int fd);
+
+// The next line, valid until the next call. RT_END: there is none. RT_STOPPED: rt_source_set_stop's
+// descriptor is readable and no line is there. RT_IO, RT_DATA (a packed file is damaged or cut
+// off): error names file and line; the source is of no further use.
 rt_status rt_source_line(rt_source *source, rt_line *line, rt_error *error);
 
 // Path by a line's file index, as given.

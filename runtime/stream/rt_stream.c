@@ -93,6 +93,12 @@ void rt_stream_close(rt_stream *stream)
     rt_free(stream);
 }
 
+void rt_stream_set_stop(rt_stream *stream, int fd)
+{
+    if (stream->source)
+        rt_source_set_stop(stream->source, fd);
+}
+
 const rt_schema *rt_stream_schema(const rt_stream *stream)
 {
     return &stream->schema;
@@ -202,7 +208,7 @@ static rt_status read_lines(rt_stream *stream, rt_batch *batch, uint32_t sample_
     while (batch->sample_count < sample_count) {
         rt_line line;
         rt_status status = rt_source_line(stream->source, &line, error);
-        if (status == RT_END) {
+        if (status == RT_END || status == RT_STOPPED) {
             stream->is_ended = true;
             return RT_OK;
         }

@@ -33,6 +33,10 @@ void rt_stream_close(rt_stream *stream);
 // Constant for the life of the stream.
 const rt_schema *rt_stream_schema(const rt_stream *stream);
 
+// From now on the stream ends when it waits for bytes (of standard input, of a pipe) and fd is
+// readable; fd is not read. -1: it waits.
+void rt_stream_set_stop(rt_stream *stream, int fd);
+
 // Clears batch and fills it with up to sample_count_max samples; fewer only at the end of the
 // input. RT_END: nothing left, batch is empty. RT_DATA, RT_IO: error names file and line.
 rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,

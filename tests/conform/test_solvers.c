@@ -2,6 +2,7 @@
 // others against the certificate (itself held against all placements) and against each other.
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/devices.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -238,16 +239,17 @@ static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, b
     void *state[RT_COUNT_OF(kinds)] = {0};
     instance other = make(seed + 1, rows, sinks, COST_RANDOM, CAPACITY_SLACK);
     for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
-        if (dp_solver_find(kinds[s]))
-            assert_int_equal(dp_solver_find(kinds[s])->create(rows, sinks, &state[s]), RT_OK);
+        if (test_solver(kinds[s]))
+            assert_int_equal(test_solver(kinds[s])->create(rows, sinks, &state[s]), RT_OK);
     }
     for (int c = 0; c < COST_KIND_COUNT * CAPACITY_KIND_COUNT; c++) {
         instance made = make(seed, rows, sinks, (cost_kind)(c / CAPACITY_KIND_COUNT),
                              (capacity_kind)(c % CAPACITY_KIND_COUNT));
         int64_t least = exhaustive ? enumerate(&made.problem, NULL, 0) : -1;
         for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
-            const dp_solver_ops *ops = dp_solver_find(kinds[s]);
-            if (!ops || (!cubic && kinds[s] == RT_SOLVER_HUNGARIAN))
+            const dp_solver_ops *ops = test_solver(kinds[s]);
+            if (!ops || (!cubic && kinds[s] == RT_SOLVER_HUNGARIAN) ||
+                !test_solver_takes(kinds[s], (uint64_t)rows * sinks))
                 continue;
             int64_t cost = check(ops, state[s], &made, &other);
             least = least < 0 ? cost : least;
@@ -258,8 +260,8 @@ static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, b
         drop(&made);
     }
     for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
-        if (dp_solver_find(kinds[s]))
-            dp_solver_find(kinds[s])->destroy(state[s]);
+        if (test_solver(kinds[s]))
+            test_solver(kinds[s])->destroy(state[s]);
     }
     drop(&other);
 }

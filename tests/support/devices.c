@@ -5,9 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dispatch/solvers/dp_cuda.h"
 #include "edge_worker/device/ew_cuda.h"
+#include "runtime/rt_cuda.h"
+#include "tests/support/test.h"
 
 #define PLUGIN "liblanyard_cuda_cpu.so"
+#define SOLVER_SIZE_MAX 600u // rows x sinks that kernels on the CPU solve
+#define SOLVER_EVERY 150u
 
 // Test programs lie in <build>/tests/<kind>, the plug-in in <build>/tests.
 const char *test_plugin_path(void)
@@ -42,4 +47,82 @@ rt_status test_device_open(uint32_t index, ew_device *device, rt_error *error)
     if (seed)
         seed(index);
     return ew_cuda_open(test_plugin_path(), "cuda:0", device, error);
+}
+
+// ---- solvers -----------------------------------------------------------------------------------
+
+static const dp_cuda_table *solver_table(const char *name)
+{
+    const rt_cuda_plugin *plugin;
+    rt_error error;
+    if (rt_cuda_open(test_plugin_path(), &plugin, &error) != RT_OK)
+        fail_msg("%s", error.text);
+    return plugin->table(name);
+}
+
+static rt_status create(const char *name, uint32_t rows, uint32_t sinks, void **state_p)
+{
+    return solver_table(name)->create(0, rows, sinks, state_p, NULL);
+}
+
+static void solve(const char *name, void *state, const dp_problem *problem, uint32_t *sink_of_row)
+{
+    rt_error error;
+    if (solver_table(name)->solve(state, problem, sink_of_row, &error) != RT_OK)
+        fail_msg("%s: %s", name, error.text);
+}
+
+static rt_status create_hungarian(uint32_t rows, uint32_t sinks, void **state_p)
+{
+    return create("dp_hungarian", rows, sinks, state_p);
+}
+
+static rt_status create_auction(uint32_t rows, uint32_t sinks, void **state_p)
+{
+    return create("dp_auction", rows, sinks, state_p);
+}
+
+static void destroy(void *state)
+{
+    solver_table("dp_auction")->destroy(state);
+}
+
+static void solve_hungarian(void *state, const dp_problem *problem, uint32_t *sink_of_row)
+{
+    solve("dp_hungarian", state, problem, sink_of_row);
+}
+
+static void solve_auction(void *state, const dp_problem *problem, uint32_t *sink_of_row)
+{
+    solve("dp_auction", state, problem, sink_of_row);
+}
+
+static const dp_solver_ops hungarian = {"hungarian_cuda", true, create_hungarian, destroy,
+                                        solve_hungarian};
+static const dp_solver_ops auction = {"auction_cuda", true, create_auction, destroy, solve_auction};
+
+static bool is_cuda(rt_solver_kind kind)
+{
+    return kind == RT_SOLVER_HUNGARIAN_CUDA || kind == RT_SOLVER_AUCTION_CUDA;
+}
+
+const dp_solver_ops *test_solver(rt_solver_kind kind)
+{
+    if (is_cuda(kind))
+        return kind == RT_SOLVER_AUCTION_CUDA ? &auction : &hungarian;
+    return dp_solver_find(kind);
+}
+
+bool test_solver_takes(rt_solver_kind kind, uint64_t size)
+{
+    static uint64_t offered;
+    if (!is_cuda(kind))
+        return true;
+    if (size > SOLVER_SIZE_MAX)
+        return false;
+    offered += 1 + size / 8;
+    if (offered < SOLVER_EVERY)
+        return false;
+    offered = 0;
+    return true;
 }

@@ -8,32 +8,16 @@
 #define EW_CUDA_PARTS_H
 
 #include <cublas_v2.h>
-#include <cuda_runtime.h>
-#include <float.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#ifdef __CUDACC__
-#define LAUNCH(kernel, grid, block, shared_bytes, stream) \
-    kernel<<<(grid), (block), (shared_bytes), (stream)>>>
-#define SHARED(type, name, count) __shared__ type name[count]
-#define SHARED_DYNAMIC(type, name)                                \
-    extern __shared__ __align__(16) unsigned char shared_block[]; \
-    type *name = (type *)shared_block
-#endif
+#include "runtime/rt_cuda_kernel.h"
 
-// The headers of the program are C.
-#define _Noreturn __attribute__((noreturn))
 extern "C" {
 #include "edge_worker/device/ew_cuda.h"
 }
-#undef _Noreturn
 
 #define EW_CUDA_THREADS 256u
-#define EW_CUDA_WARP 32u
-#define EW_CUDA_FULL 0xffffffffu // all lanes of a warp
+#define EW_CUDA_WARP RT_CUDA_WARP
+#define EW_CUDA_FULL RT_CUDA_FULL
 #define EW_CUDA_SCRATCH_FLOATS ((size_t)8 << 20)
 #define EW_CUDA_STAGE_BYTES ((size_t)4 << 20) // each of two halves, in and out
 #define EW_CUDA_OUTS_MAX 16u

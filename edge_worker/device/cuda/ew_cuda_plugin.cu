@@ -5,7 +5,9 @@
 #include <string.h>
 
 extern "C" {
+#include "dispatch/solvers/dp_cuda.h"
 #include "runtime/rt_cuda.h"
+extern const dp_cuda_table dp_hungarian_cuda_table, dp_auction_cuda_table;
 extern const ew_cuda_table ew_cuda_device_table;
 extern const rt_cuda_plugin lanyard_cuda_plugin __attribute__((visibility("default")));
 }
@@ -40,6 +42,10 @@ static const void *table(const char *name)
 {
     if (strcmp(name, "ew_device") == 0)
         return &ew_cuda_device_table;
+    if (strcmp(name, "dp_hungarian") == 0)
+        return &dp_hungarian_cuda_table;
+    if (strcmp(name, "dp_auction") == 0)
+        return &dp_auction_cuda_table;
     return NULL;
 }
 

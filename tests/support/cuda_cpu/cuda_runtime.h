@@ -153,6 +153,14 @@ template <typename T> inline T atomicSub(T *at, T value)
 {
     return __atomic_fetch_sub(at, value, __ATOMIC_RELAXED);
 }
+template <typename T> inline T atomicMin(T *at, T value)
+{
+    T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value < old && !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED))
+        ;
+    return old;
+}
 template <typename T> inline T atomicMax(T *at, T value)
 {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);

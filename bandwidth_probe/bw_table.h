@@ -1,0 +1,39 @@
+// bw_table - the links of a run as far as they are known, with a version that changes count up.
+//
+// Starts with the configured rates. A measured rate takes effect when it differs from the one in
+// force by more than BW_CHANGE, and lasts: a probe counts at once, an estimate from transfers when
+// BW_LASTS in a row, smoothed, say so. A plain value, one thread, reads no clock.
+#ifndef BW_TABLE_H
+#define BW_TABLE_H
+
+#include "runtime/rt_config.h"
+
+#define BW_CHANGE 0.15
+#define BW_LASTS 8u
+#define BW_SMOOTHING 0.25 // weight of the newest estimate
+
+typedef enum { BW_UP, BW_DOWN, BW_WAYS } bw_way;
+typedef enum { BW_PROBED, BW_ESTIMATED } bw_source;
+
+typedef struct {
+    double bytes_per_s; // in force
+    double smooth;      // of the estimates since the last change; 0: none yet
+    uint32_t differs;   // estimates in a row beyond BW_CHANGE
+} bw_known;
+
+typedef struct {
+    uint32_t worker_count;
+    bool pinned; // links.pin: what is measured changes nothing
+    uint64_t version;
+    bw_known links[RT_WORKERS_MAX][BW_WAYS];
+} bw_table;
+
+void bw_table_init(const rt_config *config, bw_table *table);
+
+double bw_table_rate(const bw_table *table, uint32_t worker, bw_way way); // bytes/s, in force
+
+// True: the rate in force changed. A rate that is no positive number is not taken.
+bool bw_table_measured(bw_table *table, uint32_t worker, bw_way way, bw_source source,
+                       double bytes_per_s);
+
+#endif

@@ -1,0 +1,105 @@
+#include "dispatch/solvers/dp_cuda.h"
+
+#include "runtime/rt_cuda.h"
+#include "runtime/rt_log.h"
+
+#define DEVICE 0u
+
+typedef struct {
+    const dp_cuda_table *table;
+    void *device_state; // NULL once the device has failed
+    void *transport_state;
+} solver;
+
+static rt_status find_table(rt_solver_kind kind, const dp_cuda_table **table_p, rt_error *error)
+{
+    const rt_cuda_plugin *plugin;
+    char name[96];
+    rt_status status = rt_cuda_open(NULL, &plugin, error);
+    if (!status)
+        status = plugin->probe(DEVICE, name, sizeof name, error);
+    if (status)
+        return status;
+    *table_p = plugin->table(kind == RT_SOLVER_AUCTION_CUDA ? "dp_auction" : "dp_hungarian");
+    return *table_p ? RT_OK : rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no such solver");
+}
+
+rt_status dp_cuda_available(rt_solver_kind kind, rt_error *error)
+{
+    const dp_cuda_table *table;
+    return find_table(kind, &table, error);
+}
+
+static void destroy(void *state)
+{
+    solver *self = state;
+    if (!self)
+        return;
+    if (self->device_state)
+        self->table->destroy(self->device_state);
+    if (self->transport_state)
+        dp_solver_transport.destroy(self->transport_state);
+    rt_free(self);
+}
+
+static rt_status create(rt_solver_kind kind, uint32_t row_count_max, uint32_t sink_count_max,
+                        void **state_p)
+{
+    rt_error error = {0};
+    solver *self = rt_alloc(1, sizeof *self);
+    if (!self)
+        return RT_NO_MEMORY;
+    rt_status status = find_table(kind, &self->table, &error);
+    if (!status)
+        status = self->table->create(DEVICE, row_count_max, sink_count_max, &self->device_state,
+                                     &error);
+    if (status) // the run can go on without
+        rt_warn("dispatch.solver: transport takes over: %s", error.text);
+    status = dp_solver_transport.create(row_count_max, sink_count_max, &self->transport_state);
+    if (status) {
+        destroy(self);
+        return status;
+    }
+    *state_p = self;
+    return RT_OK;
+}
+
+static rt_status create_hungarian(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
+{
+    return create(RT_SOLVER_HUNGARIAN_CUDA, row_count_max, sink_count_max, state_p);
+}
+
+static rt_status create_auction(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
+{
+    return create(RT_SOLVER_AUCTION_CUDA, row_count_max, sink_count_max, state_p);
+}
+
+static void solve(void *state, const dp_problem *problem, uint32_t *sink_of_row)
+{
+    solver *self = state;
+    rt_error error = {0};
+    if (self->device_state) {
+        if (self->table->solve(self->device_state, problem, sink_of_row, &error) == RT_OK)
+            return;
+        rt_warn("dispatch.solver: %s: transport takes over: %s", self->table->name, error.text);
+        self->table->destroy(self->device_state);
+        self->device_state = NULL;
+    }
+    dp_solver_transport.solve(self->transport_state, problem, sink_of_row);
+}
+
+const dp_solver_ops dp_solver_hungarian_cuda = {
+    .name = "hungarian_cuda",
+    .exact = true,
+    .create = create_hungarian,
+    .destroy = destroy,
+    .solve = solve,
+};
+
+const dp_solver_ops dp_solver_auction_cuda = {
+    .name = "auction_cuda",
+    .exact = true,
+    .create = create_auction,
+    .destroy = destroy,
+    .solve = solve,
+};

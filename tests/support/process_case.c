@@ -1,0 +1,182 @@
+#define _GNU_SOURCE // pipe2, memmem
+#include "tests/support/process_case.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/test.h"
+
+#define ARGUMENTS_MAX 64
+
+const char *process_lanyard(void)
+{
+    const char *path = getenv("LANYARD");
+    if (!path || !*path)
+        test_skip("LANYARD does not name the program (make test sets it)");
+    if (access(path, X_OK) != 0)
+        fail_msg("LANYARD=%s: %s", path, strerror(errno));
+    return path;
+}
+
+_Noreturn static void become(char *const *arguments, int input, int output)
+{
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    execv(arguments[0], arguments);
+    fprintf(stderr, "%s: %s\n", arguments[0], strerror(errno));
+    _exit(127);
+}
+
+void process_start(process *p, const char *const *arguments)
+{
+    int in[2] = {-1, -1}, out[2];
+    char *copies[ARGUMENTS_MAX] = {0};
+    for (size_t i = 0; arguments[i]; i++) {
+        assert_true(i + 1 < ARGUMENTS_MAX);
+        copies[i] = strdup(arguments[i]);
+    }
+    bool with_input = p->with_input;
+    *p = (process){.input = -1, .with_input = with_input};
+    p->text = calloc(PROCESS_OUTPUT_MAX, 1);
+    assert_non_null(p->text);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    if (with_input)
+        assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    else
+        in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    p->pid = fork();
+    if (p->pid == 0)
+        become(copies, in[0], out[1]);
+    assert_true(p->pid > 0);
+    close(out[1]);
+    close(in[0]);
+    p->output = out[0];
+    p->input = in[1];
+    for (size_t i = 0; copies[i]; i++)
+        free(copies[i]);
+}
+
+// Reads what there is; false at the end of the output.
+static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
+{
+    uint64_t now = rt_now_ns();
+    struct pollfd one = {p->output, POLLIN, 0};
+    int left_ms = now < deadline_ns ? (int)((deadline_ns - now) / 1000000) + 1 : 0;
+    if (poll(&one, 1, left_ms) == 0)
+        fail_msg("%s did not come in time; the program said:\n%s", awaited, p->text);
+    assert_true(p->length + 1 < PROCESS_OUTPUT_MAX);
+    ssize_t got = read(p->output, p->text + p->length, PROCESS_OUTPUT_MAX - 1 - p->length);
+    if (got < 0 && errno == EINTR)
+        return true;
+    assert_true(got >= 0);
+    p->length += (size_t)got;
+    p->text[p->length] = '\0';
+    return got > 0;
+}
+
+static uint64_t deadline(double limit_s)
+{
+    return rt_now_ns() + (uint64_t)(limit_s * 1e9);
+}
+
+size_t process_await(process *p, size_t from, const char *text, double limit_s)
+{
+    uint64_t end = deadline(limit_s);
+    for (;;) {
+        const char *found = strstr(p->text + from, text);
+        if (found)
+            return (size_t)(found - p->text) + strlen(text);
+        if (!pump(p, end, text))
+            fail_msg("the program ended without \"%s\"; it said:\n%s", text, p->text);
+    }
+}
+
+int process_end(process *p, double limit_s)
+{
+    int status;
+    uint64_t end = deadline(limit_s);
+    while (pump(p, end, "the end of the program and its children")) {
+    }
+    // Nobody holds the pipe any more; what is left of the process is its exit status.
+    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    p->pid = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void process_fini(process *p)
+{
+    if (p->pid) {
+        kill(p->pid, SIGKILL);
+        waitpid(p->pid, NULL, 0);
+    }
+    close(p->output);
+    if (p->input >= 0)
+        close(p->input);
+    free(p->text);
+}
+
+int process_run(process *p, const char *const *arguments, double limit_s)
+{
+    process_start(p, arguments);
+    return process_end(p, limit_s);
+}
+
+// Words of a command line are separated by zero bytes.
+static bool has_words(const char *line, size_t length, const char *command)
+{
+    char words[128] = "";
+    size_t size = strlen(command) + 2;
+    assert_true(size < sizeof words);
+    memcpy(words + 1, command, size - 1);
+    for (size_t i = 1; i + 1 < size; i++)
+        words[i] = words[i] == ' ' ? '\0' : words[i];
+    return memmem(line, length, words, size) != NULL;
+}
+
+static pid_t parent_of(const char *pid)
+{
+    char path[300], line[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    if (fgets(line, sizeof line, file) && strrchr(line, ')'))
+        (void)sscanf(strrchr(line, ')') + 1, " %*c %d", &parent);
+    fclose(file);
+    return parent;
+}
+
+pid_t process_child(const process *p, const char *command)
+{
+    pid_t found = 0;
+    DIR *all = opendir("/proc");
+    assert_non_null(all);
+    for (struct dirent *entry; !found && (entry = readdir(all));) {
+        char path[300], line[4096];
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || parent_of(entry->d_name) != p->pid)
+            continue;
+        snprintf(path, sizeof path, "/proc/%s/cmdline", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            continue;
+        size_t length = fread(line, 1, sizeof line, file);
+        fclose(file);
+        if (has_words(line, length, command))
+            found = atoi(entry->d_name);
+    }
+    closedir(all);
+    if (!found)
+        fail_msg("no child \"%s\"; the program said:\n%s", command, p->text);
+    return found;
+}

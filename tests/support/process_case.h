@@ -1,0 +1,43 @@
+// process_case - programs that a test starts, their output, their children, their end.
+//
+// Output (both streams) comes through one pipe, which everything that the program starts inherits:
+// the end of the output means that all of it has gone. Waits have deadlines; one that passes fails
+// the test and prints what was said so far.
+#ifndef PROCESS_CASE_H
+#define PROCESS_CASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define PROCESS_OUTPUT_MAX (1u << 20)
+
+typedef struct {
+    pid_t pid;
+    int output; // read end
+    int input;  // write end of its standard input, or -1
+    size_t length;
+    char *text;      // output so far, terminated
+    bool with_input; // set before the start: give it a pipe for standard input (else /dev/null)
+} process;
+
+// The program under test: environment variable LANYARD; skips the case without one.
+const char *process_lanyard(void);
+
+// arguments[0] is the path; NULL ends them.
+void process_start(process *p, const char *const *arguments);
+
+// Reads output until it has text after from (an offset into p->text). Returns the offset behind it.
+size_t process_await(process *p, size_t from, const char *text, double limit_s);
+
+// Waits for the end of the program and of all that it started. The exit status; 128 + signal.
+int process_end(process *p, double limit_s);
+void process_fini(process *p);
+
+// start, end; the output stays in p->text.
+int process_run(process *p, const char *const *arguments, double limit_s);
+
+// The child of p whose arguments contain all words of a command, as in "worker --rank 1".
+pid_t process_child(const process *p, const char *command);
+
+#endif

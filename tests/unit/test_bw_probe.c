@@ -1,0 +1,267 @@
+#include "bandwidth_probe/bw_probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/support/test.h"
+
+#define CLIENT rt_peer(RT_ROLE_WORKER, 3)
+#define OTHER rt_peer(RT_ROLE_WORKER, 4)
+#define SERVER rt_peer(RT_ROLE_PS, 0)
+#define QUEUE 4096u
+
+// Both sides in one thread: what the client sends is answered at once; answers wait in a queue, of
+// which `pace` come out at a wait.
+typedef struct {
+    bw_responder responder;
+    rt_message answers[QUEUE];
+    uint32_t peers[QUEUE];
+    uint32_t first, count, released, pace;
+    uint64_t sent_bytes, answered_bytes;
+    uint32_t filler_nonzero;
+    bool deaf;      // messages get lost
+    bool malformed; // answers carry a wrong number
+} world;
+
+// The transport's callbacks know it by their endpoint.
+static world *world_of(rt_endpoint *endpoint)
+{
+    return (world *)(void *)endpoint;
+}
+
+static rt_endpoint *endpoint_of(world *w)
+{
+    return (rt_endpoint *)(void *)w;
+}
+
+static bool all_zero(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+static rt_status server_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    world *w = world_of(endpoint);
+    size_t head = sizeof(rt_wire_header) + sizeof(rt_wire_probed);
+    assert_true(w->count < QUEUE);
+    w->answered_bytes += message->size - head;
+    w->filler_nonzero += !all_zero(message->data + head, message->size - head);
+    if (w->malformed)
+        rt_message_header(message)->iteration++;
+    uint32_t at = (w->first + w->count++) % QUEUE;
+    w->answers[at] = *message;
+    w->peers[at] = peer;
+    *message = (rt_message){0};
+    return RT_OK;
+}
+
+static const rt_transport_ops server_ops = {.name = "server", .send = server_send};
+
+static rt_status client_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    world *w = world_of(endpoint);
+    rt_error error = {0};
+    const bw_listener listener = {&server_ops, endpoint_of(w), SERVER};
+    size_t head = sizeof(rt_wire_header) + sizeof(rt_wire_probe);
+    assert_int_equal(peer, SERVER);
+    assert_int_equal(rt_message_validate(message, CLIENT, &error), RT_OK);
+    w->sent_bytes += message->size - head;
+    w->filler_nonzero += !all_zero(message->data + head, message->size - head);
+    if (!w->deaf)
+        assert_int_equal(bw_responder_take(&w->responder, &listener, CLIENT, message, &error),
+                         RT_OK);
+    rt_message_release(message);
+    return RT_OK;
+}
+
+static rt_status client_receive(rt_endpoint *endpoint, uint32_t *peer, rt_message *message,
+                                rt_error *error)
+{
+    (void)error;
+    world *w = world_of(endpoint);
+    if (w->count == 0 || w->released == 0)
+        return RT_AGAIN;
+    *peer = SERVER;
+    *message = w->answers[w->first];
+    w->first = (w->first + 1) % QUEUE;
+    w->count--;
+    w->released--;
+    return RT_OK;
+}
+
+static rt_status client_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
+                             uint32_t timeout_ms, bool *ready)
+{
+    (void)count;
+    (void)wake_fd;
+    (void)timeout_ms;
+    world *w = world_of(endpoints[0]);
+    w->released = w->pace;
+    *ready = w->count > 0;
+    return RT_OK;
+}
+
+static const rt_transport_ops client_ops = {
+    .name = "client", .send = client_send, .receive = client_receive, .wait = client_wait};
+
+static rt_status give_up(void *context, rt_error *error)
+{
+    uint32_t *calls = context;
+    return --*calls ? RT_OK : rt_fail(error, RT_STOPPED, "enough");
+}
+
+static world *make_world(uint32_t pace)
+{
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->pace = pace;
+    return w;
+}
+
+static void end_world(world *w)
+{
+    for (; w->count > 0; w->count--, w->first = (w->first + 1) % QUEUE)
+        rt_message_release(&w->answers[w->first]);
+    free(w);
+}
+
+static bw_probe_config client_config(world *w)
+{
+    return (bw_probe_config){.ops = &client_ops,
+                             .endpoint = endpoint_of(w),
+                             .self = CLIENT,
+                             .server = SERVER,
+                             .turn_s = 1};
+}
+
+static void both_ways_within_bounds(void **state)
+{
+    (void)state;
+    world *w = make_world(2);
+    rt_error error = {0};
+    bw_result result = {0};
+    const bw_probe_config config = client_config(w);
+    assert_int_equal(bw_probe_run(&config, &result, &error), RT_OK);
+    assert_true(result.up.bytes_per_s > 0 && result.down.bytes_per_s > 0 && result.rtt_s >= 0);
+    assert_true(result.up.bytes == w->sent_bytes && result.up.bytes > 0);
+    assert_true(result.down.bytes == w->answered_bytes && result.down.bytes > 0);
+    assert_true(w->sent_bytes < BW_TRAIN_BYTES_MAX + (1 << 16));
+    assert_true(w->answered_bytes < BW_TRAIN_BYTES_MAX + (1 << 16));
+    assert_int_equal(w->filler_nonzero, 0); // no memory of ours on the wire
+    assert_int_equal(w->count, 0);          // every answer was taken
+    assert_int_equal(w->responder.peer, 0); // the turn is given back
+    end_world(w);
+}
+
+static void a_wrong_answer_is_named(void **state)
+{
+    (void)state;
+    world *w = make_world(1);
+    rt_error error = {0};
+    bw_result result = {.rtt_s = 7};
+    const bw_probe_config config = client_config(w);
+    w->malformed = true;
+    assert_int_equal(bw_probe_run(&config, &result, &error), RT_WIRE);
+    assert_non_null(strstr(error.text, "ps 0"));
+    assert_true(result.rtt_s == 7);
+    end_world(w);
+}
+
+static void silence_and_progress_end_a_probe(void **state)
+{
+    (void)state;
+    world *w = make_world(1);
+    rt_error error = {0};
+    bw_result result;
+    uint32_t calls = 20;
+    bw_probe_config config = client_config(w);
+    w->deaf = true;
+    config.turn_s = 0.01;
+    assert_int_equal(bw_probe_run(&config, &result, &error), RT_TIMEOUT);
+    assert_non_null(strstr(error.text, "ps 0"));
+    config.turn_s = 1e6;
+    config.progress = give_up;
+    config.context = &calls;
+    assert_int_equal(bw_probe_run(&config, &result, &error), RT_STOPPED);
+    end_world(w);
+}
+
+static rt_message probe_message(uint32_t peer, rt_probe_kind kind, uint64_t number, uint32_t filler,
+                                uint32_t answer)
+{
+    rt_message message;
+    const rt_wire_probe probe = {kind, answer};
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_PROBE, peer, number, 1, sizeof probe + filler),
+        RT_OK);
+    memset(rt_message_payload(&message), 0, sizeof probe + filler);
+    memcpy(rt_message_payload(&message), &probe, sizeof probe);
+    return message;
+}
+
+static rt_status take(world *w, uint32_t peer, rt_probe_kind kind, uint64_t number, uint32_t filler,
+                      uint32_t answer, rt_error *error)
+{
+    const bw_listener listener = {&server_ops, endpoint_of(w), SERVER};
+    rt_message message = probe_message(peer, kind, number, filler, answer);
+    rt_status status = bw_responder_take(&w->responder, &listener, peer, &message, error);
+    rt_message_release(&message);
+    return status;
+}
+
+static void turns_are_taken_in_order(void **state)
+{
+    (void)state;
+    world *w = make_world(1);
+    const uint32_t third = rt_peer(RT_ROLE_WORKER, 9);
+    assert_int_equal(take(w, CLIENT, RT_PROBE_BEGIN, 1, 0, 0, NULL), RT_OK);
+    assert_int_equal(w->count, 1);
+    assert_int_equal(take(w, OTHER, RT_PROBE_BEGIN, 5, 0, 0, NULL), RT_OK);
+    assert_int_equal(take(w, third, RT_PROBE_BEGIN, 6, 0, 0, NULL), RT_OK);
+    assert_int_equal(take(w, OTHER, RT_PROBE_BEGIN, 8, 0, 0, NULL), RT_OK); // started over
+    assert_int_equal(w->count, 1);                                          // both wait
+    assert_int_equal(take(w, CLIENT, RT_PROBE_ECHO, 2, 10, 20, NULL), RT_OK);
+    assert_int_equal(take(w, CLIENT, RT_PROBE_END, 3, 0, 0, NULL), RT_OK);
+    assert_int_equal(w->count, 4);
+    assert_int_equal(w->peers[3], OTHER);
+    assert_int_equal(rt_message_header(&w->answers[3])->iteration, 8);
+    // Who is silent loses its turn.
+    const bw_listener listener = {&server_ops, endpoint_of(w), SERVER};
+    bw_responder_tick(&w->responder, &listener);
+    assert_int_equal(w->count, 4);
+    w->responder.heard_ns -= BW_TURN_NS + 1;
+    bw_responder_tick(&w->responder, &listener);
+    assert_int_equal(w->count, 5);
+    assert_int_equal(w->peers[4], third);
+    assert_int_equal(rt_message_header(&w->answers[4])->iteration, 6);
+    end_world(w);
+}
+
+static void a_wrong_probe_is_named(void **state)
+{
+    (void)state;
+    world *w = make_world(1);
+    rt_error error = {0};
+    const uint32_t most = RT_WIRE_PROBE_BYTES_MAX;
+    assert_int_equal(take(w, CLIENT, (rt_probe_kind)0, 1, 0, 0, &error), RT_WIRE);
+    assert_int_equal(take(w, CLIENT, (rt_probe_kind)4, 1, 0, 0, &error), RT_WIRE);
+    assert_int_equal(take(w, CLIENT, RT_PROBE_ECHO, 1, 0, most + 1, &error), RT_WIRE);
+    assert_int_equal(take(w, CLIENT, RT_PROBE_ECHO, 1, most + 1, 0, &error), RT_WIRE);
+    assert_non_null(strstr(error.text, "worker 3"));
+    assert_int_equal(w->count, 0);
+    assert_int_equal(take(w, CLIENT, RT_PROBE_ECHO, 1, most, most, &error), RT_OK);
+    rt_message stub = probe_message(CLIENT, RT_PROBE_ECHO, 1, 0, 0);
+    const bw_listener listener = {&server_ops, endpoint_of(w), SERVER};
+    rt_message_finish(&stub, 1, 7);
+    assert_int_equal(bw_responder_take(&w->responder, &listener, CLIENT, &stub, &error), RT_WIRE);
+    rt_message_release(&stub);
+    end_world(w);
+}
+
+TEST_MAIN(TEST(both_ways_within_bounds), TEST(a_wrong_answer_is_named),
+          TEST(silence_and_progress_end_a_probe), TEST(turns_are_taken_in_order),
+          TEST(a_wrong_probe_is_named))

@@ -1,0 +1,81 @@
+#include "bandwidth_probe/bw_table.h"
+
+#include <math.h>
+
+#include "tests/support/test.h"
+
+#define GBIT 0.125e9 // bytes/s
+
+static void open_table(bool pin, bw_table *table)
+{
+    rt_config config;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.worker_count = 2;
+    config.links.pin = pin;
+    config.links.workers[0] = (rt_link_config){1, 2};
+    config.links.workers[1] = (rt_link_config){0.5, 0.25};
+    bw_table_init(&config, table);
+    rt_config_fini(&config);
+}
+
+static void starts_with_the_configuration(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+    assert_true(bw_table_rate(&table, 0, BW_DOWN) == 2 * GBIT);
+    assert_true(bw_table_rate(&table, 1, BW_UP) == 0.5 * GBIT);
+    assert_true(bw_table_rate(&table, 1, BW_DOWN) == 0.25 * GBIT);
+    assert_int_equal(table.version, 1);
+}
+
+static void a_probe_counts_at_once_beyond_15_percent(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.86 * GBIT));
+    assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 1.14 * GBIT));
+    assert_int_equal(table.version, 1);
+    assert_true(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.84 * GBIT));
+    assert_int_equal(table.version, 2);
+    assert_true(bw_table_rate(&table, 0, BW_UP) == 0.84 * GBIT);
+    assert_true(bw_table_rate(&table, 0, BW_DOWN) == 2 * GBIT); // each way and worker apart
+    assert_true(bw_table_rate(&table, 1, BW_UP) == 0.5 * GBIT);
+    assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.9 * GBIT)); // of what is in force
+}
+
+static void estimates_have_to_last(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    for (uint32_t i = 1; i < BW_LASTS; i++)
+        assert_false(bw_table_measured(&table, 1, BW_DOWN, BW_ESTIMATED, 0.1 * GBIT));
+    assert_true(bw_table_measured(&table, 1, BW_DOWN, BW_ESTIMATED, 0.1 * GBIT));
+    test_close(bw_table_rate(&table, 1, BW_DOWN), 0.1 * GBIT, 1e-9, 0, "rate");
+    // One odd value among good ones changes nothing, however often.
+    for (uint32_t i = 0; i < 20 * BW_LASTS; i++) {
+        double value = i % BW_LASTS == 0 ? 0.13 * GBIT : 0.1 * GBIT;
+        assert_false(bw_table_measured(&table, 1, BW_DOWN, BW_ESTIMATED, value));
+    }
+    assert_int_equal(table.version, 2);
+}
+
+static void pinned_links_and_impossible_rates_stay(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(true, &table);
+    assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.1 * GBIT));
+    assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+    open_table(false, &table);
+    const double impossible[] = {0, -1, NAN, INFINITY};
+    for (size_t i = 0; i < RT_COUNT_OF(impossible); i++)
+        assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, impossible[i]));
+    assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+}
+
+TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
+          TEST(estimates_have_to_last), TEST(pinned_links_and_impossible_rates_stay))
