@@ -55,11 +55,19 @@ CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions 
 NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
   $(foreach gpu,$(GPUS),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
   -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
+# The tests and measurements that need a GPU, nvcc and nothing else.
+GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_optimizer.c rt_cuda.c \
+  rt_tensors.c rt_file.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
+  edge_worker/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
+  tests/support/test.c tests/gpu/gpu_devices.c tests/gpu/gpu_stubs.c
+GPU_TESTS := $(patsubst %.c,build/gpu/%,$(wildcard tests/conform/test_device_*.c) \
+  tests/conform/test_solvers.c)
 JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all demo test asan tsan test-run bench bench-run fuzz fuzz-run clean format help no-plugin FORCE
+.PHONY: all demo test asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
+  format help no-plugin FORCE
 
 all: $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
 
@@ -68,6 +76,8 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@$(MAKE) all
 	build/lanyard up $(if $(DATA),configs/criteo.json --set stream.files=$(DATA),configs/demo.json) \
 	  --out build/demo
+	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
+	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
 test: ## install what is missing, build, run all tests
 	@tools/setup
@@ -82,9 +92,23 @@ test-run: all
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
 	@$(MAKE) bench-run
-bench-run: $(BENCHES) $(RIVALS)
+bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	@set -e; for one in $(BENCHES); do echo "== $$one"; $$one; done
 	tests/bench/compare_solvers.py $(DIR)/tests/bench/solver_bench $(RIVALS)
+	tests/bench/compare_training.py $(PROGRAM)
+
+lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
+	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
+lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, about half an hour
+	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
+
+gpu-test: gpu-build ## the CUDA kernels and solvers on a GPU: needs nvcc and a GPU, nothing else
+	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench --device
+	@LD_LIBRARY_PATH=build TEST_JOBS=1 tests/run build/gpu/tests
+gpu-bench: gpu-build ## how fast they are, on a GPU
+	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench
+gpu-build: $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench $(PLUGIN)
+	$(if $(NVCC),,$(error nvcc was not found: it comes with the CUDA toolkit))
 
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz
@@ -98,7 +122,7 @@ clean: ## remove everything that was built
 format: ## lay out all sources as .clang-format says
 	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*))
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
 $(DIR)/runtime/rt_optimizer.o $(DIR)/edge_worker/device/%.o: private HOT = $(if $(SANITIZER),,-O3)
@@ -117,6 +141,7 @@ $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
 
+$(TESTS): | $(CPU_PLUGIN)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 $(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
@@ -126,6 +151,17 @@ $(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
 $(RIVALS): $(DIR)/%: %.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -O2 -g $< -o $@
+
+build/gpu/%.o: %.c $(DIR)/flags
+	@mkdir -p $(@D)
+	@echo "compile build/gpu $<"
+	$(Q)$(COMPILE) -Itests/gpu -c $< -o $@
+$(GPU_TESTS) build/gpu/tests/gpu/gpu_bench: %: %.o $(GPU_SOURCES:%.c=build/gpu/%.o)
+	@echo "link $@"
+	$(Q)$(CC) $(CFLAGS) $^ -lpthread -ldl -lm -o $@
+build/gpu/runtime/rt_cuda.o: private CFLAGS += $(ABI)
+build/gpu/runtime/rt_cuda.o: $(SHARED_HEADERS)
+build/gpu/edge_worker/device/%.o build/gpu/runtime/rt_optimizer.o: private HOT = -O3
 
 no-plugin:
 	@echo "no nvcc: build/liblanyard_cuda.so is left out; the program will compute on the CPU"
@@ -137,7 +173,7 @@ build/cuda/%.o: %.cu $(SHARED_HEADERS)
 	@echo "compile build/cuda $<"
 	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
 
-$(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
+$(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
   $(DIR)/cuda_cpu/cuda_cpu.o
 	@mkdir -p $(@D)
 	@echo "link $@"
@@ -163,4 +199,5 @@ $(DIR)/flags $(DIR)/sources: FORCE
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 
 -include $(patsubst %.c,$(DIR)/%.d,$(SOURCES) cli/main.c $(wildcard tests/*/*.c)) \
-  $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=build/cuda/%.d)
+  $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=build/cuda/%.d) \
+  $(GPU_SOURCES:%.c=build/gpu/%.d) $(GPU_TESTS:%=%.d)

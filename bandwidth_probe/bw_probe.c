@@ -255,7 +255,10 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
     mark *marks = rt_alloc(MESSAGES_MAX, sizeof *marks);
     if (!marks)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
-    rt_status status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, error);
+    // An ECHO is answered out of turn: it tells soon that nobody is there.
+    rt_status status = ask(config, RT_PROBE_ECHO, number++, BW_DEADLINE_S, error);
+    if (!status)
+        status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, error);
     if (!status)
         status = measure_rtt(config, &number, &found.rtt_s, error);
     if (!status)

@@ -187,6 +187,10 @@ static void print_result(const evaluation *e, bool json)
 
 static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
 {
+    if (e->config->stream.format == RT_FORMAT_SYNTHETIC && e->config->stream.samples_max == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "the generated stream has no end: set stream.samples_max to the number of "
+                       "samples to evaluate");
     rt_status status = ew_device_open("cpu", &e->device, error);
     e->device_open = status == RT_OK;
     if (!status)

@@ -25,6 +25,8 @@
 
 typedef struct {
     pid_t pid; // 0: ended
+    pid_t past_pid;
+    int failure; // as wait reports it; 0: none
     char name[32];
 } child;
 
@@ -41,7 +43,8 @@ typedef struct {
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
     sigset_t signals;
-    bool failed;
+    const child *first_failed;
+    bool told; // children were told to end
 } run;
 
 // ---- children --------------------------------------------------------------------------------
@@ -158,20 +161,30 @@ static rt_status spawn_all(run *r, rt_error *error)
 
 // ---- watching --------------------------------------------------------------------------------
 
-static void judge(run *r, const child *c, int status)
+static void judge(run *r, child *c, int status)
 {
-    bool first = !r->failed;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
-    r->failed = true;
-    if (!first)
+    if (r->told && WIFSIGNALED(status))
         return;
-    if (WIFSIGNALED(status))
-        rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->pid,
-                     WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else
-        rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->pid,
-                     WEXITSTATUS(status));
+    c->failure = status;
+    if (!r->first_failed)
+        r->first_failed = c;
+}
+
+// Names the process that failed first; one that a signal ended goes before those that noticed it
+// and said so themselves, however quick they were.
+static void report_failure(const run *r)
+{
+    const child *c = r->first_failed;
+    for (uint32_t i = 0; i < r->child_count && c && !WIFSIGNALED(c->failure); i++)
+        c = WIFSIGNALED(r->children[i].failure) ? &r->children[i] : c;
+    if (c && WIFSIGNALED(c->failure))
+        rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
+                     WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
+    else if (c)
+        rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->past_pid,
+                     WEXITSTATUS(c->failure));
 }
 
 static void reap(run *r)
@@ -182,8 +195,9 @@ static void reap(run *r)
         for (uint32_t i = 0; i < r->child_count; i++) {
             if (r->children[i].pid != pid)
                 continue;
-            judge(r, &r->children[i], status);
+            r->children[i].past_pid = pid;
             r->children[i].pid = 0;
+            judge(r, &r->children[i], status);
         }
     }
 }
@@ -196,8 +210,9 @@ static uint32_t alive(const run *r)
     return count;
 }
 
-static void signal_all(const run *r, int signal)
+static void signal_all(run *r, int signal)
 {
+    r->told = true;
     for (uint32_t i = 0; i < r->child_count; i++) {
         if (r->children[i].pid)
             kill(r->children[i].pid, signal);
@@ -218,7 +233,7 @@ static void wait_for_end(run *r, uint32_t limit_ms)
 // While the coordinator runs, it judges the others; what it cannot see is that it is gone itself.
 static void watch(run *r)
 {
-    while (r->children[0].pid && !r->failed) {
+    while (r->children[0].pid && !r->first_failed) {
         struct timespec pause = {.tv_nsec = 200000000};
         siginfo_t info = {0};
         int signal = sigtimedwait(&r->signals, &info, &pause);
@@ -236,6 +251,7 @@ static void end_all(run *r)
     // A member that failed has told the coordinator, which says so and ends by itself; one that was
     // killed has not.
     wait_for_end(r, GRACE_MS / 2);
+    report_failure(r);
     signal_all(r, SIGTERM);
     wait_for_end(r, GRACE_MS);
     signal_all(r, SIGKILL);
@@ -285,5 +301,5 @@ int cli_up(int argc, char **argv)
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);
-    return r.failed ? CLI_FAILED : CLI_OK;
+    return r.first_failed ? CLI_FAILED : CLI_OK;
 }

@@ -794,11 +794,14 @@ static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *
                        header->iteration);
     for (uint32_t i = 0; i < header->count; i++) {
         node *n = NULL;
-        const rt_wire_row *row = rt_reader_take(&reader, 1, sizeof *row);
-        rt_status status = row ? find_pull(e, s, row, kind, shard, &n, error) : RT_WIRE;
+        rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
+        const void *head = rt_reader_take(&reader, 1, sizeof row);
+        if (head)
+            memcpy(&row, head, sizeof row);
+        rt_status status = head ? find_pull(e, s, &row, kind, shard, &n, error) : RT_WIRE;
         const float *data =
             status ? NULL : rt_reader_take(&reader, row_floats(e, n), sizeof(float));
-        if (row && status)
+        if (head && status)
             return status;
         if (!data)
             return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": rows are cut short", shard);

@@ -24,7 +24,11 @@ struct ew_trainer {
     task ring[TASKS_MAX];
     uint32_t ring_next;
     ew_trained trained;
-    uint32_t *own_slots, *own_rows; // row_count_max
+    uint32_t *own_slots, *own_rows; // row_count_max, shared with the device
+    // Devices with memory of their own: gradients of the rows that are not OWN, on their way.
+    uint32_t *sent_rows;     // row_count_max, shared with the device
+    float *packed_gradients; // row_count_max x dim, likewise
+    float *host_gradients;   // row_count_max x dim
     float *dense; // host copy of the dense gradients; on unified devices the block itself
     uint32_t dense_count;
 };
@@ -61,6 +65,25 @@ static void step_own_rows(ew_trainer *t, const dp_slice_view *slice, const float
                            t->own_slots, t->own_rows, count, gradients);
 }
 
+// Fetches the gradients of the rows that other workers train too.
+static const float *fetch_gradients(ew_trainer *t, const dp_slice_view *slice,
+                                    const float *gradients)
+{
+    const ew_device *device = t->config.device;
+    uint32_t count = 0, dim = t->config.dim;
+    if (device->unified)
+        return gradients;
+    for (uint32_t r = 0; r < slice->counts.row_count; r++)
+        if (slice->row_modes[r] != DP_MODE_OWN)
+            t->sent_rows[count++] = r;
+    device->ops->rows_get(device->state, gradients, dim, dim, t->sent_rows, count,
+                          t->packed_gradients);
+    for (uint32_t k = 0; k < count; k++)
+        memcpy(t->host_gradients + (size_t)t->sent_rows[k] * dim,
+               t->packed_gradients + (size_t)k * dim, dim * sizeof(float));
+    return t->host_gradients;
+}
+
 static void train(ew_trainer *t, const dp_slice_view *slice)
 {
     uint64_t begin = rt_now_ns();
@@ -73,12 +96,12 @@ static void train(ew_trainer *t, const dp_slice_view *slice)
         out->status = ew_model_step(t->config.model, &batch, NULL, NULL, &step, &out->error);
     if (!out->status) {
         step_own_rows(t, slice, step.row_gradients);
+        out->row_gradients = fetch_gradients(t, slice, step.row_gradients);
         out->status = t->config.device->ops->finish(t->config.device->state, &out->error);
     }
     if (!out->status && !t->config.device->unified)
         out->status = ew_model_dense_read(t->config.model, EW_GRADIENTS, t->dense, &out->error);
     out->predictions = step.predictions;
-    out->row_gradients = step.row_gradients;
     out->loss_sum = step.loss_sum;
     out->compute_ns = rt_now_ns() - begin;
 }
@@ -118,10 +141,19 @@ static void *run_tasks(void *context)
 static rt_status allocate(ew_trainer *t)
 {
     uint32_t rows = t->config.row_count_max;
+    const ew_device *device = t->config.device;
     float *block = ew_model_dense(t->config.model, EW_GRADIENTS, &t->dense_count);
-    t->own_slots = rt_alloc(rows, sizeof *t->own_slots);
-    t->own_rows = rt_alloc(rows, sizeof *t->own_rows);
-    t->dense = t->config.device->unified ? block : rt_alloc(t->dense_count, sizeof *t->dense);
+    t->own_slots = device->ops->alloc_shared(device->state, rows);
+    t->own_rows = device->ops->alloc_shared(device->state, rows);
+    t->dense = device->unified ? block : rt_alloc(t->dense_count, sizeof *t->dense);
+    if (!device->unified) {
+        size_t floats = (size_t)rows * t->config.dim;
+        t->sent_rows = device->ops->alloc_shared(device->state, rows);
+        t->packed_gradients = device->ops->alloc_shared(device->state, floats);
+        t->host_gradients = rt_alloc(floats, sizeof(float));
+        if (!t->sent_rows || !t->packed_gradients || !t->host_gradients)
+            return RT_NO_MEMORY;
+    }
     if (!t->own_slots || !t->own_rows || !t->dense || rt_queue_create(TASKS_MAX, -1, &t->tasks) ||
         rt_queue_create(1, t->config.wake_fd, &t->results) || rt_queue_create(1, -1, &t->barriers))
         return RT_NO_MEMORY;
@@ -163,9 +195,12 @@ void ew_trainer_destroy(ew_trainer *t)
     rt_queue_destroy(t->tasks);
     rt_queue_destroy(t->results);
     rt_queue_destroy(t->barriers);
-    rt_free(t->own_slots);
-    rt_free(t->own_rows);
-    if (!t->config.device->unified)
+    const ew_device *device = t->config.device;
+    void *shared[] = {t->own_slots, t->own_rows, t->sent_rows, t->packed_gradients};
+    for (size_t i = 0; i < RT_COUNT_OF(shared); i++)
+        device->ops->free_shared(device->state, shared[i]);
+    rt_free(t->host_gradients);
+    if (!device->unified)
         rt_free(t->dense);
     rt_free(t);
 }

@@ -27,7 +27,7 @@ typedef struct {
     rt_status status;
     rt_error error;
     const float *predictions;   // per sample
-    const float *row_gradients; // row_count x dim
+    const float *row_gradients; // row_count x dim, host; of OWN rows undefined
     double loss_sum;
     uint64_t compute_ns;
 } ew_trained;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bandwidth_probe/bw_probe.h"
+#include "edge_worker/ew_device_rows.h"
 #include "edge_worker/ew_trainer.h"
 #include "ps_lite/ps_dense.h"
 #include "runtime/rt_member.h"
@@ -38,7 +39,8 @@ typedef struct {
     ew_device device;
     bool device_open;
     ew_model *model;
-    ew_host_rows rows;
+    ew_host_rows rows;          // of a device that computes in host memory
+    ew_device_rows device_rows; // of any other
     ew_executor *executor;
     ew_trainer *trainer;
     exchange dense;
@@ -98,6 +100,22 @@ static rt_status connect_shards(worker *w, rt_error *error)
     return RT_OK;
 }
 
+static rt_status create_rows(worker *w, rt_error *error)
+{
+    const rt_config *config = w->config->config;
+    uint32_t slots = w->member.welcome.slot_count, dim = config->model.embedding_dim;
+    rt_status status;
+    if (w->device.unified)
+        status = ew_host_rows_init(&w->rows, slots, dim, &config->optimizer_rows, config->seed,
+                                   (float)config->model.init_scale);
+    else
+        status = ew_device_rows_init(&w->device_rows, &w->device, slots, dim,
+                                     &config->optimizer_rows, config->seed,
+                                     (float)config->model.init_scale);
+    return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
+                  : RT_OK;
+}
+
 static rt_status create_model(worker *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
@@ -114,16 +132,17 @@ static rt_status create_model(worker *w, rt_error *error)
     rt_status status = ew_model_create(&model, &w->device, &w->model, error);
     if (status)
         return status;
-    if (ew_host_rows_init(&w->rows, welcome->slot_count, config->model.embedding_dim,
-                          &config->optimizer_rows, config->seed, (float)config->model.init_scale))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache of %" PRIu32 " rows",
-                       welcome->slot_count);
+    status = create_rows(w, error);
+    if (status)
+        return status;
+    bool unified = w->device.unified;
     ew_trainer_config trainer = {.device = &w->device,
                                  .model = w->model,
                                  .row_optimizer = config->optimizer_rows,
-                                 .slab = w->rows.slab,
+                                 .slab = unified ? w->rows.slab : w->device_rows.slab,
                                  .slot_count = welcome->slot_count,
-                                 .row_stride = w->rows.stride,
+                                 .row_stride =
+                                     unified ? w->rows.stride : w->device_rows.stride,
                                  .dim = config->model.embedding_dim,
                                  .row_count_max = model.row_count_max,
                                  .wake_fd = w->wake_fd};
@@ -145,10 +164,11 @@ static rt_status create_executor(worker *w, rt_error *error)
                    .sample_count_max = welcome->sample_count_max,
                    .lookup_count_max = welcome->sample_count_max * welcome->keys_per_sample_max,
                    .slot_count = welcome->slot_count},
-        .values = w->rows.values,
-        .state = w->rows.state,
-        .rows = &ew_host_rows_ops,
-        .rows_context = &w->rows,
+        .values = w->config->config->model.embedding_dim,
+        .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
+                                           w->config->config->model.embedding_dim),
+        .rows = w->device.unified ? &ew_host_rows_ops : &ew_device_rows_ops,
+        .rows_context = w->device.unified ? (void *)&w->rows : (void *)&w->device_rows,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -204,7 +224,7 @@ static rt_status join(worker *w, rt_error *error)
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    rt_status status = ew_device_open("auto", &w->device, error);
+    rt_status status = ew_device_open(config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
     if (!status)
         status = config->ops->open(&w->transport, error);
@@ -296,6 +316,8 @@ static rt_status start_job(worker *w)
     w->report.plan_ns = rt_min_u64(plan, idle);
     w->report.rows_ns = idle - w->report.plan_ns;
     w->report.dense_ns = w->dense.end_ns - w->dense.begin_ns;
+    if (!w->device.unified)
+        ew_device_rows_flush(&w->device_rows);
     ew_trainer_train(w->trainer, w->job.slice);
     return RT_OK;
 }
@@ -401,9 +423,8 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
         rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
         if (status == RT_AGAIN)
             return RT_OK;
-        // At the end of a run everybody is told to go at once: the shard may be the first.
         if (status == RT_NOT_FOUND && w->finish_answered)
-            return RT_OK;
+            return RT_OK; // nothing is expected of it; that the run is complete is on its way
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
@@ -462,6 +483,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
     ew_executor_destroy(w->executor);
     ew_model_destroy(w->model);
     ew_host_rows_fini(&w->rows);
+    ew_device_rows_fini(&w->device_rows);
     if (w->device_open)
         ew_device_close(&w->device);
     if (w->wake_fd >= 0)
@@ -473,7 +495,7 @@ rt_status ew_worker_run(const ew_worker_config *config, rt_error *error)
     worker w = {.config = config, .wake_fd = -1};
     rt_status status = join(&w, error);
     if (!status)
-        rt_debug("%s", w.device.description);
+        rt_info("device %s", w.device.description);
     while (!status)
         status = turn(&w, error);
     leave(&w, status, error);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bandwidth_probe/bw_probe.h"
+#include "runtime/rt_address.h"
 #include "runtime/rt_log.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
@@ -81,7 +82,7 @@ static rt_status check_welcome(const server *s, rt_error *error)
 
 static rt_status join(server *s, rt_error *error)
 {
-    char address[RT_NAME_MAX + 16], bound[RT_NAME_MAX];
+    char address[RT_NAME_MAX + 16], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
     const rt_config *config = s->config->config;
     const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank);
     snprintf(address, sizeof address, "tcp://%s:0", config->network_bind);
@@ -90,17 +91,20 @@ static rt_status join(server *s, rt_error *error)
         status = s->ops->open(&s->transport, error);
     if (status == RT_OK)
         status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
+    if (status == RT_OK)
+        status =
+            rt_address_reachable(bound, s->config->coordinator, reachable, sizeof reachable, error);
     if (status != RT_OK)
         return status;
     const rt_member_config member = {.ops = s->ops,
                                      .transport = s->transport,
                                      .self = self,
                                      .coordinator = s->config->coordinator,
-                                     .address = bound,
+                                     .address = reachable,
                                      .config_hash = s->config->config_hash,
                                      .timeout_start_s = config->timeout_start_s,
                                      .timeout_peer_s = config->timeout_peer_s};
-    rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, bound);
+    rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
     return status == RT_OK ? check_welcome(s, error) : status;
 }

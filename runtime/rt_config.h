@@ -175,6 +175,7 @@ typedef struct {
 typedef struct {
     rt_log_level log_level;
     uint64_t seed;
+    char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda:N"
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     rt_stream_config stream;

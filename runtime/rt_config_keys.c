@@ -171,6 +171,11 @@ const rt_config_key rt_config_keys[] = {
            "Volume of the log on standard error."),
     U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
         "Everything random follows from it: initial rows and weights, ties, generated data."),
+    {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
+         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), or `auto`: the first GPU if "
+         "this build and machine have one, else the CPU."),
+     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
+     .size = sizeof((rt_config *)0)->device},
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),

@@ -30,7 +30,8 @@ static bool beside_program(const char *file, char path[PATH_BYTES])
 static rt_status load_default(void **library_p, rt_error *error)
 {
     char path[PATH_BYTES];
-    // The driver comes first: without one, loading CUDA's libraries would take a second for nothing.
+    // The driver comes first: without one, loading CUDA's libraries would take a second for
+    // nothing.
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (!driver)
         return rt_fail(error, RT_UNSUPPORTED, "no NVIDIA driver (libcuda.so.1) on this machine");

@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define LAUNCH(kernel, grid, block, shared_bytes, stream) \
-    kernel<<<(grid), (block), (shared_bytes), (stream)>>>
+// The kernel's arguments follow the stream.
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 #define SHARED(type, name, count) __shared__ type name[count]
 #define SHARED_DYNAMIC(type, name)                                \
     extern __shared__ __align__(16) unsigned char shared_block[]; \

@@ -51,8 +51,8 @@ static rt_status create(rt_solver_kind kind, uint32_t row_count_max, uint32_t si
         return RT_NO_MEMORY;
     rt_status status = find_table(kind, &self->table, &error);
     if (!status)
-        status = self->table->create(DEVICE, row_count_max, sink_count_max, &self->device_state,
-                                     &error);
+        status =
+            self->table->create(DEVICE, row_count_max, sink_count_max, &self->device_state, &error);
     if (status) // the run can go on without
         rt_warn("dispatch.solver: transport takes over: %s", error.text);
     status = dp_solver_transport.create(row_count_max, sink_count_max, &self->transport_state);

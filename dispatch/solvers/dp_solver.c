@@ -32,7 +32,9 @@ const dp_solver_ops *dp_solver_choose(rt_solver_kind kind)
         return ops;
     (void)dp_cuda_available(kind, &error);
     rt_warn("dispatch.solver: %s is not to be had here, transport takes its place: %s",
-            rt_config_choice_name("dispatch.solver", (int)kind), error.text);
+            kind == RT_SOLVER_AUCTION_CUDA ? dp_solver_auction_cuda.name
+                                           : dp_solver_hungarian_cuda.name,
+            error.text);
     return &dp_solver_transport;
 }
 

@@ -99,10 +99,10 @@ static void for_every_look_ups(const ew_device *device,
         uint32_t samples, fields, dim, rows_per_field;
         bag_style style;
     } cases[] = {
-        {1, 1, 1, 1, ONE},      {7, 3, 5, 4, ONE},         {33, 4, 16, 9, ONE},
-        {20, 5, 17, 40, ONE},   {13, 2, 100, 3, ONE},      {64, 2, 48, 1, ONE},  {300, 2, 16, 3, ONE},
-        {9, 3, 7, 5, BAGS_SUM}, {31, 4, 16, 12, BAGS_SUM}, {17, 3, 33, 6, BAGS_MEAN},
-        {0, 3, 8, 5, ONE},      {0, 3, 8, 5, BAGS_MEAN},
+        {1, 1, 1, 1, ONE},         {7, 3, 5, 4, ONE},      {33, 4, 16, 9, ONE},
+        {20, 5, 17, 40, ONE},      {13, 2, 100, 3, ONE},   {64, 2, 48, 1, ONE},
+        {300, 2, 16, 3, ONE},      {9, 3, 7, 5, BAGS_SUM}, {31, 4, 16, 12, BAGS_SUM},
+        {17, 3, 33, 6, BAGS_MEAN}, {0, 3, 8, 5, ONE},      {0, 3, 8, 5, BAGS_MEAN},
     };
     rt_random random = {20};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {

@@ -196,9 +196,9 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "first touch %d, keeper %d, full sync %d, bags %u, row optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, bags %u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
-             s->cache, s->eviction, s->dispatch.first_touch, s->dispatch.keeper,
+             s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
              s->dispatch.full_sync, s->bag_max, s->rows.kind);
 }
 
@@ -238,12 +238,15 @@ static const struct {
     double alpha;
     bool keeper, full_sync;
     uint32_t micro_batch_min, micro_batch_max; // of 8
+    uint32_t tables;
 } policies[] = {
     {.policy = RT_POLICY_RANDOM},
     {.policy = RT_POLICY_RANDOM, .keeper = true},
     {.policy = RT_POLICY_LAIA},
     {.policy = RT_POLICY_LAIA, .full_sync = true},
     {.policy = RT_POLICY_LAIA, .full_sync = true, .keeper = true},
+    {.policy = RT_POLICY_HERALD},
+    {.policy = RT_POLICY_HERALD, .keeper = true, .tables = 2},
     {.policy = RT_POLICY_ESD, .alpha = 0},
     {.policy = RT_POLICY_ESD, .alpha = 0.5},
     {.policy = RT_POLICY_ESD, .alpha = 1},
@@ -308,6 +311,7 @@ static void set_policy(fabric_shape *shape, size_t index)
     shape->dispatch.micro_batch_max =
         (uint32_t)rt_min_u64(policies[index].micro_batch_max * m / 8, (uint64_t)m * n);
     shape->dispatch.search_evaluations = 500;
+    shape->dispatch.tables = policies[index].tables;
 }
 
 // All that is not one of a case's loops, at random.
@@ -324,6 +328,7 @@ static void draw_rest(fabric_shape *shape, rt_random *random)
             ? 1 + rt_random_below(random, shape->worker_count * shape->samples_per_worker)
             : 0;
     shape->zipf = rt_random_below(random, 3) * 0.6;
+    shape->lookahead = rt_random_below(random, 2) ? rt_random_below(random, 6) : 0;
 }
 
 // Every policy with every number of workers, cache and eviction; the rest at random.
@@ -483,7 +488,7 @@ static void every_model(void **state)
             shape.field_count = 2;
             shape.dense_count = 0;
         }
-        set_policy(&shape, 7);
+        set_policy(&shape, 9);
         check_shape(&shape, 2);
     }
 }

@@ -46,7 +46,8 @@ rt_config config_fresh(void)
 
 // Every key with a value of its own, none the default.
 const char config_everything[] =
-    "{\"log\": {\"level\": \"trace\"}, \"seed\": 9007199254740991, \"workers\": 3,"
+    "{\"log\": {\"level\": \"trace\"}, \"seed\": 9007199254740991,"
+    " \"device\": \"cuda:1\", \"workers\": 3,"
     " \"batch\": {\"samples_per_worker\": 17},"
     " \"stream\": {\"format\": \"table\", \"files\": [\"a,b.tsv\", \"-\"], \"samples_max\": 123,"
     "  \"malformed_share_max\": 0.125,"

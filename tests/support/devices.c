@@ -12,7 +12,7 @@
 
 #define PLUGIN "liblanyard_cuda_cpu.so"
 #define SOLVER_SIZE_MAX 600u // rows x sinks that kernels on the CPU solve
-#define SOLVER_EVERY 150u
+#define SOLVER_EVERY 40u
 
 // Test programs lie in <build>/tests/<kind>, the plug-in in <build>/tests.
 const char *test_plugin_path(void)
@@ -120,8 +120,7 @@ bool test_solver_takes(rt_solver_kind kind, uint64_t size)
         return true;
     if (size > SOLVER_SIZE_MAX)
         return false;
-    offered += 1 + size / 8;
-    if (offered < SOLVER_EVERY)
+    if (++offered < SOLVER_EVERY + size)
         return false;
     offered = 0;
     return true;

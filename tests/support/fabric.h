@@ -25,6 +25,7 @@ typedef struct {
     double zipf;
     cache_size cache;
     rt_eviction_kind eviction;
+    uint32_t lookahead; // batches that the planner sees before their turn
     rt_dispatch_config dispatch;
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers

@@ -38,6 +38,7 @@ static void configure_planner(fabric_plan *plan)
                                   .sample_count_max = batch_max(shape),
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
                                   .eviction = shape->eviction,
+                                  .lookahead = shape->lookahead,
                                   .layout.field_count = shape->field_count,
                                   .dispatch = shape->dispatch,
                                   .seed = shape->seed};
@@ -138,7 +139,10 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
 {
     const dp_plan *final = NULL;
     rt_error error = {0};
+    uint32_t shown = 0;
     for (uint32_t t = 0; t < plan->shape.iterations; t++) {
+        while (shown <= t + plan->shape.lookahead && shown < plan->shape.iterations)
+            dp_planner_preview(planner, &plan->batches[shown++]);
         assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
         dp_planner_place(planner);
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);

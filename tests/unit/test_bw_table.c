@@ -63,6 +63,21 @@ static void estimates_have_to_last(void **state)
     assert_int_equal(table.version, 2);
 }
 
+// Seven estimates that say so, a recovery, and seven again are no change that lasts.
+static void a_recovery_starts_the_count_again(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 1; i < BW_LASTS; i++)
+            assert_false(bw_table_measured(&table, 1, BW_DOWN, BW_ESTIMATED, 0.2 * GBIT));
+        for (uint32_t i = 0; i < 8; i++)
+            assert_false(bw_table_measured(&table, 1, BW_DOWN, BW_ESTIMATED, 0.25 * GBIT));
+    }
+    assert_int_equal(table.version, 1);
+}
+
 static void pinned_links_and_impossible_rates_stay(void **state)
 {
     (void)state;
@@ -78,4 +93,5 @@ static void pinned_links_and_impossible_rates_stay(void **state)
 }
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
-          TEST(estimates_have_to_last), TEST(pinned_links_and_impossible_rates_stay))
+          TEST(estimates_have_to_last), TEST(a_recovery_starts_the_count_again),
+          TEST(pinned_links_and_impossible_rates_stay))

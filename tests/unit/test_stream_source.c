@@ -387,8 +387,36 @@ static void standard_input_packed_and_flushed(void **state)
     free(text);
 }
 
+// A wait for input ends when the descriptor of rt_source_set_stop is readable: before the first
+// byte, between lines and within one. What was a whole line by then is given out first.
+static void standard_input_is_given_up(void **state)
+{
+    (void)state;
+    char *paths[] = {"-"};
+    const char *const texts[] = {"", "a\nb\n", "a\nb\nc"};
+    for (size_t i = 0; i < RT_COUNT_OF(texts); i++) {
+        rt_line line;
+        rt_error error;
+        int stop[2], writer = pipe_to_stdin();
+        assert_int_equal(pipe(stop), 0);
+        assert_int_equal(write(writer, texts[i], strlen(texts[i])), strlen(texts[i]));
+        rt_source *source = open_source(paths, 1);
+        rt_source_set_stop(source, stop[0]);
+        for (uint32_t k = 0; i > 0 && k < 2; k++) {
+            assert_int_equal(rt_source_line(source, &line, &error), RT_OK);
+            assert_int_equal(line.text[0], 'a' + (int)k);
+        }
+        assert_int_equal(write(stop[1], "x", 1), 1);
+        assert_int_equal(rt_source_line(source, &line, &error), RT_STOPPED);
+        rt_source_close(source);
+        close(writer);
+        close(stop[0]);
+        close(stop[1]);
+    }
+}
+
 TEST_MAIN(TEST(plain_and_packed_lines), TEST(odd_ends_of_files), TEST(lines_that_are_too_long),
           TEST(packed_files_cut_anywhere), TEST(damaged_packed_files),
           TEST(skippable_frames_are_skipped), TEST(inputs_that_cannot_be_read),
           TEST(standard_input_in_pieces), TEST(standard_input_line_by_line),
-          TEST(standard_input_packed_and_flushed))
+          TEST(standard_input_packed_and_flushed), TEST(standard_input_is_given_up))

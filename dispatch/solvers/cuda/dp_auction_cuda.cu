@@ -26,8 +26,8 @@ typedef struct {
 typedef struct {
     int64_t price[DP_CUDA_SINKS_MAX];
     key low[DP_CUDA_SINKS_MAX], high[DP_CUDA_SINKS_MAX]; // the lowest kept bid is within
-    uint32_t bids[DP_CUDA_SINKS_MAX];  // kept and fresh
-    uint32_t above[DP_CUDA_SINKS_MAX]; // bids above high
+    uint32_t bids[DP_CUDA_SINKS_MAX];                    // kept and fresh
+    uint32_t above[DP_CUDA_SINKS_MAX];                   // bids above high
     uint32_t bins[DP_CUDA_SINKS_MAX * BINS];
     uint32_t waiting; // rows without a place
     uint32_t open;    // sinks whose lowest bid is not found yet
@@ -123,8 +123,8 @@ static __device__ void find_lowest(const dp_cuda_problem &p, const row_work *row
             key bid = rows[i].bid;
             if (!is_open(p, b, j) || bid < b->low[j] || bid > b->high[j])
                 continue;
-            atomicAdd(&b->bins[j * BINS + (uint32_t)((bid - b->low[j]) >>
-                                                     shift_of(b->high[j] - b->low[j]))],
+            atomicAdd(&b->bins[j * BINS +
+                               (uint32_t)((bid - b->low[j]) >> shift_of(b->high[j] - b->low[j]))],
                       1u);
         }
         __syncthreads();
@@ -205,8 +205,8 @@ static rt_status solve(void *state, const dp_problem *problem, uint32_t *sink_of
     dp_cuda_problem p;
     if (!dp_cuda_begin(solver, problem, &p))
         return RT_OK;
-    LAUNCH(auction, dim3(1), dim3(dp_cuda_threads(&p)), 0, solver->stream)
-    (p, (row_work *)solver->work, solver->place);
+    LAUNCH(auction, dim3(1), dim3(dp_cuda_threads(&p)), 0, solver->stream, p,
+           (row_work *)solver->work, solver->place);
     return dp_cuda_end(solver, &p, sink_of_row, error);
 }
 

@@ -37,9 +37,9 @@ typedef struct {
     uint32_t index;
     uint32_t row_count_max, sink_count_max;
     cudaStream_t stream;
-    int32_t *cost, *staged_cost;     // device, pinned host
-    uint32_t *place, *staged_place;  // per row, device and pinned
-    void *work;                      // device, work_bytes per row
+    int32_t *cost, *staged_cost;       // device, pinned host
+    uint32_t *place, *staged_place;    // per row, device and pinned
+    void *work;                        // device, work_bytes per row
     uint32_t sinks[DP_CUDA_SINKS_MAX]; // of the problem, by number on the device
 } dp_cuda_solver;
 

@@ -27,7 +27,7 @@ typedef struct {
 } row_work;
 
 typedef struct {
-    int64_t price[DP_CUDA_SINKS_MAX]; // v
+    int64_t price[DP_CUDA_SINKS_MAX];        // v
     int64_t uncovered_at[DP_CUDA_SINKS_MAX]; // in this search; FAR: covered
     uint32_t room[DP_CUDA_SINKS_MAX];
     uint32_t via_row[DP_CUDA_SINKS_MAX]; // the matched row that uncovered the sink
@@ -136,8 +136,8 @@ static __device__ void match_zeros(const dp_cuda_problem &p, const row_work *row
         uint32_t room = p.capacity[j], taken = 0;
         for (uint32_t first = 0; first < p.row_count && taken < room; first += blockDim.x) {
             uint32_t i = first + threadIdx.x, total;
-            bool zero = i < p.row_count && place[i] == DP_CUDA_NONE &&
-                        reduced(p, rows, b, i, j) == 0;
+            bool zero =
+                i < p.row_count && place[i] == DP_CUDA_NONE && reduced(p, rows, b, i, j) == 0;
             uint32_t rank = rank_of(b, zero, &total);
             if (zero && taken + rank < room)
                 place[i] = j;
@@ -263,8 +263,8 @@ static rt_status solve(void *state, const dp_problem *problem, uint32_t *sink_of
     dp_cuda_problem p;
     if (!dp_cuda_begin(solver, problem, &p))
         return RT_OK;
-    LAUNCH(hungarian, dim3(1), dim3(dp_cuda_threads(&p)), 0, solver->stream)
-    (p, (row_work *)solver->work, solver->place);
+    LAUNCH(hungarian, dim3(1), dim3(dp_cuda_threads(&p)), 0, solver->stream, p,
+           (row_work *)solver->work, solver->place);
     return dp_cuda_end(solver, &p, sink_of_row, error);
 }
 

@@ -51,8 +51,8 @@ extern "C" void ew_cuda_activate(void *state, ew_activation activation, uint32_t
     if (row_count == 0 || column_count == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile tile = ew_cuda_tile_of(row_count, column_count);
-    LAUNCH(add_bias, tile.grid, tile.block, 0, cuda->compute)
-    (activation, row_count, column_count, bias, values, stride);
+    LAUNCH(add_bias, tile.grid, tile.block, 0, cuda->compute, activation, row_count, column_count,
+           bias, values, stride);
     ew_cuda_leave(cuda, "activate");
 }
 
@@ -68,8 +68,8 @@ extern "C" void ew_cuda_activate_back(void *state, ew_activation activation, uin
     float *to = parts > 1 ? cuda->scratch : bias_gradients;
     uint32_t x = ew_cuda_power(column_count, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(column_count, x)), block(x, EW_CUDA_THREADS / x);
-    LAUNCH(mask_and_sum, grid, block, 0, cuda->compute)
-    (activation, row_count, column_count, values, gradients, stride, chunk, to);
+    LAUNCH(mask_and_sum, grid, block, 0, cuda->compute, activation, row_count, column_count, values,
+           gradients, stride, chunk, to);
     if (parts > 1)
         ew_cuda_sum_parts(cuda, parts, column_count, to, bias_gradients);
     ew_cuda_leave(cuda, "activate_back");

@@ -110,11 +110,11 @@ extern "C" void ew_cuda_cross(void *state, uint32_t sample_count, uint32_t layer
     rt_assert(layer_count <= RT_CROSS_LAYERS_MAX);
     if (sample_count == 0 || !ew_cuda_enter(cuda))
         return;
-    LAUNCH(fill_constants, dim3(1), dim3(EW_CUDA_THREADS), 0, cuda->compute)
-    (layer_count, dim, weights, biases, constants);
+    LAUNCH(fill_constants, dim3(1), dim3(EW_CUDA_THREADS), 0, cuda->compute, layer_count, dim,
+           weights, biases, constants);
     LAUNCH(cross_samples, dim3(ew_cuda_blocks(sample_count, EW_CUDA_THREADS)),
-           dim3(EW_CUDA_THREADS), 0, cuda->compute)
-    (sample_count, layer_count, constants, products, stride, logits);
+           dim3(EW_CUDA_THREADS), 0, cuda->compute, sample_count, layer_count, constants, products,
+           stride, logits);
     ew_cuda_leave(cuda, "cross");
 }
 
@@ -132,14 +132,13 @@ extern "C" void ew_cuda_cross_back(void *state, uint32_t sample_count, uint32_t 
         return;
     uint32_t threads = ew_cuda_power(sample_count, SAMPLE_THREADS_MAX);
     threads = threads < EW_CUDA_WARP ? EW_CUDA_WARP : threads;
-    LAUNCH(fill_constants, dim3(1), dim3(EW_CUDA_THREADS), 0, cuda->compute)
-    (layer_count, dim, weights, biases, constants);
-    LAUNCH(cross_samples_back, dim3(1), dim3(threads), 0, cuda->compute)
-    (sample_count, layer_count, constants, products, stride, logit_gradients, product_gradients,
-     constant_gradients);
+    LAUNCH(fill_constants, dim3(1), dim3(EW_CUDA_THREADS), 0, cuda->compute, layer_count, dim,
+           weights, biases, constants);
+    LAUNCH(cross_samples_back, dim3(1), dim3(threads), 0, cuda->compute, sample_count, layer_count,
+           constants, products, stride, logit_gradients, product_gradients, constant_gradients);
     if (dim > 0)
         LAUNCH(spread_constants, dim3(ew_cuda_blocks(dim, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS),
-               0, cuda->compute)
-    (layer_count, dim, weights, biases, constant_gradients, weight_gradients, bias_gradients);
+               0, cuda->compute, layer_count, dim, weights, biases, constant_gradients,
+               weight_gradients, bias_gradients);
     ew_cuda_leave(cuda, "cross_back");
 }

@@ -59,8 +59,8 @@ extern "C" void ew_cuda_cross_matrix(void *state, uint32_t sample_count, uint32_
     if (sample_count == 0 || dim == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile tile = ew_cuda_tile_of(sample_count, dim);
-    LAUNCH(cross_layer, tile.grid, tile.block, 0, cuda->compute)
-    (sample_count, dim, x0, x, bias, z, next, stride);
+    LAUNCH(cross_layer, tile.grid, tile.block, 0, cuda->compute, sample_count, dim, x0, x, bias, z,
+           next, stride);
     ew_cuda_leave(cuda, "cross_matrix");
 }
 
@@ -80,7 +80,7 @@ extern "C" void ew_cuda_cross_matrix_back(void *state, uint32_t sample_count, ui
     float *to = parts > 1 ? cuda->scratch : bias_gradients;
     uint32_t x = ew_cuda_power(dim, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(dim, x)), block(x, EW_CUDA_THREADS / x);
-    LAUNCH(cross_layer_back, grid, block, 0, cuda->compute)(back, chunk, to);
+    LAUNCH(cross_layer_back, grid, block, 0, cuda->compute, back, chunk, to);
     if (parts > 1)
         ew_cuda_sum_parts(cuda, parts, dim, to, bias_gradients);
     ew_cuda_leave(cuda, "cross_matrix_back");

@@ -162,8 +162,8 @@ static void copy_in(ew_cuda *cuda, char *to, const char *from, size_t bytes)
         size_t room = EW_CUDA_STAGE_BYTES - cuda->stage_used, piece = bytes < room ? bytes : room;
         char *at = cuda->stage_in + cuda->stage_half * EW_CUDA_STAGE_BYTES + cuda->stage_used;
         memcpy(at, from, piece);
-        ew_cuda_check(
-            cuda, cudaMemcpyAsync(to, at, piece, cudaMemcpyHostToDevice, cuda->compute), "copy");
+        ew_cuda_check(cuda, cudaMemcpyAsync(to, at, piece, cudaMemcpyHostToDevice, cuda->compute),
+                      "copy");
         cuda->stage_used += (piece + 63) / 64 * 64; // stage sizes are multiples of it
         to += piece;
         from += piece;
@@ -189,8 +189,8 @@ static void copy_out(ew_cuda *cuda, char *to, const char *from, size_t bytes)
             deliver(cuda);
         size_t room = all - cuda->out_used, piece = bytes < room ? bytes : room;
         char *at = cuda->stage_out + cuda->out_used;
-        ew_cuda_check(
-            cuda, cudaMemcpyAsync(at, from, piece, cudaMemcpyDeviceToHost, cuda->compute), "copy");
+        ew_cuda_check(cuda, cudaMemcpyAsync(at, from, piece, cudaMemcpyDeviceToHost, cuda->compute),
+                      "copy");
         cuda->outs[cuda->out_count++] = {to, at, piece};
         cuda->out_used += (piece + 63) / 64 * 64;
         to += piece;
@@ -209,8 +209,7 @@ static void cuda_copy(void *state, ew_copy kind, void *to, const void *from, siz
                       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda->compute),
                       "copy");
     else if (kind == EW_COPY_OUT && is_shared(cuda, to, bytes))
-        ew_cuda_check(cuda,
-                      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->compute),
+        ew_cuda_check(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->compute),
                       "copy");
     else if (kind == EW_COPY_OUT)
         copy_out(cuda, (char *)to, (const char *)from, bytes);
@@ -258,7 +257,7 @@ extern "C" void ew_cuda_gemm(void *state, bool a_transposed, bool b_transposed, 
         return;
     if (k == 0) {
         ew_cuda_tile tile = ew_cuda_tile_of(m, n);
-        LAUNCH(scale_matrix, tile.grid, tile.block, 0, cuda->compute)(m, n, beta, c, c_stride);
+        LAUNCH(scale_matrix, tile.grid, tile.block, 0, cuda->compute, m, n, beta, c, c_stride);
     } else {
         cublasStatus_t status =
             cublasSgemm(cuda->blas, b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -354,9 +353,9 @@ extern "C" rt_status ew_cuda_create(uint32_t index, void **state_p, rt_error *er
 }
 
 static const ew_device_ops device_ops = {
-    cuda_close,        cuda_alloc,       cuda_free,        cuda_alloc_shared,
-    cuda_free_shared,  cuda_copy,        cuda_finish,      ew_cuda_rows_init,
-    ew_cuda_rows_get,  ew_cuda_rows_put, ew_cuda_rows_step,
+    cuda_close,       cuda_alloc,       cuda_free,         cuda_alloc_shared,
+    cuda_free_shared, cuda_copy,        cuda_finish,       ew_cuda_rows_init,
+    ew_cuda_rows_get, ew_cuda_rows_put, ew_cuda_rows_step,
 };
 
 static const ew_layer_ops layer_ops = {

@@ -60,8 +60,7 @@ static __global__ void pair_dots(dots_terms t)
             load_tile(t, row, first, width, tile);
             for (uint32_t i = 0; i < PAIRS; i++)
                 for (uint32_t d = 0; d < width; d++)
-                    sums[i] +=
-                        tile[a[i] * (t.columns + 1) + d] * tile[b[i] * (t.columns + 1) + d];
+                    sums[i] += tile[a[i] * (t.columns + 1) + d] * tile[b[i] * (t.columns + 1) + d];
         }
         for (uint32_t i = 0; i < PAIRS; i++) {
             uint32_t p = base + i * blockDim.x + threadIdx.x;
@@ -99,13 +98,12 @@ extern "C" void ew_cuda_dots(void *state, uint32_t sample_count, uint32_t count,
     uint32_t columns = TILE_FLOATS / count - 1;
     columns = columns < COLUMNS_MAX ? columns : COLUMNS_MAX;
     rt_assert(columns >= 1 && columns <= COLUMNS_MAX); // a vector per field and one more
-    dots_terms terms = {sample_count,          count, dim, stride, out_stride,
-                        count * (count - 1) / 2, columns, x, out};
+    dots_terms terms = {sample_count, count, dim, stride, out_stride, count * (count - 1) / 2,
+                        columns,      x,     out};
     uint32_t threads = ew_cuda_power((terms.pair_count + PAIRS - 1) / PAIRS, EW_CUDA_THREADS);
     threads = threads < EW_CUDA_WARP ? EW_CUDA_WARP : threads;
     LAUNCH(pair_dots, dim3(sample_count), dim3(threads), count * (columns + 1) * sizeof(float),
-           cuda->compute)
-    (terms);
+           cuda->compute, terms);
     ew_cuda_leave(cuda, "dots");
 }
 
@@ -116,10 +114,9 @@ extern "C" void ew_cuda_dots_back(void *state, uint32_t sample_count, uint32_t c
     ew_cuda *cuda = (ew_cuda *)state;
     if (sample_count == 0 || count == 0 || dim == 0 || !ew_cuda_enter(cuda))
         return;
-    dots_terms terms = {sample_count, count, dim, stride, out_stride,
-                        0,            0,     x,   (float *)out_gradients};
+    dots_terms terms = {sample_count,          count, dim, stride, out_stride, 0, 0, x,
+                        (float *)out_gradients};
     LAUNCH(pair_dots_back, dim3(sample_count), dim3(ew_cuda_power(count * dim, EW_CUDA_THREADS)), 0,
-           cuda->compute)
-    (terms, x_gradients);
+           cuda->compute, terms, x_gradients);
     ew_cuda_leave(cuda, "dots_back");
 }

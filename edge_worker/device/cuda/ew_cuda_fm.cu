@@ -47,8 +47,8 @@ extern "C" void ew_cuda_fm(void *state, uint32_t sample_count, uint32_t count, u
     if (sample_count == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile groups = ew_cuda_groups_of(sample_count, dim);
-    LAUNCH(pair_products, groups.grid, groups.block, 0, cuda->compute)
-    (sample_count, count, dim, x, stride, sums, logits);
+    LAUNCH(pair_products, groups.grid, groups.block, 0, cuda->compute, sample_count, count, dim, x,
+           stride, sums, logits);
     ew_cuda_leave(cuda, "fm");
 }
 
@@ -60,7 +60,7 @@ extern "C" void ew_cuda_fm_back(void *state, uint32_t sample_count, uint32_t cou
     if (sample_count == 0 || count == 0 || dim == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile tile = ew_cuda_tile_of(sample_count, count * dim);
-    LAUNCH(pair_gradients, tile.grid, tile.block, 0, cuda->compute)
-    (sample_count, count, dim, x, stride, sums, logit_gradients, x_gradients);
+    LAUNCH(pair_gradients, tile.grid, tile.block, 0, cuda->compute, sample_count, count, dim, x,
+           stride, sums, logit_gradients, x_gradients);
     ew_cuda_leave(cuda, "fm_back");
 }

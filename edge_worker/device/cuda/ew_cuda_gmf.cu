@@ -13,8 +13,7 @@ static __global__ void products(uint32_t sample_count, uint32_t dim, const float
     float sum = 0;
     if (sample < sample_count)
         for (uint32_t d = threadIdx.x; d < dim; d += blockDim.x)
-            sum += weights[d] *
-                   (u[(size_t)sample * stride + d] * v[(size_t)sample * stride + d]);
+            sum += weights[d] * (u[(size_t)sample * stride + d] * v[(size_t)sample * stride + d]);
     sum = ew_cuda_group_sum(sum);
     if (sample < sample_count && threadIdx.x == 0)
         logits[sample] += sum;
@@ -57,8 +56,8 @@ extern "C" void ew_cuda_gmf(void *state, uint32_t sample_count, uint32_t dim, co
     if (sample_count == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile groups = ew_cuda_groups_of(sample_count, dim);
-    LAUNCH(products, groups.grid, groups.block, 0, cuda->compute)
-    (sample_count, dim, u, v, stride, weights, logits);
+    LAUNCH(products, groups.grid, groups.block, 0, cuda->compute, sample_count, dim, u, v, stride,
+           weights, logits);
     ew_cuda_leave(cuda, "gmf");
 }
 
@@ -71,13 +70,20 @@ extern "C" void ew_cuda_gmf_back(void *state, uint32_t sample_count, uint32_t di
     if (dim == 0 || !ew_cuda_enter(cuda))
         return;
     uint32_t parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim);
-    gmf_back terms = {sample_count, dim, stride,  ew_cuda_blocks(sample_count, parts),
-                      u,            v,   weights, logit_gradients,
-                      u_gradients,  v_gradients};
+    gmf_back terms = {sample_count,
+                      dim,
+                      stride,
+                      ew_cuda_blocks(sample_count, parts),
+                      u,
+                      v,
+                      weights,
+                      logit_gradients,
+                      u_gradients,
+                      v_gradients};
     float *to = parts > 1 ? cuda->scratch : weight_gradients;
     uint32_t x = ew_cuda_power(dim, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(dim, x)), block(x, EW_CUDA_THREADS / x);
-    LAUNCH(products_back, grid, block, 0, cuda->compute)(terms, to);
+    LAUNCH(products_back, grid, block, 0, cuda->compute, terms, to);
     if (parts > 1)
         ew_cuda_sum_parts(cuda, parts, dim, to, weight_gradients);
     ew_cuda_leave(cuda, "gmf_back");

@@ -130,13 +130,13 @@ extern "C" void ew_cuda_index(void *state, const ew_lookups *lookups)
         ew_cuda_check(cuda, cudaMemsetAsync(counts, 0, rows * sizeof *counts, cuda->compute),
                       "index");
     if (bags > 0)
-        LAUNCH(count_lookups, bag_grid, block, 0, cuda->compute)(*lookups, counts);
-    LAUNCH(scan_counts, dim3(1), dim3(scan_threads), 0, cuda->compute)
-    (rows, counts, lookups->row_starts);
+        LAUNCH(count_lookups, bag_grid, block, 0, cuda->compute, *lookups, counts);
+    LAUNCH(scan_counts, dim3(1), dim3(scan_threads), 0, cuda->compute, rows, counts,
+           lookups->row_starts);
     if (bags > 0 && rows > 0) {
-        LAUNCH(place_lookups, bag_grid, block, 0, cuda->compute)(*lookups, counts);
-        LAUNCH(sort_samples, dim3(ew_cuda_blocks(rows, ROWS_PER_BLOCK)), block, 0, cuda->compute)
-        (*lookups);
+        LAUNCH(place_lookups, bag_grid, block, 0, cuda->compute, *lookups, counts);
+        LAUNCH(sort_samples, dim3(ew_cuda_blocks(rows, ROWS_PER_BLOCK)), block, 0, cuda->compute,
+               *lookups);
     }
     ew_cuda_leave(cuda, "index");
 }

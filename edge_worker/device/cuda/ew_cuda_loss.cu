@@ -34,7 +34,7 @@ extern "C" void ew_cuda_loss(void *state, uint32_t count, const float *logits, c
         return;
     uint32_t threads = ew_cuda_power(count, LOSS_THREADS_MAX);
     threads = threads < EW_CUDA_WARP ? EW_CUDA_WARP : threads;
-    LAUNCH(log_loss, dim3(1), dim3(threads), 0, cuda->compute)
-    (count, logits, labels, scale, predictions, gradients, loss);
+    LAUNCH(log_loss, dim3(1), dim3(threads), 0, cuda->compute, count, logits, labels, scale,
+           predictions, gradients, loss);
     ew_cuda_leave(cuda, "loss");
 }

@@ -26,8 +26,7 @@ static inline ew_cuda_step_terms ew_cuda_step_of(const rt_optimizer_config *conf
 {
     ew_cuda_step_terms terms = {*config, config->learning_rate, 1};
     if (config->kind == RT_OPTIMIZER_ADAM) {
-        terms.rate =
-            (float)(config->learning_rate / (1 - ew_cuda_power_of(config->beta1, step)));
+        terms.rate = (float)(config->learning_rate / (1 - ew_cuda_power_of(config->beta1, step)));
         terms.root = (float)(1 / sqrt(1 - ew_cuda_power_of(config->beta2, step)));
     }
     return terms;

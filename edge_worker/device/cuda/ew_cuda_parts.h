@@ -35,7 +35,7 @@ typedef struct {
     cudaStream_t compute, rows;
     cublasHandle_t blas;
     void *blas_workspace;
-    float *scratch; // EW_CUDA_SCRATCH_FLOATS, of the compute stream: partial sums
+    float *scratch;    // EW_CUDA_SCRATCH_FLOATS, of the compute stream: partial sums
     const void *owner; // the thread that queued last; see ew_cuda_rows_stream
     int failed;        // 1 after the first failure since finish, 2 once failure is written
     rt_error failure;

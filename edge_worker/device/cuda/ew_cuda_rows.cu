@@ -36,8 +36,8 @@ static __global__ void init_rows(fresh_row f, const uint64_t *keys, const uint32
     }
     uint64_t state = mix(keys[k] + mix(f.seed)) + (d + (uint64_t)1) * 0x9e3779b97f4a7c15u;
     uint64_t bits = mix(state);
-    int32_t sum = (int32_t)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) +
-                            (bits >> 48));
+    int32_t sum =
+        (int32_t)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
     *to = __fmul_rn((float)(sum - 2 * 65535), f.unit);
 }
 
@@ -85,8 +85,8 @@ extern "C" void ew_cuda_rows_init(void *state, const rt_optimizer_config *optimi
         return;
     fresh_row fresh = fresh_row_of(optimizer, dim, seed, scale);
     ew_cuda_tile tile = ew_cuda_tile_of(count, fresh.float_count);
-    LAUNCH(init_rows, tile.grid, tile.block, 0, stream)
-    (fresh, keys, slots, count, slab, row_stride);
+    LAUNCH(init_rows, tile.grid, tile.block, 0, stream, fresh, keys, slots, count, slab,
+           row_stride);
     ew_cuda_leave_rows(cuda, stream, "rows_init");
 }
 
@@ -100,12 +100,12 @@ extern "C" void ew_cuda_rows_get(void *state, const float *slab, uint32_t row_st
         return;
     if (ew_cuda_fits_4(slab, float_count, row_stride) && ew_cuda_fits_4(packed, 0, 0)) {
         ew_cuda_tile tile = ew_cuda_tile_of(count, float_count / 4);
-        LAUNCH(get_rows<4>, tile.grid, tile.block, 0, stream)
-        (slab, row_stride, float_count, slots, count, packed);
+        LAUNCH(get_rows<4>, tile.grid, tile.block, 0, stream, slab, row_stride, float_count, slots,
+               count, packed);
     } else {
         ew_cuda_tile tile = ew_cuda_tile_of(count, float_count);
-        LAUNCH(get_rows<1>, tile.grid, tile.block, 0, stream)
-        (slab, row_stride, float_count, slots, count, packed);
+        LAUNCH(get_rows<1>, tile.grid, tile.block, 0, stream, slab, row_stride, float_count, slots,
+               count, packed);
     }
     ew_cuda_leave_rows(cuda, stream, "rows_get");
 }
@@ -120,12 +120,12 @@ extern "C" void ew_cuda_rows_put(void *state, float *slab, uint32_t row_stride,
         return;
     if (ew_cuda_fits_4(slab, float_count, row_stride) && ew_cuda_fits_4(packed, 0, 0)) {
         ew_cuda_tile tile = ew_cuda_tile_of(count, float_count / 4);
-        LAUNCH(put_rows<4>, tile.grid, tile.block, 0, stream)
-        (slab, row_stride, float_count, slots, count, packed);
+        LAUNCH(put_rows<4>, tile.grid, tile.block, 0, stream, slab, row_stride, float_count, slots,
+               count, packed);
     } else {
         ew_cuda_tile tile = ew_cuda_tile_of(count, float_count);
-        LAUNCH(put_rows<1>, tile.grid, tile.block, 0, stream)
-        (slab, row_stride, float_count, slots, count, packed);
+        LAUNCH(put_rows<1>, tile.grid, tile.block, 0, stream, slab, row_stride, float_count, slots,
+               count, packed);
     }
     ew_cuda_leave_rows(cuda, stream, "rows_put");
 }

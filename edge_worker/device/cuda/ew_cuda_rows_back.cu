@@ -84,11 +84,11 @@ template <uint32_t W> static __global__ void long_rows(ew_lookups l, row_terms t
 template <uint32_t W> static void launch(ew_cuda *cuda, const ew_lookups *lookups, row_terms terms)
 {
     ew_cuda_tile tile = ew_cuda_tile_of(lookups->row_count, lookups->dim / W);
-    LAUNCH(short_rows<W>, tile.grid, tile.block, 0, cuda->compute)(*lookups, terms);
+    LAUNCH(short_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
     if (!terms.pooled_gradients || lookups->lookup_count <= LONG_ROW)
         return;
     tile.grid.x = lookups->row_count;
-    LAUNCH(long_rows<W>, tile.grid, tile.block, 0, cuda->compute)(*lookups, terms);
+    LAUNCH(long_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
 }
 
 extern "C" void ew_cuda_rows_back(void *state, const ew_lookups *lookups,

@@ -88,12 +88,11 @@ extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, 
     if (count == 0 || !ew_cuda_enter(cuda))
         return;
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        LAUNCH(step_block_rowwise, dim3(1), dim3(BLOCK_THREADS), 0, cuda->compute)
-    (terms, count, values, optimizer_state, gradients);
+        LAUNCH(step_block_rowwise, dim3(1), dim3(BLOCK_THREADS), 0, cuda->compute, terms, count,
+               values, optimizer_state, gradients);
     else
         LAUNCH(step_values, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
-               cuda->compute)
-    (terms, count, values, optimizer_state, gradients);
+               cuda->compute, terms, count, values, optimizer_state, gradients);
     ew_cuda_leave(cuda, "step");
 }
 
@@ -108,12 +107,12 @@ extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimi
         return;
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD) {
         ew_cuda_tile groups = ew_cuda_groups_of(count, EW_CUDA_WARP);
-        LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute)
-        (terms, dim, slab, row_stride, slots, rows, count, gradients);
+        LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
+               row_stride, slots, rows, count, gradients);
     } else {
         ew_cuda_tile tile = ew_cuda_tile_of(count, dim);
-        LAUNCH(step_rows, tile.grid, tile.block, 0, cuda->compute)
-        (terms, dim, slab, row_stride, slots, rows, count, gradients);
+        LAUNCH(step_rows, tile.grid, tile.block, 0, cuda->compute, terms, dim, slab, row_stride,
+               slots, rows, count, gradients);
     }
     ew_cuda_leave(cuda, "rows_step");
 }

@@ -4,7 +4,8 @@
 // No races: every number of out is written by one thread; parts are only read.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
-static __global__ void sum_parts(uint32_t part_count, uint32_t count, const float *parts, float *out)
+static __global__ void sum_parts(uint32_t part_count, uint32_t count, const float *parts,
+                                 float *out)
 {
     uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= count)
@@ -20,7 +21,7 @@ void ew_cuda_sum_parts(ew_cuda *cuda, uint32_t part_count, uint32_t count, const
 {
     if (count > 0)
         LAUNCH(sum_parts, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
-               cuda->compute)(part_count, count, parts, out);
+               cuda->compute, part_count, count, parts, out);
 }
 
 uint32_t ew_cuda_part_count(const ew_cuda *cuda, uint32_t item_count, uint32_t item_min,

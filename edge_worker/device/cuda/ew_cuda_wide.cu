@@ -8,7 +8,7 @@
 // its own; later kernels of the stream read it.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
-#define SCALAR_LANES 8u  // most rows have one or two look-ups
+#define SCALAR_LANES 8u // most rows have one or two look-ups
 #define SAMPLES_PER_PART 16u
 
 template <uint32_t W> static __global__ void row_products(ew_lookups l, const float *weights)
@@ -100,13 +100,13 @@ extern "C" void ew_cuda_wide(void *state, const ew_lookups *lookups, const float
     if (rows > 0 && ew_cuda_fits_4(lookups->slab, dim, lookups->row_stride) &&
         ew_cuda_fits_4(weights, dim, dim)) {
         ew_cuda_tile groups = ew_cuda_groups_of(rows, dim / 4);
-        LAUNCH(row_products<4>, groups.grid, groups.block, 0, cuda->compute)(*lookups, weights);
+        LAUNCH(row_products<4>, groups.grid, groups.block, 0, cuda->compute, *lookups, weights);
     } else if (rows > 0) {
         ew_cuda_tile groups = ew_cuda_groups_of(rows, dim);
-        LAUNCH(row_products<1>, groups.grid, groups.block, 0, cuda->compute)(*lookups, weights);
+        LAUNCH(row_products<1>, groups.grid, groups.block, 0, cuda->compute, *lookups, weights);
     }
     ew_cuda_tile groups = ew_cuda_groups_of(lookups->sample_count, lookups->field_count);
-    LAUNCH(add_logits, groups.grid, groups.block, 0, cuda->compute)(*lookups, logits);
+    LAUNCH(add_logits, groups.grid, groups.block, 0, cuda->compute, *lookups, logits);
     ew_cuda_leave(cuda, "wide");
 }
 
@@ -119,7 +119,7 @@ extern "C" void ew_cuda_wide_back(void *state, const ew_lookups *lookups,
         return;
     if (lookups->row_count > 0) {
         ew_cuda_tile groups = ew_cuda_groups_of(lookups->row_count, SCALAR_LANES);
-        LAUNCH(sum_scalars, groups.grid, groups.block, 0, cuda->compute)(*lookups, logit_gradients);
+        LAUNCH(sum_scalars, groups.grid, groups.block, 0, cuda->compute, *lookups, logit_gradients);
     }
     uint32_t parts = ew_cuda_part_count(cuda, samples, SAMPLES_PER_PART, count);
     uint32_t chunk = ew_cuda_blocks(samples, parts);
@@ -128,12 +128,10 @@ extern "C" void ew_cuda_wide_back(void *state, const ew_lookups *lookups,
     if (ew_cuda_fits_4(lookups->slab, lookups->dim, lookups->row_stride) &&
         ew_cuda_fits_4(to, lookups->dim, lookups->dim))
         LAUNCH(sum_weights<4>, grid, dim3(ew_cuda_power(lookups->dim / 4, EW_CUDA_THREADS)), 0,
-               cuda->compute)
-    (*lookups, logit_gradients, chunk, to);
+               cuda->compute, *lookups, logit_gradients, chunk, to);
     else
         LAUNCH(sum_weights<1>, grid, dim3(ew_cuda_power(lookups->dim, EW_CUDA_THREADS)), 0,
-               cuda->compute)
-    (*lookups, logit_gradients, chunk, to);
+               cuda->compute, *lookups, logit_gradients, chunk, to);
     if (parts > 1)
         ew_cuda_sum_parts(cuda, parts, count, to, weight_gradients);
     ew_cuda_leave(cuda, "wide_back");

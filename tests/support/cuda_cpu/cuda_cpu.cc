@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#if !defined(__x86_64__)
 #include <ucontext.h>
+#endif
 
 #include "cublas_v2.h"
 
@@ -34,11 +36,57 @@ void __tsan_release(void *at) __attribute__((weak));
 }
 #define TSAN_NO_SYNC 1u
 
+static void enter(void);
+
+// Where a fiber stopped. swapcontext asks the kernel twice per switch, hence the few instructions
+// for the usual machine: keep what the System V ABI says survives a call, exchange the stacks.
+#if defined(__x86_64__)
+typedef void *saved;
+
+extern "C" void cuda_cpu_switch(saved *from, saved to);
+__asm__(".text\n.type cuda_cpu_switch, @function\n"
+        "cuda_cpu_switch:\n"
+        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+        "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\n"
+        "ret\n.size cuda_cpu_switch, .-cuda_cpu_switch\n");
+
+static void switch_to(saved *from, saved *to)
+{
+    cuda_cpu_switch(from, *to);
+}
+
+static void start_at(saved *context, char *stack, size_t bytes)
+{
+    void **top = reinterpret_cast<void **>(stack + bytes) - 8;
+    memset(top, 0, 8 * sizeof *top);
+    top[6] = reinterpret_cast<void *>(enter); // where the first switch returns to
+    *context = top;
+}
+#else
+typedef ucontext_t saved;
+
+static void switch_to(saved *from, saved *to)
+{
+    swapcontext(from, to);
+}
+
+static void start_at(saved *context, char *stack, size_t bytes)
+{
+    getcontext(context);
+    context->uc_stack = {};
+    context->uc_stack.ss_sp = stack;
+    context->uc_stack.ss_size = bytes;
+    context->uc_link = NULL;
+    makecontext(context, enter, 0);
+}
+#endif
+
 typedef enum { RUNNABLE, AT_BLOCK_BARRIER, AT_WARP, DONE } fiber_state;
 
 typedef struct {
     cuda_cpu_thread place;
-    ucontext_t context;
+    saved context;
     fiber_state state;
     const char *file; // where it waits
     int line;
@@ -62,7 +110,7 @@ typedef struct {
 typedef struct {
     fiber fibers[THREADS_MAX];
     unsigned order[THREADS_MAX];
-    ucontext_t scheduler;
+    saved scheduler;
     void *tsan_scheduler;
     void *asan_stack; // of the scheduler, while a fiber runs
     const void *asan_bottom;
@@ -99,8 +147,8 @@ static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *for
 
 static void *map(size_t bytes)
 {
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         stop("no memory for %zu bytes", bytes);
     return memory;
@@ -148,7 +196,7 @@ static void to_scheduler(engine *e, fiber *self)
                                        e->asan_bottom, e->asan_size);
     if (__tsan_switch_to_fiber)
         __tsan_switch_to_fiber(e->tsan_scheduler, TSAN_NO_SYNC);
-    swapcontext(&self->context, &e->scheduler);
+    switch_to(&self->context, &e->scheduler);
     if (__sanitizer_finish_switch_fiber)
         __sanitizer_finish_switch_fiber(self->asan_stack, NULL, NULL);
 }
@@ -160,7 +208,7 @@ static void to_fiber(engine *e, fiber *next)
         __sanitizer_start_switch_fiber(&e->asan_stack, next->stack, STACK_BYTES);
     if (__tsan_switch_to_fiber)
         __tsan_switch_to_fiber(next->tsan_fiber, TSAN_NO_SYNC);
-    swapcontext(&e->scheduler, &next->context);
+    switch_to(&e->scheduler, &next->context);
     if (__sanitizer_finish_switch_fiber)
         __sanitizer_finish_switch_fiber(e->asan_stack, NULL, NULL);
     e->running = NULL;
@@ -337,12 +385,7 @@ static void prepare_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *r
         one->state = RUNNABLE;
         one->file = NULL;
         one->turn = one->warp_turn = 0;
-        getcontext(&one->context);
-        one->context.uc_stack = {};
-        one->context.uc_stack.ss_sp = one->stack;
-        one->context.uc_stack.ss_size = STACK_BYTES;
-        one->context.uc_link = NULL;
-        makecontext(&one->context, enter, 0);
+        start_at(&one->context, one->stack, STACK_BYTES);
         // A new one for every thread of every block: nothing orders it but its launch.
         if (__tsan_create_fiber)
             one->tsan_fiber = __tsan_create_fiber(0);

@@ -108,8 +108,8 @@ cuda_cpu_launcher<P...> cuda_cpu_launch(const char *name, void (*kernel)(P...), 
     return {name, grid, block, shared_bytes, kernel};
 }
 
-#define LAUNCH(kernel, grid, block, shared_bytes, stream) \
-    cuda_cpu_launch(#kernel, kernel, grid, block, shared_bytes, stream)
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    cuda_cpu_launch(#kernel, kernel, grid, block, shared_bytes, stream)(__VA_ARGS__)
 #define SHARED(type, name, count) \
     type *name = static_cast<type *>(cuda_cpu_shared((count) * sizeof(type), __FILE__, __LINE__))
 #define SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(cuda_cpu_shared_dynamic())
@@ -137,16 +137,17 @@ inline T cuda_cpu_shuffle(unsigned mask, T value, unsigned source, const char *f
 #define __shfl_xor_sync(mask, value, bits) \
     cuda_cpu_shuffle(mask, value, cuda_cpu_lane() ^ (unsigned)(bits), __FILE__, __LINE__)
 // Below lane 0 and above lane 31 a thread gets its own value.
-#define __shfl_up_sync(mask, value, delta)                                                   \
-    cuda_cpu_shuffle(mask, value,                                                            \
-                     cuda_cpu_lane() >= (unsigned)(delta) ? cuda_cpu_lane() - (delta)        \
-                                                          : cuda_cpu_lane(),                 \
+#define __shfl_up_sync(mask, value, delta)                                            \
+    cuda_cpu_shuffle(mask, value,                                                     \
+                     cuda_cpu_lane() >= (unsigned)(delta) ? cuda_cpu_lane() - (delta) \
+                                                          : cuda_cpu_lane(),          \
                      __FILE__, __LINE__)
 
 // Relaxed, as on a GPU: they order nothing else.
 template <typename T> inline T atomicAdd(T *at, T value)
 {
-    static_assert(__is_same(T, int) || __is_same(T, unsigned), "sums of floats depend on the order");
+    static_assert(__is_same(T, int) || __is_same(T, unsigned),
+                  "sums of floats depend on the order");
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 template <typename T> inline T atomicSub(T *at, T value)
@@ -156,16 +157,16 @@ template <typename T> inline T atomicSub(T *at, T value)
 template <typename T> inline T atomicMin(T *at, T value)
 {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (value < old && !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED,
-                                                       __ATOMIC_RELAXED))
+    while (value < old &&
+           !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     return old;
 }
 template <typename T> inline T atomicMax(T *at, T value)
 {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (old < value && !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED,
-                                                       __ATOMIC_RELAXED))
+    while (old < value &&
+           !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     return old;
 }
@@ -195,8 +196,11 @@ typedef enum {
     cudaErrorInvalidDevice = 101,
     cudaErrorIllegalAddress = 700
 } cudaError_t;
-typedef enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice }
-    cudaMemcpyKind;
+typedef enum {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice
+} cudaMemcpyKind;
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
 

@@ -1,0 +1,89 @@
+#include "runtime/rt_address.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SCHEME "tcp://"
+
+static bool stands_for_all(const char *bound)
+{
+    static const char *const hosts[] = {"0.0.0.0:", "[::]:", "*:"};
+    const char *host = bound + strlen(SCHEME);
+    if (strncmp(bound, SCHEME, strlen(SCHEME)) != 0)
+        return false;
+    for (size_t i = 0; i < RT_COUNT_OF(hosts); i++)
+        if (strncmp(host, hosts[i], strlen(hosts[i])) == 0)
+            return true;
+    return false;
+}
+
+// Host and port of "tcp://host:port", the host without brackets.
+static bool split(const char *address, char *host, size_t size, const char **port_p)
+{
+    const char *begin = address + strlen(SCHEME), *end = strrchr(address, ':');
+    if (strncmp(address, SCHEME, strlen(SCHEME)) != 0 || end < begin)
+        return false;
+    *port_p = end + 1;
+    if (*begin == '[' && end > begin && end[-1] == ']') {
+        begin++;
+        end--;
+    }
+    if ((size_t)(end - begin) >= size)
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return true;
+}
+
+// The route to a peer names the interface; connecting a datagram socket only looks it up.
+static int find_local(const struct addrinfo *peer, char *host, size_t size)
+{
+    struct sockaddr_storage local;
+    socklen_t length = sizeof local;
+    int fd = socket(peer->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    int reason = 0;
+    if (connect(fd, peer->ai_addr, peer->ai_addrlen) != 0 ||
+        getsockname(fd, (struct sockaddr *)&local, &length) != 0)
+        reason = errno;
+    else if (getnameinfo((struct sockaddr *)&local, length, host, (socklen_t)size, NULL, 0,
+                         NI_NUMERICHOST) != 0)
+        reason = EADDRNOTAVAIL;
+    close(fd);
+    return reason;
+}
+
+rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,
+                               rt_error *error)
+{
+    char host[NI_MAXHOST];
+    const char *port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    if (!stands_for_all(bound)) {
+        int length = snprintf(address, size, "%s", bound);
+        return length >= 0 && (size_t)length < size
+                   ? RT_OK
+                   : rt_fail(error, RT_LIMIT, "address %s is too long", bound);
+    }
+    if (!split(toward, host, sizeof host, &port))
+        return rt_fail(error, RT_CONFIG, "%s: not an address, expected tcp://HOST:PORT", toward);
+    int reason = getaddrinfo(host, port, &hints, &found);
+    if (reason)
+        return rt_fail(error, RT_CONFIG, "%s: %s", toward, gai_strerror(reason));
+    reason = find_local(found, host, sizeof host);
+    freeaddrinfo(found);
+    if (reason)
+        return rt_fail(error, RT_IO, "%s: no way there: %s", toward, strerror(reason));
+    const bool six = strchr(host, ':') != NULL;
+    int length = snprintf(address, size, SCHEME "%s%s%s%s", six ? "[" : "", host, six ? "]" : "",
+                          strrchr(bound, ':'));
+    return length >= 0 && (size_t)length < size
+               ? RT_OK
+               : rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
+}
