@@ -185,9 +185,12 @@ $(DIR)/cuda_cpu/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags
 $(DIR)/cuda_cpu/cuda_cpu.o: tests/support/cuda_cpu/cuda_cpu.cc $(wildcard tests/support/cuda_cpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS) -fvisibility=default -c $< -o $@
-$(DIR)/cuda_cpu/%.o build/cuda/%.o: %.c $(DIR)/flags
-	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -c $< -o $@
+# Two rules: one pattern rule with two targets would be one command that makes both.
+PLUGIN_PART = @mkdir -p $(@D); $(COMPILE) -fPIC -fvisibility=hidden -c $< -o $@
+$(DIR)/cuda_cpu/%.o: %.c $(DIR)/flags
+	$(PLUGIN_PART)
+build/cuda/%.o: %.c $(DIR)/flags
+	$(PLUGIN_PART)
 $(DIR)/runtime/rt_cuda.o: private CFLAGS += $(ABI)
 $(DIR)/runtime/rt_cuda.o: $(SHARED_HEADERS)
 

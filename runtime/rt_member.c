@@ -60,6 +60,8 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
             return rt_fail(error, status, "waiting for the coordinator: %s",
                            rt_status_text(status));
         member->heard_ns = rt_now_ns();
+        // Who waits for others is not silent. Before the coordinator is there nothing can be sent.
+        (void)rt_member_beat(member, NULL);
         status = rt_member_receive(member, &message, error);
         if (status == RT_OK) {
             status = take_welcome(member, &message, error);

@@ -241,6 +241,47 @@ static void check_cross_vector(const ew_device *device, uint32_t samples, uint32
 }
 
 // Its gradients are checked through the model (test_model_gradients, test_model_golden).
+// What cross_back writes, in a buffer: product, weight and bias gradients one after another.
+static buffer cross_gradients(const ew_device *device, uint32_t samples, uint32_t layers,
+                              uint32_t dim)
+{
+    rt_random random = {samples + 7 * layers + dim};
+    const uint32_t stride = layers + 1;
+    const uint32_t weights_at = samples * stride, biases_at = weights_at + stride * dim;
+    buffer weights = buffer_create(device, stride * dim, &random);
+    buffer biases = buffer_create(device, layers * dim, &random);
+    buffer products = buffer_create(device, samples * stride, &random);
+    buffer logits = buffer_create(device, samples, &random);
+    buffer out = buffer_create(device, biases_at + layers * dim, &random);
+    device->interactions->cross_back(device->state, samples, layers, dim, weights.device_values,
+                                     biases.device_values, products.device_values, stride,
+                                     logits.device_values, out.device_values,
+                                     out.device_values + weights_at, out.device_values + biases_at);
+    download(&out);
+    buffer *all[] = {&weights, &biases, &products, &logits};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
+        buffer_destroy(all[i]);
+    return out;
+}
+
+// The CPU's gradients are held against differences in test_model_gradients. Sums are in double
+// precision everywhere, so results differ by their last rounding.
+static void cross_back_is_the_cpus_on(const ew_device *device)
+{
+    static const uint32_t sizes[][3] = {{9, 1, 7}, {70, 3, 40}, {3, 8, 64}, {0, 2, 5}};
+    ew_device cpu;
+    assert_int_equal(ew_device_open("cpu", &cpu, NULL), RT_OK);
+    for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
+        buffer got = cross_gradients(device, sizes[i][0], sizes[i][1], sizes[i][2]);
+        buffer want = cross_gradients(&cpu, sizes[i][0], sizes[i][1], sizes[i][2]);
+        for (uint32_t k = 0; k < got.count; k++)
+            test_close(got.values[k], want.values[k], 2 * UNIT, 1e-6, "cross gradient");
+        buffer_destroy(&got);
+        buffer_destroy(&want);
+    }
+    ew_device_close(&cpu);
+}
+
 static void cross_in_scalars_on(const ew_device *device)
 {
     for (uint32_t layers = 1; layers <= RT_CROSS_LAYERS_MAX; layers += 3) {
@@ -315,8 +356,9 @@ static void cross_in_matrices_on(const ew_device *device)
 ON_EVERY_DEVICE(factorisation_machine)
 ON_EVERY_DEVICE(dots_of_all_pairs)
 ON_EVERY_DEVICE(gmf_products)
+ON_EVERY_DEVICE(cross_back_is_the_cpus)
 ON_EVERY_DEVICE(cross_in_scalars)
 ON_EVERY_DEVICE(cross_in_matrices)
 
 TEST_MAIN(TEST(factorisation_machine), TEST(dots_of_all_pairs), TEST(gmf_products),
-          TEST(cross_in_scalars), TEST(cross_in_matrices))
+          TEST(cross_back_is_the_cpus), TEST(cross_in_scalars), TEST(cross_in_matrices))

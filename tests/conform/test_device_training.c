@@ -298,4 +298,4 @@ static void rows_are_those_of_the_host(void **state)
     }
 }
 
-TEST_MAIN(TEST(training_agrees), TEST(rows_are_those_of_the_host))
+TEST_MAIN(TEST_SLOW(training_agrees, 240), TEST(rows_are_those_of_the_host))

@@ -60,13 +60,15 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
                                          const float *gradients)
 {
     uint32_t k = ew_cuda_row(), lane = threadIdx.x;
-    uint32_t used = k < count ? k : 0; // warps past the end only keep step
-    float *row = slab + (size_t)slots[used] * row_stride;
-    const float *gradient = gradients + (size_t)(rows ? rows[used] : used) * dim;
-    float sum = 0, square = row[dim];
-    if (lane < EW_CUDA_SQUARE_LANES)
-        for (uint32_t i = lane; i < dim; i += EW_CUDA_SQUARE_LANES)
+    float *row = NULL, sum = 0, square = 0;
+    const float *gradient = NULL;
+    if (k < count) { // other warps only keep step
+        row = slab + (size_t)slots[k] * row_stride;
+        gradient = gradients + (size_t)(rows ? rows[k] : k) * dim;
+        square = row[dim];
+        for (uint32_t i = lane; i < dim && lane < EW_CUDA_SQUARE_LANES; i += EW_CUDA_SQUARE_LANES)
             sum += gradient[i] * gradient[i];
+    }
     sum = __shfl_sync(EW_CUDA_FULL, ew_cuda_add_lanes(sum), 0);
     __syncwarp(); // all have read the old square
     if (k >= count)

@@ -15,6 +15,8 @@
 
 #define THREADS_MAX 1024u
 #define STACK_BYTES (size_t)(128 << 10)
+#define ORDERS (2 + 2 * THREADS_MAX / CUDA_CPU_WARP) // of a block
+#define ORDER_BLOCKS 1024u
 #define SHARED_MAX 64
 #define SHARED_BYTES_MAX (48u << 10)
 #define ALLOCATIONS_MAX 4096
@@ -108,7 +110,8 @@ typedef struct {
 
 // One per thread of the host that launches kernels.
 typedef struct {
-    fiber fibers[THREADS_MAX];
+    fiber pool[2][THREADS_MAX];
+    fiber *fibers; // of this block
     unsigned order[THREADS_MAX];
     saved scheduler;
     void *tsan_scheduler;
@@ -122,7 +125,9 @@ typedef struct {
     shared_array shared[SHARED_MAX];
     unsigned shared_count;
     size_t shared_bytes;
-    char block_order[2], warp_order[THREADS_MAX / CUDA_CPU_WARP][2], launch_order; // for TSan
+    // For TSan, which orders what releases an address before what acquires it: the begin and end
+    // of a launch; barriers of recent blocks, of a block two and of a warp two, by turns.
+    uint64_t launch_begin, launch_end, orders[ORDER_BLOCKS][ORDERS], block_number;
     void (*body)(void *);
     void *body_context;
     cudaError_t error;
@@ -157,9 +162,13 @@ static void *map(size_t bytes)
 static void unmap_engine(void *memory)
 {
     engine *e = static_cast<engine *>(memory);
-    for (fiber &one : e->fibers)
-        if (one.stack)
-            munmap(one.stack, STACK_BYTES);
+    for (auto &set : e->pool)
+        for (fiber &one : set) {
+            if (one.stack)
+                munmap(one.stack, STACK_BYTES);
+            if (one.tsan_fiber)
+                __tsan_destroy_fiber(one.tsan_fiber);
+        }
     munmap(e, sizeof *e);
 }
 
@@ -220,9 +229,11 @@ static void enter(void)
     fiber *self = e->running;
     if (__sanitizer_finish_switch_fiber)
         __sanitizer_finish_switch_fiber(NULL, &e->asan_bottom, &e->asan_size);
+    if (__tsan_acquire)
+        __tsan_acquire(&e->launch_begin);
     e->body(e->body_context);
     if (__tsan_release)
-        __tsan_release(&e->launch_order);
+        __tsan_release(&e->launch_end);
     self->state = DONE;
     to_scheduler(e, self);
 }
@@ -242,7 +253,8 @@ static void wait_at(fiber_state state, const char *file, int line)
 extern "C" void cuda_cpu_block_barrier(const char *file, int line)
 {
     engine *e = own_engine;
-    char *order = e && e->running ? &e->block_order[e->running->turn++ % 2] : NULL;
+    uint64_t *order =
+        e && e->running ? &e->orders[e->block_number % ORDER_BLOCKS][e->running->turn++ % 2] : NULL;
     if (__tsan_release && order)
         __tsan_release(order);
     wait_at(AT_BLOCK_BARRIER, file, line);
@@ -256,7 +268,9 @@ extern "C" void cuda_cpu_warp_barrier(const char *file, int line)
     fiber *self = e ? e->running : NULL;
     if (!self)
         stop("%s:%d: a barrier outside of a kernel", file, line);
-    char *order = &e->warp_order[(self - e->fibers) / CUDA_CPU_WARP][self->warp_turn++ % 2];
+    uint64_t *order =
+        &e->orders[e->block_number % ORDER_BLOCKS]
+                  [2 + (self - e->fibers) / CUDA_CPU_WARP * 2 + self->warp_turn++ % 2];
     if (__tsan_release)
         __tsan_release(order);
     wait_at(AT_WARP, file, line);
@@ -386,8 +400,7 @@ static void prepare_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *r
         one->file = NULL;
         one->turn = one->warp_turn = 0;
         start_at(&one->context, one->stack, STACK_BYTES);
-        // A new one for every thread of every block: nothing orders it but its launch.
-        if (__tsan_create_fiber)
+        if (__tsan_create_fiber && !one->tsan_fiber)
             one->tsan_fiber = __tsan_create_fiber(0);
         e->order[i] = i;
     }
@@ -400,6 +413,9 @@ static void prepare_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *r
 
 static void run_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *random)
 {
+    // To TSan, neighbouring blocks are different threads; making new ones for each would take long.
+    e->block_number++;
+    e->fibers = e->pool[__tsan_create_fiber ? e->block_number % 2 : 0];
     prepare_block(e, grid, block, at, random);
     for (;;) {
         unsigned done = 0;
@@ -414,8 +430,6 @@ static void run_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *rando
         if (!release_warps(e))
             release_block(e);
     }
-    for (unsigned i = 0; i < e->count && __tsan_destroy_fiber; i++)
-        __tsan_destroy_fiber(e->fibers[i].tsan_fiber);
     for (unsigned i = 0; i < e->shared_count; i++)
         free(e->shared[i].memory);
     e->shared_count = 0;
@@ -568,6 +582,8 @@ extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t s
     e->dynamic_bytes = shared_bytes;
     if (__tsan_get_current_fiber)
         e->tsan_scheduler = __tsan_get_current_fiber();
+    if (__tsan_release)
+        __tsan_release(&e->launch_begin);
     device_memory(true);
     uint64_t random = order_seed, offset = next_random(&random) % blocks;
     bool backwards = next_random(&random) & 1;
@@ -580,7 +596,7 @@ extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t s
                   &random);
     }
     if (__tsan_acquire)
-        __tsan_acquire(&e->launch_order);
+        __tsan_acquire(&e->launch_end);
     device_memory(false);
 }
 
