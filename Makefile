@@ -120,7 +120,7 @@ fuzz-run: $(FUZZERS)
 clean: ## remove everything that was built
 	rm -rf build
 format: ## lay out all sources as .clang-format says
-	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*))
+	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*)) $(KERNELS)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"

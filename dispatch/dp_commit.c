@@ -6,6 +6,7 @@
 //   release    rows leave their holders where others need them
 //   place      slots for all rows of every worker: hits first, then evictions and fills
 //   train      what training makes of every key
+#include <math.h>
 #include <string.h>
 
 #include "dispatch/dp_planner_parts.h"
@@ -43,6 +44,18 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     work->plan.hits.keys += slice->row_count;
 }
 
+// All workers send chunks of one size: one that suits the slowest link.
+static uint32_t dense_chunk_floats(const dp_planner_config *config)
+{
+    double slowest = config->ps_bytes_per_s > 0 ? config->ps_bytes_per_s / config->worker_count
+                                                : config->links[0].up_bytes_per_s;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        const dp_link *link = &config->links[j];
+        slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
+    }
+    return dp_dense_chunk_floats(slowest);
+}
+
 static void collect(dp_planner *planner, dp_work *work)
 {
     const dp_view *view = &planner->view;
@@ -50,6 +63,7 @@ static void collect(dp_planner *planner, dp_work *work)
     dp_plan_clear(plan);
     plan->iteration = planner->iteration;
     plan->sample_count = view->sample_count;
+    plan->dense_chunk_floats = dense_chunk_floats(&planner->config);
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);

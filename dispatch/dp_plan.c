@@ -36,6 +36,7 @@ void dp_plan_clear(dp_plan *plan)
 {
     plan->iteration = 0;
     plan->sample_count = 0;
+    plan->dense_chunk_floats = 0;
     plan->hits = (dp_hits){0};
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         dp_slice *slice = &plan->slices[w];
@@ -121,7 +122,7 @@ void dp_counts_add(dp_counts *counts, const dp_counts *other)
 
 uint64_t dp_plan_fingerprint(const dp_plan *plan)
 {
-    uint64_t sum = rt_mix(plan->iteration + 1);
+    uint64_t sum = rt_mix(plan->iteration + 1) + plan->dense_chunk_floats;
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_slice *slice = &plan->slices[w];
         const struct {

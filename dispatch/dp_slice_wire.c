@@ -101,7 +101,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
                             .lookup_count = slice->lookup_count,
-                            .row_count = slice->row_count};
+                            .row_count = slice->row_count,
+                            .dense_chunk_floats = plan->dense_chunk_floats};
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
     count_ops(&slice->after, &counts);
@@ -267,7 +268,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     bool flush = c->flags & DP_SLICE_FLUSH;
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || c->reserved)
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||
+        c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
     if (c->sample_count > limits->sample_count_max || c->lookup_count > limits->lookup_count_max)
         return bad(error, "more samples or look-ups than announced at the start");

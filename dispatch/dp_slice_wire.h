@@ -22,7 +22,7 @@ typedef struct {
     uint32_t row_count;
     uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
     uint32_t grad_count, keep_count;
-    uint32_t reserved; // zero
+    uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
 } rt_wire_slice;
 _Static_assert(sizeof(rt_wire_slice) == 56, "wire layout");
 

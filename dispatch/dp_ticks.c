@@ -7,6 +7,7 @@
 #include "runtime/rt_wire.h"
 
 #define TICKS_MAX (1 << 18)
+#define DENSE_CHUNK_FLOATS_MIN 4096
 
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
@@ -81,6 +82,13 @@ void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_
         ticks->ps_row[f] = to_ticks(row, ps_bytes_per_s, ticks->tick_s);
         ticks->ps_grad[f] = to_ticks(grad, ps_bytes_per_s, ticks->tick_s);
     }
+}
+
+uint32_t dp_dense_chunk_floats(double bytes_per_s)
+{
+    const double seconds = 2e-3;
+    double floats = bytes_per_s * seconds / sizeof(float);
+    return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
 }
 
 typedef struct {

@@ -19,6 +19,11 @@ void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t wo
 void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_bytes_per_s,
                        uint64_t dense_bytes, const double *compute_s_per_sample, dp_ticks *ticks);
 
+// Floats of one message of the dense exchange, for a link of such bytes/s, the slowest that takes
+// part: a part is summed and on its way back while the next is on its way up, so that only the
+// first way up and the last way down have nothing beside them; each costs every process some work.
+uint32_t dp_dense_chunk_floats(double bytes_per_s);
+
 // Bytes of one worker's row traffic in one iteration, requests included.
 typedef struct {
     uint64_t up, down;

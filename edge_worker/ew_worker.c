@@ -16,10 +16,7 @@
 #define PUSH_CREDITS 64u
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
 #define LINGER_MS 1000u
-// Parts of a dense exchange. A part is summed and on its way back while the next is on its way up;
-// only the first way up and the last way down of one have nothing beside them.
-#define DENSE_CHUNKS 32u
-#define DENSE_CHUNK_FLOATS_MIN 4096u
+#define DENSE_CHUNKS_MAX 1024u
 
 // Where the dense exchange of the iteration in progress is.
 typedef struct {
@@ -243,18 +240,19 @@ static rt_status join(worker *w, rt_error *error)
 
 // ---- training --------------------------------------------------------------------------------
 
-static uint32_t dense_chunk_floats(uint32_t count)
+static uint32_t dense_chunk_floats(uint32_t planned, uint32_t count)
 {
-    uint32_t floats = (count + DENSE_CHUNKS - 1) / DENSE_CHUNKS;
-    return (uint32_t)rt_min_u64(rt_max_u64(floats, DENSE_CHUNK_FLOATS_MIN),
-                                PS_DENSE_CHUNK_FLOATS_MAX);
+    uint64_t floats = rt_max_u64(planned, (count + DENSE_CHUNKS_MAX - 1) / DENSE_CHUNKS_MAX);
+    return (uint32_t)rt_min_u64(floats, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
 }
 
-static rt_status send_dense(worker *w, uint64_t iteration, rt_error *error)
+static rt_status send_dense(worker *w, rt_error *error)
 {
+    const rt_wire_slice *slice = &w->job.slice->counts;
+    const uint64_t iteration = slice->iteration;
     uint32_t count;
     const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    const uint32_t chunk_floats = dense_chunk_floats(count);
+    const uint32_t chunk_floats = dense_chunk_floats(slice->dense_chunk_floats, count);
     w->dense = (exchange){.open = true,
                           .chunk_floats = chunk_floats,
                           .iteration = iteration,
@@ -333,7 +331,6 @@ static rt_status take_result(worker *w, rt_error *error)
     if (!w->training || ew_trainer_result(w->trainer, &trained) != RT_OK)
         return RT_OK;
     uint64_t sequence = w->job.sequence;
-    uint64_t iteration = w->job.slice->counts.iteration;
     uint32_t samples = w->job.slice->counts.sample_count;
     if (trained->status) {
         *error = trained->error;
@@ -341,7 +338,7 @@ static rt_status take_result(worker *w, rt_error *error)
     }
     w->training = false;
     w->report.compute_ns = trained->compute_ns;
-    rt_status status = send_dense(w, iteration, error); // first: everybody waits for it
+    rt_status status = send_dense(w, error); // first: everybody waits for it
     if (!status)
         status = ew_executor_trained(w->executor, trained->row_gradients, &done, error);
     return status ? status : send_report(w, trained, &done, samples, sequence, error);

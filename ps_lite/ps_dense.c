@@ -69,12 +69,12 @@ static rt_status check(const ps_dense *dense, uint32_t worker, const rt_wire_hea
 {
     const uint64_t bytes = header->payload_bytes;
     const unsigned long long t = header->iteration;
-    if (bytes == 0 || bytes % sizeof(float) || bytes > PS_DENSE_CHUNK_FLOATS_MAX * sizeof(float))
+    if (bytes == 0 || bytes % sizeof(float) || bytes > RT_WIRE_DENSE_CHUNK_FLOATS_MAX * sizeof(float))
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %llu, chunk %u: %llu bytes are not "
                        "1 to %u floats",
                        worker, t, header->count, (unsigned long long)bytes,
-                       PS_DENSE_CHUNK_FLOATS_MAX);
+                       RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
     if (header->iteration < dense->iterations[worker])
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %llu after one of %llu", worker, t,

@@ -8,7 +8,6 @@
 
 #include "runtime/rt_wire.h"
 
-#define PS_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 #define PS_DENSE_OPEN_MAX 4096u // sums
 
 typedef struct ps_dense ps_dense;

@@ -10,7 +10,7 @@
 // the keeper has the highest rank or there are two trainers, else up to rounding.
 //
 // Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = chunk number, payload 1 to
-// PS_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per chunk.
+// RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per chunk.
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 

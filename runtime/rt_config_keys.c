@@ -297,7 +297,7 @@ const rt_config_key rt_config_keys[] = {
          "Links are taken as given. Otherwise `links.workers` is where a run starts: every worker "
          "measures its link when it joins, and dispatch follows."),
 
-    U32("planner.run_ahead", run_ahead, "4", IN(1, 64), "iterations",
+    U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
 
     U32("ps.shards", ps_shard_count, "1", IN(1, 32), "", "Parameter server shards."),

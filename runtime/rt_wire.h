@@ -13,6 +13,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
 #define RT_WIRE_VERSION 1u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
+#define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
 #define RT_MESSAGE_MAP(XX)                                                                    \
     XX(HELLO, 1)       /* joins: rt_wire_hello */                                             \

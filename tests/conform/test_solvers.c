@@ -379,6 +379,6 @@ static void test_find(void **unused)
 }
 
 TEST_MAIN(TEST(test_certificate), TEST(test_certificate_rejects_no_sink),
-          TEST(test_tiny_exhaustive), TEST(test_small), TEST(test_many_sinks_cubic),
+          TEST(test_tiny_exhaustive), TEST_SLOW(test_small, 180), TEST(test_many_sinks_cubic),
           TEST(test_large), TEST(test_largest), TEST(test_order_does_not_matter),
           TEST(test_greedy_order), TEST(test_find))

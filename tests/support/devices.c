@@ -14,7 +14,8 @@
 #define PLUGIN "liblanyard_cuda_cpu.so"
 #define SOLVER_SIZE_MAX 600u // rows x sinks that kernels on the CPU solve
 #define SOLVER_EVERY 5u
-#define TSAN_EVERY 150u
+#define TSAN_SIZE_MAX 100u
+#define TSAN_EVERY 100u
 
 // Test programs lie in <build>/tests/<kind>, the plug-in in <build>/tests.
 const char *test_plugin_path(void)
@@ -126,8 +127,8 @@ bool test_solver_takes(rt_solver_kind kind, uint64_t size)
     static uint64_t offered[RT_SOLVER_AUCTION_CUDA + 1];
     if (!is_cuda(kind))
         return true;
-    if (size > SOLVER_SIZE_MAX ||
-        ++offered[kind] < (under_tsan() ? TSAN_EVERY : SOLVER_EVERY) + size / 8)
+    uint64_t size_max = under_tsan() ? TSAN_SIZE_MAX : SOLVER_SIZE_MAX;
+    if (size > size_max || ++offered[kind] < (under_tsan() ? TSAN_EVERY : SOLVER_EVERY) + size / 8)
         return false;
     offered[kind] = 0;
     return true;

@@ -312,9 +312,9 @@ static void send_dense(worker *w, uint64_t iteration)
     uint32_t count;
     fabric *f = w->fabric;
     const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    for (uint32_t first = 0; first < count; first += PS_DENSE_CHUNK_FLOATS_MAX) {
+    for (uint32_t first = 0; first < count; first += RT_WIRE_DENSE_CHUNK_FLOATS_MAX) {
         rt_message message;
-        uint32_t floats = (uint32_t)rt_min_u64(count - first, PS_DENSE_CHUNK_FLOATS_MAX);
+        uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
         assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
                                            rt_peer(RT_ROLE_WORKER, w->rank), iteration,
                                            w->chunks_left++, floats * sizeof(float)),
@@ -346,7 +346,7 @@ static void take_dense_sum(worker *w, const rt_message *message)
     uint32_t count;
     const rt_wire_header *header = rt_message_header(message);
     float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    size_t first = (size_t)header->count * PS_DENSE_CHUNK_FLOATS_MAX;
+    size_t first = (size_t)header->count * RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
     assert_true(w->dense_open && w->chunks_left && first + header->payload_bytes / 4 <= count);
     memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);
     if (--w->chunks_left)

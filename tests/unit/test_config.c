@@ -55,7 +55,7 @@ static void test_defaults(void **state)
         assert_true(config.links.workers[i].gbps_up == 1);
         assert_true(config.links.workers[i].gbps_down == 1);
     }
-    assert_int_equal(config.run_ahead, 4);
+    assert_int_equal(config.run_ahead, 2);
     assert_int_equal(config.ps_shard_count, 1);
     assert_true(config.ps_memory_bytes_max == UINT64_C(8) << 30);
     assert_string_equal(config.network_bind, "127.0.0.1");

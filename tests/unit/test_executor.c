@@ -105,6 +105,7 @@ static dp_slice *begin(rig *r)
     dp_plan_clear(&r->plan);
     r->plan.iteration = (uint32_t)r->sequence + 1;
     r->plan.sample_count = 4;
+    r->plan.dense_chunk_floats = 1;
     return &r->plan.slices[0];
 }
 
@@ -465,6 +466,7 @@ static void pushes_wait_for_credits(void **state)
     train(&r, NULL);
     begin(&r);
     r.plan.iteration = 0; // a flush
+    r.plan.dense_chunk_floats = 0;
     add_op(&r, DP_OP_PUSH_ROW, keys[0], 0, 1)->reason = DP_REASON_FLUSH;
     add_op(&r, DP_OP_PUSH_ROW, keys[1], 1, 1)->reason = DP_REASON_FLUSH;
     give_slice(&r);

@@ -124,7 +124,7 @@ static void test_number_of_sums_is_bounded(void **context)
     rt_message_release(&sum);
     message = gradient(0, 1, PS_DENSE_OPEN_MAX, 1); // room again
     assert_int_equal(ps_dense_add(dense, 0, &message, &sum, NULL), RT_OK);
-    message = gradient(1, 1, 3, PS_DENSE_CHUNK_FLOATS_MAX + 1);
+    message = gradient(1, 1, 3, RT_WIRE_DENSE_CHUNK_FLOATS_MAX + 1);
     assert_int_equal(ps_dense_add(dense, 1, &message, &sum, NULL), RT_WIRE);
     rt_message_release(&message);
     ps_dense_destroy(dense);

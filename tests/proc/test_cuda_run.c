@@ -1,0 +1,73 @@
+// A whole run whose workers and dispatcher use the CUDA plug-in, here the one with the kernels on
+// the CPU: it trains the model that a run on the CPU trains.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/devices.h"
+#include "tests/support/test.h"
+
+#define OPTIONS                                                                                 \
+    "--set stream.samples_max=4096 --set batch.samples_per_worker=64 --set 'model.mlp=[16,8]' " \
+    "--set dispatch.keeper=true --set optimizer.rows.name=adam"
+
+static void shell(const char *command)
+{
+    if (system(command) != 0)
+        fail_msg("failed: %s", command);
+}
+
+static double number_in(const char *path, const char *name)
+{
+    char line[256], key[64];
+    double value = -1;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    snprintf(key, sizeof key, "\"%s\": %%lf", name);
+    while (value < 0 && fgets(line, sizeof line, file))
+        (void)sscanf(line + strspn(line, " "), key, &value);
+    fclose(file);
+    return value;
+}
+
+// In a folder with the program, the plug-in beside it, and something that passes for a driver.
+static void run(const char *folder, const char *device, const char *solver)
+{
+    char command[4096];
+    snprintf(command, sizeof command,
+             "LD_LIBRARY_PATH=%s %s/lanyard up configs/demo.json " OPTIONS
+             " --set device=%s --set dispatch.solver=%s --out %s/%s >%s/%s.log 2>&1 || "
+             "{ cat %s/%s.log; false; }",
+             folder, folder, device, solver, folder, solver, folder, solver, folder, solver);
+    shell(command);
+}
+
+static void training_with_the_plugin_is_training(void **state)
+{
+    char command[8192], summary[2][512];
+    const char *program = getenv("LANYARD"), *folder = test_directory();
+    (void)state;
+    if (!program || access("configs/demo.json", R_OK) != 0)
+        test_skip("LANYARD does not name the program (make test sets it)");
+    snprintf(command, sizeof command, "cp %s %s/lanyard && cp %s %s/libcuda.so.1 && cp %s %s/%s",
+             program, folder, test_plugin_path(), folder, test_plugin_path(), folder,
+             "liblanyard_cuda.so");
+    shell(command);
+    run(folder, "cpu", "transport");
+    run(folder, "cuda:0", "auction_cuda");
+    snprintf(summary[0], sizeof summary[0], "%s/transport/summary.json", folder);
+    snprintf(summary[1], sizeof summary[1], "%s/auction_cuda/summary.json", folder);
+    double want = number_in(summary[0], "logloss");
+    assert_true(want > 0.1);
+    // Equal totals, but other placements: sums in another order, other rows pulled.
+    test_close(number_in(summary[1], "logloss"), want, 1e-4, 0, "log loss");
+    assert_true(number_in(summary[1], "stale_reads") == 0);
+    snprintf(command, sizeof command, "grep -q 'device cuda:0: .*kernels on the CPU' %s/%s", folder,
+             "auction_cuda.log");
+    shell(command);
+    snprintf(command, sizeof command, "! grep transport %s/auction_cuda.log", folder);
+    shell(command);
+}
+
+TEST_MAIN(TEST(training_with_the_plugin_is_training))
