@@ -249,6 +249,18 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
     return RT_OK;
 }
 
+void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint)
+{
+    memcpy(rt_message_payload(message) + offsetof(rt_wire_slice, fingerprint), &fingerprint,
+           sizeof fingerprint);
+}
+
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits)
+{
+    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], limits);
+    return sizeof(rt_wire_header) + payload_bytes(&counts, limits);
+}
+
 static rt_status bad(rt_error *error, const char *what)
 {
     return rt_fail(error, RT_WIRE, "slice: %s", what);

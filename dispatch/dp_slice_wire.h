@@ -23,8 +23,9 @@ typedef struct {
     uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
     uint32_t grad_count, keep_count;
     uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
+    uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 56, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 64, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
@@ -65,6 +66,12 @@ typedef struct {
 rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
                           const dp_slice_limits *limits, uint32_t sender, uint64_t sequence,
                           rt_message *message);
+
+// Into an encoded slice: dp_plan_fingerprint of its plan.
+void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint);
+
+// Size of that message.
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits);
 
 // RT_WIRE: error says what is wrong. The view points into message.
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

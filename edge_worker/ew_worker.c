@@ -9,6 +9,7 @@
 
 #include "bandwidth_probe/bw_probe.h"
 #include "edge_worker/ew_device_rows.h"
+#include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_trainer.h"
 #include "ps_lite/ps_dense.h"
 #include "runtime/rt_member.h"
@@ -40,6 +41,7 @@ typedef struct {
     ew_device_rows device_rows; // of any other
     ew_executor *executor;
     ew_trainer *trainer;
+    ew_planner *planner; // planner.placement "worker", else NULL
     exchange dense;
     bool training; // a job is with the trainer
     ew_job job;
@@ -48,6 +50,7 @@ typedef struct {
     uint64_t slice_ns; // when the newest slice came in
     uint64_t idle_ns;  // since when there is nothing to train
     uint64_t stale_reported;
+    uint64_t fingerprint; // of the plan of the job
     rt_wire_report report;
 } worker;
 
@@ -106,9 +109,9 @@ static rt_status create_rows(worker *w, rt_error *error)
         status = ew_host_rows_init(&w->rows, slots, dim, &config->optimizer_rows, config->seed,
                                    (float)config->model.init_scale);
     else
-        status = ew_device_rows_init(&w->device_rows, &w->device, slots, dim,
-                                     &config->optimizer_rows, config->seed,
-                                     (float)config->model.init_scale);
+        status =
+            ew_device_rows_init(&w->device_rows, &w->device, slots, dim, &config->optimizer_rows,
+                                config->seed, (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
 }
@@ -138,12 +141,34 @@ static rt_status create_model(worker *w, rt_error *error)
                                  .row_optimizer = config->optimizer_rows,
                                  .slab = unified ? w->rows.slab : w->device_rows.slab,
                                  .slot_count = welcome->slot_count,
-                                 .row_stride =
-                                     unified ? w->rows.stride : w->device_rows.stride,
+                                 .row_stride = unified ? w->rows.stride : w->device_rows.stride,
                                  .dim = config->model.embedding_dim,
                                  .row_count_max = model.row_count_max,
                                  .wake_fd = w->wake_fd};
     return ew_trainer_create(&trainer, &w->trainer, error);
+}
+
+static dp_slice_limits slice_limits(const rt_wire_welcome *welcome)
+{
+    return (dp_slice_limits){.dense_count = welcome->dense_count,
+                             .field_count = welcome->field_count,
+                             .worker_count = welcome->worker_count,
+                             .sample_count_max = welcome->sample_count_max,
+                             .lookup_count_max =
+                                 welcome->sample_count_max * welcome->keys_per_sample_max,
+                             .slot_count = welcome->slot_count};
+}
+
+static rt_status create_planner(worker *w, rt_error *error)
+{
+    const ew_planner_config planner = {.config = w->config->config,
+                                       .welcome = &w->member.welcome,
+                                       .limits = slice_limits(&w->member.welcome),
+                                       .rank = w->config->rank,
+                                       .wake_fd = w->wake_fd};
+    if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
+        return RT_OK;
+    return ew_planner_create(&planner, &w->planner, error);
 }
 
 static rt_status create_executor(worker *w, rt_error *error)
@@ -155,12 +180,7 @@ static rt_status create_executor(worker *w, rt_error *error)
         .slice_count_max = welcome->run_ahead + 1,
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
-        .limits = {.dense_count = welcome->dense_count,
-                   .field_count = welcome->field_count,
-                   .worker_count = welcome->worker_count,
-                   .sample_count_max = welcome->sample_count_max,
-                   .lookup_count_max = welcome->sample_count_max * welcome->keys_per_sample_max,
-                   .slot_count = welcome->slot_count},
+        .limits = slice_limits(welcome),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
                                            w->config->config->model.embedding_dim),
@@ -235,6 +255,8 @@ static rt_status join(worker *w, rt_error *error)
         status = create_model(w, error);
     if (!status)
         status = create_executor(w, error);
+    if (!status)
+        status = create_planner(w, error);
     return status ? status : measure_link(w, error);
 }
 
@@ -291,6 +313,7 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     report->grad_push = done->grad_push;
     report->first_touch = done->first_touch;
     report->pull_sum = done->pull_sum;
+    report->fingerprint = w->fingerprint;
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, self(w), sequence, 1,
                                          sizeof *report + sample_count * sizeof(float));
     if (status)
@@ -308,6 +331,7 @@ static rt_status start_job(worker *w)
     if (w->training || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
         return RT_OK;
     w->training = true;
+    w->fingerprint = w->job.slice->counts.fingerprint;
     // What was waited for: first the slice, then its rows.
     uint64_t idle = w->idle_ns ? now - w->idle_ns : 0;
     uint64_t plan = w->slice_ns > w->idle_ns && w->idle_ns ? w->slice_ns - w->idle_ns : 0;
@@ -385,6 +409,12 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
 {
     switch (rt_message_header(message)->type) {
     case RT_MESSAGE_SLICE:
+    case RT_MESSAGE_BATCH:
+        if ((rt_message_header(message)->type == RT_MESSAGE_BATCH) != (w->planner != NULL))
+            return rt_fail(error, RT_WIRE, "coordinator: a %s, but planner.placement is another",
+                           rt_message_type_name(rt_message_header(message)->type));
+        if (w->planner)
+            return ew_planner_give(w->planner, message, error);
         w->slice_ns = rt_now_ns();
         return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
     case RT_MESSAGE_FINISH:
@@ -408,6 +438,23 @@ static rt_status drain_coordinator(worker *w, rt_error *error)
         rt_message_release(&message);
         if (status)
             return status == RT_AGAIN ? RT_OK : status;
+    }
+    return RT_OK;
+}
+
+static rt_status drain_planner(worker *w, rt_error *error)
+{
+    while (w->planner) {
+        rt_message slice = {0};
+        rt_status status = ew_planner_take(w->planner, &slice, error);
+        if (status == RT_AGAIN)
+            break;
+        w->slice_ns = rt_now_ns();
+        if (!status)
+            status =
+                ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
+        if (status)
+            return status;
     }
     return RT_OK;
 }
@@ -440,7 +487,7 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
 {
     rt_message message;
     if (!w->finishing || w->finish_answered || w->training || w->dense.open ||
-        !ew_executor_idle(w->executor))
+        (w->planner && !ew_planner_idle(w->planner)) || !ew_executor_idle(w->executor))
         return RT_OK;
     w->finish_answered = true;
     if (rt_control_create(&message, RT_MESSAGE_FINISHED, self(w)))
@@ -461,6 +508,8 @@ static rt_status turn(worker *w, rt_error *error)
     if (!status)
         status = drain_coordinator(w, error);
     if (!status)
+        status = drain_planner(w, error);
+    if (!status)
         status = ew_executor_flush(w->executor, error);
     if (!status)
         status = start_job(w);
@@ -471,6 +520,7 @@ static rt_status turn(worker *w, rt_error *error)
 
 static void leave(worker *w, rt_status status, const rt_error *error)
 {
+    ew_planner_destroy(w->planner);
     ew_trainer_destroy(w->trainer);
     rt_member_leave(&w->member, status == RT_STOPPED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)

@@ -1,7 +1,5 @@
 #include "ps_lite/ps_outbox.h"
 
-#include <stdatomic.h>
-
 // Pulls in flight belong to few iterations; with more, the oldest open message goes out unfilled.
 #define OPEN_MAX 4
 
@@ -185,43 +183,23 @@ rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type t
     return ps_outbox_send(outbox, worker, &message, error);
 }
 
-// One block of bytes behind the messages of several peers; transports may release on any thread.
-typedef struct {
-    atomic_uint users;
-    rt_message message;
-} shared_bytes;
-
-static void release_shared(void *hint)
-{
-    shared_bytes *shared = hint;
-    if (atomic_fetch_sub(&shared->users, 1) != 1)
-        return;
-    rt_message_release(&shared->message);
-    rt_free(shared);
-}
-
 rt_status ps_outbox_send_all(ps_outbox *outbox, rt_message *message, rt_error *error)
 {
-    shared_bytes *shared = rt_alloc(1, sizeof *shared);
-    if (!shared) {
-        rt_message_release(message);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
-    }
+    rt_message copies[RT_WORKERS_MAX];
     rt_wire_header *header = rt_message_header(message);
     header->sender = outbox->config.self;
     header->epoch = outbox->config.epoch;
-    shared->message = *message;
-    *message = (rt_message){0};
-    atomic_init(&shared->users, outbox->config.worker_count + 1); // one is held until the end here
+    if (rt_message_share(message, outbox->config.worker_count, copies)) {
+        rt_message_release(message);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    }
     rt_status status = RT_OK;
     for (uint32_t worker = 0; worker < outbox->config.worker_count; worker++) {
-        rt_message one = {shared->message.data, shared->message.size, release_shared, shared};
         if (status == RT_OK)
-            status = ps_outbox_send(outbox, worker, &one, error);
+            status = ps_outbox_send(outbox, worker, &copies[worker], error);
         else
-            rt_message_release(&one);
+            rt_message_release(&copies[worker]);
     }
-    release_shared(shared);
     return status;
 }
 

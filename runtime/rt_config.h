@@ -140,6 +140,7 @@ typedef enum {
     RT_SOLVER_AUCTION_CUDA
 } rt_solver_kind;
 typedef enum { RT_ACCOUNTING_BSP, RT_ACCOUNTING_PUBLISHED } rt_accounting;
+typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
 typedef struct {
@@ -185,6 +186,7 @@ typedef struct {
     rt_cache_config cache;
     rt_dispatch_config dispatch;
     rt_links_config links;
+    rt_placement_kind placement;    // "planner.placement"
     uint32_t run_ahead;             // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;        // "ps.shards"
     uint64_t ps_memory_bytes_max;   // per shard

@@ -66,6 +66,13 @@ static const rt_config_choice synthetic_shapes[] = {
     {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
     {0},
 };
+static const rt_config_choice placements[] = {
+    {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
+    {"worker", RT_PLACEMENT_WORKER,
+     "by every worker for itself, from batches that the coordinator sends to all; their plans are "
+     "compared"},
+    {0},
+};
 static const rt_config_choice models[] = {
     {"wdl", RT_MODEL_WDL, "Wide & Deep"},
     {"dfm", RT_MODEL_DFM, "DeepFM"},
@@ -172,7 +179,8 @@ const rt_config_key rt_config_keys[] = {
     U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
         "Everything random follows from it: initial rows and weights, ties, generated data."),
     {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
-         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), or `auto`: the first GPU if "
+         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), or `auto`: the first GPU "
+         "if "
          "this build and machine have one, else the CPU."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
@@ -297,6 +305,8 @@ const rt_config_key rt_config_keys[] = {
          "Links are taken as given. Otherwise `links.workers` is where a run starts: every worker "
          "measures its link when it joins, and dispatch follows."),
 
+    CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"", placements,
+           "Where plans are made; the plans are the same."),
     U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
 

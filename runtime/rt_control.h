@@ -31,9 +31,10 @@ typedef struct {
     uint32_t slot_count;       // cache rows of the receiving worker
     uint32_t sample_count_max; // of one micro-batch
     uint32_t run_ahead;        // slices that may be outstanding
+    uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 32 + 16 * 64, "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 40 + 16 * 64, "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 typedef struct {
@@ -41,12 +42,13 @@ typedef struct {
     uint32_t stale_reads; // rows that were not at the version that the plan names
     double loss_sum;      // log loss over the micro-batch
     uint64_t miss_pull, update_push, evict_push, flush_push, grad_push, first_touch, pull_sum;
-    uint64_t compute_ns; // forward, backward, row updates
-    uint64_t dense_ns;   // waiting for the dense exchange
-    uint64_t rows_ns;    // waiting for rows after the previous iteration was done
-    uint64_t plan_ns;    // waiting for the slice
+    uint64_t compute_ns;  // forward, backward, row updates
+    uint64_t dense_ns;    // waiting for the dense exchange
+    uint64_t rows_ns;     // waiting for rows after the previous iteration was done
+    uint64_t plan_ns;     // waiting for the slice
+    uint64_t fingerprint; // of the plan that the slice is from
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 104, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 112, "wire layout");
 
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

@@ -1,6 +1,7 @@
 #include "runtime/rt_wire.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_HELLO:
     case RT_MESSAGE_WELCOME:
     case RT_MESSAGE_SLICE:
+    case RT_MESSAGE_BATCH:
     case RT_MESSAGE_REPORT:
     case RT_MESSAGE_STOP:
     case RT_MESSAGE_FAILED:
@@ -107,6 +109,34 @@ rt_status rt_message_create(rt_message *message, rt_message_type type, uint32_t 
         .count = count,
         .payload_bytes = payload_bytes,
     };
+    return RT_OK;
+}
+
+typedef struct {
+    atomic_uint users;
+    rt_message message;
+} shared_bytes;
+
+static void release_shared(void *hint)
+{
+    shared_bytes *shared = hint;
+    if (atomic_fetch_sub(&shared->users, 1) != 1)
+        return;
+    rt_message_release(&shared->message);
+    rt_free(shared);
+}
+
+rt_status rt_message_share(rt_message *message, uint32_t count, rt_message *copies)
+{
+    shared_bytes *shared = rt_alloc(1, sizeof *shared);
+    if (!shared)
+        return RT_NO_MEMORY;
+    rt_assert(count > 0);
+    atomic_init(&shared->users, count);
+    shared->message = *message;
+    for (uint32_t i = 0; i < count; i++)
+        copies[i] = (rt_message){message->data, message->size, release_shared, shared};
+    *message = (rt_message){0};
     return RT_OK;
 }
 

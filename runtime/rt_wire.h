@@ -26,6 +26,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(FINISH, 8)      /* coordinator: no more slices; payload none */                        \
     XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                            \
     XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */    \
+    XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */      \
     XX(PULL, 20)       /* worker to PS: rt_wire_pull[count] */                                \
     XX(ROWS, 21)       /* PS to worker: count x (rt_wire_row, floats) */                      \
     XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */           \
@@ -142,6 +143,10 @@ typedef struct {
 rt_status rt_message_create(rt_message *message, rt_message_type type, uint32_t sender,
                             uint64_t iteration, uint32_t count, uint64_t payload_bytes);
 void rt_message_release(rt_message *message); // also of an empty one
+
+// Makes count messages of one, over the same bytes, which go with the last of them (released on any
+// thread). RT_NO_MEMORY: message stays as it was. Nobody may write to the bytes any more.
+rt_status rt_message_share(rt_message *message, uint32_t count, rt_message *copies);
 
 static inline rt_wire_header *rt_message_header(const rt_message *message)
 {

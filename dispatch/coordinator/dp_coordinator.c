@@ -111,7 +111,8 @@ static rt_status welcome(coordinator *c, rt_error *error)
                                    c->limits.lookup_count_max / c->limits.sample_count_max,
                                .slot_count = c->limits.slot_count,
                                .sample_count_max = c->limits.sample_count_max,
-                               .run_ahead = c->flight_max};
+                               .run_ahead = c->flight_max,
+                               .dense_bytes = c->config->dense_bytes};
     for (uint32_t s = 0; s < config->ps_shard_count; s++)
         memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
     for (uint32_t i = 0; i < config->worker_count + config->ps_shard_count; i++) {
@@ -211,6 +212,11 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);
+    if (report.fingerprint != f->planned->fingerprint)
+        return rt_fail(error, RT_WIRE,
+                       "%s trained iteration %" PRIu32 " by another plan (fingerprint %016" PRIx64
+                       ", here %016" PRIx64 ")",
+                       name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "dispatch/dp_broadcast.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 
@@ -35,9 +36,11 @@ struct dp_feed {
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
     atomic_bool stop;
-    int stop_fd;          // readable once stop is set: ends a wait for input
-    rt_metrics *journal;  // the planner thread's
-    pthread_mutex_t lock; // the members below
+    int stop_fd;            // readable once stop is set: ends a wait for input
+    rt_metrics *journal;    // the planner thread's
+    dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
+    bool ended;             // no batch follows; the planner thread's
+    pthread_mutex_t lock;   // the members below
     rt_error failure;
     rt_stream_stats stats;
     dp_input told[DP_INPUTS_WAITING_MAX];
@@ -52,6 +55,11 @@ static void fail(dp_feed *feed, const rt_error *error)
     if (feed->failure.status == RT_OK)
         feed->failure = *error;
     pthread_mutex_unlock(&feed->lock);
+}
+
+static bool workers_plan(const dp_feed *feed)
+{
+    return feed->config.config->placement == RT_PLACEMENT_WORKER;
 }
 
 // ---- reader ----------------------------------------------------------------------------------
@@ -115,6 +123,8 @@ static void apply_one(dp_feed *feed, dp_input *input)
         rt_warn("an input record was refused: %s", error.text);
         return;
     }
+    if (workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
+        rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
     dp_journal_write(feed->journal, input);
     if (dp_input_by_worker(kind))
@@ -152,8 +162,8 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     planned->label_offsets[plan->worker_count] = at;
 }
 
-static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
-                        dp_planned *planned)
+static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                               dp_planned *planned)
 {
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         rt_status status =
@@ -161,9 +171,34 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
                             planned->sequence, &planned->slices[w]);
         if (status)
             return status;
-        planned->slice_bytes += planned->slices[w].size;
+        dp_slice_set_fingerprint(&planned->slices[w], planned->fingerprint);
     }
     return RT_OK;
+}
+
+static rt_status encode_batches(dp_feed *feed, uint32_t worker_count, dp_planned *planned)
+{
+    rt_message message;
+    rt_status status = dp_broadcast_take(&feed->broadcast, feed->config.sender, planned->sequence,
+                                         feed->ended, &message);
+    if (!status)
+        status = rt_message_share(&message, worker_count, planned->slices);
+    return status;
+}
+
+static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        dp_planned *planned)
+{
+    uint64_t *bytes = planned->placement_bytes;
+    rt_status status = workers_plan(feed) ? encode_batches(feed, plan->worker_count, planned)
+                                          : encode_slices(feed, plan, batch, planned);
+    bytes[RT_PLACEMENT_COORDINATOR] = 0;
+    bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
+    for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
+        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, &feed->config.limits);
+        planned->slice_bytes += planned->slices[w].size;
+    }
+    return status;
 }
 
 static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
@@ -209,15 +244,19 @@ static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
 }
 
 // The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
-// RT_END: there is none.
+// RT_END: there is none. RT_NO_MEMORY.
 static rt_status next_batch(dp_feed *feed, read_batch **batch_p)
 {
     void *item;
     while (feed->ahead_count <= feed->config.config->cache.lookahead &&
            rt_queue_take(feed->full_batches, &item) == RT_OK) {
+        const rt_batch *batch = &((read_batch *)item)->batch;
         feed->ahead[feed->ahead_count++] = item;
-        dp_planner_preview(feed->planner, &((read_batch *)item)->batch);
+        dp_planner_preview(feed->planner, batch);
+        if (workers_plan(feed) && dp_broadcast_add_batch(&feed->broadcast, batch))
+            return RT_NO_MEMORY;
     }
+    feed->ended = feed->ahead_count <= feed->config.config->cache.lookahead;
     if (feed->ahead_count == 0)
         return RT_END;
     *batch_p = feed->ahead[0];
@@ -282,9 +321,11 @@ static rt_status plan_all(dp_feed *feed)
     for (uint64_t sequence = 1;; sequence++) {
         const dp_plan *plan = NULL;
         planning now = {0};
-        if (next_batch(feed, &now.batch))
+        rt_status status = next_batch(feed, &now.batch);
+        if (status == RT_END)
             return plan_end(feed, sequence, &before);
-        rt_status status = next_planned(feed, sequence, &now.planned);
+        if (!status)
+            status = next_planned(feed, sequence, &now.planned);
         if (!status)
             status = plan_one(feed, now.batch, now.planned, &plan);
         if (!status && plan && before.planned)
@@ -362,6 +403,7 @@ static void release(dp_feed *feed)
     for (uint32_t i = 0; i < feed->batch_count; i++)
         rt_batch_fini(&feed->batches[i].batch);
     dp_planner_destroy(feed->planner);
+    dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
         close(feed->stop_fd);

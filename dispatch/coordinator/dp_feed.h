@@ -20,11 +20,12 @@ typedef struct {
     uint64_t sequence;  // of slices, from 1
     uint32_t iteration; // 0: the final flush
     uint32_t sample_count;
-    rt_message slices[RT_WORKERS_MAX];
+    rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
     dp_account account;                         // of this iteration alone
     uint64_t slice_bytes;                       // of all messages
+    uint64_t placement_bytes[2];                // what each rt_placement_kind has to send
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement

@@ -34,7 +34,7 @@ struct dp_tally {
     dp_counts executed[RT_WORKERS_MAX];
     times workers[RT_WORKERS_MAX]; // sums
     uint64_t stale_reads;
-    uint64_t decision_ns, slice_bytes;
+    uint64_t decision_ns, slice_bytes, placement_bytes[2];
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
     uint64_t begin_ns, last_ns, shown_ns;
@@ -206,6 +206,15 @@ static void write_traffic(rt_json *json, const dp_account *account, uint32_t wor
     rt_json_end_array(json);
 }
 
+// What the coordinator has to send for planner.placement of either kind.
+static void write_placement(rt_json *json, const uint64_t bytes[2], double scale)
+{
+    rt_json_begin_object(json, "placement_bytes");
+    rt_json_double(json, "coordinator", (double)bytes[RT_PLACEMENT_COORDINATOR] * scale);
+    rt_json_double(json, "worker", (double)bytes[RT_PLACEMENT_WORKER] * scale);
+    rt_json_end_object(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality)
 {
     uint32_t n = tally->config.costs.worker_count;
@@ -225,6 +234,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
+    write_placement(json, planned->placement_bytes, 1);
     write_counts(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_times(json, open_of(tally, planned)->workers, n, 1);
@@ -270,6 +280,8 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;
+    for (size_t i = 0; i < RT_COUNT_OF(tally->placement_bytes); i++)
+        tally->placement_bytes[i] += planned->placement_bytes[i];
     dp_decisions_add(&tally->decisions, &planned->decision, planned->sample_count);
     tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
     rt_quality quality = rt_meter_window(tally->meter);
@@ -336,6 +348,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     snprintf(path, sizeof path, "%016" PRIx64, tally->fingerprint);
     rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
+    write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
     rt_json_u64(&json, "malformed_lines", stream->malformed);
     rt_json_bool(&json, "interrupted", interrupted);

@@ -349,6 +349,8 @@ static void simulation_and_run_agree(void **state)
         {"dispatch.policy=random", "cache.rows=430", "dispatch.keeper=true", "cache.eviction=lru"},
         {"dispatch.policy=makespan", "cache.rows=3000", "ps.shards=2", "planner.run_ahead=1",
          "dispatch.measure_compute=false"},
+        {"dispatch.policy=esd", "cache.rows=500", "planner.placement=worker", "cache.lookahead=2",
+         "dispatch.keeper=true"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         size_t count = 0;

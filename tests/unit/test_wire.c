@@ -151,7 +151,7 @@ static void bad_headers_are_named(void **state)
     refuse(offsetof(rt_wire_header, version), 2, 2, "version 2");
     refuse(offsetof(rt_wire_header, version), 2, 0, "version 0");
     refuse(offsetof(rt_wire_header, type), 2, 0, "unknown type 0");
-    refuse(offsetof(rt_wire_header, type), 2, 11, "unknown type 11");
+    refuse(offsetof(rt_wire_header, type), 2, 4711, "unknown type 4711");
     refuse(offsetof(rt_wire_header, type), 2, 0xffff, "unknown type 65535");
     refuse(offsetof(rt_wire_header, sender), 4, 0, "sender");
     refuse(offsetof(rt_wire_header, sender), 4, 0x02000040, "sender"); // worker 64
