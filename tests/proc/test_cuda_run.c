@@ -48,6 +48,9 @@ static void training_with_the_plugin_is_training(void **state)
     char command[8192], summary[2][512];
     const char *program = getenv("LANYARD"), *folder = test_directory();
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    test_skip("emulated kernels take minutes under the thread sanitizer");
+#endif
     if (!program || access("configs/demo.json", R_OK) != 0)
         test_skip("LANYARD does not name the program (make test sets it)");
     snprintf(command, sizeof command, "cp %s %s/lanyard && cp %s %s/libcuda.so.1 && cp %s %s/%s",
@@ -70,4 +73,4 @@ static void training_with_the_plugin_is_training(void **state)
     shell(command);
 }
 
-TEST_MAIN(TEST(training_with_the_plugin_is_training))
+TEST_MAIN(TEST_SLOW(training_with_the_plugin_is_training, 240))

@@ -383,5 +383,5 @@ static void neural_collaborative_filtering(void **state)
         naive_ncf);
 }
 
-TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST(deep_and_cross), TEST(dlrm),
+TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST_SLOW(deep_and_cross, 240), TEST_SLOW(dlrm, 240),
           TEST(neural_collaborative_filtering))

@@ -240,8 +240,8 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
     expect_failed(&f, RT_WIRE, "worker 0 runs another configuration");
 
     start(&f);
-    launch(&f);
     f.config.worker_count = 3; // not what the coordinator says
+    launch(&f);
     rt_wire_welcome welcome = welcome_of(&f);
     welcome.worker_count = 2;
     from_coordinator(&f, RT_MESSAGE_WELCOME, &welcome, sizeof welcome);
