@@ -3,135 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "edge_worker/ew_executor_parts.h"
 #include "runtime/rt_hash.h"
-
-// Every operation of a slice, and every row that it trains, is a node in the chain of its slot.
-// The first node of a chain is ready; when it completes, the next one is. A node completes
-//   PUSH_ROW, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
-//   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
-//   INIT, DROP                 at once,
-//   TRAIN                      when the training thread is done with the slice.
-
-typedef enum {
-    NODE_PUSH_ROW,
-    NODE_DROP,
-    NODE_PULL,
-    NODE_INIT,
-    NODE_PULL_SUM,
-    NODE_TRAIN,
-    NODE_PUSH_GRAD,
-    NODE_KEEP
-} node_kind;
-
-typedef struct node node;
-struct node {
-    node *next;       // on the same slot
-    node *next_ready; // in a work list
-    uint64_t key;     // PULL, INIT, PULL_SUM
-    uint32_t slot;
-    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after
-    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer
-    uint32_t slice;   // index into ew_executor.slices
-    uint8_t kind;
-    uint8_t flags; // PULL: DP_OP_STATE
-    bool ready;
-    bool arrived;
-};
-
-typedef struct {
-    rt_message message;
-    dp_slice_view view;
-    uint64_t sequence; // 0: free
-    uint32_t index;    // in ew_executor.slices
-    node *nodes;
-    uint32_t node_count, node_capacity;
-    uint32_t nodes_left; // not complete
-    uint32_t train_left; // rows that are not in place
-    uint32_t pulls_left; // PULL and PULL_SUM whose data has not arrived
-    dp_counts done;      // executed so far
-    float *staging;      // rows that arrived before their slot was free
-    uint32_t staging_capacity;
-} slice_state;
-
-typedef struct {
-    node *first, *last;
-} node_list;
-
-typedef struct {
-    uint64_t key;
-    uint32_t version;
-    bool full;     // key and version count
-    bool keeps;    // a gradient whose sum is not in yet
-    uint32_t kept; // its index
-    node *tail;    // last node of the chain
-} slot_state;
-
-// Messages to one shard that wait for credit or for the transport.
-typedef struct {
-    rt_message *messages;
-    uint32_t first, count, capacity;
-    uint32_t credits;
-    bool counted; // takes credits (pushes), or not (pull requests)
-} outlet;
-
-typedef struct {
-    uint32_t slot;
-    float *gradient; // values floats
-} kept;
-
-struct ew_executor {
-    ew_executor_config config;
-    slice_state *slices; // slice_count_max, by sequence
-    uint64_t received;   // sequence of the last slice
-    uint64_t trained;    // sequence of the last slice that is trained or needs none
-    bool job_out;
-    slot_state *slots;
-    node_list ready;      // to be looked at
-    node_list *push_rows; // by shard: ready to be captured
-    node_list *push_grads;
-    outlet *pulls, *pushes; // by shard
-    const float *gradients; // of the slice that was just trained
-    kept *kept;             // gradients of rows whose sum is not in yet
-    uint32_t kept_count, kept_capacity;
-    uint32_t *batch_slots; // scratch of one call to ew_rows
-    uint64_t *batch_keys;
-    float **batch_rows;
-    uint32_t batch_max;
-    ew_executor_statistics statistics;
-};
-
-#define BATCH_MAX 4096u
-
-static slice_state *slice_at(const ew_executor *e, uint64_t sequence)
-{
-    return &e->slices[sequence % e->config.slice_count_max];
-}
-
-static slice_state *slice_of(const ew_executor *e, const node *n)
-{
-    return &e->slices[n->slice];
-}
-
-static void list_add(node_list *list, node *n)
-{
-    n->next_ready = NULL;
-    if (list->last)
-        list->last->next_ready = n;
-    else
-        list->first = n;
-    list->last = n;
-}
-
-static node *list_take(node_list *list)
-{
-    node *n = list->first;
-    if (n) {
-        list->first = n->next_ready;
-        if (!list->first)
-            list->last = NULL;
-    }
-    return n;
-}
 
 // ---- creation --------------------------------------------------------------------------------
 
@@ -142,16 +15,15 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     if (!e)
         return RT_NO_MEMORY;
     e->config = *config;
-    e->batch_max = BATCH_MAX;
     e->slices = rt_alloc(config->slice_count_max, sizeof *e->slices);
     e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
     e->push_rows = rt_alloc(config->shard_count, sizeof *e->push_rows);
     e->push_grads = rt_alloc(config->shard_count, sizeof *e->push_grads);
     e->pulls = rt_alloc(config->shard_count, sizeof *e->pulls);
     e->pushes = rt_alloc(config->shard_count, sizeof *e->pushes);
-    e->batch_slots = rt_alloc(BATCH_MAX, sizeof *e->batch_slots);
-    e->batch_keys = rt_alloc(BATCH_MAX, sizeof *e->batch_keys);
-    e->batch_rows = rt_alloc(BATCH_MAX, sizeof *e->batch_rows);
+    e->batch_slots = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_slots);
+    e->batch_keys = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_keys);
+    e->batch_rows = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_rows);
     if (!e->slices || !e->slots || !e->push_rows || !e->push_grads || !e->pulls || !e->pushes ||
         !e->batch_slots || !e->batch_keys || !e->batch_rows) {
         ew_executor_destroy(e);
@@ -167,13 +39,6 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     return RT_OK;
 }
 
-static void outlet_fini(outlet *out)
-{
-    for (uint32_t i = 0; i < out->count; i++)
-        rt_message_release(&out->messages[out->first + i]);
-    rt_free(out->messages);
-}
-
 void ew_executor_destroy(ew_executor *e)
 {
     if (!e)
@@ -185,9 +50,9 @@ void ew_executor_destroy(ew_executor *e)
     }
     for (uint32_t s = 0; s < e->config.shard_count; s++) {
         if (e->pulls)
-            outlet_fini(&e->pulls[s]);
+            ew_outlet_fini(&e->pulls[s]);
         if (e->pushes)
-            outlet_fini(&e->pushes[s]);
+            ew_outlet_fini(&e->pushes[s]);
     }
     for (uint32_t i = 0; i < e->kept_capacity; i++)
         rt_free(e->kept[i].gradient);
@@ -206,56 +71,28 @@ void ew_executor_destroy(ew_executor *e)
 
 // ---- messages out ----------------------------------------------------------------------------
 
-static rt_status outlet_put(outlet *out, rt_message *message)
+static rt_status flush_outlet(ew_executor *e, uint32_t shard, ew_outlet *outlet, rt_error *error)
 {
-    if (out->first + out->count == out->capacity && out->first > 0) {
-        memmove(out->messages, out->messages + out->first, out->count * sizeof *out->messages);
-        out->first = 0;
-    }
-    rt_status status = rt_grow(&out->messages, &out->capacity,
-                               (uint64_t)out->first + out->count + 1, sizeof(rt_message));
-    if (status) {
-        rt_message_release(message);
-        return status;
-    }
-    out->messages[out->first + out->count++] = *message;
-    *message = (rt_message){0};
-    return RT_OK;
-}
-
-static rt_status outlet_flush(ew_executor *e, uint32_t shard, outlet *out, rt_error *error)
-{
-    while (out->count && (!out->counted || out->credits)) {
-        rt_message *message = &out->messages[out->first];
-        rt_status status = e->config.send(e->config.send_context, shard, message);
-        if (status == RT_AGAIN)
-            return RT_OK;
-        if (status)
-            return rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
-                           rt_status_text(status));
-        out->first++;
-        out->count--;
-        out->credits -= out->counted;
-    }
-    if (out->count == 0)
-        out->first = 0;
-    return RT_OK;
+    rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, shard);
+    return status ? rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
+                            rt_status_text(status))
+                  : RT_OK;
 }
 
 rt_status ew_executor_flush(ew_executor *e, rt_error *error)
 {
     for (uint32_t s = 0; s < e->config.shard_count; s++) {
-        rt_status status = outlet_flush(e, s, &e->pulls[s], error);
+        rt_status status = flush_outlet(e, s, &e->pulls[s], error);
         if (!status)
-            status = outlet_flush(e, s, &e->pushes[s], error);
+            status = flush_outlet(e, s, &e->pushes[s], error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
-static rt_status message_for(const ew_executor *e, rt_message_type type, uint64_t iteration,
-                             uint32_t count, size_t record_bytes, rt_message *message)
+rt_status ew_message_for(const ew_executor *e, rt_message_type type, uint64_t iteration,
+                         uint32_t count, size_t record_bytes, rt_message *message)
 {
     rt_status status = rt_message_create(message, type, rt_peer(RT_ROLE_WORKER, e->config.rank),
                                          iteration, count, count * record_bytes);
@@ -264,46 +101,46 @@ static rt_status message_for(const ew_executor *e, rt_message_type type, uint64_
     return status;
 }
 
-static uint32_t records_per_message(const ew_executor *e, size_t record_bytes)
+uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes)
 {
     uint64_t fit = e->config.message_bytes / record_bytes;
-    return (uint32_t)rt_max_u64(1, rt_min_u64(fit, e->batch_max));
+    return (uint32_t)rt_max_u64(1, rt_min_u64(fit, EW_BATCH_MAX));
 }
 
 // ---- chains ----------------------------------------------------------------------------------
 
-static void chain(ew_executor *e, node *n)
+static void chain(ew_executor *e, ew_node *n)
 {
-    slot_state *slot = &e->slots[n->slot];
+    ew_slot_state *slot = &e->slots[n->slot];
     if (slot->tail) {
         slot->tail->next = n;
     } else {
-        list_add(&e->ready, n);
+        ew_node_list_add(&e->ready, n);
     }
     slot->tail = n;
 }
 
-static void complete(ew_executor *e, slice_state *slice, node *n)
+void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
-    slot_state *slot = &e->slots[n->slot];
+    ew_slot_state *slot = &e->slots[n->slot];
     slice->nodes_left--;
     if (slot->tail == n)
         slot->tail = NULL;
     else
-        list_add(&e->ready, n->next);
+        ew_node_list_add(&e->ready, n->next);
 }
 
 // Slices that train nothing count as trained when their turn comes.
 static void free_done_slices(ew_executor *e)
 {
     for (;;) {
-        const slice_state *s = slice_at(e, e->trained + 1);
+        const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
         if (s->sequence != e->trained + 1 || !(s->view.counts.flags & DP_SLICE_FLUSH))
             break;
         e->trained++;
     }
     for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
-        slice_state *s = &e->slices[i];
+        ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
             dp_counts_add(&e->statistics.done, &s->done);
             rt_message_release(&s->message);
@@ -314,7 +151,7 @@ static void free_done_slices(ew_executor *e)
 
 // ---- landing ---------------------------------------------------------------------------------
 
-static uint32_t row_floats(const ew_executor *e, const node *n)
+static uint32_t row_floats(const ew_executor *e, const ew_node *n)
 {
     if (n->kind == NODE_PULL && n->flags & DP_OP_STATE)
         return e->config.values + e->config.state;
@@ -327,10 +164,10 @@ static uint32_t staging_stride(const ew_executor *e)
 }
 
 // The keeper's step: the sum of the others in worker order, then its own gradient.
-static void land_sum(ew_executor *e, const node *n, float *sum)
+static void land_sum(ew_executor *e, const ew_node *n, float *sum)
 {
     uint32_t at = e->slots[n->slot].kept;
-    kept own = e->kept[at];
+    ew_kept own = e->kept[at];
     rt_assert(at < e->kept_count && own.slot == n->slot);
     e->slots[n->slot].keeps = false;
     for (uint32_t k = 0; k < e->config.values; k++)
@@ -342,10 +179,10 @@ static void land_sum(ew_executor *e, const node *n, float *sum)
     e->kept[e->kept_count] = own; // its buffer stays for the next one
 }
 
-static void landed(ew_executor *e, const node *n)
+static void landed(ew_executor *e, const ew_node *n)
 {
-    slot_state *slot = &e->slots[n->slot];
-    dp_counts *done = &slice_of(e, n)->done;
+    ew_slot_state *slot = &e->slots[n->slot];
+    dp_counts *done = &ew_slice_of(e, n)->done;
     slot->version = n->version;
     done->pull_sum += n->kind == NODE_PULL_SUM;
     if (n->kind == NODE_PULL_SUM)
@@ -356,7 +193,7 @@ static void landed(ew_executor *e, const node *n)
     done->first_touch += n->version == 0;
 }
 
-static void land_staged(ew_executor *e, slice_state *slice, node *n)
+static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     float *row = slice->staging + (size_t)n->index * staging_stride(e);
     const float *const in = row;
@@ -365,166 +202,45 @@ static void land_staged(ew_executor *e, slice_state *slice, node *n)
     else
         e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
     landed(e, n);
-    complete(e, slice, n);
-}
-
-// ---- capture ---------------------------------------------------------------------------------
-
-static void capture_row_headers(ew_executor *e, node *const *nodes, uint32_t count,
-                                size_t record_bytes, uint8_t *payload)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint8_t *record = payload + i * record_bytes;
-        const dp_slice_view *view = &slice_of(e, nodes[i])->view;
-        rt_wire_row header = {e->slots[nodes[i]->slot].key, nodes[i]->version,
-                              view->push_reasons[nodes[i]->index]};
-        memcpy(record, &header, sizeof header);
-        e->batch_slots[i] = nodes[i]->slot;
-        e->batch_rows[i] = (float *)(void *)(record + sizeof header);
-    }
-}
-
-static void count_push(dp_counts *done, uint8_t reason)
-{
-    done->update_push += reason == DP_REASON_UPDATE;
-    done->evict_push += reason == DP_REASON_EVICT;
-    done->flush_push += reason == DP_REASON_FLUSH;
-}
-
-// Up to one message of rows of one slice. The nodes stay in the list of the slice.
-static uint32_t take_group(ew_executor *e, node_list *list, uint32_t most, node **group)
-{
-    uint32_t count = 0;
-    const slice_state *slice = slice_of(e, list->first);
-    while (list->first && count < most && slice_of(e, list->first) == slice)
-        group[count++] = list_take(list);
-    return count;
-}
-
-static rt_status capture_rows(ew_executor *e, uint32_t shard)
-{
-    node *group[BATCH_MAX];
-    uint32_t floats = e->config.values + e->config.state;
-    size_t record_bytes = sizeof(rt_wire_row) + floats * sizeof(float);
-    while (e->push_rows[shard].first) {
-        rt_message message;
-        uint32_t count =
-            take_group(e, &e->push_rows[shard], records_per_message(e, record_bytes), group);
-        slice_state *slice = slice_of(e, group[0]);
-        rt_status status =
-            message_for(e, RT_MESSAGE_PUSH_ROW, slice->sequence, count, record_bytes, &message);
-        if (status)
-            return status;
-        capture_row_headers(e, group, count, record_bytes, rt_message_payload(&message));
-        e->config.rows->read(e->config.rows_context, e->batch_slots, count, floats, e->batch_rows);
-        status = outlet_put(&e->pushes[shard], &message);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < count; i++) {
-            uint8_t reason = slice->view.push_reasons[group[i]->index];
-            count_push(&slice->done, reason);
-            if (reason == DP_REASON_EVICT)
-                e->slots[group[i]->slot].full = false;
-            complete(e, slice, group[i]);
-        }
-    }
-    return RT_OK;
-}
-
-static rt_status capture_gradients(ew_executor *e, uint32_t shard)
-{
-    node *group[BATCH_MAX];
-    uint32_t values = e->config.values;
-    size_t record_bytes = sizeof(rt_wire_grad) + values * sizeof(float);
-    while (e->push_grads[shard].first) {
-        rt_message message;
-        uint32_t count =
-            take_group(e, &e->push_grads[shard], records_per_message(e, record_bytes), group);
-        slice_state *slice = slice_of(e, group[0]);
-        const dp_slice_view *view = &slice->view;
-        rt_status status = message_for(e, RT_MESSAGE_PUSH_GRAD, view->counts.iteration, count,
-                                       record_bytes, &message);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < count; i++) {
-            uint8_t *record = rt_message_payload(&message) + i * record_bytes;
-            uint32_t at = group[i]->index, row = view->grad_rows[at];
-            uint32_t keeper = view->grad_keepers[at];
-            rt_wire_grad header = {e->slots[group[i]->slot].key, view->grad_masks[at],
-                                   view->grad_bases[at],
-                                   keeper == DP_NO_KEEPER ? RT_WIRE_NO_KEEPER : keeper};
-            memcpy(record, &header, sizeof header);
-            memcpy(record + sizeof header, e->gradients + (size_t)row * values,
-                   values * sizeof(float));
-        }
-        status = outlet_put(&e->pushes[shard], &message);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < count; i++) {
-            e->slots[group[i]->slot].full = false; // outdated by the others' gradients
-            complete(e, slice, group[i]);
-        }
-        slice->done.grad_push += count;
-    }
-    return RT_OK;
-}
-
-static rt_status keep_gradient(ew_executor *e, const slice_state *slice, const node *n)
-{
-    rt_status status =
-        rt_grow(&e->kept, &e->kept_capacity, (uint64_t)e->kept_count + 1, sizeof *e->kept);
-    if (status)
-        return status;
-    kept *own = &e->kept[e->kept_count];
-    if (!own->gradient)
-        own->gradient = rt_alloc(e->config.values, sizeof(float));
-    if (!own->gradient)
-        return RT_NO_MEMORY;
-    own->slot = n->slot;
-    e->slots[n->slot].kept = e->kept_count;
-    e->slots[n->slot].keeps = true;
-    memcpy(own->gradient, e->gradients + (size_t)slice->view.keep_rows[n->index] * e->config.values,
-           e->config.values * sizeof(float));
-    e->kept_count++;
-    return RT_OK;
+    ew_node_complete(e, slice, n);
 }
 
 // ---- the work list ---------------------------------------------------------------------------
 
-static void check_row(ew_executor *e, const node *n)
+static void check_row(ew_executor *e, const ew_node *n)
 {
-    const slot_state *slot = &e->slots[n->slot];
+    const ew_slot_state *slot = &e->slots[n->slot];
     if (!slot->full || slot->version != n->version)
         e->statistics.stale_reads++;
 }
 
-static void init_row(ew_executor *e, slice_state *slice, node *n)
+static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     e->config.rows->init(e->config.rows_context, &n->slot, &n->key, 1);
     e->slots[n->slot].key = n->key;
     e->slots[n->slot].version = 0;
     e->slots[n->slot].full = true;
     slice->done.first_touch++;
-    complete(e, slice, n);
+    ew_node_complete(e, slice, n);
 }
 
-static rt_status advance(ew_executor *e, node *n, rt_error *error)
+static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
 {
-    slice_state *slice = slice_of(e, n);
-    slot_state *slot = &e->slots[n->slot];
+    ew_slice_state *slice = ew_slice_of(e, n);
+    ew_slot_state *slot = &e->slots[n->slot];
     n->ready = true;
-    switch ((node_kind)n->kind) {
+    switch ((ew_node_kind)n->kind) {
     case NODE_PUSH_ROW:
         if (!slot->full || slot->version != n->version)
             return rt_fail(error, RT_WIRE,
                            "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
                            ", it has %" PRIu32,
                            slice->sequence, n->slot, n->version, slot->version);
-        list_add(&e->push_rows[rt_key_shard(slot->key, e->config.shard_count)], n);
+        ew_node_list_add(&e->push_rows[rt_key_shard(slot->key, e->config.shard_count)], n);
         break;
     case NODE_DROP:
         slot->full = false;
-        complete(e, slice, n);
+        ew_node_complete(e, slice, n);
         break;
     case NODE_PULL_SUM:
         if (!slot->keeps || slot->key != n->key)
@@ -547,17 +263,17 @@ static rt_status advance(ew_executor *e, node *n, rt_error *error)
         slice->train_left--;
         break;
     case NODE_PUSH_GRAD:
-        list_add(&e->push_grads[rt_key_shard(slot->key, e->config.shard_count)], n);
+        ew_node_list_add(&e->push_grads[rt_key_shard(slot->key, e->config.shard_count)], n);
         break;
     case NODE_KEEP: {
         if (slot->keeps)
             return rt_fail(error, RT_WIRE,
                            "slice %" PRIu64 " keeps a second gradient of slot %" PRIu32,
                            slice->sequence, n->slot);
-        rt_status status = keep_gradient(e, slice, n);
+        rt_status status = ew_keep_gradient(e, slice, n);
         if (status)
             return rt_fail(error, status, "out of memory for kept gradients");
-        complete(e, slice, n);
+        ew_node_complete(e, slice, n);
         break;
     }
     }
@@ -568,13 +284,13 @@ static rt_status work(ew_executor *e, rt_error *error)
 {
     bool more = true;
     while (more) {
-        for (node *n; (n = list_take(&e->ready));) {
+        for (ew_node *n; (n = ew_node_list_take(&e->ready));) {
             rt_status status = advance(e, n, error);
             if (status)
                 return status;
         }
         for (uint32_t s = 0; s < e->config.shard_count; s++) {
-            if (capture_rows(e, s) || capture_gradients(e, s))
+            if (ew_capture_rows(e, s) || ew_capture_gradients(e, s))
                 return rt_fail(error, RT_NO_MEMORY, "out of memory for messages to the PS");
         }
         more = e->ready.first != NULL;
@@ -585,24 +301,24 @@ static rt_status work(ew_executor *e, rt_error *error)
 
 // ---- slices in -------------------------------------------------------------------------------
 
-static node *add_node(slice_state *s, node_kind kind, uint32_t slot, uint32_t index)
+static ew_node *add_node(ew_slice_state *s, ew_node_kind kind, uint32_t slot, uint32_t index)
 {
-    node *n = &s->nodes[s->node_count++];
-    *n = (node){.kind = (uint8_t)kind, .slot = slot, .index = index, .slice = s->index};
+    ew_node *n = &s->nodes[s->node_count++];
+    *n = (ew_node){.kind = (uint8_t)kind, .slot = slot, .index = index, .slice = s->index};
     return n;
 }
 
-static void add_fills(slice_state *s)
+static void add_fills(ew_slice_state *s)
 {
     const dp_slice_view *v = &s->view;
     for (uint32_t i = 0; i < v->counts.pull_count; i++) {
-        node *n = add_node(s, NODE_PULL, v->pull_slots[i], i);
+        ew_node *n = add_node(s, NODE_PULL, v->pull_slots[i], i);
         n->key = v->pull_keys[i];
         n->version = v->pull_versions[i];
         n->flags = v->pull_flags[i];
     }
     for (uint32_t i = 0; i < v->counts.pull_sum_count; i++) {
-        node *n = add_node(s, NODE_PULL_SUM, v->pull_sum_slots[i], v->counts.pull_count + i);
+        ew_node *n = add_node(s, NODE_PULL_SUM, v->pull_sum_slots[i], v->counts.pull_count + i);
         n->key = v->pull_sum_keys[i];
         n->version = v->pull_sum_versions[i];
     }
@@ -611,7 +327,7 @@ static void add_fills(slice_state *s)
 }
 
 // The nodes in the order of the protocol: pushes and drops, then fills, training, gradients.
-static void add_nodes(slice_state *s)
+static void add_nodes(ew_slice_state *s)
 {
     const dp_slice_view *v = &s->view;
     const rt_wire_slice *c = &v->counts;
@@ -628,45 +344,46 @@ static void add_nodes(slice_state *s)
         add_node(s, NODE_KEEP, v->row_slots[v->keep_rows[i]], i);
 }
 
-static uint32_t first_pull_node(const slice_state *s)
+static uint32_t first_pull_node(const ew_slice_state *s)
 {
     return s->view.counts.push_count + s->view.counts.drop_count;
 }
 
 // Requests go out as soon as the slice is known: the staging buffer has room for every answer.
-static rt_status request_rows(ew_executor *e, slice_state *s, node_kind kind, rt_message_type type)
+static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind kind,
+                              rt_message_type type)
 {
-    uint32_t most = records_per_message(e, sizeof(rt_wire_pull));
+    uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
     uint32_t first = first_pull_node(s), end = first + s->pulls_left;
     for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
         rt_message message = {0};
         uint32_t count = 0;
         for (uint32_t at = first; at < end; at++) {
-            const node *n = &s->nodes[at];
+            const ew_node *n = &s->nodes[at];
             if (n->kind != kind || rt_key_shard(n->key, e->config.shard_count) != shard)
                 continue;
             if (count == 0 &&
-                message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
+                ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
                 return RT_NO_MEMORY;
             uint32_t tag = at | (n->flags & DP_OP_STATE ? RT_WIRE_TAG_STATE : 0);
             rt_wire_pull pull = {n->key, n->version, tag};
             memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
             if (++count < most)
                 continue;
-            if (outlet_put(&e->pulls[shard], &message))
+            if (ew_outlet_put(&e->pulls[shard], &message))
                 return RT_NO_MEMORY;
             count = 0;
         }
         if (count == 0)
             continue;
         rt_message_finish(&message, count, count * sizeof(rt_wire_pull));
-        if (outlet_put(&e->pulls[shard], &message))
+        if (ew_outlet_put(&e->pulls[shard], &message))
             return RT_NO_MEMORY;
     }
     return RT_OK;
 }
 
-static rt_status prepare_slice(ew_executor *e, slice_state *s)
+static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
     uint64_t nodes = (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count +
@@ -691,7 +408,7 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     if (sequence != e->received + 1)
         return rt_fail(error, RT_WIRE, "slice %" PRIu64 " came after slice %" PRIu64, sequence,
                        e->received);
-    slice_state *s = slice_at(e, sequence);
+    ew_slice_state *s = ew_slice_at(e, sequence);
     if (s->sequence)
         return rt_fail(error, RT_WIRE,
                        "slice %" PRIu64 " came, but slice %" PRIu64
@@ -710,7 +427,7 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
         request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
     for (uint32_t i = 0; i < s->node_count; i++) {
-        const node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
+        const ew_node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
         if (n->kind == NODE_TRAIN && tail && tail->kind == NODE_TRAIN && tail->slice == n->slice)
             return rt_fail(error, RT_WIRE, "slice %" PRIu64 " trains slot %" PRIu32 " twice",
                            sequence, n->slot);
@@ -721,11 +438,11 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
 
 // ---- rows in ---------------------------------------------------------------------------------
 
-static rt_status find_pull(ew_executor *e, const slice_state *s, const rt_wire_row *row,
-                           node_kind kind, uint32_t shard, node **node_p, rt_error *error)
+static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
+                           ew_node_kind kind, uint32_t shard, ew_node **node_p, rt_error *error)
 {
     uint32_t at = row->tag & ~RT_WIRE_TAG_STATE;
-    node *n = at < s->node_count ? &s->nodes[at] : NULL;
+    ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
     if (!n || n->kind != kind || n->arrived || n->key != row->key ||
         rt_key_shard(n->key, e->config.shard_count) != shard)
         return rt_fail(error, RT_WIRE,
@@ -742,29 +459,30 @@ static rt_status find_pull(ew_executor *e, const slice_state *s, const rt_wire_r
 
 typedef struct {
     uint32_t count, floats;
-    node *nodes[BATCH_MAX];
+    ew_node *nodes[EW_BATCH_MAX];
 } landing;
 
-static void land_batch(ew_executor *e, slice_state *s, landing *batch)
+static void land_batch(ew_executor *e, ew_slice_state *s, landing *batch)
 {
     if (batch->count)
         e->config.rows->write(e->config.rows_context, e->batch_slots, batch->count, batch->floats,
                               (const float *const *)e->batch_rows);
     for (uint32_t i = 0; i < batch->count; i++) {
         landed(e, batch->nodes[i]);
-        complete(e, s, batch->nodes[i]);
+        ew_node_complete(e, s, batch->nodes[i]);
     }
     batch->count = 0;
 }
 
 // A row whose slot is free lands with its neighbours in the message; any other is staged.
-static void take_row(ew_executor *e, slice_state *s, node *n, const float *data, landing *batch)
+static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float *data,
+                     landing *batch)
 {
     uint32_t floats = row_floats(e, n);
     n->arrived = true;
     s->pulls_left--;
     if (n->kind == NODE_PULL && n->ready) {
-        if (batch->count == BATCH_MAX || batch->floats != floats)
+        if (batch->count == EW_BATCH_MAX || batch->floats != floats)
             land_batch(e, s, batch);
         batch->floats = floats;
         batch->nodes[batch->count] = n;
@@ -780,11 +498,11 @@ static void take_row(ew_executor *e, slice_state *s, node *n, const float *data,
 }
 
 static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *message,
-                              node_kind kind, rt_error *error)
+                              ew_node_kind kind, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     rt_reader reader = rt_message_reader(message);
-    slice_state *s = slice_at(e, header->iteration);
+    ew_slice_state *s = ew_slice_at(e, header->iteration);
     landing batch;
     batch.count = 0;
     batch.floats = 0;
@@ -793,7 +511,7 @@ static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *
                        "PS shard %" PRIu32 " answers slice %" PRIu64 ", which is not open", shard,
                        header->iteration);
     for (uint32_t i = 0; i < header->count; i++) {
-        node *n = NULL;
+        ew_node *n = NULL;
         rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
         const void *head = rt_reader_take(&reader, 1, sizeof row);
         if (head)
@@ -858,7 +576,7 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 
 rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 {
-    const slice_state *s = slice_at(e, e->trained + 1);
+    const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
     if (e->job_out || s->sequence != e->trained + 1 || s->train_left)
         return RT_AGAIN;
     e->job_out = true;
@@ -869,7 +587,7 @@ rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 rt_status ew_executor_trained(ew_executor *e, const float *gradients, dp_counts *done,
                               rt_error *error)
 {
-    slice_state *s = slice_at(e, e->trained + 1);
+    ew_slice_state *s = ew_slice_at(e, e->trained + 1);
     const rt_wire_slice *c = &s->view.counts;
     uint32_t first = first_pull_node(s) + c->pull_count + c->pull_sum_count + c->init_count;
     rt_assert(e->job_out);
@@ -877,10 +595,10 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, dp_counts 
     e->trained++;
     e->gradients = gradients;
     for (uint32_t i = 0; i < c->row_count; i++) {
-        node *n = &s->nodes[first + i];
+        ew_node *n = &s->nodes[first + i];
         if (s->view.row_modes[i] == DP_MODE_OWN)
             e->slots[n->slot].version = c->iteration;
-        complete(e, s, n);
+        ew_node_complete(e, s, n);
     }
     rt_status status = work(e, error);
     e->gradients = NULL;
