@@ -135,7 +135,8 @@ static void free_done_slices(ew_executor *e)
 {
     for (;;) {
         const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-        if (s->sequence != e->trained + 1 || !(s->view.counts.flags & DP_SLICE_FLUSH))
+        if (s->sequence != e->trained + 1 || s->sequence > e->begun ||
+            !(s->view.counts.flags & DP_SLICE_FLUSH))
             break;
         e->trained++;
     }
@@ -402,6 +403,23 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     return RT_OK;
 }
 
+// Lets the operations of a slice start.
+static rt_status begin_slice(ew_executor *e, ew_slice_state *s, rt_error *error)
+{
+    e->begun = s->sequence;
+    if (request_rows(e, s, NODE_PULL, RT_MESSAGE_PULL) ||
+        request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, s->sequence);
+    for (uint32_t i = 0; i < s->node_count; i++) {
+        const ew_node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
+        if (n->kind == NODE_TRAIN && tail && tail->kind == NODE_TRAIN && tail->slice == n->slice)
+            return rt_fail(error, RT_WIRE, "slice %" PRIu64 " trains slot %" PRIu32 " twice",
+                           s->sequence, n->slot);
+        chain(e, &s->nodes[i]);
+    }
+    return RT_OK;
+}
+
 static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *error)
 {
     uint64_t sequence = rt_message_header(message)->iteration;
@@ -423,17 +441,34 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     *message = (rt_message){0};
     s->sequence = sequence;
     e->received = sequence;
-    if (prepare_slice(e, s) || request_rows(e, s, NODE_PULL, RT_MESSAGE_PULL) ||
-        request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
+    if (prepare_slice(e, s))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
-    for (uint32_t i = 0; i < s->node_count; i++) {
-        const ew_node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
-        if (n->kind == NODE_TRAIN && tail && tail->kind == NODE_TRAIN && tail->slice == n->slice)
-            return rt_fail(error, RT_WIRE, "slice %" PRIu64 " trains slot %" PRIu32 " twice",
-                           sequence, n->slot);
-        chain(e, &s->nodes[i]);
+    return e->config.one_at_a_time ? RT_OK : begin_slice(e, s, error);
+}
+
+static bool all_pushed(const ew_executor *e)
+{
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        if (e->pushes[s].count || e->pushes[s].credits != e->config.push_credits)
+            return false;
     }
-    return RT_OK;
+    return true;
+}
+
+rt_status ew_executor_begin(ew_executor *e, rt_error *error)
+{
+    if (e->begun == e->received || e->trained < e->begun || !all_pushed(e) ||
+        (e->begun && ew_slice_at(e, e->begun)->sequence == e->begun))
+        return RT_OK;
+    rt_status status = begin_slice(e, ew_slice_at(e, e->begun + 1), error);
+    return status ? status : work(e, error);
+}
+
+ew_wait ew_executor_waits_for(const ew_executor *e)
+{
+    if (e->received == e->trained)
+        return EW_WAIT_PLAN;
+    return all_pushed(e) ? EW_WAIT_PULL : EW_WAIT_PUSH;
 }
 
 // ---- rows in ---------------------------------------------------------------------------------
@@ -577,7 +612,7 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 {
     const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-    if (e->job_out || s->sequence != e->trained + 1 || s->train_left)
+    if (e->job_out || s->sequence != e->trained + 1 || s->sequence > e->begun || s->train_left)
         return RT_AGAIN;
     e->job_out = true;
     *job = (ew_job){s->sequence, &s->view};
@@ -614,11 +649,10 @@ bool ew_executor_idle(const ew_executor *e)
             return false;
     }
     for (uint32_t s = 0; s < e->config.shard_count; s++) {
-        if (e->pulls[s].count || e->pushes[s].count ||
-            e->pushes[s].credits != e->config.push_credits)
+        if (e->pulls[s].count)
             return false;
     }
-    return true;
+    return all_pushed(e);
 }
 
 ew_executor_statistics ew_executor_get_statistics(const ew_executor *e)

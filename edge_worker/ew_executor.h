@@ -3,8 +3,8 @@
 // A state machine without sockets or threads: messages come in through ew_executor_receive, go out
 // through the send callback. An operation waits for the earlier operations on its own slot and for
 // nothing else; what belongs to slice t+1 and does not depend on training t is under way while t
-// trains. All calls come from one thread (the communication thread); training itself runs
-// elsewhere, between ew_executor_next_job and ew_executor_trained.
+// trains (unless one_at_a_time says otherwise). All calls come from one thread (the communication
+// thread); training itself runs elsewhere, between ew_executor_next_job and ew_executor_trained.
 //
 // Bounds: at most slice_count_max slices are outstanding (the coordinator keeps to run_ahead), so
 // all memory is bounded by them. Push messages beyond push_credits per shard wait here.
@@ -23,6 +23,7 @@ typedef struct {
     uint32_t slice_count_max;
     uint32_t push_credits;  // messages per shard that the PS has not processed yet
     uint32_t message_bytes; // payload of a full message, about
+    bool one_at_a_time;     // no operation of a slice starts before the slice before is complete
     dp_slice_limits limits;
     uint32_t values, state; // floats of a row
     const ew_rows_ops *rows;
@@ -60,6 +61,20 @@ rt_status ew_executor_next_job(ew_executor *executor, ew_job *job);
 // others; it is read during this call only. *done (may be NULL) receives what the slice executed.
 rt_status ew_executor_trained(ew_executor *executor, const float *gradients, dp_counts *done,
                               rt_error *error);
+
+// With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
+// rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.
+// Otherwise slices start by themselves.
+rt_status ew_executor_begin(ew_executor *executor, rt_error *error);
+
+// What the next job waits for.
+typedef enum {
+    EW_WAIT_PLAN, // its slice
+    EW_WAIT_PUSH, // with own pushes waiting to be sent or confirmed
+    EW_WAIT_PULL, // rows, with no own push under way
+    EW_WAIT_COUNT
+} ew_wait;
+ew_wait ew_executor_waits_for(const ew_executor *executor);
 
 // Offers messages again that the transport or the credits held up.
 rt_status ew_executor_flush(ew_executor *executor, rt_error *error);

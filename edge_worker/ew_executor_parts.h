@@ -77,6 +77,7 @@ struct ew_executor {
     ew_executor_config config;
     ew_slice_state *slices; // slice_count_max, by sequence
     uint64_t received;      // sequence of the last slice
+    uint64_t begun;         // sequence of the last slice whose operations may start
     uint64_t trained;       // sequence of the last slice that is trained or needs none
     bool job_out;
     ew_slot_state *slots;

@@ -47,8 +47,9 @@ typedef struct {
     ew_job job;
     bool finishing, finish_answered, ended;
     int wake_fd;
-    uint64_t slice_ns; // when the newest slice came in
-    uint64_t idle_ns;  // since when there is nothing to train
+    uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
+    uint64_t looked_ns; // until then the waiting is in waited_ns
+    uint64_t waited_ns[EW_WAIT_COUNT];
     uint64_t stale_reported;
     uint64_t fingerprint; // of the plan of the job
     rt_wire_report report;
@@ -180,6 +181,7 @@ static rt_status create_executor(worker *w, rt_error *error)
         .slice_count_max = welcome->run_ahead + 1,
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
+        .one_at_a_time = !w->config->config->network_overlap,
         .limits = slice_limits(welcome),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
@@ -325,18 +327,28 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     return rt_member_send(&w->member, &message, error);
 }
 
+// The time since the last look went into what the executor waited for since then: between two
+// looks nothing arrives.
+static void account_wait(worker *w)
+{
+    const uint64_t now = rt_now_ns();
+    if (!w->training && !w->dense.open && w->idle_ns)
+        w->waited_ns[ew_executor_waits_for(w->executor)] +=
+            now - rt_max_u64(w->idle_ns, w->looked_ns);
+    w->looked_ns = now;
+}
+
 static rt_status start_job(worker *w)
 {
-    uint64_t now = rt_now_ns();
     if (w->training || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
         return RT_OK;
+    account_wait(w);
     w->training = true;
     w->fingerprint = w->job.slice->counts.fingerprint;
-    // What was waited for: first the slice, then its rows.
-    uint64_t idle = w->idle_ns ? now - w->idle_ns : 0;
-    uint64_t plan = w->slice_ns > w->idle_ns && w->idle_ns ? w->slice_ns - w->idle_ns : 0;
-    w->report.plan_ns = rt_min_u64(plan, idle);
-    w->report.rows_ns = idle - w->report.plan_ns;
+    w->report.plan_ns = w->waited_ns[EW_WAIT_PLAN];
+    w->report.push_ns = w->waited_ns[EW_WAIT_PUSH];
+    w->report.pull_ns = w->waited_ns[EW_WAIT_PULL];
+    memset(w->waited_ns, 0, sizeof w->waited_ns);
     w->report.dense_ns = w->dense.end_ns - w->dense.begin_ns;
     if (!w->device.unified)
         ew_device_rows_flush(&w->device_rows);
@@ -415,7 +427,6 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
                            rt_message_type_name(rt_message_header(message)->type));
         if (w->planner)
             return ew_planner_give(w->planner, message, error);
-        w->slice_ns = rt_now_ns();
         return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
     case RT_MESSAGE_FINISH:
         w->finishing = true;
@@ -449,7 +460,6 @@ static rt_status drain_planner(worker *w, rt_error *error)
         rt_status status = ew_planner_take(w->planner, &slice, error);
         if (status == RT_AGAIN)
             break;
-        w->slice_ns = rt_now_ns();
         if (!status)
             status =
                 ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
@@ -502,6 +512,7 @@ static rt_status turn(worker *w, rt_error *error)
                                             rt_member_wait_ms(&w->member), ready);
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    account_wait(w);
     status = take_result(w, error);
     for (uint32_t s = 0; s < w->shard_count && !status; s++)
         status = drain_shard(w, s, error);
@@ -509,6 +520,8 @@ static rt_status turn(worker *w, rt_error *error)
         status = drain_coordinator(w, error);
     if (!status)
         status = drain_planner(w, error);
+    if (!status && !w->dense.open)
+        status = ew_executor_begin(w->executor, error);
     if (!status)
         status = ew_executor_flush(w->executor, error);
     if (!status)

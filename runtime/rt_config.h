@@ -192,6 +192,7 @@ typedef struct {
     uint64_t ps_memory_bytes_max;   // per shard
     char network_bind[RT_NAME_MAX]; // address that servers listen on
     uint32_t network_port;          // of the coordinator; 0: any free one
+    bool network_overlap;           // iterations overlap
     uint32_t network_message_bytes; // rows are sent in messages of about this size
     double timeout_peer_s;          // a peer silent for so long has failed
     double timeout_start_s;         // all processes must have joined by then

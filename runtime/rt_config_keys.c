@@ -321,6 +321,9 @@ const rt_config_key rt_config_keys[] = {
         "Port of the coordinator; 0: any free one."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
+    BOOL("network.overlap", network_overlap, "true",
+         "What an iteration needs moves as soon as it can, during the one before. Otherwise a worker "
+         "begins an iteration when it is done with the one before. The model is the same."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),

@@ -44,11 +44,12 @@ typedef struct {
     uint64_t miss_pull, update_push, evict_push, flush_push, grad_push, first_touch, pull_sum;
     uint64_t compute_ns;  // forward, backward, row updates
     uint64_t dense_ns;    // waiting for the dense exchange
-    uint64_t rows_ns;     // waiting for rows after the previous iteration was done
+    uint64_t push_ns;     // waiting for rows while own pushes were under way
+    uint64_t pull_ns;     // waiting for rows and nothing else
     uint64_t plan_ns;     // waiting for the slice
     uint64_t fingerprint; // of the plan that the slice is from
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 112, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 120, "wire layout");
 
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

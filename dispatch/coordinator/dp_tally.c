@@ -12,7 +12,7 @@
 #define SHOW_FILE_NS UINT64_C(5000000000)
 
 typedef struct {
-    uint64_t compute_ns, dense_ns, rows_ns, plan_ns;
+    uint64_t compute_ns, dense_ns, push_ns, pull_ns, plan_ns;
 } times;
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
@@ -124,10 +124,12 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     times *sum = &tally->workers[worker], *now = &open->workers[worker];
     dp_counts_add(&tally->executed[worker], &counts);
     tally->stale_reads += report->stale_reads;
-    *now = (times){report->compute_ns, report->dense_ns, report->rows_ns, report->plan_ns};
+    *now = (times){report->compute_ns, report->dense_ns, report->push_ns, report->pull_ns,
+                   report->plan_ns};
     sum->compute_ns += now->compute_ns;
     sum->dense_ns += now->dense_ns;
-    sum->rows_ns += now->rows_ns;
+    sum->push_ns += now->push_ns;
+    sum->pull_ns += now->pull_ns;
     sum->plan_ns += now->plan_ns;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
            report->sample_count * sizeof *predictions);
@@ -186,7 +188,8 @@ static void write_times(rt_json *json, const times *workers, uint32_t worker_cou
         rt_json_begin_object(json, NULL);
         rt_json_double(json, "compute", (double)workers[j].compute_ns * ms);
         rt_json_double(json, "dense", (double)workers[j].dense_ns * ms);
-        rt_json_double(json, "rows", (double)workers[j].rows_ns * ms);
+        rt_json_double(json, "push", (double)workers[j].push_ns * ms);
+        rt_json_double(json, "pull", (double)workers[j].pull_ns * ms);
         rt_json_double(json, "plan", (double)workers[j].plan_ns * ms);
         rt_json_end_object(json);
     }
@@ -274,7 +277,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     const reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
-        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns - open->workers[0].rows_ns;
+        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns;
     rt_meter_begin_window(tally->meter);
     rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);

@@ -251,7 +251,8 @@ static void a_run_and_its_files(void **state)
     check_eval(&r, 500);
 }
 
-// The same configuration gives the same model, whatever the operating system's scheduler does.
+// The same configuration gives the same model, whatever the operating system's scheduler does, and
+// whether iterations overlap or not.
 static void a_run_repeats(void **state)
 {
     (void)state;
@@ -260,6 +261,7 @@ static void a_run_repeats(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         prepare(&r[i], "up", i ? "second" : "first");
         set(&r[i], "optimizer.rows.name=adam");
+        set(&r[i], i ? "network.overlap=false" : "network.overlap=true");
         must_run(&r[i]);
         process_fini(&r[i].process);
     }

@@ -78,7 +78,7 @@ const char config_everything[] =
     "  \"ps_gbps\": 40},"
     " \"planner\": {\"placement\": \"worker\", \"run_ahead\": 9},"
     " \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
-    " \"network\": {\"bind\": \"10.0.0.1\", \"port\": 4711, \"message_bytes\": 65536},"
+    " \"network\": {\"bind\": \"10.0.0.1\", \"port\": 4711, \"message_bytes\": 65536, \"overlap\": false},"
     " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
     " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";

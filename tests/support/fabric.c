@@ -164,6 +164,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .slice_count_max = f->schedule->run_ahead + 2, // as ew_worker has it
         .push_credits = f->schedule->push_credits,
         .message_bytes = f->schedule->message_bytes,
+        .one_at_a_time = f->schedule->one_at_a_time,
         .limits = {.dense_count = shape->dense_count,
                    .field_count = shape->field_count,
                    .worker_count = f->n,
@@ -514,6 +515,17 @@ static void act(fabric *f, const action *a)
         fail_msg("flush %u: %s", a->index, error.text);
 }
 
+// As a worker does after every turn.
+static void begin_slices(fabric *f)
+{
+    rt_error error = {0};
+    for (uint32_t i = 0; i < f->n; i++) {
+        worker *w = &f->workers[i];
+        if (!w->dense_open && ew_executor_begin(w->executor, &error))
+            fail_msg("worker %u begins a slice: %s", i, error.text);
+    }
+}
+
 // ---- the end ---------------------------------------------------------------------------------
 
 static bool is_done(const fabric *f)
@@ -625,6 +637,7 @@ void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric
                      plan->shape.seed, schedule->seed);
         }
         act(&f, &next.chosen);
+        begin_slices(&f);
     }
     check_workers(&f);
     check_shards(&f);

@@ -61,6 +61,7 @@ static void test_defaults(void **state)
     assert_string_equal(config.network_bind, "127.0.0.1");
     assert_int_equal(config.network_port, 0);
     assert_int_equal(config.network_message_bytes, 262144);
+    assert_true(config.network_overlap);
     assert_true(config.timeout_peer_s == 5 && config.timeout_start_s == 30);
     assert_true(config.sim_dense && config.sim_warmup == 10);
     rt_config_fini(&config);
@@ -113,7 +114,7 @@ static void test_every_key_reaches_its_member(void **state)
     assert_int_equal(c.placement, RT_PLACEMENT_WORKER);
     assert_int_equal(c.ps_memory_bytes_max, 2097152);
     assert_string_equal(c.network_bind, "10.0.0.1");
-    assert_true(c.network_port == 4711 && c.network_message_bytes == 65536);
+    assert_true(c.network_port == 4711 && c.network_message_bytes == 65536 && !c.network_overlap);
     assert_true(c.timeout_peer_s == 1.5 && c.timeout_start_s == 2.5);
     assert_true(c.sim_iterations == 77 && c.sim_warmup == 6 && !c.sim_dense);
     assert_true(c.compute_us_per_sample == 3.25 && c.sim_dispatch_error);

@@ -50,7 +50,8 @@ static void forget_sent(rig *r)
     r->sent_count = 0;
 }
 
-static void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes)
+static void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes,
+                     bool one_at_a_time)
 {
     rt_optimizer_config optimizer = {.kind = RT_OPTIMIZER_ADAGRAD,
                                      .learning_rate = 0.5f,
@@ -69,6 +70,7 @@ static void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_by
                                  .slice_count_max = slices,
                                  .push_credits = credits,
                                  .message_bytes = message_bytes,
+                                 .one_at_a_time = one_at_a_time,
                                  .limits = r->limits,
                                  .values = DIM,
                                  .state = STATE,
@@ -79,6 +81,11 @@ static void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_by
     assert_int_equal(ew_executor_create(&config, &r->executor), RT_OK);
     assert_int_equal(dp_plan_init(&r->plan, 1), RT_OK);
     assert_int_equal(dp_slice_reserve(&r->plan.slices[0], 4, 4 * FIELDS), RT_OK);
+}
+
+static void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes)
+{
+    setup_as(r, slices, credits, message_bytes, false);
 }
 
 static void teardown(rig *r)
@@ -487,6 +494,62 @@ static void pushes_wait_for_credits(void **state)
     teardown(&r);
 }
 
+static void begin_next(rig *r)
+{
+    rt_error error = {0};
+    if (ew_executor_begin(r->executor, &error))
+        fail_msg("%s", error.text);
+}
+
+// Slice 2 could push, and ask for its row, while slice 1 trains; slice 3 needs nothing at all. One
+// at a time, each waits for the end of the one before, confirmation of its push included.
+static void slices_one_at_a_time(void **state)
+{
+    (void)state;
+    rig r;
+    rt_error error;
+    rt_message confirm;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
+    setup_as(&r, 3, 4, 4096, true);
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PLAN);
+    init_slice(&r, keys, 2);
+    assert_no_job(&r);
+    begin_next(&r);
+    begin(&r);
+    add_op(&r, DP_OP_PUSH_ROW, keys[0], 0, 1)->reason = DP_REASON_EVICT;
+    add_op(&r, DP_OP_PULL, key_of(0, 1, 5), 0, 0);
+    add_row(&r, 0, 0, DP_MODE_OWN);
+    add_row(&r, 1, 1, DP_MODE_OWN);
+    give_slice(&r);
+    begin_next(&r); // slice 1 is not trained
+    assert_int_equal(r.sent_count, 0);
+    train(&r, NULL);
+    assert_int_equal(r.sent_count, 0);
+    begin_next(&r);
+    assert_int_equal(r.sent_count, 2);
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PUSH);
+    rt_wire_pull pull = pull_at(&r, 1, 0);
+    assert_int_equal(answer(&r, 1, &pull, 0, DIM + STATE, 50, &error), RT_OK);
+    begin(&r);
+    add_row(&r, 0, 2, DP_MODE_OWN);
+    add_row(&r, 1, 2, DP_MODE_OWN);
+    give_slice(&r);
+    train(&r, NULL); // slice 2
+    begin_next(&r);
+    assert_no_job(&r); // its push is not confirmed
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PUSH);
+    assert_int_equal(
+        rt_message_create(&confirm, RT_MESSAGE_PUSHED, rt_peer(RT_ROLE_PS, 0), 2, 0, 0), RT_OK);
+    assert_int_equal(give(&r, rt_peer(RT_ROLE_PS, 0), &confirm, &error), RT_OK);
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PULL);
+    assert_no_job(&r);
+    begin_next(&r);
+    train(&r, NULL);
+    assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 0);
+    assert_true(ew_executor_idle(r.executor));
+    teardown(&r);
+}
+
 static void a_full_transport_gets_it_again(void **state)
 {
     (void)state;
@@ -762,8 +825,9 @@ TEST_MAIN(TEST(slices_come_in_order), TEST(slices_outstanding_are_bounded),
           TEST(a_push_has_the_version_of_its_slot), TEST(stale_reads_are_counted),
           TEST(requests_go_out_with_the_slice), TEST(requests_are_split),
           TEST(an_early_row_waits_for_its_slot), TEST(pushes_wait_for_credits),
-          TEST(a_full_transport_gets_it_again), TEST(a_broken_transport_is_named),
-          TEST(a_keeper_steps_with_the_sum), TEST(a_sum_needs_a_kept_gradient),
-          TEST(a_gradient_is_kept_once), TEST(rows_nobody_asked_for), TEST(rows_of_a_wrong_version),
+          TEST(slices_one_at_a_time), TEST(a_full_transport_gets_it_again),
+          TEST(a_broken_transport_is_named), TEST(a_keeper_steps_with_the_sum),
+          TEST(a_sum_needs_a_kept_gradient), TEST(a_gradient_is_kept_once),
+          TEST(rows_nobody_asked_for), TEST(rows_of_a_wrong_version),
           TEST(rows_cut_short_or_too_long), TEST(more_records_than_bytes), TEST(a_row_comes_once),
           TEST(strangers_and_strange_messages), TEST(messages_of_another_epoch))
