@@ -1,5 +1,7 @@
 #include "bandwidth_probe/bw_passive.h"
 
+#include <math.h>
+
 #define STAMP_BITS 31
 
 void bw_passive_init(bw_passive *passive)
@@ -21,22 +23,35 @@ static int64_t excess_us(bw_delay *delay, uint32_t handed, uint32_t arrived, uin
     }
     if (beyond < delay->least[0])
         delay->least[0] = beyond;
-    const int64_t least =
-        delay->least[0] < delay->least[1] ? delay->least[0] : delay->least[1];
+    const int64_t least = delay->least[0] < delay->least[1] ? delay->least[0] : delay->least[1];
     return beyond > least ? beyond - least : 0;
+}
+
+// Messages that took time us took it for all but the bytes that pass at once.
+static void note_least(bw_stretch *s)
+{
+    const double us = (double)(s->last_us - s->begin_us), bytes = (double)s->all_bytes;
+    if (!s->open || us <= 0 || bytes <= BW_PASSIVE_WARM_BYTES)
+        return;
+    const double rate =
+        fmin((bytes - BW_PASSIVE_WARM_BYTES) / us, bytes / (us + BW_PASSIVE_DEPTH_US));
+    s->least = fmax(s->least, rate);
 }
 
 static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t bytes, bool prompt)
 {
-    if (!s->open || handed_us > s->last_us) { // the link was idle before it
+    if (!s->open || handed_us + BW_PASSIVE_DEPTH_US > s->last_us) { // the link was idle, or may be
         *s = (bw_stretch){.open = prompt,
                           .begin_us = handed_us,
                           .last_us = arrived_us,
                           .warm_bytes = bytes,
+                          .all_bytes = bytes,
+                          .least = s->least,
                           .bytes = s->bytes,
                           .us = s->us};
     } else {
         s->pending_bytes += bytes;
+        s->all_bytes += bytes;
         if (!prompt || arrived_us <= s->last_us)
             return;
         if (s->counting) {
@@ -47,8 +62,9 @@ static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t b
         s->pending_bytes = 0;
         s->last_us = arrived_us;
     }
-    s->counting = s->warm_bytes >= BW_PASSIVE_WARM_BYTES &&
-                  s->last_us - s->begin_us >= BW_PASSIVE_WARM_US;
+    note_least(s);
+    s->counting =
+        s->warm_bytes >= BW_PASSIVE_WARM_BYTES && s->last_us - s->begin_us >= BW_PASSIVE_WARM_US;
 }
 
 void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool push,
@@ -107,4 +123,11 @@ double bw_passive_estimate(bw_passive *passive, bw_way way)
     stretch->bytes = 0;
     stretch->us = 0;
     return rate;
+}
+
+double bw_passive_at_least(bw_passive *passive, bw_way way)
+{
+    const double least = passive->ways[way].least * 1e6;
+    passive->ways[way].least = 0;
+    return least;
 }

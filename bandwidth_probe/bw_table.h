@@ -2,7 +2,9 @@
 //
 // Starts with the configured rates. A measured rate takes effect when it differs from the one in
 // force by more than BW_CHANGE, and lasts: a probe counts at once, an estimate from transfers when
-// BW_LASTS in a row, smoothed, say so. A plain value, one thread, reads no clock.
+// BW_LASTS in a row, smoothed, say so. The link of the parameter servers is shared: when several
+// workers read slow at once, it is that which holds them up, and their sum is its rate; the same
+// once they read faster together than it is known to be. A plain value, one thread, reads no clock.
 #ifndef BW_TABLE_H
 #define BW_TABLE_H
 
@@ -10,6 +12,7 @@
 
 #define BW_CHANGE 0.15
 #define BW_LASTS 8u
+#define BW_RECENT 4u      // iterations for which an estimate speaks for its link
 #define BW_SMOOTHING 0.25 // weight of the newest estimate
 
 typedef enum { BW_UP, BW_DOWN, BW_WAYS } bw_way;
@@ -26,7 +29,23 @@ typedef struct {
     bool pinned; // links.pin: what is measured changes nothing
     uint64_t version;
     bw_known links[RT_WORKERS_MAX][BW_WAYS];
+    bw_known ps[BW_WAYS]; // bytes_per_s 0: no limit is known; BW_UP: from the workers
+    uint64_t rounds;
+    struct {
+        double bytes_per_s;
+        uint64_t round;
+    } recent[RT_WORKERS_MAX][BW_WAYS];
 } bw_table;
+
+typedef struct {
+    double ways[BW_WAYS];     // bytes/s; 0: nothing new
+    double at_least[BW_WAYS]; // used where ways says nothing and the rate in force is slower
+} bw_rates;
+
+typedef struct {
+    uint64_t links[BW_WAYS]; // masks of workers
+    bool ps;
+} bw_changes;
 
 void bw_table_init(const rt_config *config, bw_table *table);
 
@@ -35,5 +54,11 @@ double bw_table_rate(const bw_table *table, uint32_t worker, bw_way way); // byt
 // True: the rate in force changed. A rate that is no positive number is not taken.
 bool bw_table_measured(bw_table *table, uint32_t worker, bw_way way, bw_source source,
                        double bytes_per_s);
+
+// Takes one round of estimates, of all workers; *changes says what is in force now that was not.
+void bw_table_estimated(bw_table *table, const bw_rates *estimates, bw_changes *changes);
+
+// Of the parameter servers together, the slower way; 0: no limit is known.
+double bw_table_ps_rate(const bw_table *table);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "edge_worker/ew_device_rows.h"
 #include "edge_worker/ew_planner.h"
@@ -50,6 +51,8 @@ typedef struct {
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
     uint64_t looked_ns; // until then the waiting is in waited_ns
     uint64_t waited_ns[EW_WAIT_COUNT];
+    bw_passive link;
+    bool prompt; // the next message was waited for
     uint64_t stale_reported;
     uint64_t fingerprint; // of the plan of the job
     rt_wire_report report;
@@ -65,7 +68,15 @@ static uint32_t self(const worker *w)
 static rt_status send_to_shard(void *context, uint32_t shard, rt_message *message)
 {
     worker *w = context;
-    return w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
+    const size_t size = message->size;
+    const uint32_t type = rt_message_header(message)->type;
+    rt_status status =
+        w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
+    if (!status)
+        bw_passive_sent(&w->link, shard, size,
+                        type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD,
+                        rt_now_ns() / 1000);
+    return status;
 }
 
 static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
@@ -307,6 +318,10 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     report->sample_count = sample_count;
     report->stale_reads = (uint32_t)(stale - w->stale_reported);
     w->stale_reported = stale;
+    report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
+    report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
+    report->up_at_least = bw_passive_at_least(&w->link, BW_UP);
+    report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
     report->loss_sum = trained ? trained->loss_sum : 0;
     report->miss_pull = done->miss_pull;
     report->update_push = done->update_push;
@@ -469,6 +484,17 @@ static rt_status drain_planner(worker *w, rt_error *error)
     return RT_OK;
 }
 
+static void watch_link(worker *w, uint32_t shard, const rt_message *message)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const uint64_t now_us = rt_now_ns() / 1000;
+    bw_passive_received(&w->link, shard, message->size,
+                        header->type == RT_MESSAGE_PUSHED ? 0 : header->stamp, now_us, w->prompt);
+    if (header->type == RT_MESSAGE_PUSHED)
+        bw_passive_confirmed(&w->link, shard, header->stamp, now_us);
+    w->prompt = false;
+}
+
 static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
 {
     for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
@@ -481,6 +507,8 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
             return RT_OK; // nothing is expected of it; that the run is complete is on its way
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
+        if (!status)
+            watch_link(w, shard, &message);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
             status = take_dense_sum(w, &message, error);
         else if (!status)
@@ -508,10 +536,12 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
 static rt_status turn(worker *w, rt_error *error)
 {
     bool ready[1 + RT_SHARDS_MAX] = {false};
+    const uint64_t begin_ns = rt_now_ns();
     rt_status status = w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd,
                                             rt_member_wait_ms(&w->member), ready);
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     account_wait(w);
     status = take_result(w, error);
     for (uint32_t s = 0; s < w->shard_count && !status; s++)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "runtime/rt_address.h"
 #include "runtime/rt_log.h"
@@ -13,6 +14,12 @@
 #define LINGER_MS 1000u
 #define NO_WAKE (-1)
 
+// When the pushes of a worker came that are not confirmed yet, in order.
+typedef struct {
+    uint32_t first, count;
+    uint32_t stamps[BW_PASSIVE_PUSHES_MAX];
+} arrivals;
+
 typedef struct {
     const ps_server_config *config;
     const rt_transport_ops *ops;
@@ -21,15 +28,47 @@ typedef struct {
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     bw_responder probes;
+    arrivals arrived[RT_WORKERS_MAX];
+    bool prompt; // the next message was waited for
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
 } server;
+
+// Credits bound the pushes of a worker; who sends more gets wrong times.
+static void note_arrival(server *s, uint32_t peer)
+{
+    arrivals *list = &s->arrived[rt_peer_rank(peer)];
+    const uint32_t stamp = bw_stamp(rt_now_ns(), s->prompt);
+    if (list->count < BW_PASSIVE_PUSHES_MAX)
+        list->stamps[(list->first + list->count) % BW_PASSIVE_PUSHES_MAX] = stamp;
+    list->count++;
+}
+
+static uint32_t take_arrival(server *s, uint32_t peer)
+{
+    arrivals *list = &s->arrived[rt_peer_rank(peer)];
+    if (list->count == 0)
+        return 0;
+    const uint32_t stamp = list->stamps[list->first];
+    list->first = (list->first + 1) % BW_PASSIVE_PUSHES_MAX;
+    list->count--;
+    return stamp;
+}
+
+// A message that several workers get has one header: the first to get it sets the time.
+static void set_stamp(server *s, uint32_t peer, rt_wire_header *header)
+{
+    if (!header->stamp)
+        header->stamp =
+            header->type == RT_MESSAGE_PUSHED ? take_arrival(s, peer) : bw_stamp(rt_now_ns(), true);
+}
 
 // What a worker that has gone does not get is nobody's loss; why it went, the coordinator finds.
 static rt_status send_to_worker(void *context, uint32_t peer, rt_message *message)
 {
     server *s = context;
     char name[32];
+    set_stamp(s, peer, rt_message_header(message));
     rt_status status = s->ops->send(s->workers, peer, message);
     if (status != RT_NOT_FOUND)
         return status;
@@ -207,6 +246,11 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
         status = bw_responder_take(&s->probes, &here, peer, message, error);
         break;
     }
+    case RT_MESSAGE_PUSH_ROW:
+    case RT_MESSAGE_PUSH_GRAD:
+        if (rt_peer_rank(peer) < RT_WORKERS_MAX)
+            note_arrival(s, peer);
+        return ps_shard_receive(s->shard, peer, message, error);
     default:
         return ps_shard_receive(s->shard, peer, message, error);
     }
@@ -221,6 +265,7 @@ static rt_status drain_workers(server *s, rt_error *error)
         uint32_t peer = 0;
         char name[32];
         rt_status status = s->ops->receive(s->workers, &peer, &message, error);
+        s->prompt &= i == 0;
         if (status == RT_AGAIN)
             return RT_OK;
         if (status == RT_NOT_FOUND)
@@ -243,7 +288,9 @@ static rt_status turn(server *s, rt_error *error)
     bool ready[2] = {false, false};
     // The transport does not tell when it has room again.
     const uint32_t wait_ms = s->unsent ? 1 : rt_member_wait_ms(&s->member);
+    const uint64_t begin_ns = rt_now_ns();
     rt_status status = s->ops->wait(endpoints, 2, NO_WAKE, wait_ms, ready);
+    s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status != RT_OK)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
     status = drain_workers(s, error);

@@ -215,9 +215,9 @@ rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error
     if (!peer_is_known(header->sender))
         return rt_fail(error, RT_WIRE, "%s sent %s with the impossible sender %#" PRIx32, name,
                        type, header->sender);
-    if (header->reserved != 0)
-        return rt_fail(error, RT_WIRE, "%s sent %s with %#" PRIx32 " in a reserved field", name,
-                       type, header->reserved);
+    if (header->stamp != 0 && rt_peer_role(header->sender) != RT_ROLE_PS)
+        return rt_fail(error, RT_WIRE, "%s sent %s with the time stamp %#" PRIx32 " of a shard",
+                       name, type, header->stamp);
     uint64_t arrived_bytes = message->size - sizeof *header;
     if (header->payload_bytes > RT_WIRE_PAYLOAD_BYTES_MAX || header->payload_bytes != arrived_bytes)
         return rt_fail(error, RT_WIRE,

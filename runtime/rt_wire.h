@@ -52,11 +52,12 @@ typedef struct {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t epoch;         // of the run; rises with every roll-back
-    uint32_t sender;        // rt_peer of the sender
-    uint64_t iteration;     // that the message belongs to; 0 where none
-    uint32_t count;         // records in the payload
-    uint32_t reserved;      // zero
+    uint32_t epoch;     // of the run; rises with every roll-back
+    uint32_t sender;    // rt_peer of the sender
+    uint64_t iteration; // that the message belongs to; 0 where none
+    uint32_t count;     // records in the payload
+    uint32_t stamp;     // from a shard: when it handed the message over, PUSHED: when the push came
+                        // (bw_stamp, by its clock); otherwise 0
     uint64_t payload_bytes; // after this header
 } rt_wire_header;
 _Static_assert(sizeof(rt_wire_header) == 40, "wire layout");

@@ -41,6 +41,7 @@ typedef struct {
     int wake_fd;
     dp_controller controller;
     bw_table links;
+    bw_rates estimates[RT_WORKERS_MAX]; // of the links, since the last iteration was complete
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
@@ -171,6 +172,36 @@ static void tell_records(coordinator *c)
         dp_feed_tell(c->feed, &input);
 }
 
+static void tell_link(coordinator *c, uint32_t worker, bw_way way, double before)
+{
+    const dp_input input = {.kind = way == BW_UP ? DP_INPUT_LINK_UP : DP_INPUT_LINK_DOWN,
+                            .worker = worker,
+                            .value = bw_table_rate(&c->links, worker, way)};
+    rt_info("link of worker %" PRIu32 ", %s: %.1f -> %.1f Mbit/s, as measured", worker,
+            way == BW_UP ? "up" : "down", before * 8e-6, input.value * 8e-6);
+    dp_feed_tell(c->feed, &input);
+}
+
+// What the transfers of an iteration say of the links.
+static void tell_estimates(coordinator *c)
+{
+    bw_changes changes;
+    const bw_table before = c->links;
+    bw_table_estimated(&c->links, c->estimates, &changes);
+    for (bw_way way = 0; way < BW_WAYS; way++) {
+        for (uint32_t j = 0; j < c->limits.worker_count; j++) {
+            if (changes.links[way] >> j & 1)
+                tell_link(c, j, way, bw_table_rate(&before, j, way));
+        }
+    }
+    if (changes.ps) {
+        const dp_input input = {.kind = DP_INPUT_PS_LINK, .value = bw_table_ps_rate(&c->links)};
+        rt_info("link of the parameter servers: %.1f Mbit/s, as measured", input.value * 8e-6);
+        dp_feed_tell(c->feed, &input);
+    }
+    memset(c->estimates, 0, sizeof c->estimates);
+}
+
 // All workers have reported.
 static void finish_iteration(coordinator *c, flight *f)
 {
@@ -184,6 +215,7 @@ static void finish_iteration(coordinator *c, flight *f)
     dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
                           (double)planned->place_ns * 1e-9);
     tell_records(c);
+    tell_estimates(c);
     dp_feed_give(c->feed, f->planned);
     f->planned = NULL;
     c->flight_count--;
@@ -219,24 +251,13 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
                        name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
+    c->estimates[worker] = (bw_rates){.ways = {report.up_bytes_per_s, report.down_bytes_per_s},
+                                      .at_least = {report.up_at_least, report.down_at_least}};
     dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
                            report.sample_count);
     if (rt_bit_count(f->reported) == c->limits.worker_count)
         finish_iteration(c, f);
     return RT_OK;
-}
-
-static void tell_link(coordinator *c, uint32_t worker, bw_way way, double bytes_per_s)
-{
-    const double before = bw_table_rate(&c->links, worker, way);
-    if (!bw_table_measured(&c->links, worker, way, BW_PROBED, bytes_per_s))
-        return;
-    const dp_input input = {.kind = way == BW_UP ? DP_INPUT_LINK_UP : DP_INPUT_LINK_DOWN,
-                            .worker = worker,
-                            .value = bw_table_rate(&c->links, worker, way)};
-    rt_info("link of worker %" PRIu32 ", %s: %.1f -> %.1f Mbit/s, as measured", worker,
-            way == BW_UP ? "up" : "down", before * 8e-6, input.value * 8e-6);
-    dp_feed_tell(c->feed, &input);
 }
 
 static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
@@ -251,8 +272,13 @@ static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *mess
     memcpy(&link, rt_message_payload(message), sizeof link);
     rt_debug("%s measured %.1f Mbit/s up, %.1f down, %.3f ms", name, link.up_bytes_per_s * 8e-6,
              link.down_bytes_per_s * 8e-6, link.rtt_s * 1e3);
-    tell_link(c, rt_peer_rank(peer), BW_UP, link.up_bytes_per_s);
-    tell_link(c, rt_peer_rank(peer), BW_DOWN, link.down_bytes_per_s);
+    const double rates[BW_WAYS] = {
+        [BW_UP] = link.up_bytes_per_s, [BW_DOWN] = link.down_bytes_per_s};
+    for (bw_way way = 0; way < BW_WAYS; way++) {
+        const double before = bw_table_rate(&c->links, rt_peer_rank(peer), way);
+        if (bw_table_measured(&c->links, rt_peer_rank(peer), way, BW_PROBED, rates[way]))
+            tell_link(c, rt_peer_rank(peer), way, before);
+    }
     return RT_OK;
 }
 

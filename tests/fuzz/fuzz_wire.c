@@ -14,7 +14,7 @@ static void mend(rt_message *message)
     header->version = RT_WIRE_VERSION;
     header->type %= 32;
     header->sender = rt_peer((rt_role)(1 + header->sender % 3), 0);
-    header->reserved = 0;
+    header->stamp = 0;
     header->payload_bytes = message->size - sizeof *header;
 }
 

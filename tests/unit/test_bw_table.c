@@ -78,6 +78,70 @@ static void a_recovery_starts_the_count_again(void **state)
     assert_int_equal(table.version, 1);
 }
 
+static bw_changes estimate(bw_table *table, double up0, double up1, uint32_t rounds)
+{
+    bw_changes one, all = {0};
+    for (uint32_t i = 0; i < rounds; i++) {
+        bw_rates rates[2] = {{.ways = {[BW_UP] = up0 * GBIT}}, {.ways = {[BW_UP] = up1 * GBIT}}};
+        bw_table_estimated(table, rates, &one);
+        all.links[BW_UP] |= one.links[BW_UP];
+        all.links[BW_DOWN] |= one.links[BW_DOWN];
+        all.ps |= one.ps;
+    }
+    return all;
+}
+
+// One worker alone reads slow: its own link. Both at once: the one that they share, whose rate is
+// their sum, now and when it changes.
+static void who_is_slow_together_shares_a_limit(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    bw_changes changes = estimate(&table, 0.3, 0.5, BW_LASTS);
+    assert_true(changes.links[BW_UP] == 1 && !changes.ps);
+    test_close(bw_table_rate(&table, 0, BW_UP), 0.3 * GBIT, 1e-9, 0, "own link");
+    open_table(false, &table);
+    assert_true(bw_table_ps_rate(&table) == 0);
+    changes = estimate(&table, 0.3, 0.2, BW_LASTS);
+    assert_true(changes.links[BW_UP] == 0 && changes.ps);
+    test_close(bw_table_ps_rate(&table), 0.5 * GBIT, 1e-9, 0, "shared link");
+    assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+    changes = estimate(&table, 0.2, 0.1, BW_LASTS);
+    test_close(bw_table_ps_rate(&table), 0.3 * GBIT, 1e-9, 0, "slower shared link");
+    changes = estimate(&table, 1, 0.5, BW_LASTS);
+    assert_true(changes.links[BW_UP] == 0 && changes.ps);
+    test_close(bw_table_ps_rate(&table), 1.5 * GBIT, 1e-9, 0, "no limit any more");
+}
+
+// An estimate of long ago does not make a link slow together with another.
+static void old_estimates_do_not_count(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    estimate(&table, 0, 0.2, 1);
+    estimate(&table, 0, 0, BW_RECENT);
+    bw_changes changes = estimate(&table, 0.3, 0, BW_LASTS);
+    assert_true(changes.links[BW_UP] == 1 && !changes.ps);
+}
+
+// A bound from below raises a rate, and never lowers one.
+static void bounds_only_raise(void **state)
+{
+    (void)state;
+    bw_table table;
+    bw_changes changes;
+    open_table(false, &table);
+    for (uint32_t i = 0; i < BW_LASTS; i++) {
+        const bw_rates rates[2] = {{.at_least = {0.1 * GBIT, 0.2 * GBIT}},
+                                   {.at_least = {0.9 * GBIT, 0.2 * GBIT}}};
+        bw_table_estimated(&table, rates, &changes);
+    }
+    assert_true(changes.links[BW_UP] == 2 && changes.links[BW_DOWN] == 0 && !changes.ps);
+    test_close(bw_table_rate(&table, 1, BW_UP), 0.9 * GBIT, 1e-9, 0, "raised");
+}
+
 static void pinned_links_and_impossible_rates_stay(void **state)
 {
     (void)state;
@@ -94,4 +158,5 @@ static void pinned_links_and_impossible_rates_stay(void **state)
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
           TEST(estimates_have_to_last), TEST(a_recovery_starts_the_count_again),
-          TEST(pinned_links_and_impossible_rates_stay))
+          TEST(who_is_slow_together_shares_a_limit), TEST(old_estimates_do_not_count),
+          TEST(bounds_only_raise), TEST(pinned_links_and_impossible_rates_stay))

@@ -42,7 +42,7 @@ static void create_fills_the_header(void **state)
         3,    0,    0,    2,                // worker 3
         99,   0,    0,    0,    0, 0, 0, 0, // iteration
         5,    0,    0,    0,                // count
-        0,    0,    0,    0,                // reserved
+        0,    0,    0,    0,                // stamp
         0x90, 1,    0,    0,    0, 0, 0, 0, // 400
     };
     assert_int_equal(message.size, 440);
@@ -157,7 +157,7 @@ static void bad_headers_are_named(void **state)
     refuse(offsetof(rt_wire_header, sender), 4, 0x02000040, "sender"); // worker 64
     refuse(offsetof(rt_wire_header, sender), 4, 0x01000001, "sender"); // coordinator 1
     refuse(offsetof(rt_wire_header, sender), 4, 0x04000000, "sender"); // no such role
-    refuse(offsetof(rt_wire_header, reserved), 4, 1, "reserved");
+    refuse(offsetof(rt_wire_header, stamp), 4, 1, "time stamp");
     refuse(offsetof(rt_wire_header, count), 4, 3, "3 records");
     refuse(offsetof(rt_wire_header, payload_bytes), 8, 48, "header says 48");
     refuse(offsetof(rt_wire_header, payload_bytes), 8, UINT64_MAX - 7, "header says");

@@ -1,0 +1,282 @@
+// Rates from transfers over simulated links: a token bucket and a delay each way, and a clock of
+// its own at the other end, all in virtual time. What the link's rate is, the simulation knows.
+#include "bandwidth_probe/bw_passive.h"
+
+#include <inttypes.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define MBIT 0.125 // bytes/us
+
+// One direction of a link, first in, first out.
+typedef struct {
+    double rate; // bytes/us
+    double bucket_max, bucket, at_us;
+    double latency_us;
+} wire;
+
+static wire wire_of(double mbit)
+{
+    double bucket = mbit * MBIT * 4000 > 65536 ? mbit * MBIT * 4000 : 65536;
+    return (wire){.rate = mbit * MBIT, .bucket_max = bucket, .bucket = bucket, .latency_us = 100};
+}
+
+static void refill(wire *w, double now_us)
+{
+    w->bucket += (now_us - w->at_us) * w->rate;
+    w->bucket = w->bucket < w->bucket_max ? w->bucket : w->bucket_max;
+    w->at_us = now_us;
+}
+
+// When a message handed over at now_us is at the other end. Messages are handed over in order.
+static double pass(wire *w, double now_us, double bytes)
+{
+    if (now_us > w->at_us)
+        refill(w, now_us);
+    const double lacks = bytes - w->bucket;
+    w->bucket = lacks > 0 ? 0 : w->bucket - bytes;
+    w->at_us += lacks > 0 ? lacks / w->rate : 0;
+    return w->at_us + w->latency_us;
+}
+
+typedef struct {
+    bw_passive passive;
+    wire up, down;
+    uint64_t shard_offset_us; // its clock less the worker's
+    double shard_drift;       // seconds per second
+    double now_us;
+    rt_random random;
+} rig;
+
+static void rig_init(rig *r, double mbit_up, double mbit_down)
+{
+    *r = (rig){.up = wire_of(mbit_up), .down = wire_of(mbit_down), .random = {11}};
+    r->shard_offset_us = UINT64_C(0x7fff0000); // its stamps soon start from 0 again
+    r->now_us = 1e6;
+    bw_passive_init(&r->passive);
+}
+
+static uint32_t shard_stamp(const rig *r, double us, bool prompt)
+{
+    const double there = us * (1 + r->shard_drift);
+    return bw_stamp(((uint64_t)there + r->shard_offset_us) * 1000, prompt);
+}
+
+// Pushes handed over together; their confirmations come back much later, in one go.
+static void push(rig *r, uint32_t count, double bytes, bool prompt)
+{
+    double arrived[BW_PASSIVE_PUSHES_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        bw_passive_sent(&r->passive, 0, (uint64_t)bytes, true, (uint64_t)r->now_us);
+        arrived[i] = pass(&r->up, r->now_us, bytes);
+    }
+    if (count)
+        r->now_us = arrived[count - 1] + 30000;
+    for (uint32_t i = 0; i < count; i++)
+        bw_passive_confirmed(&r->passive, 0, shard_stamp(r, arrived[i], prompt),
+                             (uint64_t)r->now_us);
+}
+
+static void pull(rig *r, uint32_t count, double bytes, bool prompt)
+{
+    const double handed = r->now_us;
+    for (uint32_t i = 0; i < count; i++) {
+        r->now_us = pass(&r->down, handed, bytes);
+        bw_passive_received(&r->passive, 0, (uint64_t)bytes, shard_stamp(r, handed, true),
+                            (uint64_t)r->now_us, prompt);
+    }
+}
+
+static void idle(rig *r, double us)
+{
+    r->now_us += us;
+}
+
+static void expect_rate(rig *r, bw_way way, double mbit, double tolerance)
+{
+    const double rate = bw_passive_estimate(&r->passive, way);
+    if (mbit == 0)
+        assert_true(rate == 0);
+    else
+        test_close(rate * 8e-6, mbit, tolerance, 0, way == BW_UP ? "Mbit/s up" : "Mbit/s down");
+}
+
+// From 20 Mbit/s to 5 Gbit/s, each way on its own, after pauses that fill the bucket again.
+static void busy_links_are_measured(void **state)
+{
+    (void)state;
+    static const double rates[][2] = {{20, 50}, {200, 20}, {500, 2000}, {5000, 5000}};
+    for (size_t i = 0; i < RT_COUNT_OF(rates); i++) {
+        rig r;
+        rig_init(&r, rates[i][0], rates[i][1]);
+        push(&r, 1, 2000, true); // something quick: the latency is known
+        pull(&r, 1, 2000, true);
+        for (uint32_t t = 0; t < 12; t++) {
+            idle(&r, 50000);
+            push(&r, rates[i][0] > 1000 ? 48 : 8, 262144, true);
+            idle(&r, 50000);
+            pull(&r, rates[i][1] > 1000 ? 200 : 8, 262144, true);
+        }
+        expect_rate(&r, BW_UP, rates[i][0], 0.03);
+        expect_rate(&r, BW_DOWN, rates[i][1], 0.03);
+        expect_rate(&r, BW_UP, 0, 0); // each byte counts once
+    }
+}
+
+// An application that uses a fast link a little, however regularly, says nothing about it.
+static void idle_applications_say_nothing(void **state)
+{
+    (void)state;
+    static const double bytes[] = {100, 4000, 65536, 262144};
+    for (size_t i = 0; i < RT_COUNT_OF(bytes); i++) {
+        rig r;
+        rig_init(&r, 200, 200);
+        for (uint32_t t = 0; t < 3000; t++) {
+            const double busy_us = bytes[i] / (200 * MBIT);
+            push(&r, 1, bytes[i], true);
+            pull(&r, 1, bytes[i], true);
+            idle(&r, busy_us * (1 + rt_random_unit(&r.random)));
+        }
+        expect_rate(&r, BW_UP, 0, 0);
+        expect_rate(&r, BW_DOWN, 0, 0);
+    }
+}
+
+// Too little to fill the link, but more than a link of a tenth could have moved in that time. Never
+// more than the link has.
+static void quick_messages_bound_the_rate(void **state)
+{
+    (void)state;
+    static const double rates[] = {20, 50, 200, 1000, 5000};
+    static const double bytes[] = {100000, 262144, 1 << 20, 4 << 20};
+    for (size_t i = 0; i < RT_COUNT_OF(rates); i++) {
+        for (size_t k = 0; k < RT_COUNT_OF(bytes); k++) {
+            rig r;
+            rig_init(&r, rates[i], rates[i]);
+            push(&r, 1, 2000, true);
+            pull(&r, 1, 2000, true);
+            bw_passive_at_least(&r.passive, BW_UP);
+            bw_passive_at_least(&r.passive, BW_DOWN);
+            idle(&r, 100000);
+            push(&r, 1, bytes[k], true);
+            idle(&r, 100000);
+            pull(&r, 1, bytes[k], true);
+            for (bw_way way = 0; way < BW_WAYS; way++) {
+                const double least = bw_passive_at_least(&r.passive, way) * 8e-6;
+                assert_true(least <= 1.03 * rates[i]);
+                if (bytes[k] >= rates[i] * MBIT * 20000) // 20 ms
+                    assert_true(least >= 0.6 * rates[i]);
+                assert_true(bw_passive_at_least(&r.passive, way) == 0);
+            }
+        }
+    }
+}
+
+// Messages that go out one by one, at half the rate of the link, with the worker waiting between
+// them: the time between them is not the link's.
+static void a_slow_sender_is_no_slow_link(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 100, 100);
+    for (uint32_t t = 0; t < 500; t++) {
+        const double bytes = 20000 + 200000 * rt_random_unit(&r.random);
+        const double begin = r.now_us;
+        const double arrived = pass(&r.down, begin, bytes);
+        bw_passive_received(&r.passive, 0, (uint64_t)bytes, shard_stamp(&r, begin, true),
+                            (uint64_t)arrived, true);
+        r.now_us = begin + 2 * bytes / (100 * MBIT);
+    }
+    expect_rate(&r, BW_DOWN, 0, 0);
+}
+
+// A receiver that is busy with other things takes messages long after they came, at its own pace.
+static void a_slow_receiver_is_no_slow_link(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 200, 200);
+    for (uint32_t t = 0; t < 50; t++) {
+        const double handed = r.now_us;
+        for (uint32_t i = 0; i < 10; i++) {
+            const double arrived = pass(&r.down, handed, 262144);
+            const double taken = i ? r.now_us + 200000 : arrived; // only the first is waited for
+            r.now_us = taken > arrived ? taken : arrived;
+            bw_passive_received(&r.passive, 0, 262144, shard_stamp(&r, handed, true),
+                                (uint64_t)r.now_us, i == 0);
+        }
+        push(&r, 8, 262144, false);
+        idle(&r, 30000);
+    }
+    expect_rate(&r, BW_UP, 0, 0);
+    expect_rate(&r, BW_DOWN, 0, 0);
+}
+
+// A link that drops to a tenth and recovers, and clocks that differ by 50 ppm, for ten minutes.
+static void changes_show_at_once(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 200, 200);
+    r.shard_drift = 50e-6;
+    push(&r, 1, 2000, true);
+    for (uint32_t t = 0; t < 1200; t++) {
+        const double mbit = t / 100 % 2 ? 20 : 200;
+        r.up.rate = mbit * MBIT;
+        push(&r, 1, 2000, true);
+        push(&r, 8, 262144, true);
+        idle(&r, 400000);
+        if (t > 0) {
+            const double rate = bw_passive_estimate(&r.passive, BW_UP);
+            if (rate > 0 && t % 100 > 1)
+                test_close(rate * 8e-6, mbit, 0.06, 0, "Mbit/s after a change");
+            assert_true(t % 100 != 2 || rate > 0);
+        }
+    }
+    assert_true(r.now_us > 600e6);
+}
+
+// Two shards share the link of a worker, each with a clock of its own.
+static void shards_share_the_link(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 200, 200);
+    for (uint32_t t = 0; t < 20; t++) {
+        double arrived[16];
+        for (uint32_t i = 0; i < 16; i++) {
+            bw_passive_sent(&r.passive, i % 2, i < 2 ? 1000 : 200000, true, (uint64_t)r.now_us);
+            arrived[i] = pass(&r.up, r.now_us, i < 2 ? 1000 : 200000);
+        }
+        for (uint32_t i = 0; i < 16; i++) {
+            const uint32_t stamp =
+                bw_stamp((uint64_t)(arrived[i] * 1000) + (i % 2 ? 77000000000 : 0), true);
+            bw_passive_confirmed(&r.passive, i % 2, stamp, (uint64_t)arrived[i]);
+        }
+        r.now_us = arrived[15] + 100000;
+    }
+    expect_rate(&r, BW_UP, 200, 0.03);
+}
+
+// Confirmations beyond what is followed, without a time, and of nothing at all.
+static void strange_confirmations_do_no_harm(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 20, 20);
+    bw_passive_confirmed(&r.passive, 0, 12345, 1);
+    for (uint32_t i = 0; i < 3 * BW_PASSIVE_PUSHES_MAX; i++)
+        bw_passive_sent(&r.passive, 0, 1000, true, 1000 + i);
+    for (uint32_t i = 0; i < 4 * BW_PASSIVE_PUSHES_MAX; i++)
+        bw_passive_confirmed(&r.passive, 0, i % 3 ? 0 : 0xffffffff - i, 100000 + 50000 * i);
+    bw_passive_init(&r.passive);
+    push(&r, 1, 2000, true);
+    push(&r, 20, 262144, true);
+    expect_rate(&r, BW_UP, 20, 0.03);
+}
+
+TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
+          TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
+          TEST(a_slow_receiver_is_no_slow_link), TEST(changes_show_at_once),
+          TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))
