@@ -545,9 +545,10 @@ static rt_status turn(worker *w, rt_error *error)
     account_wait(w);
     status = take_result(w, error);
     for (uint32_t s = 0; s < w->shard_count && !status; s++)
-        status = drain_shard(w, s, error);
+        if (ready[1 + s])
+            status = drain_shard(w, s, error);
     if (!status)
-        status = drain_coordinator(w, error);
+        status = ready[0] ? drain_coordinator(w, error) : rt_member_check(&w->member, error);
     if (!status)
         status = drain_planner(w, error);
     if (!status && !w->dense.open)

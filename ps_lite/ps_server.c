@@ -293,9 +293,10 @@ static rt_status turn(server *s, rt_error *error)
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status != RT_OK)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
-    status = drain_workers(s, error);
+    if (ready[0])
+        status = drain_workers(s, error);
     if (status == RT_OK)
-        status = drain_coordinator(s, error);
+        status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
     if (status != RT_OK)
         return status;
     status = ps_shard_flush(s->shard, error);

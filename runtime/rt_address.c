@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "runtime/rt_config.h"
 
 #define SCHEME "tcp://"
 
@@ -56,6 +59,34 @@ static int find_local(const struct addrinfo *peer, char *host, size_t size)
         reason = EADDRNOTAVAIL;
     close(fd);
     return reason;
+}
+
+// Libraries would take port 99999 for 34463 and 12x for 12.
+static bool port_is_valid(const char *port)
+{
+    size_t digits = strspn(port, "0123456789");
+    return digits > 0 && digits <= 5 && port[digits] == '\0' && atoi(port) <= UINT16_MAX;
+}
+
+bool rt_address_is_valid(const char *address)
+{
+    if (strlen(address) >= RT_PATH_MAX)
+        return false;
+    return strncmp(address, "ipc://", 6) == 0 || (strncmp(address, SCHEME, strlen(SCHEME)) == 0 &&
+                                                  port_is_valid(strrchr(address, ':') + 1));
+}
+
+bool rt_address_host_is_known(const char *address)
+{
+    char host[NI_MAXHOST];
+    const char *port;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    if (!split(address, host, sizeof host, &port) || *host == '\0')
+        return true;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    freeaddrinfo(found);
+    return true;
 }
 
 rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,

@@ -121,22 +121,24 @@ static rt_status stopped(const rt_message *message, rt_error *error)
     return rt_fail(error, RT_STOPPED, "%s", reason);
 }
 
+rt_status rt_member_check(const rt_member *member, rt_error *error)
+{
+    double silent_s = (double)(rt_now_ns() - member->heard_ns) / NS_PER_S;
+    if (silent_s <= member->config.timeout_peer_s)
+        return RT_OK;
+    return rt_fail(error, RT_TIMEOUT, "the coordinator was silent for %.1f s", silent_s);
+}
+
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error)
 {
     for (;;) {
         uint32_t peer;
         rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
-        uint64_t now = rt_now_ns();
-        if (status == RT_AGAIN) {
-            double silent_s = (double)(now - member->heard_ns) / NS_PER_S;
-            if (silent_s > member->config.timeout_peer_s)
-                return rt_fail(error, RT_TIMEOUT, "the coordinator was silent for %.1f s",
-                               silent_s);
-            return RT_AGAIN;
-        }
+        if (status == RT_AGAIN)
+            return rt_member_check(member, error) ? RT_TIMEOUT : RT_AGAIN;
         if (status)
             return status;
-        member->heard_ns = now;
+        member->heard_ns = rt_now_ns();
         uint32_t type = rt_message_header(message)->type;
         if (type == RT_MESSAGE_STOP)
             status = stopped(message, error);

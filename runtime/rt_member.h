@@ -34,6 +34,10 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.
 void rt_member_leave(rt_member *member, const rt_error *failure);
 
+// For a turn in which the transport has nothing of the coordinator: RT_TIMEOUT when it has been
+// silent for too long.
+rt_status rt_member_check(const rt_member *member, rt_error *error);
+
 // The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
 // run ends (error has the reason). RT_TIMEOUT: the coordinator is silent. RT_WIRE.
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);

@@ -12,13 +12,18 @@
 // is dead and says RT_NOT_FOUND. Until a connection stands for the first time ZeroMQ gets nothing
 // to send (a few messages wait here), and an attempt that failed is repeated with a new socket.
 //
+// Waiting is one poll(2) on the descriptors of sockets and monitors. Such a descriptor tells of a
+// change, not of a state: any call on its socket may take the signal in and leave the message. So
+// an endpoint remembers that it was called (hold_state) and asks ZeroMQ before it sleeps; only a
+// receive that found nothing, or ZeroMQ's own word, clears that.
+//
 // No heartbeats of ZeroMQ's: whether a peer is alive is decided above, by messages and deadlines;
 // TCP keepalive ends connections to machines that vanished.
 #include "runtime/transport/rt_transport.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +31,7 @@
 #include <sys/random.h>
 #include <zmq.h>
 
+#include "runtime/rt_address.h"
 #include "runtime/rt_config.h"
 #include "runtime/rt_log.h"
 
@@ -59,6 +65,9 @@ typedef enum {
     LINK_GONE, // and the receiver knows
 } link_state;
 
+// What a socket holds beyond what its descriptor will tell.
+typedef enum { HOLDS_NOTHING, HOLDS_UNKNOWN, HOLDS_MESSAGE } hold_state;
+
 // The connections of one peer, by their numbers; 0: none.
 typedef struct {
     uint64_t connection; // that is heard and written to
@@ -67,8 +76,11 @@ typedef struct {
 
 struct rt_endpoint {
     rt_transport *transport;
-    void *socket;  // NULL: creating one failed, to be tried again
-    void *monitor; // of a connecting endpoint
+    void *socket;              // NULL: creating one failed, to be tried again
+    void *monitor;             // of a connecting endpoint
+    int socket_fd, monitor_fd; // -1: there is none
+    hold_state holds;
+    bool monitor_may_hold;
     uint32_t self;
     uint32_t server; // connected to; 0 when listening
     link_state link;
@@ -171,38 +183,6 @@ static rt_status address_fail(rt_error *error, const char *what, const char *add
     }
 }
 
-// ZeroMQ would take port 99999 for 34463 and 12x for 12.
-static bool port_is_valid(const char *address)
-{
-    const char *port = strrchr(address, ':') + 1;
-    size_t digits = strspn(port, "0123456789");
-    return digits > 0 && digits <= 5 && port[digits] == '\0' && atoi(port) <= UINT16_MAX;
-}
-
-static bool address_is_valid(const char *address)
-{
-    if (strlen(address) >= RT_PATH_MAX)
-        return false;
-    return strncmp(address, "ipc://", 6) == 0 ||
-           (strncmp(address, "tcp://", 6) == 0 && port_is_valid(address));
-}
-
-// ZeroMQ looks names up later and without a word, so that a wrong one would only time out.
-static bool host_is_known(const char *address)
-{
-    const char *host = address + strlen("tcp://");
-    const char *end = strrchr(host, ':');
-    char name[NI_MAXHOST];
-    if (strncmp(address, "tcp://", 6) != 0 || *host == '[' || !end || end - host >= NI_MAXHOST)
-        return true; // not ours to judge: zmq_connect checks the form
-    snprintf(name, sizeof name, "%.*s", (int)(end - host), host);
-    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
-    if (getaddrinfo(name, NULL, &hints, &found) != 0)
-        return false;
-    freeaddrinfo(found);
-    return true;
-}
-
 // NULL with errno when ZeroMQ cannot give one.
 static void *socket_create(rt_transport *transport, int type, const char *address)
 {
@@ -247,6 +227,15 @@ static void socket_close(rt_endpoint *endpoint, uint32_t linger_ms)
     }
     endpoint->monitor = NULL;
     endpoint->socket = NULL;
+    endpoint->socket_fd = endpoint->monitor_fd = -1;
+}
+
+static int socket_get_fd(void *socket)
+{
+    int fd = -1;
+    size_t size = sizeof fd;
+    rt_assert(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0);
+    return fd;
 }
 
 static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, const char *address)
@@ -256,6 +245,7 @@ static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, cons
         return NULL;
     endpoint->transport = transport;
     endpoint->self = self;
+    endpoint->socket_fd = endpoint->monitor_fd = -1;
     snprintf(endpoint->address, sizeof endpoint->address, "%s", address);
     atomic_fetch_add(&transport->references, 1);
     return endpoint;
@@ -276,7 +266,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
 static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const char *address,
                                  char *bound, rt_endpoint **endpoint_p, rt_error *error)
 {
-    if (!address_is_valid(address))
+    if (!rt_address_is_valid(address))
         return address_fail(error, "cannot listen on", address, EINVAL);
     rt_endpoint *endpoint = endpoint_create(transport, self, address);
     if (!endpoint)
@@ -290,6 +280,8 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
         status = rt_fail(error, RT_CONFIG, "cannot listen on %s: longer than %d bytes", address,
                          RT_NAME_MAX - 1);
     else {
+        endpoint->socket_fd = socket_get_fd(endpoint->socket);
+        endpoint->holds = HOLDS_UNKNOWN;
         *endpoint_p = endpoint;
         return RT_OK;
     }
@@ -320,8 +312,13 @@ static int link_start(rt_endpoint *endpoint)
         zmq_socket_monitor(endpoint->socket, monitor, events) == 0 &&
         (endpoint->monitor = zmq_socket(transport->context, ZMQ_PAIR)) &&
         zmq_connect(endpoint->monitor, monitor) == 0 &&
-        zmq_connect(endpoint->socket, endpoint->address) == 0)
+        zmq_connect(endpoint->socket, endpoint->address) == 0) {
+        endpoint->socket_fd = socket_get_fd(endpoint->socket);
+        endpoint->monitor_fd = socket_get_fd(endpoint->monitor);
+        endpoint->holds = HOLDS_UNKNOWN;
+        endpoint->monitor_may_hold = true;
         return 0;
+    }
     int reason = errno;
     socket_close(endpoint, 0);
     errno = reason;
@@ -367,9 +364,10 @@ static void send_early(rt_endpoint *endpoint);
 // Takes in what the monitor tells and starts the next attempt when it is due.
 static void link_update(rt_endpoint *endpoint)
 {
-    if (endpoint->monitor)
-        for (int i = 0; i < EVENTS_MAX && link_event(endpoint); i++)
-            ;
+    int event_count = 0;
+    while (endpoint->monitor && event_count < EVENTS_MAX && link_event(endpoint))
+        event_count++;
+    endpoint->monitor_may_hold = event_count == EVENTS_MAX;
     if (endpoint->link == LINK_UP && endpoint->early_count > 0)
         send_early(endpoint);
     if (endpoint->link != LINK_CONNECTING || endpoint->retry_at_ns == 0 ||
@@ -385,9 +383,9 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
 {
     char what[64], name[32];
     snprintf(what, sizeof what, "cannot connect to %s at", rt_peer_name(server, name));
-    if (!address_is_valid(address))
+    if (!rt_address_is_valid(address))
         return address_fail(error, what, address, EINVAL);
-    if (!host_is_known(address))
+    if (!rt_address_host_is_known(address))
         return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
     rt_endpoint *endpoint = endpoint_create(transport, self, address);
     if (!endpoint)
@@ -470,6 +468,8 @@ static rt_status send_now(rt_endpoint *endpoint, uint32_t peer, const peer_entry
     rt_status status = frame_wrap(message, &frame, &sent);
     if (status)
         return status;
+    if (endpoint->holds == HOLDS_NOTHING)
+        endpoint->holds = HOLDS_UNKNOWN;
     bool is_addressed = !entry || address_send(endpoint, peer, entry->connection);
     if (!is_addressed || zmq_msg_send(&frame, endpoint->socket, ZMQ_DONTWAIT) < 0) {
         status = send_status(endpoint, errno);
@@ -558,19 +558,19 @@ static rt_status frame_receive(rt_endpoint *endpoint, zmq_msg_t *frame)
     if (!endpoint->socket)
         return RT_AGAIN;
     zmq_msg_init(frame);
+    endpoint->holds = HOLDS_UNKNOWN;
     if (zmq_msg_recv(frame, endpoint->socket, ZMQ_DONTWAIT) >= 0)
-        return RT_OK;
-    if (endpoint->link == LINK_UP)
-        link_update(endpoint);
-    // What came before the end became visible before the end did: look once more.
-    if (endpoint->link == LINK_LOST && zmq_msg_recv(frame, endpoint->socket, ZMQ_DONTWAIT) >= 0)
         return RT_OK;
     int reason = errno;
     zmq_msg_close(frame);
-    if (endpoint->link == LINK_LOST) {
+    if (reason == EAGAIN)
+        endpoint->holds = HOLDS_NOTHING;
+    // What came before the end became visible before the end did, and there is no more of it.
+    if (endpoint->link == LINK_LOST && reason == EAGAIN) {
         endpoint->link = LINK_GONE;
         return RT_NOT_FOUND;
     }
+    errno = reason;
     return endpoint->link == LINK_CONNECTING || reason == EAGAIN || reason == EINTR ? RT_AGAIN
                                                                                     : RT_IO;
 }
@@ -715,58 +715,73 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     return status;
 }
 
-// Fills items with what to poll: for each endpoint its socket, then its monitor if it has one.
-// Returns their number; *limit_ms_p is lowered where an endpoint wants a look sooner.
-static int wait_prepare(rt_endpoint *const *endpoints, uint32_t count, zmq_pollitem_t *items,
-                        uint64_t *limit_ms_p)
+// What ZeroMQ says; where it fails, receive shall say why.
+static hold_state socket_look(void *socket)
 {
-    int item_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        void *const sockets[] = {endpoints[i]->socket, endpoints[i]->monitor};
-        for (size_t s = 0; s < RT_COUNT_OF(sockets); s++)
-            if (sockets[s])
-                items[item_count++] = (zmq_pollitem_t){sockets[s], 0, ZMQ_POLLIN, 0};
-        if (endpoints[i]->link == LINK_CONNECTING)
-            *limit_ms_p = rt_min_u64(*limit_ms_p, CONNECT_RETRY_MS);
-        if (endpoints[i]->link == LINK_LOST)
-            *limit_ms_p = 0;
-    }
-    return item_count;
+    int events = 0;
+    size_t size = sizeof events;
+    int failed = zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size);
+    return failed || (events & ZMQ_POLLIN) ? HOLDS_MESSAGE : HOLDS_NOTHING;
 }
 
-// Sets ready[] after a poll of these items; true when any is.
-static bool wait_collect(rt_endpoint *const *endpoints, uint32_t count, const zmq_pollitem_t *items,
-                         bool *ready)
+// Whether receive has something to say.
+static bool endpoint_look(rt_endpoint *endpoint, bool socket_signal, bool monitor_signal)
+{
+    if (monitor_signal || endpoint->monitor_may_hold || endpoint->link == LINK_CONNECTING)
+        link_update(endpoint);
+    if (endpoint->link == LINK_GONE || !endpoint->socket)
+        return false;
+    if (endpoint->holds == HOLDS_UNKNOWN || (socket_signal && endpoint->holds == HOLDS_NOTHING))
+        endpoint->holds = socket_look(endpoint->socket);
+    return endpoint->holds == HOLDS_MESSAGE || endpoint->link == LINK_LOST;
+}
+
+// Looks at every endpoint after a poll of its two descriptors, or before the first (fds NULL).
+static bool wait_look(rt_endpoint *const *endpoints, uint32_t count, const struct pollfd *fds,
+                      bool *ready)
 {
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
-        rt_endpoint *endpoint = endpoints[i];
-        bool has_message = endpoint->socket && (items++)->revents != 0;
-        bool has_event = endpoint->monitor && (items++)->revents != 0;
-        if (has_event || endpoint->link == LINK_CONNECTING)
-            link_update(endpoint);
-        ready[i] = endpoint->link != LINK_GONE && (has_message || endpoint->link == LINK_LOST);
+        bool socket_signal = fds && fds[2 * i].revents != 0;
+        bool monitor_signal = fds && fds[2 * i + 1].revents != 0;
+        ready[i] = endpoint_look(endpoints[i], socket_signal, monitor_signal);
         any |= ready[i];
     }
     return any;
 }
 
+// Fills fds with the two descriptors of each endpoint (poll ignores -1). Lowers *limit_ms_p where
+// an attempt to connect is to be repeated.
+static void wait_prepare(rt_endpoint *const *endpoints, uint32_t count, struct pollfd *fds,
+                         uint64_t *limit_ms_p)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_gone = endpoints[i]->link == LINK_GONE;
+        fds[2 * i] = (struct pollfd){is_gone ? -1 : endpoints[i]->socket_fd, POLLIN, 0};
+        fds[2 * i + 1] = (struct pollfd){is_gone ? -1 : endpoints[i]->monitor_fd, POLLIN, 0};
+        if (endpoints[i]->link == LINK_CONNECTING)
+            *limit_ms_p = rt_min_u64(*limit_ms_p, CONNECT_RETRY_MS);
+    }
+}
+
 static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                                uint32_t timeout_ms, bool *ready)
 {
-    zmq_pollitem_t items[2 * RT_ENDPOINTS_MAX + 1];
+    struct pollfd fds[2 * RT_ENDPOINTS_MAX + 1];
     rt_assert(count <= RT_ENDPOINTS_MAX);
-    memset(ready, 0, count * sizeof *ready);
     uint64_t now_ns = rt_now_ns(), end_ns = now_ns + timeout_ms * NS_PER_MS;
+    bool any = wait_look(endpoints, count, NULL, ready);
     for (;;) { // until end_ns
-        uint64_t limit_ms = (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
-        int item_count = wait_prepare(endpoints, count, items, &limit_ms);
-        zmq_pollitem_t *wake = &items[item_count];
-        *wake = (zmq_pollitem_t){NULL, wake_fd, ZMQ_POLLIN, 0};
-        if (zmq_poll(items, item_count + (wake_fd >= 0), (long)limit_ms) < 0)
+        uint64_t limit_ms = any ? 0 : (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+        wait_prepare(endpoints, count, fds, &limit_ms);
+        struct pollfd *wake = &fds[2 * count];
+        *wake = (struct pollfd){wake_fd, POLLIN, 0};
+        int signals = poll(fds, 2 * count + 1, (int)rt_min_u64(limit_ms, INT32_MAX));
+        if (signals < 0)
             return errno == EINTR ? RT_OK : RT_IO; // a signal: the caller looks at its flags
+        any = wait_look(endpoints, count, fds, ready);
         now_ns = rt_now_ns();
-        if (wait_collect(endpoints, count, items, ready) || wake->revents != 0 || now_ns >= end_ns)
+        if (any || wake->revents != 0 || now_ns >= end_ns)
             return RT_OK;
     }
 }

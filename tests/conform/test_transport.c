@@ -641,6 +641,54 @@ static void wait_tells_which(const rt_transport_ops *ops)
     pair_close(&b);
 }
 
+// A send may take in the signal of a message that has come meanwhile; a wait after it must know.
+static void wait_after_send(const rt_transport_ops *ops)
+{
+    pair both;
+    uint32_t peer;
+    rt_message message = {0};
+    bool ready = false;
+    pair_open(ops, &both);
+    for (uint64_t i = 0; i < 300; i++) {
+        send_number(ops, both.server, COORDINATOR, worker(3), i, 10);
+        assert_int_equal(ops->wait(NULL, 0, -1, 2, NULL), RT_OK); // it arrives
+        send_number(ops, both.client, worker(3), COORDINATOR, i, 10);
+        assert_int_equal(ops->wait(&both.client, 1, -1, FOREVER_MS, &ready), RT_OK);
+        assert_true(ready);
+        expect_number(ops, both.client, COORDINATOR, i, 10);
+        assert_int_equal(ops->receive(both.client, &peer, &message, NULL), RT_AGAIN);
+        assert_int_equal(ops->wait(&both.server, 1, -1, FOREVER_MS, &ready), RT_OK);
+        assert_true(ready);
+        expect_number(ops, both.server, worker(3), i, 10);
+    }
+    pair_close(&both);
+}
+
+// Who takes one message of several is told of the others.
+static void wait_after_one_of_several(const rt_transport_ops *ops)
+{
+    pair both;
+    uint32_t peer;
+    pair_open(ops, &both);
+    for (uint64_t round = 0; round < 20; round++) {
+        for (uint64_t i = 0; i < 10; i++)
+            send_number(ops, both.client, worker(3), COORDINATOR, i, 10);
+        for (uint64_t i = 0; i < 10; i++) {
+            bool ready = false;
+            rt_message message = {0};
+            assert_int_equal(ops->wait(&both.server, 1, -1, FOREVER_MS, &ready), RT_OK);
+            assert_true(ready);
+            assert_int_equal(ops->receive(both.server, &peer, &message, NULL), RT_OK);
+            assert_true(number_matches(&message, worker(3), i, 10));
+            rt_message_release(&message);
+        }
+        bool ready = true;
+        assert_int_equal(ops->wait(&both.server, 1, -1, 0, &ready), RT_OK);
+        assert_false(ready);
+    }
+    pair_close(&both);
+}
+
 // ---- addresses
 
 static void expect_listen_error(const rt_transport_ops *ops, const char *address,
@@ -775,6 +823,8 @@ static void server_never_comes(const rt_transport_ops *ops)
     XX(message_changes_hands_once)     \
     XX(unknown_peer)                   \
     XX(wait_tells_which)               \
+    XX(wait_after_send)                \
+    XX(wait_after_one_of_several)      \
     XX(listen_errors_are_named)        \
     XX(connect_errors_are_named)       \
     XX(server_comes_later)             \
