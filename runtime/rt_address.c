@@ -1,11 +1,12 @@
 #include "runtime/rt_address.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/rt_config.h"
@@ -87,6 +88,80 @@ bool rt_address_host_is_known(const char *address)
         return false;
     freeaddrinfo(found);
     return true;
+}
+
+rt_status rt_address_fail(rt_error *error, const char *what, const char *address, int reason,
+                          const char *text)
+{
+    switch (reason) {
+    case EADDRINUSE:
+        return rt_fail(error, RT_IO, "%s %s: address already in use", what, address);
+    case EADDRNOTAVAIL:
+    case ENODEV:
+        return rt_fail(error, RT_IO, "%s %s: no such interface on this machine", what, address);
+    case EINVAL:
+        return rt_fail(error, RT_CONFIG, "%s %s: not an address, expected tcp://HOST:PORT", what,
+                       address);
+    default:
+        return rt_fail(error, RT_IO, "%s %s: %s", what, address, text);
+    }
+}
+
+bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p, socklen_t *length_p)
+{
+    char host[NI_MAXHOST];
+    const char *port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    if (!split(address, host, sizeof host, &port) ||
+        getaddrinfo(strcmp(host, "*") == 0 ? "0.0.0.0" : host, port, &hints, &found) != 0)
+        return false;
+    memcpy(socket_p, found->ai_addr, found->ai_addrlen);
+    *length_p = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    socklen_t length =
+        from->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (getnameinfo((const struct sockaddr *)from, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return false;
+    const bool six = from->ss_family == AF_INET6;
+    int written =
+        snprintf(address, size, SCHEME "%s%s%s:%s", six ? "[" : "", host, six ? "]" : "", port);
+    return written > 0 && (size_t)written < size;
+}
+
+bool rt_address_interface(const struct sockaddr_storage *peer, bool is_local, char *name,
+                          size_t size)
+{
+    char local[NI_MAXHOST], one[NI_MAXHOST];
+    socklen_t length =
+        peer->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    const struct addrinfo to = {.ai_family = peer->ss_family,
+                                .ai_addr = (struct sockaddr *)(uintptr_t)peer,
+                                .ai_addrlen = length};
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (is_local ? getnameinfo(to.ai_addr, length, local, sizeof local, NULL, 0, NI_NUMERICHOST)
+                 : find_local(&to, local, sizeof local))
+        return false;
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at && !found; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != peer->ss_family ||
+            getnameinfo(at->ifa_addr, length, one, sizeof one, NULL, 0, NI_NUMERICHOST) != 0 ||
+            strcmp(one, local) != 0)
+            continue;
+        int written = snprintf(name, size, "%s", at->ifa_name);
+        found = written > 0 && (size_t)written < size;
+    }
+    freeifaddrs(all);
+    return found;
 }
 
 rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,

@@ -5,6 +5,8 @@
 #ifndef RT_ADDRESS_H
 #define RT_ADDRESS_H
 
+#include <sys/socket.h>
+
 #include "runtime/rt_base.h"
 
 // Whether it has the form "tcp://HOST:PORT" or "ipc://PATH".
@@ -12,6 +14,20 @@ bool rt_address_is_valid(const char *address);
 
 // False: the host of "tcp://HOST:PORT" has no address. True also where that is not for us to judge.
 bool rt_address_host_is_known(const char *address);
+
+// An error about one: what ("cannot listen on"), the address, and what the errno reason means; text
+// for reasons that have no words here.
+rt_status rt_address_fail(rt_error *error, const char *what, const char *address, int reason,
+                          const char *text);
+
+// "tcp://HOST:PORT" for the socket calls, and back. False: it has no such form, or is unknown.
+bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p,
+                        socklen_t *length_p);
+bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size);
+
+// The name of the interface that has this address (is_local), or that leads to it. False: none.
+bool rt_address_interface(const struct sockaddr_storage *address, bool is_local, char *name,
+                          size_t size);
 
 // Copies bound into address (size bytes), its host replaced where it stands for every interface.
 // Nothing is sent. RT_CONFIG, RT_IO: toward ("tcp://HOST:PORT") cannot be reached from here, error

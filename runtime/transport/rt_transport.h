@@ -3,8 +3,10 @@
 // An endpoint either listens (coordinator, PS shards) or connects to one listener (workers have one
 // endpoint per server). It belongs to one thread, which others wake through wait's wake_fd.
 // Messages between two peers arrive in the order sent, or not at all once the peer is gone.
+// Some transports only move messages while an operation of the endpoint is called: who has sent
+// goes on to wait or receive, or ends the endpoint.
 // Nothing blocks: a full queue is RT_AGAIN (the caller's credits normally keep it from filling),
-// an unknown peer RT_NOT_FOUND. Backends: zmq.
+// an unknown peer RT_NOT_FOUND. Backends: zmq, ucx.
 #ifndef RT_TRANSPORT_H
 #define RT_TRANSPORT_H
 
@@ -30,9 +32,10 @@ typedef struct rt_transport_ops {
     void (*end)(rt_endpoint *endpoint, uint32_t linger_ms);
     // On RT_OK the message is the transport's and *message is empty; otherwise it stays.
     rt_status (*send)(rt_endpoint *endpoint, uint32_t peer, rt_message *message);
-    // RT_AGAIN when nothing is waiting (that the connection ended it may learn from wait only). The message is validated; a bad one is reported as RT_WIRE
-    // (error names the peer) and dropped. A connection that ended is not resumed: RT_NOT_FOUND
-    // after the last message that it brought, and from send.
+    // RT_AGAIN when nothing is waiting (that the connection ended it may learn from wait only). The
+    // message is validated; a bad one is reported as RT_WIRE (error names the peer) and dropped. A
+    // connection that ended is not resumed: RT_NOT_FOUND after the last message that it brought,
+    // and from send.
     rt_status (*receive)(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
                          rt_error *error);
     // Waits until one of the endpoints has something (or its connection ended, until receive has
@@ -43,5 +46,7 @@ typedef struct rt_transport_ops {
 } rt_transport_ops;
 
 extern const rt_transport_ops rt_transport_zmq;
+// Where UCX is missing, at build or at run time, open fails: RT_UNSUPPORTED, error says what.
+extern const rt_transport_ops rt_transport_ucx;
 
 #endif

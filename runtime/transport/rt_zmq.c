@@ -23,7 +23,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +33,7 @@
 #include "runtime/rt_address.h"
 #include "runtime/rt_config.h"
 #include "runtime/rt_log.h"
+#include "runtime/transport/rt_watch.h"
 
 // Messages queued per peer and direction. The credits of the layers above keep far fewer in flight;
 // the mark only bounds memory when they fail. Then TCP stops the sender, which gets RT_AGAIN.
@@ -167,20 +167,9 @@ static void transport_close(rt_transport *transport)
 
 static rt_status address_fail(rt_error *error, const char *what, const char *address, int reason)
 {
-    switch (reason) {
-    case EADDRINUSE:
-        return rt_fail(error, RT_IO, "%s %s: address already in use", what, address);
-    case EADDRNOTAVAIL:
-    case ENODEV:
-        return rt_fail(error, RT_IO, "%s %s: no such interface on this machine", what, address);
-    case EINVAL:
-    case EPROTONOSUPPORT:
-    case ENOCOMPATPROTO:
-        return rt_fail(error, RT_CONFIG, "%s %s: not an address, expected tcp://HOST:PORT", what,
-                       address);
-    default:
-        return rt_fail(error, RT_IO, "%s %s: %s", what, address, zmq_strerror(reason));
-    }
+    if (reason == EPROTONOSUPPORT || reason == ENOCOMPATPROTO)
+        reason = EINVAL;
+    return rt_address_fail(error, what, address, reason, zmq_strerror(reason));
 }
 
 // NULL with errno when ZeroMQ cannot give one.
@@ -736,54 +725,29 @@ static bool endpoint_look(rt_endpoint *endpoint, bool socket_signal, bool monito
     return endpoint->holds == HOLDS_MESSAGE || endpoint->link == LINK_LOST;
 }
 
-// Looks at every endpoint after a poll of its two descriptors, or before the first (fds NULL).
-static bool wait_look(rt_endpoint *const *endpoints, uint32_t count, const struct pollfd *fds,
-                      bool *ready)
+static bool watch_prepare(rt_endpoint *endpoint, struct pollfd *fds, uint64_t *limit_ms_p)
 {
-    bool any = false;
-    for (uint32_t i = 0; i < count; i++) {
-        bool socket_signal = fds && fds[2 * i].revents != 0;
-        bool monitor_signal = fds && fds[2 * i + 1].revents != 0;
-        ready[i] = endpoint_look(endpoints[i], socket_signal, monitor_signal);
-        any |= ready[i];
+    bool is_ready = endpoint_look(endpoint, false, false);
+    if (endpoint->link == LINK_CONNECTING)
+        *limit_ms_p = rt_min_u64(*limit_ms_p, CONNECT_RETRY_MS);
+    if (endpoint->link != LINK_GONE) {
+        fds[0].fd = endpoint->socket_fd;
+        fds[1].fd = endpoint->monitor_fd;
     }
-    return any;
+    return is_ready;
 }
 
-// Fills fds with the two descriptors of each endpoint (poll ignores -1). Lowers *limit_ms_p where
-// an attempt to connect is to be repeated.
-static void wait_prepare(rt_endpoint *const *endpoints, uint32_t count, struct pollfd *fds,
-                         uint64_t *limit_ms_p)
+static bool watch_look(rt_endpoint *endpoint, const struct pollfd *fds)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        bool is_gone = endpoints[i]->link == LINK_GONE;
-        fds[2 * i] = (struct pollfd){is_gone ? -1 : endpoints[i]->socket_fd, POLLIN, 0};
-        fds[2 * i + 1] = (struct pollfd){is_gone ? -1 : endpoints[i]->monitor_fd, POLLIN, 0};
-        if (endpoints[i]->link == LINK_CONNECTING)
-            *limit_ms_p = rt_min_u64(*limit_ms_p, CONNECT_RETRY_MS);
-    }
+    return endpoint_look(endpoint, fds[0].revents != 0, fds[1].revents != 0);
 }
+
+const rt_watch_ops rt_watch_zmq = {watch_prepare, watch_look};
 
 static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                                uint32_t timeout_ms, bool *ready)
 {
-    struct pollfd fds[2 * RT_ENDPOINTS_MAX + 1];
-    rt_assert(count <= RT_ENDPOINTS_MAX);
-    uint64_t now_ns = rt_now_ns(), end_ns = now_ns + timeout_ms * NS_PER_MS;
-    bool any = wait_look(endpoints, count, NULL, ready);
-    for (;;) { // until end_ns
-        uint64_t limit_ms = any ? 0 : (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
-        wait_prepare(endpoints, count, fds, &limit_ms);
-        struct pollfd *wake = &fds[2 * count];
-        *wake = (struct pollfd){wake_fd, POLLIN, 0};
-        int signals = poll(fds, 2 * count + 1, (int)rt_min_u64(limit_ms, INT32_MAX));
-        if (signals < 0)
-            return errno == EINTR ? RT_OK : RT_IO; // a signal: the caller looks at its flags
-        any = wait_look(endpoints, count, fds, ready);
-        now_ns = rt_now_ns();
-        if (any || wake->revents != 0 || now_ns >= end_ns)
-            return RT_OK;
-    }
+    return rt_watch_wait(&rt_watch_zmq, endpoints, count, wake_fd, timeout_ms, ready);
 }
 
 const rt_transport_ops rt_transport_zmq = {

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -23,6 +24,33 @@ static uint32_t worker(uint32_t rank)
     return rt_peer(RT_ROLE_WORKER, rank);
 }
 
+// A coordinator that listens and a worker 3 that is connected and known.
+typedef struct {
+    const rt_transport_ops *ops;
+    rt_transport *transport;
+    rt_endpoint *server, *client;
+    char address[RT_NAME_MAX];
+} pair;
+
+// Messages of some transports only move while their endpoints are called. So whoever waits at one
+// end of a pair of its thread lets the other end move too.
+#define PAIRS_MAX 2
+static _Thread_local const pair *open_pairs[PAIRS_MAX];
+
+static rt_status wait_moving(const rt_transport_ops *ops, rt_endpoint *endpoint, uint32_t limit_ms)
+{
+    rt_endpoint *endpoints[1 + 2 * PAIRS_MAX] = {endpoint};
+    bool ready[1 + 2 * PAIRS_MAX] = {false};
+    uint32_t count = 1;
+    for (size_t i = 0; i < PAIRS_MAX && open_pairs[i]; i++) {
+        rt_endpoint *const ends[] = {open_pairs[i]->server, open_pairs[i]->client};
+        for (size_t n = 0; n < 2; n++)
+            if (ends[n] && ends[n] != endpoint)
+                endpoints[count++] = ends[n];
+    }
+    return ops->wait(endpoints, count, -1, limit_ms, ready);
+}
+
 // ---- steps that wait for what must come
 
 static rt_status receive_within(const rt_transport_ops *ops, rt_endpoint *endpoint,
@@ -31,10 +59,9 @@ static rt_status receive_within(const rt_transport_ops *ops, rt_endpoint *endpoi
     uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
     rt_status status;
     while ((status = ops->receive(endpoint, peer_p, message, error)) == RT_AGAIN) {
-        bool ready = false;
         if (rt_now_ns() > end_ns)
             return RT_TIMEOUT;
-        status = ops->wait(&endpoint, 1, -1, SHORT_MS, &ready);
+        status = wait_moving(ops, endpoint, SHORT_MS);
         if (status)
             return status;
     }
@@ -48,8 +75,7 @@ static rt_status send_within(const rt_transport_ops *ops, rt_endpoint *endpoint,
     uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
     rt_status status;
     while ((status = ops->send(endpoint, peer, message)) == RT_AGAIN) {
-        bool ready = false;
-        status = rt_now_ns() > end_ns ? RT_TIMEOUT : ops->wait(&endpoint, 1, -1, 1, &ready);
+        status = rt_now_ns() > end_ns ? RT_TIMEOUT : wait_moving(ops, endpoint, 1);
         if (status)
             break;
     }
@@ -104,13 +130,38 @@ static void expect_number(const rt_transport_ops *ops, rt_endpoint *endpoint, ui
     rt_message_release(&message);
 }
 
-// A coordinator that listens and a worker 3 that is connected and known.
+// Connecting, in a thread of its own so that the server can move meanwhile.
 typedef struct {
     const rt_transport_ops *ops;
     rt_transport *transport;
-    rt_endpoint *server, *client;
-    char address[RT_NAME_MAX];
-} pair;
+    uint32_t self;
+    const char *address;
+    rt_endpoint *endpoint;
+    rt_status status;
+    atomic_bool is_done;
+} connecting;
+
+static void *connect_one(void *context)
+{
+    connecting *one = context;
+    one->status = one->ops->connect(one->transport, one->self, COORDINATOR, one->address,
+                                    &one->endpoint, NULL);
+    atomic_store(&one->is_done, true);
+    return NULL;
+}
+
+static rt_endpoint *connect_to(const pair *both, rt_transport *transport, uint32_t self)
+{
+    connecting one = {both->ops, transport, self, both->address, NULL, RT_OK, false};
+    pthread_t thread;
+    bool ready;
+    assert_int_equal(pthread_create(&thread, NULL, connect_one, &one), 0);
+    while (!atomic_load(&one.is_done)) // connect is bounded
+        assert_int_equal(both->ops->wait(&both->server, 1, -1, 1, &ready), RT_OK);
+    pthread_join(thread, NULL);
+    assert_int_equal(one.status, RT_OK);
+    return one.endpoint;
+}
 
 static void pair_open(const rt_transport_ops *ops, pair *both)
 {
@@ -120,15 +171,17 @@ static void pair_open(const rt_transport_ops *ops, pair *both)
     assert_int_equal(
         ops->listen(both->transport, COORDINATOR, ANY_PORT, both->address, &both->server, &error),
         RT_OK);
-    assert_int_equal(
-        ops->connect(both->transport, worker(3), COORDINATOR, both->address, &both->client, &error),
-        RT_OK);
+    both->client = connect_to(both, both->transport, worker(3));
+    open_pairs[open_pairs[0] != NULL] = both;
     send_number(ops, both->client, worker(3), COORDINATOR, 1, 5);
     expect_number(ops, both->server, worker(3), 1, 5);
 }
 
 static void pair_close(pair *both)
 {
+    if (open_pairs[0] == both)
+        open_pairs[0] = open_pairs[1];
+    open_pairs[1] = NULL;
     both->ops->end(both->client, 0);
     both->ops->end(both->server, 0);
     both->ops->close(both->transport);
@@ -324,7 +377,6 @@ static rt_status send_until_gone(const rt_transport_ops *ops, rt_endpoint *endpo
     uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
     rt_status status = RT_OK;
     for (uint64_t number = 0; status == RT_OK || status == RT_AGAIN; number++) {
-        bool ready = false;
         if (rt_now_ns() > end_ns)
             return RT_TIMEOUT;
         rt_message message = number_message(self, number, 1000);
@@ -332,7 +384,7 @@ static rt_status send_until_gone(const rt_transport_ops *ops, rt_endpoint *endpo
         assert_true((status == RT_OK) == (message.data == NULL)); // it stays unless it was sent
         rt_message_release(&message);
         if (status == RT_AGAIN)
-            ops->wait(&endpoint, 1, -1, 1, &ready);
+            wait_moving(ops, endpoint, 1);
     }
     return status;
 }
@@ -450,8 +502,7 @@ static void no_resumption(const rt_transport_ops *ops)
     bool ready = true;
     pair_open(ops, &both);
     assert_int_equal(ops->open(&elsewhere, NULL), RT_OK);
-    assert_int_equal(ops->connect(elsewhere, worker(4), COORDINATOR, both.address, &client, NULL),
-                     RT_OK);
+    client = connect_to(&both, elsewhere, worker(4));
     (void)fill(ops, client, worker(4), COORDINATOR);
     pair_close(&both);
     assert_int_equal(ops->open(&both.transport, NULL), RT_OK);
@@ -485,10 +536,9 @@ static void restarted_client_is_let_in(const rt_transport_ops *ops)
     pair_open(ops, &both);
     for (uint64_t i = 0; i < 20; i++) {
         ops->end(both.client, 0);
+        both.client = NULL;
         assert_int_equal(send_until_gone(ops, both.server, COORDINATOR, worker(3)), RT_NOT_FOUND);
-        assert_int_equal(
-            ops->connect(both.transport, worker(3), COORDINATOR, both.address, &both.client, NULL),
-            RT_OK);
+        both.client = connect_to(&both, both.transport, worker(3));
         send_number(ops, both.client, worker(3), COORDINATOR, i, 10);
         expect_number(ops, both.server, worker(3), i, 10);
     }
@@ -503,8 +553,7 @@ static void started_twice(const rt_transport_ops *ops)
     rt_endpoint *second = NULL;
     rt_message message = {0};
     pair_open(ops, &both);
-    assert_int_equal(
-        ops->connect(both.transport, worker(3), COORDINATOR, both.address, &second, NULL), RT_OK);
+    second = connect_to(&both, both.transport, worker(3));
     for (uint64_t i = 100; i < 103; i++)
         send_number(ops, second, worker(3), COORDINATOR, i, 10);
     // The server turns it away while it receives; after that comes only what the first sent.
@@ -540,6 +589,7 @@ static void any_order_of_ends(const rt_transport_ops *ops)
     send_number(ops, both.client, worker(3), COORDINATOR, 2, 100000);
     ops->close(both.transport);
     ops->end(both.server, 0);
+    both.server = NULL;
     send_number(ops, both.client, worker(3), COORDINATOR, 3, 10); // still usable
     ops->end(both.client, 0);
     ops->end(NULL, 0);
@@ -759,6 +809,8 @@ static void server_comes_later(const rt_transport_ops *ops)
     rt_status status = RT_OK;
     bool ready = true;
     rt_message message = {0};
+    both.server = NULL;
+    open_pairs[0] = &both;
     assert_int_equal(ops->open(&both.transport, NULL), RT_OK);
     assert_int_equal(
         ops->connect(both.transport, worker(3), COORDINATOR, both.address, &both.client, NULL),
@@ -803,6 +855,26 @@ static void server_never_comes(const rt_transport_ops *ops)
     rt_message_release(&block);
 }
 
+// UCX is optional. Looked for in a child process: some cases must fork before there are threads.
+static void skip_without_ucx(void)
+{
+    int results[2];
+    rt_error error = {0};
+    assert_int_equal(pipe(results), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        rt_transport *transport;
+        if (rt_transport_ucx.open(&transport, &error) == RT_OK)
+            rt_transport_ucx.close(transport);
+        _exit(write(results[1], &error, sizeof error) != sizeof error);
+    }
+    assert_true(child > 0);
+    assert_int_equal(read(results[0], &error, sizeof error), sizeof error);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    if (error.status)
+        test_skip("%s", error.text);
+}
+
 #define CASES(XX)                      \
     XX(small_both_ways)                \
     XX(sizes_around_buffers)           \
@@ -835,9 +907,15 @@ static void server_never_comes(const rt_transport_ops *ops)
     {                                    \
         (void)state;                     \
         name(&rt_transport_zmq);         \
+    }                                    \
+    static void ucx_##name(void **state) \
+    {                                    \
+        (void)state;                     \
+        skip_without_ucx();              \
+        name(&rt_transport_ucx);         \
     }
 CASES(STAMP)
 #undef STAMP
 
-#define ENTRY(name) TEST(zmq_##name),
-TEST_MAIN(CASES(ENTRY))
+#define ENTRIES(name) TEST(zmq_##name), TEST(ucx_##name),
+TEST_MAIN(CASES(ENTRIES))
