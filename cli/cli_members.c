@@ -71,6 +71,18 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     return CLI_USAGE;
 }
 
+// By which a process talks; worker: as which it connects.
+static const rt_transport_ops *transport_of(const rt_config *config, bool is_worker, uint32_t rank)
+{
+    static const rt_transport_ops *const all[] = {[RT_NETWORK_ZMQ] = &rt_transport_zmq,
+                                                  [RT_NETWORK_UCX] = &rt_transport_ucx,
+                                                  [RT_NETWORK_MIXED] = &rt_transport_mixed};
+    if (is_worker && config->network_transport == RT_NETWORK_MIXED &&
+        config->links.transports[rank] == RT_NETWORK_ZMQ)
+        return &rt_transport_zmq;
+    return all[config->network_transport];
+}
+
 // The end of a member: what the coordinator ordered is no failure of this process.
 static int member_exit(rt_status status, const rt_error *error)
 {
@@ -92,7 +104,7 @@ int cli_worker(int argc, char **argv)
         return code;
     ew_worker_config worker = {.config = &arguments.config,
                                .config_hash = arguments.config_hash,
-                               .ops = &rt_transport_zmq,
+                               .ops = transport_of(&arguments.config, true, arguments.rank),
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator};
     code = member_exit(ew_worker_run(&worker, &error), &error);
@@ -107,7 +119,7 @@ int cli_ps(int argc, char **argv)
     int code = read_member(argc, argv, "ps", &arguments);
     if (code != CLI_OK)
         return code;
-    ps_server_config server = {.transport = &rt_transport_zmq,
+    ps_server_config server = {.transport = transport_of(&arguments.config, false, 0),
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
@@ -187,7 +199,7 @@ int cli_coordinator(int argc, char **argv)
     int fd = fd_text ? (int)announce_fd : -1;
     dp_coordinator_config coordinator = {.config = &config,
                                          .config_hash = config_hash,
-                                         .ops = &rt_transport_zmq,
+                                         .ops = transport_of(&config, false, 0),
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),

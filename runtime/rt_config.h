@@ -162,15 +162,18 @@ typedef struct {
     uint32_t tables;             // herald: tables that are scored; 0: all
 } rt_dispatch_config;
 
+typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;
+
 typedef struct {
     double gbps_up, gbps_down;
 } rt_link_config; // Gbit/s, 1e9 bits
 
 typedef struct {
-    rt_link_config workers[RT_WORKERS_MAX]; // "links.workers", one per worker
-    uint32_t given_count;                   // length of the list; 0: none, every link is 1 Gbit/s
-    double ps_gbps;                         // each way; 0: no limit
-    bool pin;                               // as given: nobody measures
+    rt_link_config workers[RT_WORKERS_MAX];          // "links.workers", one per worker
+    rt_network_transport transports[RT_WORKERS_MAX]; // of the workers, where both are spoken
+    uint32_t given_count; // length of the list; 0: none, every link is 1 Gbit/s
+    double ps_gbps;       // each way; 0: no limit
+    bool pin;             // as given: nobody measures
 } rt_links_config;
 
 typedef struct {
@@ -186,10 +189,11 @@ typedef struct {
     rt_cache_config cache;
     rt_dispatch_config dispatch;
     rt_links_config links;
-    rt_placement_kind placement;    // "planner.placement"
-    uint32_t run_ahead;             // "planner.run_ahead": iterations planned before they are done
-    uint32_t ps_shard_count;        // "ps.shards"
-    uint64_t ps_memory_bytes_max;   // per shard
+    rt_placement_kind placement;  // "planner.placement"
+    uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
+    uint32_t ps_shard_count;      // "ps.shards"
+    uint64_t ps_memory_bytes_max; // per shard
+    rt_network_transport network_transport;
     char network_bind[RT_NAME_MAX]; // address that servers listen on
     uint32_t network_port;          // of the coordinator; 0: any free one
     bool network_overlap;           // iterations overlap

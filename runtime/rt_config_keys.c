@@ -156,6 +156,15 @@ static const rt_config_choice first_touches[] = {
     {0},
 };
 
+static const rt_config_choice transports[] = {
+    {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
+    {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else shared memory and TCP"},
+    {"mixed", RT_NETWORK_MIXED,
+     "servers speak both (UCX at the port after ZeroMQ's), every worker one: "
+     "`links.workers[].transport`"},
+    {0},
+};
+
 #define OPTIMIZER_KEYS(section, member, choices_)                                               \
     CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,            \
            "The optimizer."),                                                                   \
@@ -314,6 +323,8 @@ const rt_config_key rt_config_keys[] = {
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
 
+    CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"", transports,
+           "How messages travel."),
     {ROW("network.bind", RT_KEY_TEXT, "\"127.0.0.1\"", "", "Address that servers listen on."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, network_bind),
      .size = sizeof((rt_config *)0)->network_bind},

@@ -307,6 +307,7 @@ const rt_config_list rt_config_columns = {
 // As written: 0 where not given.
 typedef struct {
     double gbps, gbps_up, gbps_down;
+    rt_network_transport transport;
     uint32_t count;
 } link_entry;
 
@@ -316,10 +317,20 @@ typedef struct {
         .offset = offsetof(link_entry, member), .max = 1e4, .min_excluded = true \
     }
 
+static const rt_config_choice link_transports[] = {
+    {"ucx", RT_NETWORK_UCX, "UCX"}, {"zmq", RT_NETWORK_ZMQ, "ZeroMQ"}, {0}};
+
 static const rt_config_key link_members[] = {
     RATE("gbps", "Both ways; or", gbps),
     RATE("gbps_up", "worker to parameter servers, and", gbps_up),
     RATE("gbps_down", "parameter servers to worker.", gbps_down),
+    {.path = "transport",
+     .type = RT_KEY_CHOICE,
+     .fallback = "\"ucx\"",
+     .help = "How the worker connects, where `network.transport` is `mixed`.",
+     .unit = "",
+     .offset = offsetof(link_entry, transport),
+     .choices = link_transports},
     {.path = "count",
      .type = RT_KEY_U32,
      .fallback = "1",
@@ -334,7 +345,7 @@ static const rt_config_key link_members[] = {
 static rt_status read_link(const cJSON *value, link_entry *entry, const char *path, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
-    *entry = (link_entry){.count = 1};
+    *entry = (link_entry){.count = 1, .transport = RT_NETWORK_UCX};
     if (!cJSON_IsObject(value)) {
         if (!cJSON_IsNumber(value))
             return rt_fail(error, RT_CONFIG, "%s: %s is no link, expected a number or an object",
@@ -369,11 +380,14 @@ static rt_status read_links(rt_config *config, const cJSON *value, const char *p
         if (entry.count > RT_WORKERS_MAX - count)
             return rt_fail(error, RT_CONFIG, "%s: more than %u links", at, RT_WORKERS_MAX);
         for (uint32_t i = 0; i < entry.count; i++, count++) {
+            config->links.transports[count] = entry.transport;
             links[count].gbps_up = entry.gbps > 0 ? entry.gbps : entry.gbps_up;
             links[count].gbps_down = entry.gbps > 0 ? entry.gbps : entry.gbps_down;
         }
     }
     config->links.given_count = count;
+    for (uint32_t i = count; i < RT_WORKERS_MAX; i++)
+        config->links.transports[i] = RT_NETWORK_UCX;
     for (uint32_t i = 0; i < RT_WORKERS_MAX; i++)
         config->links.workers[i] = count > 0 ? links[i] : (rt_link_config){1, 1};
     return RT_OK;
@@ -387,6 +401,8 @@ static void write_links(const rt_config *config, rt_json *json, const char *name
         rt_json_begin_object(json, NULL);
         rt_json_double(json, "gbps_up", link->gbps_up);
         rt_json_double(json, "gbps_down", link->gbps_down);
+        rt_json_string(json, "transport",
+                       config->links.transports[i] == RT_NETWORK_ZMQ ? "zmq" : "ucx");
         rt_json_end_object(json);
     }
     rt_json_end_array(json);

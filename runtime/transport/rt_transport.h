@@ -6,7 +6,7 @@
 // Some transports only move messages while an operation of the endpoint is called: who has sent
 // goes on to wait or receive, or ends the endpoint.
 // Nothing blocks: a full queue is RT_AGAIN (the caller's credits normally keep it from filling),
-// an unknown peer RT_NOT_FOUND. Backends: zmq, ucx.
+// an unknown peer RT_NOT_FOUND. Backends: zmq, ucx, mixed.
 #ifndef RT_TRANSPORT_H
 #define RT_TRANSPORT_H
 
@@ -48,5 +48,7 @@ typedef struct rt_transport_ops {
 extern const rt_transport_ops rt_transport_zmq;
 // Where UCX is missing, at build or at run time, open fails: RT_UNSUPPORTED, error says what.
 extern const rt_transport_ops rt_transport_ucx;
+// A server listens for both, UCX at the next port; connecting is by UCX.
+extern const rt_transport_ops rt_transport_mixed;
 
 #endif

@@ -1,0 +1,247 @@
+// rt_transport over both: servers listen for ZeroMQ at a port and for UCX at the next one, and who
+// connects by this transport does so by UCX. Others connect by rt_transport_zmq to the same
+// address.
+//
+// A peer belongs to the transport by which it was heard first; under its name nobody else is let in
+// by the other one.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_address.h"
+#include "runtime/rt_config.h"
+#include "runtime/rt_log.h"
+#include "runtime/transport/rt_watch.h"
+
+#define PORT_TRIES 16 // where the port is free to choose, and the one after it is not
+#define RANKS_MAX 128 // of a role
+#define ZMQ_FDS 2     // of a ZeroMQ endpoint
+#define DROPS_MAX 64  // messages of the wrong transport, per receive
+
+typedef enum { BY_NOBODY, BY_ZMQ, BY_UCX } owner;
+
+struct rt_transport {
+    rt_transport *zmq, *ucx;
+};
+
+struct rt_endpoint {
+    rt_endpoint *zmq; // NULL: it connects
+    rt_endpoint *ucx;
+    uint32_t self;
+    bool ucx_is_next; // to be read
+    uint8_t owners[RT_ROLE_PS][RANKS_MAX];
+};
+
+static rt_status transport_open(rt_transport **transport_p, rt_error *error)
+{
+    rt_transport *transport = calloc(1, sizeof *transport);
+    if (!transport)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the transport");
+    rt_status status = rt_transport_ucx.open(&transport->ucx, error);
+    if (!status) {
+        status = rt_transport_zmq.open(&transport->zmq, error);
+        if (status)
+            rt_transport_ucx.close(transport->ucx);
+    }
+    if (status) {
+        free(transport);
+        return status;
+    }
+    *transport_p = transport;
+    return RT_OK;
+}
+
+static void transport_close(rt_transport *transport)
+{
+    if (!transport)
+        return;
+    rt_transport_ucx.close(transport->ucx);
+    rt_transport_zmq.close(transport->zmq);
+    free(transport);
+}
+
+static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
+{
+    if (!endpoint)
+        return;
+    rt_transport_ucx.end(endpoint->ucx, linger_ms);
+    rt_transport_zmq.end(endpoint->zmq, linger_ms);
+    free(endpoint);
+}
+
+// The address one port further. False: there is none.
+static bool next_address(const char *address, char next[RT_PATH_MAX])
+{
+    const char *port = strrchr(address, ':') + 1;
+    const int number = atoi(port) + 1;
+    if (number > UINT16_MAX)
+        return false;
+    int length = snprintf(next, RT_PATH_MAX, "%.*s%d", (int)(port - address), address, number);
+    return length > 0 && length < RT_PATH_MAX;
+}
+
+static rt_status listen_both(rt_transport *transport, rt_endpoint *endpoint, const char *address,
+                             char *bound, rt_error *error)
+{
+    char next[RT_PATH_MAX], next_bound[RT_NAME_MAX];
+    rt_status status = rt_transport_zmq.listen(transport->zmq, endpoint->self, address, bound,
+                                               &endpoint->zmq, error);
+    if (status)
+        return status;
+    status = next_address(bound, next)
+                 ? rt_transport_ucx.listen(transport->ucx, endpoint->self, next, next_bound,
+                                           &endpoint->ucx, error)
+                 : rt_fail(error, RT_IO, "cannot listen on %s: UCX needs the next port", bound);
+    if (status) {
+        rt_transport_zmq.end(endpoint->zmq, 0);
+        endpoint->zmq = NULL;
+    }
+    return status;
+}
+
+static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const char *address,
+                                 char *bound, rt_endpoint **endpoint_p, rt_error *error)
+{
+    rt_status status = RT_IO;
+    if (!rt_address_is_valid(address) || strncmp(address, "tcp://", 6) != 0)
+        return rt_address_fail(error, "cannot listen on", address, EINVAL, "");
+    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    if (!endpoint)
+        return rt_fail(error, RT_NO_MEMORY, "no memory to listen on %s", address);
+    endpoint->self = self;
+    const int tries = strcmp(strrchr(address, ':'), ":0") == 0 ? PORT_TRIES : 1;
+    for (int i = 0; i < tries && status == RT_IO; i++)
+        status = listen_both(transport, endpoint, address, bound, error);
+    if (status)
+        free(endpoint);
+    else
+        *endpoint_p = endpoint;
+    return status;
+}
+
+static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32_t server,
+                                  const char *address, rt_endpoint **endpoint_p, rt_error *error)
+{
+    char next[RT_PATH_MAX], what[64], name[32];
+    snprintf(what, sizeof what, "cannot connect to %s at", rt_peer_name(server, name));
+    if (!rt_address_is_valid(address) || strncmp(address, "tcp://", 6) != 0 ||
+        !next_address(address, next))
+        return rt_address_fail(error, what, address, EINVAL, "");
+    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    if (!endpoint)
+        return rt_fail(error, RT_NO_MEMORY, "%s %s: no memory", what, address);
+    endpoint->self = self;
+    rt_status status =
+        rt_transport_ucx.connect(transport->ucx, self, server, next, &endpoint->ucx, error);
+    if (status)
+        free(endpoint);
+    else
+        *endpoint_p = endpoint;
+    return status;
+}
+
+// NULL: there can be no such peer.
+static uint8_t *find_owner(rt_endpoint *endpoint, uint32_t peer)
+{
+    uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RANKS_MAX)
+        return NULL;
+    return &endpoint->owners[role - 1][rank];
+}
+
+static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    const uint8_t *by = find_owner(endpoint, peer);
+    if (!endpoint->zmq || (by && *by == BY_UCX))
+        return rt_transport_ucx.send(endpoint->ucx, peer, message);
+    return rt_transport_zmq.send(endpoint->zmq, peer, message);
+}
+
+// Tells a second process of the same peer, which came by the other transport, to end.
+static void second_stop(rt_endpoint *endpoint, owner by, uint32_t peer)
+{
+    char text[128], name[32];
+    rt_message message;
+    size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
+                                   rt_peer_name(peer, name));
+    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size) != RT_OK)
+        return;
+    memcpy(rt_message_payload(&message), text, size);
+    if (by == BY_ZMQ)
+        (void)rt_transport_zmq.send(endpoint->zmq, peer, &message);
+    else
+        (void)rt_transport_ucx.send(endpoint->ucx, peer, &message);
+    rt_message_release(&message);
+}
+
+static rt_status receive_by(rt_endpoint *endpoint, owner by, uint32_t *peer_p, rt_message *message,
+                            rt_error *error)
+{
+    for (int i = 0; i < DROPS_MAX; i++) {
+        rt_status status = by == BY_ZMQ
+                               ? rt_transport_zmq.receive(endpoint->zmq, peer_p, message, error)
+                               : rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
+        uint8_t *of = status == RT_OK ? find_owner(endpoint, *peer_p) : NULL;
+        if (!of)
+            return status;
+        if (*of == BY_NOBODY)
+            *of = (uint8_t)by;
+        if (*of == by)
+            return status;
+        second_stop(endpoint, by, *peer_p);
+        rt_message_release(message);
+    }
+    return RT_AGAIN;
+}
+
+static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
+                                  rt_error *error)
+{
+    if (!endpoint->zmq)
+        return rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
+    endpoint->ucx_is_next = !endpoint->ucx_is_next;
+    rt_status status =
+        receive_by(endpoint, endpoint->ucx_is_next ? BY_UCX : BY_ZMQ, peer_p, message, error);
+    if (status != RT_AGAIN)
+        return status;
+    return receive_by(endpoint, endpoint->ucx_is_next ? BY_ZMQ : BY_UCX, peer_p, message, error);
+}
+
+_Static_assert(RT_WATCH_FDS > ZMQ_FDS, "UCX's descriptor comes after ZeroMQ's");
+
+static bool watch_prepare(rt_endpoint *endpoint, struct pollfd *fds, uint64_t *limit_ms_p)
+{
+    bool is_ready = rt_watch_ucx.prepare(endpoint->ucx, fds + ZMQ_FDS, limit_ms_p);
+    if (endpoint->zmq)
+        is_ready |= rt_watch_zmq.prepare(endpoint->zmq, fds, limit_ms_p);
+    return is_ready;
+}
+
+static bool watch_look(rt_endpoint *endpoint, const struct pollfd *fds)
+{
+    bool is_ready = rt_watch_ucx.look(endpoint->ucx, fds + ZMQ_FDS);
+    if (endpoint->zmq)
+        is_ready |= rt_watch_zmq.look(endpoint->zmq, fds);
+    return is_ready;
+}
+
+static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
+                               uint32_t timeout_ms, bool *ready)
+{
+    static const rt_watch_ops watch = {watch_prepare, watch_look};
+    return rt_watch_wait(&watch, endpoints, count, wake_fd, timeout_ms, ready);
+}
+
+const rt_transport_ops rt_transport_mixed = {
+    .name = "mixed",
+    .open = transport_open,
+    .close = transport_close,
+    .listen = endpoint_listen,
+    .connect = endpoint_connect,
+    .end = endpoint_end,
+    .send = endpoint_send,
+    .receive = endpoint_receive,
+    .wait = endpoint_wait,
+};

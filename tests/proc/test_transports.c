@@ -1,0 +1,242 @@
+// Whole runs over every transport: the same model, and the same words when a process is lost.
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_base.h"
+#include "runtime/transport/rt_transport.h"
+#include "tests/support/process_case.h"
+
+#define RUN_S 50.0
+#define END_S 10.0
+#define WORKERS 4
+#define ROWS_HEADER_BYTES 64
+#define BLOCK_HEADER_BYTES 16
+
+// Two of the workers reach a mixed run by ZeroMQ, two by UCX.
+static const char config_text[] =
+    "{\"workers\": 4, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": %s,"
+    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"cache\": {\"rows\": 600},"
+    " \"optimizer\": {\"rows\": {\"name\": \"adam\"}}, \"ps\": {\"shards\": 2},"
+    " \"links\": {\"pin\": true, \"workers\": [{\"gbps\": 5, \"count\": 2},"
+    "  {\"gbps\": 0.5, \"count\": 2, \"transport\": \"zmq\"}]},"
+    " \"network\": {\"transport\": \"%s\", \"message_bytes\": 4096},"
+    " \"timeouts\": {\"start_s\": 20, \"peer_s\": 2}}";
+
+typedef struct {
+    char config[300], out[300];
+    process process;
+} run;
+
+static void skip_without_ucx(void)
+{
+    rt_transport *transport;
+    rt_error error = {0};
+    if (rt_transport_ucx.open(&transport, &error) != RT_OK)
+        test_skip("%s", error.text);
+    rt_transport_ucx.close(transport);
+}
+
+static void prepare(run *r, const char *transport, const char *samples)
+{
+    static const char *folder; // one for the case
+    folder = folder ? folder : test_directory();
+    *r = (run){0};
+    snprintf(r->config, sizeof r->config, "%s/%s.json", folder, transport);
+    snprintf(r->out, sizeof r->out, "%s/%s", folder, transport);
+    FILE *file = fopen(r->config, "w");
+    assert_non_null(file);
+    assert_true(fprintf(file, config_text, samples, transport) > 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void start(run *r)
+{
+    const char *const arguments[] = {process_lanyard(), "up", r->config, "--out", r->out, NULL};
+    process_start(&r->process, arguments);
+}
+
+// ---- the same model --------------------------------------------------------------------------
+
+static uint8_t *read_all(const run *r, const char *name, size_t *size_p)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/model/%s", r->out, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *size_p = (size_t)ftell(file);
+    rewind(file);
+    uint8_t *bytes = malloc(*size_p);
+    assert_true(bytes && fread(bytes, 1, *size_p, file) == *size_p);
+    fclose(file);
+    return bytes;
+}
+
+// Key, version, values and state of a row; the rows of a file stand in the order of their arrival.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t size;
+    const uint8_t *floats;
+} row;
+
+static int compare_rows(const void *a, const void *b)
+{
+    const row *left = a, *right = b;
+    return left->key < right->key ? -1 : left->key > right->key;
+}
+
+// docs/MODEL_FORMAT.md; the caller frees.
+static row *sort_rows(const uint8_t *bytes, size_t size, uint64_t *count_p)
+{
+    uint32_t dim, state;
+    memcpy(count_p, bytes + 24, 8);
+    memcpy(&dim, bytes + 40, 4);
+    memcpy(&state, bytes + 44, 4);
+    const uint32_t row_bytes = (dim + state) * 4;
+    row *rows = calloc(*count_p + 1, sizeof *rows);
+    size_t at = ROWS_HEADER_BYTES;
+    for (uint64_t done = 0; done < *count_p;) {
+        uint32_t n;
+        memcpy(&n, bytes + at + 8, 4);
+        const uint8_t *keys = bytes + at + BLOCK_HEADER_BYTES, *versions = keys + 8 * n;
+        assert_true(n > 0 && versions + 4 * n + (size_t)n * row_bytes <= bytes + size);
+        for (uint32_t i = 0; i < n; i++, done++) {
+            memcpy(&rows[done].key, keys + 8 * i, 8);
+            memcpy(&rows[done].version, versions + 4 * i, 4);
+            rows[done].size = row_bytes;
+            rows[done].floats = versions + 4 * n + (size_t)i * row_bytes;
+        }
+        at += (BLOCK_HEADER_BYTES + (size_t)n * (12 + row_bytes) + 7) / 8 * 8;
+    }
+    qsort(rows, *count_p, sizeof *rows, compare_rows);
+    return rows;
+}
+
+static void compare_shard(const run *a, const run *b, const char *name)
+{
+    size_t sizes[2];
+    uint64_t counts[2];
+    uint8_t *left = read_all(a, name, &sizes[0]), *right = read_all(b, name, &sizes[1]);
+    row *left_rows = sort_rows(left, sizes[0], &counts[0]);
+    row *right_rows = sort_rows(right, sizes[1], &counts[1]);
+    assert_int_equal(counts[0], counts[1]);
+    assert_true(counts[0] > 100);
+    for (uint64_t i = 0; i < counts[0]; i++) {
+        assert_int_equal(left_rows[i].key, right_rows[i].key);
+        assert_int_equal(left_rows[i].version, right_rows[i].version);
+        assert_int_equal(left_rows[i].size, right_rows[i].size);
+        assert_memory_equal(left_rows[i].floats, right_rows[i].floats, left_rows[i].size);
+    }
+    free(left_rows);
+    free(right_rows);
+    free(left);
+    free(right);
+}
+
+static void same_model(const run *a, const run *b)
+{
+    size_t sizes[2];
+    uint8_t *left = read_all(a, "dense.bin", &sizes[0]);
+    uint8_t *right = read_all(b, "dense.bin", &sizes[1]);
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(left, right, sizes[0]);
+    free(left);
+    free(right);
+    compare_shard(a, b, "rows-000-of-002.bin");
+    compare_shard(a, b, "rows-001-of-002.bin");
+}
+
+static void every_transport_gives_the_same_model(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {"zmq", "ucx", "mixed"};
+    run runs[3];
+    skip_without_ucx();
+    for (size_t i = 0; i < RT_COUNT_OF(transports); i++) {
+        prepare(&runs[i], transports[i], "4000");
+        start(&runs[i]);
+        int status = process_end(&runs[i].process, RUN_S);
+        if (status != 0)
+            fail_msg("%s: exit status %d; it said:\n%s", transports[i], status,
+                     runs[i].process.text);
+        process_fini(&runs[i].process);
+        same_model(&runs[0], &runs[i]);
+    }
+}
+
+// ---- an end before the end -------------------------------------------------------------------
+
+static void start_endless(run *r, const char *transport)
+{
+    skip_without_ucx();
+    prepare(r, transport, "0");
+    start(r);
+    process_await(&r->process, 0, "iteration", RUN_S);
+}
+
+static void lose(const char *transport, const char *command, int signal, const char *named)
+{
+    run r;
+    start_endless(&r, transport);
+    size_t before = r.process.length;
+    kill(process_child(&r.process, command), signal);
+    int status = process_end(&r.process, END_S);
+    if (status != 1)
+        fail_msg("exit status %d; it said:\n%s", status, r.process.text);
+    if (!strstr(r.process.text + before, named))
+        fail_msg("\"%s\" is not named:\n%s", named, r.process.text);
+    process_fini(&r.process);
+}
+
+static void interrupt(const char *transport)
+{
+    run r;
+    start_endless(&r, transport);
+    kill(r.process.pid, SIGINT);
+    int status = process_end(&r.process, END_S);
+    if (status != 0)
+        fail_msg("exit status %d; it said:\n%s", status, r.process.text);
+    process_fini(&r.process);
+}
+
+#define CASES(XX, transport)                                                       \
+    XX(transport, coordinator_killed, "coordinator", SIGKILL, "coordinator")       \
+    XX(transport, shard_killed, "ps", SIGKILL, "ps ")                              \
+    XX(transport, worker_killed, "--rank 1", SIGKILL, " 1")                        \
+    XX(transport, last_worker_killed, "--rank 3", SIGKILL, "worker 3")             \
+    XX(transport, last_worker_stopped, "--rank 3", SIGSTOP, "worker 3 was silent") \
+    XX(transport, coordinator_stopped, "coordinator", SIGSTOP, "the coordinator was silent")
+
+#define STAMP(transport, name, command, signal, named) \
+    static void transport##_##name(void **state)       \
+    {                                                  \
+        (void)state;                                   \
+        lose(#transport, command, signal, named);      \
+    }
+CASES(STAMP, ucx)
+CASES(STAMP, mixed)
+
+static void ucx_interrupted(void **state)
+{
+    (void)state;
+    interrupt("ucx");
+}
+
+static void mixed_interrupted(void **state)
+{
+    (void)state;
+    interrupt("mixed");
+}
+
+#define ENTRY(transport, name, command, signal, named) TEST(transport##_##name),
+TEST_MAIN(TEST_SLOW(every_transport_gives_the_same_model, 170),
+          CASES(ENTRY, ucx) CASES(ENTRY, mixed) TEST(ucx_interrupted), TEST(mixed_interrupted))
