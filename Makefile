@@ -44,6 +44,7 @@ PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/la
 # What needs CUDA: the plug-in, and its kernels compiled for the CPU, for tests. Both, and the
 # program, carry a checksum of the headers that they share.
 PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
+UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := $(addprefix runtime/,rt_base rt_status rt_optimizer)
 SHARED_HEADERS := dispatch/solvers/dp_solver.h runtime/rt_cuda.h runtime/rt_config.h runtime/rt_status.h runtime/rt_optimizer.h \
@@ -67,9 +68,9 @@ MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all demo test asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
-  format help no-plugin FORCE
+  format help no-plugin no-ucx FORCE
 
-all: $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
+all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup
@@ -80,7 +81,7 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
 test: ## install what is missing, build, run all tests
-	@tools/setup
+	@tools/setup ucx
 	@$(MAKE) test-run
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
@@ -163,6 +164,8 @@ build/gpu/runtime/rt_cuda.o: private CFLAGS += $(ABI)
 build/gpu/runtime/rt_cuda.o: $(SHARED_HEADERS)
 build/gpu/edge_worker/device/%.o build/gpu/runtime/rt_optimizer.o: private HOT = -O3
 
+no-ucx:
+	@echo "no ucp/api/ucp.h (libucx-dev): the program is built without network.transport ucx and mixed"
 no-plugin:
 	@echo "no nvcc: build/liblanyard_cuda.so is left out; the program will compute on the CPU"
 build/liblanyard_cuda.so: $(KERNELS:%.cu=build/cuda/%.o) $(PLUGIN_PARTS:%=build/cuda/%.o)

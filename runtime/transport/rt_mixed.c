@@ -129,6 +129,8 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
     if (!rt_address_is_valid(address) || strncmp(address, "tcp://", 6) != 0 ||
         !next_address(address, next))
         return rt_address_fail(error, what, address, EINVAL, "");
+    if (!rt_address_host_is_known(address))
+        return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
     rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "%s %s: no memory", what, address);

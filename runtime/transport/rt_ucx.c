@@ -642,15 +642,17 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
 
 // ---- messages
 
-static rt_status send_over(rt_endpoint *endpoint, rt_ucx_link *link, rt_message *message)
+// Over the peer's connection, which a look at what came may take away.
+static rt_status send_over(rt_endpoint *endpoint, rt_ucx_link **link_p, rt_message *message)
 {
     if (++endpoint->send_count % SEND_LOOK_EVERY == 0)
         endpoint_progress(endpoint);
-    rt_status status = rt_ucx_link_send(link, message);
-    if (status != RT_AGAIN)
-        return status;
-    endpoint_progress(endpoint);
-    return RT_AGAIN;
+    if (!*link_p)
+        return RT_NOT_FOUND;
+    rt_status status = rt_ucx_link_send(*link_p, message);
+    if (status == RT_AGAIN)
+        endpoint_progress(endpoint);
+    return status;
 }
 
 static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
@@ -659,14 +661,14 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
     rt_assert(rt_message_header(message)->sender == endpoint->port.self);
     if (endpoint->state == STATE_LISTENING) {
         rt_ucx_link **entry = peer_find(endpoint, peer);
-        return entry && *entry ? send_over(endpoint, *entry, message) : RT_NOT_FOUND;
+        return entry ? send_over(endpoint, entry, message) : RT_NOT_FOUND;
     }
     if (endpoint->state == STATE_CONNECTING)
         endpoint_progress(endpoint);
     if (endpoint->state == STATE_GONE || endpoint->server != peer)
         return RT_NOT_FOUND;
     if (endpoint->state == STATE_UP)
-        return send_over(endpoint, endpoint->links[0], message);
+        return send_over(endpoint, &endpoint->links[0], message);
     if (endpoint->early_count == EARLY_MESSAGES_MAX)
         return RT_AGAIN;
     endpoint->early[endpoint->early_count++] = *message;

@@ -902,20 +902,69 @@ static void skip_without_ucx(void)
     XX(server_comes_later)             \
     XX(server_never_comes)
 
-#define STAMP(name)                      \
-    static void zmq_##name(void **state) \
-    {                                    \
-        (void)state;                     \
-        name(&rt_transport_zmq);         \
-    }                                    \
-    static void ucx_##name(void **state) \
-    {                                    \
-        (void)state;                     \
-        skip_without_ucx();              \
-        name(&rt_transport_ucx);         \
+#define STAMP(name)                        \
+    static void zmq_##name(void **state)   \
+    {                                      \
+        (void)state;                       \
+        name(&rt_transport_zmq);           \
+    }                                      \
+    static void ucx_##name(void **state)   \
+    {                                      \
+        (void)state;                       \
+        skip_without_ucx();                \
+        name(&rt_transport_ucx);           \
+    }                                      \
+    static void mixed_##name(void **state) \
+    {                                      \
+        (void)state;                       \
+        skip_without_ucx();                \
+        name(&rt_transport_mixed);         \
     }
 CASES(STAMP)
 #undef STAMP
 
-#define ENTRIES(name) TEST(zmq_##name), TEST(ucx_##name),
-TEST_MAIN(CASES(ENTRIES))
+// ---- both at once
+
+// A mixed server hears both; a second process of a peer is refused also by the other transport.
+static void mixed_server_hears_both(void **state)
+{
+    (void)state;
+    skip_without_ucx();
+    const rt_transport_ops *const zmq = &rt_transport_zmq, *const mixed = &rt_transport_mixed;
+    pair both;
+    uint32_t peer = 0;
+    rt_transport *transport = NULL;
+    rt_endpoint *client = NULL, *second = NULL;
+    rt_message message = {0};
+    pair_open(mixed, &both); // worker 3, by UCX
+    assert_int_equal(zmq->open(&transport, NULL), RT_OK);
+    assert_int_equal(zmq->connect(transport, worker(4), COORDINATOR, both.address, &client, NULL),
+                     RT_OK);
+    assert_int_equal(zmq->connect(transport, worker(3), COORDINATOR, both.address, &second, NULL),
+                     RT_OK);
+    send_number(zmq, second, worker(3), COORDINATOR, 99, 10);
+    for (uint64_t i = 0; i < 50; i++) {
+        send_number(zmq, client, worker(4), COORDINATOR, i, 1000 * i);
+        expect_number(mixed, both.server, worker(4), i, 1000 * i);
+        send_number(mixed, both.client, worker(3), COORDINATOR, i, 1000 * i);
+        expect_number(mixed, both.server, worker(3), i, 1000 * i);
+        send_number(mixed, both.server, COORDINATOR, worker(4), i, 10);
+        send_number(mixed, both.server, COORDINATOR, worker(3), i, 20);
+        open_pairs[0] = NULL; // of the other transport
+        expect_number(zmq, client, COORDINATOR, i, 10);
+        open_pairs[0] = &both;
+        expect_number(mixed, both.client, COORDINATOR, i, 20);
+    }
+    assert_int_equal(mixed->receive(both.server, &peer, &message, NULL), RT_AGAIN);
+    open_pairs[0] = NULL;
+    assert_int_equal(receive_within(zmq, second, &peer, &message, NULL), RT_OK);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_STOP);
+    rt_message_release(&message);
+    zmq->end(client, 0);
+    zmq->end(second, 0);
+    zmq->close(transport);
+    pair_close(&both);
+}
+
+#define ENTRIES(name) TEST(zmq_##name), TEST(ucx_##name), TEST(mixed_##name),
+TEST_MAIN(CASES(ENTRIES) TEST(mixed_server_hears_both))
