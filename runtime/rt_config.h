@@ -97,6 +97,12 @@ typedef enum {
     RT_OPTIMIZER_ADAM,
     RT_OPTIMIZER_FTRL
 } rt_optimizer_kind;
+typedef enum {
+    RT_DECAY_NONE,
+    RT_DECAY_LINEAR,
+    RT_DECAY_COSINE, // half a period (Loshchilov, Hutter, ICLR 2017, without restarts)
+    RT_DECAY_INVERSE_SQRT
+} rt_decay_kind;
 
 typedef struct {
     rt_optimizer_kind kind;
@@ -105,7 +111,12 @@ typedef struct {
     float initial_accumulator; // adagrad, row-wise adagrad, ftrl
     float momentum;
     float beta1, beta2; // adam
-    float l1, l2, beta; // ftrl-proximal (McMahan et al., KDD 2013)
+    float l1, l2, beta; // ftrl-proximal (McMahan et al., KDD 2013); l2 of the others: weight decay
+    float clip_norm;    // largest norm of a row's, or of the whole dense, gradient; 0: any
+    uint32_t warmup_iterations; // the learning rate grows linearly; 0: none
+    rt_decay_kind decay;        // of the learning rate, after the warm-up
+    uint32_t decay_iterations;
+    float decay_floor; // share of the learning rate that stays
 } rt_optimizer_config;
 
 typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU } rt_eviction_kind;

@@ -100,9 +100,24 @@ static rt_status check_cache(const rt_config *config, rt_error *error)
                    "cache.ratio: needs cache.distinct_keys, or use cache.rows, because %s", why);
 }
 
+// A rate that changes would move weights by itself: z holds what earlier rates made of them.
+static rt_status check_rate(const rt_optimizer_config *optimizer, const char *section,
+                            rt_error *error)
+{
+    if (optimizer->kind != RT_OPTIMIZER_FTRL ||
+        (optimizer->warmup_iterations == 0 && optimizer->decay == RT_DECAY_NONE))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG, "%s.%s: ftrl has a learning rate of its own for every weight",
+                   section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
+}
+
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_links(config, error);
+    if (status == RT_OK)
+        status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
+    if (status == RT_OK)
+        status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
     if (status == RT_OK)
         status = check_files(&config->stream, error);
     if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)

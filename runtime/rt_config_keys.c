@@ -113,6 +113,14 @@ static const rt_config_choice dense_optimizers[] = {
     {"momentum", RT_OPTIMIZER_MOMENTUM, "SGD with momentum"},
     OPTIMIZERS,
 };
+static const rt_config_choice decays[] = {
+    {"none", RT_DECAY_NONE, "it stays"},
+    {"linear", RT_DECAY_LINEAR, "falls on a line"},
+    {"cosine", RT_DECAY_COSINE, "falls along half a cosine"},
+    {"inverse_sqrt", RT_DECAY_INVERSE_SQRT,
+     "divided by the root of 1 + iterations / decay_iterations"},
+    {0},
+};
 static const rt_config_choice evictions[] = {
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
@@ -165,22 +173,35 @@ static const rt_config_choice transports[] = {
     {0},
 };
 
-#define OPTIMIZER_KEYS(section, member, choices_)                                               \
-    CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,            \
-           "The optimizer."),                                                                   \
-        FLOAT(section ".learning_rate", member.learning_rate, "0.02", ABOVE(0, 1000),           \
-              "Step size."),                                                                    \
-        FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                         \
-              "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                    \
-        FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),      \
-              "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),       \
-        FLOAT(section ".beta1", member.beta1, "0.9", BELOW(0, 1), "Decay of the mean (adam)."), \
-        FLOAT(section ".beta2", member.beta2, "0.999", BELOW(0, 1),                             \
-              "Decay of the squared gradients (adam)."),                                        \
-        FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                 \
-        FLOAT(section ".l2", member.l2, "0", IN(0, 1e6), "L2 penalty (ftrl)."),                 \
-        FLOAT(section ".beta", member.beta, "1", IN(0, 1e6),                                    \
-              "Learning rate offset (ftrl; beta of McMahan et al., KDD 2013).")
+#define OPTIMIZER_KEYS(section, member, choices_)                                                  \
+    CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
+           "The optimizer."),                                                                      \
+        FLOAT(section ".learning_rate", member.learning_rate, "0.02", ABOVE(0, 1000),              \
+              "Step size."),                                                                       \
+        FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                            \
+              "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                       \
+        FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),         \
+              "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),          \
+        FLOAT(section ".beta1", member.beta1, "0.9", BELOW(0, 1), "Decay of the mean (adam)."),    \
+        FLOAT(section ".beta2", member.beta2, "0.999", BELOW(0, 1),                                \
+              "Decay of the squared gradients (adam)."),                                           \
+        FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                    \
+        FLOAT(section ".l2", member.l2, "0", IN(0, 1e6),                                           \
+              "L2 penalty: so much times the weight is added to its gradient; of a row, in the "   \
+              "iterations that train it. Of ftrl: lambda_2."),                                     \
+        FLOAT(section ".beta", member.beta, "1", IN(0, 1e6),                                       \
+              "Learning rate offset (ftrl; beta of McMahan et al., KDD 2013)."),                   \
+        FLOAT(section ".clip_norm", member.clip_norm, "0", IN(0, 1e6),                             \
+              "Summed gradients with a larger norm are scaled down to it, before the L2 "          \
+              "penalty: of each row by itself, of all dense weights together; 0: off."),           \
+        U32(section ".warmup_iterations", member.warmup_iterations, "0", IN(0, 1e9), "iterations", \
+            "The learning rate grows linearly from the start (not ftrl)."),                        \
+        CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", decays,                  \
+               "How the learning rate falls after the warm-up (not ftrl, whose own falls)."),      \
+        U32(section ".decay_iterations", member.decay_iterations, "10000", IN(1, 1e9),             \
+            "iterations", "Length of the decay."),                                                 \
+        FLOAT(section ".decay_floor", member.decay_floor, "0.01", ABOVE(0, 1),                     \
+              "Share of the learning rate that the decay leaves.")
 
 const rt_config_key rt_config_keys[] = {
     CHOICE("log.level", log_level, rt_log_level, "\"info\"", log_levels,

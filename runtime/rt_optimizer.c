@@ -69,65 +69,80 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
 #define WIDE
 #endif
 
+// One step, worked out once: gradient[i] counts as scale x gradient[i] + l2 x values[i].
+typedef struct {
+    float rate, scale, l2;
+} terms;
+
 static inline float positive(float divisor)
 {
     return divisor > FLT_MIN ? divisor : FLT_MIN;
 }
 
-WIDE static void step_sgd(float rate, uint32_t dim, float *restrict values,
+static inline float shaped(terms t, float gradient, float value)
+{
+    return t.scale * gradient + t.l2 * value;
+}
+
+WIDE static void step_sgd(terms t, uint32_t dim, float *restrict values,
                           const float *restrict gradient)
 {
     for (uint32_t i = 0; i < dim; i++)
-        values[i] -= rate * gradient[i];
+        values[i] -= t.rate * shaped(t, gradient[i], values[i]);
 }
 
-WIDE static void step_momentum(const rt_optimizer_config *config, uint32_t dim,
+WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
                                float *restrict values, float *restrict velocity,
                                const float *restrict gradient)
 {
-    const float rate = config->learning_rate, momentum = config->momentum;
+    const float momentum = config->momentum;
     for (uint32_t i = 0; i < dim; i++) {
-        velocity[i] = momentum * velocity[i] + gradient[i];
-        values[i] -= rate * velocity[i];
+        velocity[i] = momentum * velocity[i] + shaped(t, gradient[i], values[i]);
+        values[i] -= t.rate * velocity[i];
     }
 }
 
 // Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
-WIDE static void step_adagrad(const rt_optimizer_config *config, uint32_t dim,
+WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
                               float *restrict values, float *restrict squares,
                               const float *restrict gradient)
 {
-    const float rate = config->learning_rate, epsilon = config->epsilon;
+    const float epsilon = config->epsilon;
     for (uint32_t i = 0; i < dim; i++) {
-        float square = squares[i] + gradient[i] * gradient[i];
+        float g = shaped(t, gradient[i], values[i]), square = squares[i] + g * g;
         squares[i] = square;
-        values[i] -= rate * gradient[i] / positive(sqrtf(square) + epsilon);
+        values[i] -= t.rate * g / positive(sqrtf(square) + epsilon);
     }
 }
 
 // Sum of squares in one order on every machine: lane k takes the elements k, k + 8, ...
-static float sum_of_squares(uint32_t dim, const float *restrict gradient)
+static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
+                            const float *restrict gradient)
 {
     float lanes[LANES] = {0};
     uint32_t i = 0;
     for (; i + LANES <= dim; i += LANES)
-        for (uint32_t k = 0; k < LANES; k++)
-            lanes[k] += gradient[i + k] * gradient[i + k];
-    for (uint32_t k = 0; i + k < dim; k++)
-        lanes[k] += gradient[i + k] * gradient[i + k];
+        for (uint32_t k = 0; k < LANES; k++) {
+            float g = shaped(t, gradient[i + k], values[i + k]);
+            lanes[k] += g * g;
+        }
+    for (uint32_t k = 0; i + k < dim; k++) {
+        float g = shaped(t, gradient[i + k], values[i + k]);
+        lanes[k] += g * g;
+    }
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
            ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 // One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
-WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, uint32_t dim,
+WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
                                       float *restrict values, float *restrict square,
                                       const float *restrict gradient)
 {
-    *square += sum_of_squares(dim, gradient) / (float)dim;
-    const float rate = config->learning_rate / positive(sqrtf(*square) + config->epsilon);
+    *square += sum_of_squares(t, dim, values, gradient) / (float)dim;
+    const float rate = t.rate / positive(sqrtf(*square) + config->epsilon);
     for (uint32_t i = 0; i < dim; i++)
-        values[i] -= rate * gradient[i];
+        values[i] -= rate * shaped(t, gradient[i], values[i]);
 }
 
 // libm's pow differs between machines in the last bit; multiplications do not.
@@ -141,18 +156,19 @@ static double power(double base, uint64_t exponent)
 }
 
 // Kingma, Ba, ICLR 2015, Algorithm 1.
-WIDE static void step_adam(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim, uint64_t step,
                            float *restrict values, float *restrict state,
                            const float *restrict gradient)
 {
     float *restrict first = state, *restrict second = state + dim;
     const float beta1 = config->beta1, beta2 = config->beta2, epsilon = config->epsilon;
     const float rest1 = 1 - beta1, rest2 = 1 - beta2;
-    const float rate = (float)(config->learning_rate / (1 - power(beta1, step)));
+    const float rate = (float)(t.rate / (1 - power(beta1, step)));
     const float root = (float)(1 / sqrt(1 - power(beta2, step)));
     for (uint32_t i = 0; i < dim; i++) {
-        float m = beta1 * first[i] + rest1 * gradient[i];
-        float v = beta2 * second[i] + rest2 * (gradient[i] * gradient[i]);
+        float g = shaped(t, gradient[i], values[i]);
+        float m = beta1 * first[i] + rest1 * g;
+        float v = beta2 * second[i] + rest2 * (g * g);
         first[i] = m;
         second[i] = v;
         values[i] -= rate * m / positive(sqrtf(v) * root + epsilon);
@@ -160,18 +176,19 @@ WIDE static void step_adam(const rt_optimizer_config *config, uint32_t dim, uint
 }
 
 // McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
-// only through sigma, so the first steps largely replace them.
-WIDE static void step_ftrl(const rt_optimizer_config *config, uint32_t dim, float *restrict values,
-                           float *restrict state, const float *restrict gradient)
+// only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2.
+WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim,
+                           float *restrict values, float *restrict state,
+                           const float *restrict gradient)
 {
     float *restrict squares = state, *restrict z = state + dim;
-    const float alpha = config->learning_rate, beta = config->beta;
+    const float alpha = t.rate, beta = config->beta;
     const float l1 = config->l1, l2 = config->l2;
     for (uint32_t i = 0; i < dim; i++) {
-        float square = squares[i] + gradient[i] * gradient[i];
+        float g = t.scale * gradient[i], square = squares[i] + g * g;
         float root = sqrtf(square);
         float sigma = (root - sqrtf(squares[i])) / alpha;
-        float z_next = z[i] + (gradient[i] - sigma * values[i]);
+        float z_next = z[i] + (g - sigma * values[i]);
         float shrunk = fabsf(z_next) > l1 ? copysignf(l1, z_next) - z_next : 0;
         squares[i] = square;
         z[i] = z_next;
@@ -179,28 +196,96 @@ WIDE static void step_ftrl(const rt_optimizer_config *config, uint32_t dim, floa
     }
 }
 
+// cos(x)^2 for x in [0, pi/2], by its Taylor series up to x^22: off by less than 2e-16. libm's cos
+// differs between machines.
+static double squared_cosine(double x)
+{
+    double sum = 0, square = x * x;
+    for (int k = 22; k > 0; k -= 2)
+        sum = (1 + sum) * -square / (k * (k - 1));
+    return (1 + sum) * (1 + sum);
+}
+
+static double decay_share(const rt_optimizer_config *config, uint64_t after)
+{
+    const double floor = (double)config->decay_floor, length = config->decay_iterations;
+    const double passed = (double)after / length, done = passed < 1 ? passed : 1;
+    switch (config->decay) {
+    case RT_DECAY_NONE:
+        return 1;
+    case RT_DECAY_LINEAR:
+        return floor + (1 - floor) * (1 - done);
+    case RT_DECAY_COSINE:
+        return floor + (1 - floor) * squared_cosine(done * 1.5707963267948966);
+    case RT_DECAY_INVERSE_SQRT:
+        return floor + (1 - floor) / sqrt(1 + passed);
+    }
+    rt_assert_failed("decay", __FILE__, __LINE__);
+}
+
+float rt_optimizer_rate(const rt_optimizer_config *config, uint64_t step)
+{
+    const uint64_t warm = config->warmup_iterations;
+    if (step < warm)
+        return (float)(config->learning_rate * (double)step / (double)warm);
+    if (config->decay == RT_DECAY_NONE)
+        return config->learning_rate;
+    return (float)(config->learning_rate * decay_share(config, step - warm));
+}
+
+double rt_optimizer_squares(uint32_t count, const float *gradient)
+{
+    double sum = 0;
+    for (uint32_t begin = 0; begin < count; begin += RT_OPTIMIZER_SQUARES_CHUNK) {
+        const float *restrict g = gradient + begin;
+        uint32_t size = count - begin, i = 0;
+        double lanes[LANES] = {0};
+        size = size < RT_OPTIMIZER_SQUARES_CHUNK ? size : RT_OPTIMIZER_SQUARES_CHUNK;
+        for (; i + LANES <= size; i += LANES)
+            for (uint32_t k = 0; k < LANES; k++)
+                lanes[k] += (double)g[i + k] * g[i + k];
+        for (uint32_t k = 0; i + k < size; k++)
+            lanes[k] += (double)g[i + k] * g[i + k];
+        sum += ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+               ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    }
+    return sum;
+}
+
+static terms terms_of(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                      const float *gradient)
+{
+    terms t = {rt_optimizer_rate(config, step), 1, config->l2};
+    if (config->clip_norm > 0) {
+        double norm = sqrt(rt_optimizer_squares(dim, gradient));
+        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
+    }
+    return t;
+}
+
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
+    const terms t = terms_of(config, dim, step, gradient);
     switch (config->kind) {
     case RT_OPTIMIZER_SGD:
-        step_sgd(config->learning_rate, dim, values, gradient);
+        step_sgd(t, dim, values, gradient);
         break;
     case RT_OPTIMIZER_MOMENTUM:
-        step_momentum(config, dim, values, state, gradient);
+        step_momentum(config, t, dim, values, state, gradient);
         break;
     case RT_OPTIMIZER_ADAGRAD:
-        step_adagrad(config, dim, values, state, gradient);
+        step_adagrad(config, t, dim, values, state, gradient);
         break;
     case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        step_rowwise_adagrad(config, dim, values, state, gradient);
+        step_rowwise_adagrad(config, t, dim, values, state, gradient);
         break;
     case RT_OPTIMIZER_ADAM:
         rt_assert(step > 0);
-        step_adam(config, dim, step, values, state, gradient);
+        step_adam(config, t, dim, step, values, state, gradient);
         break;
     case RT_OPTIMIZER_FTRL:
-        step_ftrl(config, dim, values, state, gradient);
+        step_ftrl(config, t, dim, values, state, gradient);
         break;
     }
 }

@@ -477,10 +477,29 @@ static void loss_is_exact_on(const ew_device *device)
 }
 
 // Row operations and the dense step against rt_optimizer on the host, bit for bit.
-static void check_rows(const ew_device *device, rt_optimizer_kind kind, uint32_t dim)
+static rt_optimizer_config optimizer_of(rt_optimizer_kind kind, float clip_norm)
 {
-    const rt_optimizer_config optimizer = {kind, 0.1f,  1e-8f, 0.1f, 0.9f,
-                                           0.9f, 0.99f, 0.01f, 0.1f, 1};
+    return (rt_optimizer_config){.kind = kind,
+                                 .learning_rate = 0.1f,
+                                 .epsilon = 1e-8f,
+                                 .initial_accumulator = 0.1f,
+                                 .momentum = 0.9f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.99f,
+                                 .l1 = 0.01f,
+                                 .l2 = 0.1f,
+                                 .beta = 1,
+                                 .clip_norm = clip_norm,
+                                 .warmup_iterations = 4,
+                                 .decay = RT_DECAY_COSINE,
+                                 .decay_iterations = 9,
+                                 .decay_floor = 0.1f};
+}
+
+static void check_rows(const ew_device *device, rt_optimizer_kind kind, uint32_t dim,
+                       float clip_norm)
+{
+    const rt_optimizer_config optimizer = optimizer_of(kind, clip_norm);
     const uint32_t count = 9, state_floats = rt_optimizer_state_floats(&optimizer, dim);
     const uint32_t floats = dim + state_floats, stride = floats + (dim == 16 ? 4 : 2);
     uint32_t slots[9], rows[5] = {8, 0, 3, 4, 7}, some_slots[5];
@@ -535,10 +554,10 @@ static void check_rows(const ew_device *device, rt_optimizer_kind kind, uint32_t
         buffer_destroy(all[i]);
 }
 
-static void check_step(const ew_device *device, rt_optimizer_kind kind, uint32_t count)
+static void check_step(const ew_device *device, rt_optimizer_kind kind, uint32_t count,
+                       float clip_norm)
 {
-    const rt_optimizer_config optimizer = {kind, 0.1f,  1e-8f, 0.1f, 0.9f,
-                                           0.9f, 0.99f, 0.01f, 0.1f, 1};
+    const rt_optimizer_config optimizer = optimizer_of(kind, clip_norm);
     rt_random random = {kind + count};
     buffer values = buffer_create(device, count, &random);
     buffer gradients = buffer_create(device, count, &random);
@@ -565,10 +584,14 @@ static void check_step(const ew_device *device, rt_optimizer_kind kind, uint32_t
 static void optimizer_steps_on(const ew_device *device)
 {
     for (rt_optimizer_kind kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++) {
-        check_rows(device, kind, 1);
-        check_rows(device, kind, 16);
-        check_rows(device, kind, 37);
-        check_step(device, kind, 1003);
+        for (float clip_norm = 0; clip_norm < 1; clip_norm += 0.5f) {
+            check_rows(device, kind, 1, clip_norm);
+            check_rows(device, kind, 16, clip_norm);
+            check_rows(device, kind, 37, clip_norm);
+            check_step(device, kind, 1003, clip_norm);
+        }
+        check_rows(device, kind, RT_OPTIMIZER_SQUARES_CHUNK + 5, 0.5f);
+        check_step(device, kind, 3 * RT_OPTIMIZER_SQUARES_CHUNK + 5, 0.5f);
     }
 }
 

@@ -472,6 +472,31 @@ static void large_dense_part(void **state)
     check_shape(&shape, 3);
 }
 
+// L2, clipping, warm-up and decay, by PS and workers alike: one worker gives the same bits.
+static void shaped_steps(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < RT_COUNT_OF(row_optimizers) * 4; i++) {
+        fabric_shape shape = small_shape(97000 + i);
+        rt_optimizer_config *both[] = {&shape.rows, &shape.dense};
+        shape.rows = optimizer(row_optimizers[i % RT_COUNT_OF(row_optimizers)]);
+        shape.worker_count = i / RT_COUNT_OF(row_optimizers) % 2 ? 1 : 3;
+        shape.cache = i % 2 ? CACHE_MIDDLE : CACHE_SMALLEST;
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        for (uint32_t k = 0; k < 2; k++) {
+            both[k]->l2 = 0.05f;
+            both[k]->clip_norm = k ? 0.2f : 0.01f;
+            if (both[k]->kind == RT_OPTIMIZER_FTRL)
+                continue;
+            both[k]->warmup_iterations = 9;
+            both[k]->decay = (rt_decay_kind)(i % 4);
+            both[k]->decay_iterations = 20;
+            both[k]->decay_floor = 0.1f;
+        }
+        check_shape(&shape, 2);
+    }
+}
+
 static void every_model(void **state)
 {
     (void)state;
@@ -498,4 +523,4 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
-          TEST(every_model))
+          TEST(shaped_steps), TEST(every_model))

@@ -211,7 +211,7 @@ static void check_optimizer(const char *name, rt_model_kind kind, const char *op
                                 .beta1 = 0.9f,
                                 .beta2 = 0.999f,
                                 .l1 = 1e-3f,
-                                .l2 = 1e-2f,
+                                .l2 = optimizer_kind == RT_OPTIMIZER_FTRL ? 1e-2f : 0,
                                 .beta = 1};
     rt_optimizer_config dense = rows;
     if (optimizer_kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)

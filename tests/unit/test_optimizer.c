@@ -17,14 +17,46 @@ static const rt_optimizer_config base = {.learning_rate = 0.05f,
                                          .beta1 = 0.9f,
                                          .beta2 = 0.999f,
                                          .l1 = 0.02f,
-                                         .l2 = 0.3f,
                                          .beta = 1.0f};
 
 static rt_optimizer_config config_of(rt_optimizer_kind kind)
 {
     rt_optimizer_config config = base;
     config.kind = kind;
+    config.l2 = kind == RT_OPTIMIZER_FTRL ? 0.3f : 0;
     return config;
+}
+
+// With everything that shapes a step. Norms of the gradients below are about 0.25 sqrt(dim).
+static rt_optimizer_config shaped_config_of(rt_optimizer_kind kind)
+{
+    rt_optimizer_config config = config_of(kind);
+    config.l2 = 0.3f;
+    config.clip_norm = 0.7f;
+    if (kind == RT_OPTIMIZER_FTRL)
+        return config;
+    config.warmup_iterations = 7;
+    config.decay = RT_DECAY_COSINE;
+    config.decay_iterations = 30;
+    config.decay_floor = 0.1f;
+    return config;
+}
+
+// The learning rate as docs/CONFIG.md has it, with libm.
+static double reference_rate(const rt_optimizer_config *c, uint64_t t)
+{
+    const double floor = c->decay_floor, s = (double)t - c->warmup_iterations;
+    const double x = c->decay_iterations ? s / c->decay_iterations : 0;
+    double share = 1;
+    if (s < 0)
+        return c->learning_rate * (double)t / c->warmup_iterations;
+    if (c->decay == RT_DECAY_LINEAR)
+        share = x < 1 ? 1 - (1 - floor) * x : floor;
+    if (c->decay == RT_DECAY_COSINE)
+        share = x < 1 ? floor + (1 - floor) * 0.5 * (1 + cos(M_PI * x)) : floor;
+    if (c->decay == RT_DECAY_INVERSE_SQRT)
+        share = floor + (1 - floor) / sqrt(1 + x);
+    return c->learning_rate * share;
 }
 
 // Every formula once more, in double precision, as the papers write them: one value at a time.
@@ -36,7 +68,7 @@ typedef struct {
 static void reference_step(const rt_optimizer_config *c, reference *r, double g, double mean_square,
                            uint64_t t)
 {
-    const double rate = c->learning_rate, beta1 = c->beta1, beta2 = c->beta2;
+    const double rate = reference_rate(c, t), beta1 = c->beta1, beta2 = c->beta2;
     double n, sigma;
     switch (c->kind) {
     case RT_OPTIMIZER_SGD:
@@ -77,9 +109,26 @@ static double random_value(rt_random *random)
     return rt_random_unit(random) * 2 - 1;
 }
 
-static void run_against_reference(rt_optimizer_kind kind, uint32_t dim)
+// Gradients after clipping and L2: what the formulas see.
+static void reference_shape(const rt_optimizer_config *c, uint32_t dim, const reference *values,
+                            const float *gradient, double *shaped)
 {
-    const rt_optimizer_config config = config_of(kind);
+    double norm = 0;
+    for (uint32_t i = 0; i < dim; i++)
+        norm += (double)gradient[i] * gradient[i];
+    norm = sqrt(norm);
+    for (uint32_t i = 0; i < dim; i++) {
+        shaped[i] = gradient[i];
+        if (c->clip_norm > 0 && norm > c->clip_norm)
+            shaped[i] *= c->clip_norm / norm;
+        if (c->kind != RT_OPTIMIZER_FTRL)
+            shaped[i] += c->l2 * values[i].w;
+    }
+}
+
+static void run_against_reference(rt_optimizer_config config, uint32_t dim)
+{
+    const rt_optimizer_kind kind = config.kind;
     const uint32_t state_floats = rt_optimizer_state_floats(&config, dim);
     float values[DIM_MAX + 1], state[2 * DIM_MAX + 1], gradient[DIM_MAX];
     reference want[DIM_MAX] = {{0}};
@@ -94,18 +143,19 @@ static void run_against_reference(rt_optimizer_kind kind, uint32_t dim)
     values[dim] = 4321;
     state[state_floats] = 1234; // guards
     for (uint64_t t = 1; t <= STEPS; t++) {
-        double mean_square = 0;
-        for (uint32_t i = 0; i < dim; i++) {
+        double mean_square = 0, shaped[DIM_MAX];
+        for (uint32_t i = 0; i < dim; i++)
             gradient[i] = i % 5 == 4 ? 0 : (float)(random_value(&random) * 0.5);
-            mean_square += (double)gradient[i] * gradient[i] / dim;
-        }
+        reference_shape(&config, dim, want, gradient, shaped);
+        for (uint32_t i = 0; i < dim; i++)
+            mean_square += shaped[i] * shaped[i] / dim;
         rt_optimizer_step(&config, dim, t, values, state, gradient);
         for (uint32_t i = 0; i < dim; i++)
-            reference_step(&config, &want[i], gradient[i], mean_square, t);
+            reference_step(&config, &want[i], shaped[i], mean_square, t);
     }
-    // A float step rounds about four times, each relative 2^-24 of a value of size 1.
+    // A float step rounds about six times, each relative 2^-24 of a value of size 1.
     for (uint32_t i = 0; i < dim; i++)
-        test_close(values[i], want[i].w, 4 * STEPS * 0x1p-24, 1, "value");
+        test_close(values[i], want[i].w, 6 * STEPS * 0x1p-24, 1, "value");
     assert_true(values[dim] == 4321 && state[state_floats] == 1234);
 }
 
@@ -115,7 +165,55 @@ static void test_kinds_follow_their_formulas(void **context)
     const uint32_t dims[] = {1, 2, 7, 8, 9, 16, 31, 64, DIM_MAX};
     for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++)
         for (size_t i = 0; i < RT_COUNT_OF(dims); i++)
-            run_against_reference((rt_optimizer_kind)kind, dims[i]);
+            run_against_reference(config_of((rt_optimizer_kind)kind), dims[i]);
+}
+
+static void test_shaped_steps_follow_their_formulas(void **context)
+{
+    (void)context;
+    const uint32_t dims[] = {1, 2, 7, 8, 9, 16, 31, 64, DIM_MAX};
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++)
+        for (size_t i = 0; i < RT_COUNT_OF(dims); i++)
+            run_against_reference(shaped_config_of((rt_optimizer_kind)kind), dims[i]);
+}
+
+static void test_rate_follows_its_formula(void **context)
+{
+    (void)context;
+    rt_optimizer_config config = shaped_config_of(RT_OPTIMIZER_SGD);
+    for (int decay = RT_DECAY_NONE; decay <= RT_DECAY_INVERSE_SQRT; decay++)
+        for (uint32_t warmup = 0; warmup < 300; warmup += 149)
+            for (uint64_t t = 1; t < 2000; t++) {
+                config.decay = (rt_decay_kind)decay;
+                config.warmup_iterations = warmup;
+                config.decay_iterations = 1000;
+                // One rounding to a float; the rest is double.
+                test_close(rt_optimizer_rate(&config, t), reference_rate(&config, t), 0x1.01p-24, 0,
+                           "rate");
+            }
+    config.decay = RT_DECAY_INVERSE_SQRT;
+    assert_true(rt_optimizer_rate(&config, UINT64_MAX) >= 0.1f * config.learning_rate);
+}
+
+// Norms across chunks, and where single squares would overflow a float.
+static void test_norms(void **context)
+{
+    (void)context;
+    enum { COUNT = 2 * RT_OPTIMIZER_SQUARES_CHUNK + 501 };
+    static float gradient[COUNT];
+    double want = 0;
+    rt_random random = {4};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        gradient[i] = (float)(random_value(&random) * 1e30);
+        want += (double)gradient[i] * gradient[i];
+    }
+    // Doubles: COUNT additions.
+    test_close(rt_optimizer_squares(COUNT, gradient) / want, 1, COUNT * 0x1p-53, 1, "squares");
+    assert_true(rt_optimizer_squares(0, gradient) == 0);
+    rt_optimizer_config sgd = {.kind = RT_OPTIMIZER_SGD, .learning_rate = 1, .clip_norm = 2};
+    static float values[COUNT];
+    rt_optimizer_step(&sgd, COUNT, 1, values, NULL, gradient);
+    test_close(sqrt(rt_optimizer_squares(COUNT, values)), 2, 2 * 0x1p-22, 1, "clipped norm");
 }
 
 static void test_state_sizes_and_initial_state(void **context)
@@ -260,7 +358,9 @@ static void test_row_init_moments(void **context)
     assert_true(extreme > 3.2 && extreme <= 2 * sqrt(3) * (1 + 1e-4)); // the sum of four is bounded
 }
 
-TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_state_sizes_and_initial_state),
-          TEST(test_zero_gradients_change_nothing), TEST(test_bits_are_pinned),
-          TEST(test_row_wise_sum_has_its_order), TEST(test_row_init_is_pinned),
-          TEST(test_row_init_depends_on_key_seed_and_not_on_dim), TEST(test_row_init_moments))
+TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_their_formulas),
+          TEST(test_rate_follows_its_formula), TEST(test_norms),
+          TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
+          TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
+          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
+          TEST(test_row_init_moments))

@@ -11,6 +11,7 @@
 typedef struct {
     rt_optimizer_config config;
     float rate, root; // adam: with the bias corrections of the step
+    float l2;         // added to gradients, times the value
 } ew_cuda_step_terms;
 
 static inline double ew_cuda_power_of(double base, uint64_t exponent)
@@ -24,9 +25,11 @@ static inline double ew_cuda_power_of(double base, uint64_t exponent)
 
 static inline ew_cuda_step_terms ew_cuda_step_of(const rt_optimizer_config *config, uint64_t step)
 {
-    ew_cuda_step_terms terms = {*config, config->learning_rate, 1};
+    ew_cuda_step_terms terms = {*config, rt_optimizer_rate(config, step), 1, config->l2};
+    if (config->kind == RT_OPTIMIZER_FTRL)
+        terms.l2 = 0; // it has its own
     if (config->kind == RT_OPTIMIZER_ADAM) {
-        terms.rate = (float)(config->learning_rate / (1 - ew_cuda_power_of(config->beta1, step)));
+        terms.rate = (float)(terms.rate / (1 - ew_cuda_power_of(config->beta1, step)));
         terms.root = (float)(1 / sqrt(1 - ew_cuda_power_of(config->beta2, step)));
     }
     return terms;
@@ -37,11 +40,20 @@ static __device__ inline float ew_cuda_positive(float divisor)
     return divisor > FLT_MIN ? divisor : FLT_MIN;
 }
 
+// What a gradient counts as. scale: of clipping.
+static __device__ inline float ew_cuda_shaped(const ew_cuda_step_terms &t, float scale,
+                                              float gradient, float value)
+{
+    return scale * gradient + t.l2 * value;
+}
+
 // One value; first and second: its state, where the kind has any. Not for row-wise Adagrad.
-static __device__ inline void ew_cuda_step_value(const ew_cuda_step_terms &t, float *value,
-                                                 float *first, float *second, float gradient)
+static __device__ inline void ew_cuda_step_value(const ew_cuda_step_terms &t, float scale,
+                                                 float *value, float *first, float *second,
+                                                 float raw)
 {
     const rt_optimizer_config &c = t.config;
+    const float gradient = ew_cuda_shaped(t, scale, raw, *value);
     switch (c.kind) {
     case RT_OPTIMIZER_SGD:
         *value -= t.rate * gradient;
@@ -82,17 +94,48 @@ static __device__ inline void ew_cuda_step_value(const ew_cuda_step_terms &t, fl
 // Row-wise Adagrad: what its new square leaves of the learning rate.
 static __device__ inline float ew_cuda_rowwise_rate(const ew_cuda_step_terms &t, float square)
 {
-    return t.config.learning_rate / ew_cuda_positive(sqrtf(square) + t.config.epsilon);
+    return t.rate / ew_cuda_positive(sqrtf(square) + t.config.epsilon);
 }
 
 // The eight lanes' sums in rt_optimizer's order; whole warps call, lanes 0 to 7 hold sums. Lane 0
 // gets the result.
-static __device__ inline float ew_cuda_add_lanes(float sum)
+template <typename T> static __device__ inline T ew_cuda_add_lanes(T sum)
 {
     sum += __shfl_xor_sync(EW_CUDA_FULL, sum, 4);
     sum += __shfl_xor_sync(EW_CUDA_FULL, sum, 2);
     sum += __shfl_xor_sync(EW_CUDA_FULL, sum, 1);
     return sum;
+}
+
+// rt_optimizer_squares of at most one chunk, in lane 0; whole warps call.
+static __device__ inline double ew_cuda_chunk_squares(uint32_t count, const float *gradient,
+                                                      uint32_t lane)
+{
+    double sum = 0;
+    for (uint32_t i = lane; i < count && lane < EW_CUDA_SQUARE_LANES; i += EW_CUDA_SQUARE_LANES)
+        sum += (double)gradient[i] * gradient[i];
+    return ew_cuda_add_lanes(sum);
+}
+
+static __device__ inline float ew_cuda_clip_scale(const ew_cuda_step_terms &t, double squares)
+{
+    double norm = sqrt(squares), most = t.config.clip_norm;
+    return norm > most ? (float)(most / norm) : 1;
+}
+
+// Of one row by one warp, in all lanes. Whole warps call, with the same dim and active.
+static __device__ inline float ew_cuda_row_scale(const ew_cuda_step_terms &t, uint32_t dim,
+                                                 const float *gradient, bool active)
+{
+    double squares = 0;
+    if (!(t.config.clip_norm > 0))
+        return 1;
+    for (uint32_t begin = 0; begin < dim; begin += RT_OPTIMIZER_SQUARES_CHUNK) {
+        uint32_t left = dim - begin, most = RT_OPTIMIZER_SQUARES_CHUNK;
+        squares += ew_cuda_chunk_squares(active ? (left < most ? left : most) : 0, gradient + begin,
+                                         threadIdx.x);
+    }
+    return __shfl_sync(EW_CUDA_FULL, ew_cuda_clip_scale(t, squares), 0);
 }
 
 #endif

@@ -6,27 +6,50 @@
 
 #define BLOCK_THREADS 1024u
 
-static __global__ void step_values(ew_cuda_step_terms t, uint32_t count, float *values,
-                                   float *state, const float *gradients)
+// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one thread
+// adds the parts in order and leaves the scale in parts[part_count].
+static __global__ void chunk_squares(uint32_t count, const float *gradients, double *parts)
+{
+    uint32_t chunk = ew_cuda_row(), size = RT_OPTIMIZER_SQUARES_CHUNK, begin = chunk * size;
+    uint32_t left = begin < count ? count - begin : 0;
+    double sum = ew_cuda_chunk_squares(left < size ? left : size, gradients + begin, threadIdx.x);
+    if (threadIdx.x == 0 && left > 0)
+        parts[chunk] = sum;
+}
+
+static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, const double *parts,
+                                   float *scale)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < part_count; i++)
+        sum += parts[i];
+    *scale = ew_cuda_clip_scale(t, sum);
+}
+
+// scale: NULL counts as 1.
+static __global__ void step_values(ew_cuda_step_terms t, const float *scale, uint32_t count,
+                                   float *values, float *state, const float *gradients)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count)
-        ew_cuda_step_value(t, values + i, state + i, state + count + (size_t)i, gradients[i]);
+        ew_cuda_step_value(t, scale ? *scale : 1, values + i, state + i, state + count + (size_t)i,
+                           gradients[i]);
 }
 
 // Row-wise Adagrad over the whole dense block, in one block of threads: tiles of gradients go
 // through shared memory, where eight lanes add their squares in the CPU's order.
-static __global__ void step_block_rowwise(ew_cuda_step_terms t, uint32_t count, float *values,
-                                          float *square, const float *gradients)
+static __global__ void step_block_rowwise(ew_cuda_step_terms t, const float *scale, uint32_t count,
+                                          float *values, float *square, const float *gradients)
 {
     SHARED(float, tile, BLOCK_THREADS);
     SHARED(float, result, 1);
-    float sum = 0;
+    float sum = 0, clip = scale ? *scale : 1;
     for (uint32_t begin = 0; begin < count; begin += blockDim.x) {
         uint32_t size = count - begin < blockDim.x ? count - begin : blockDim.x;
+        uint32_t at = begin + threadIdx.x;
         __syncthreads();
         if (threadIdx.x < size)
-            tile[threadIdx.x] = gradients[begin + threadIdx.x];
+            tile[threadIdx.x] = ew_cuda_shaped(t, clip, gradients[at], values[at]);
         __syncthreads();
         if (threadIdx.x < EW_CUDA_SQUARE_LANES)
             for (uint32_t i = threadIdx.x; i < size; i += EW_CUDA_SQUARE_LANES)
@@ -38,7 +61,7 @@ static __global__ void step_block_rowwise(ew_cuda_step_terms t, uint32_t count, 
     __syncthreads();
     float rate = ew_cuda_rowwise_rate(t, *result);
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
-        values[i] -= rate * gradients[i];
+        values[i] -= rate * ew_cuda_shaped(t, clip, gradients[i], values[i]);
 }
 
 static __global__ void step_rows(ew_cuda_step_terms t, uint32_t dim, float *slab,
@@ -50,7 +73,25 @@ static __global__ void step_rows(ew_cuda_step_terms t, uint32_t dim, float *slab
         return;
     float *row = slab + (size_t)slots[k] * row_stride;
     size_t from = (size_t)(rows ? rows[k] : k) * dim;
-    ew_cuda_step_value(t, row + d, row + dim + d, row + 2 * (size_t)dim + d, gradients[from + d]);
+    ew_cuda_step_value(t, 1, row + d, row + dim + d, row + 2 * (size_t)dim + d,
+                       gradients[from + d]);
+}
+
+// A warp per row, which must know the gradient's norm first.
+static __global__ void step_rows_clipped(ew_cuda_step_terms t, uint32_t dim, float *slab,
+                                         uint32_t row_stride, const uint32_t *slots,
+                                         const uint32_t *rows, uint32_t count,
+                                         const float *gradients)
+{
+    uint32_t k = ew_cuda_row();
+    const float *gradient = gradients + (size_t)(k >= count ? 0 : rows ? rows[k] : k) * dim;
+    float scale = ew_cuda_row_scale(t, dim, gradient, k < count);
+    if (k >= count)
+        return;
+    float *row = slab + (size_t)slots[k] * row_stride;
+    for (uint32_t d = threadIdx.x; d < dim; d += EW_CUDA_WARP)
+        ew_cuda_step_value(t, scale, row + d, row + dim + d, row + 2 * (size_t)dim + d,
+                           gradient[d]);
 }
 
 // A warp per row.
@@ -61,16 +102,20 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
 {
     uint32_t k = ew_cuda_row(), lane = threadIdx.x;
     float *row = NULL, sum = 0, square = 0;
-    const float *gradient = NULL;
+    const float *gradient = gradients;
     if (k < count) { // other warps only keep step
         row = slab + (size_t)slots[k] * row_stride;
         gradient = gradients + (size_t)(rows ? rows[k] : k) * dim;
         square = row[dim];
-        for (uint32_t i = lane; i < dim && lane < EW_CUDA_SQUARE_LANES; i += EW_CUDA_SQUARE_LANES)
-            sum += gradient[i] * gradient[i];
+    }
+    float scale = ew_cuda_row_scale(t, dim, gradient, k < count);
+    for (uint32_t i = lane; row && i < dim && lane < EW_CUDA_SQUARE_LANES;
+         i += EW_CUDA_SQUARE_LANES) {
+        float shaped = ew_cuda_shaped(t, scale, gradient[i], row[i]);
+        sum += shaped * shaped;
     }
     sum = __shfl_sync(EW_CUDA_FULL, ew_cuda_add_lanes(sum), 0);
-    __syncwarp(); // all have read the old square
+    __syncwarp(); // all have read the old square and values
     if (k >= count)
         return;
     square += sum / (float)dim;
@@ -78,7 +123,23 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
         row[dim] = square;
     float rate = ew_cuda_rowwise_rate(t, square);
     for (uint32_t i = lane; i < dim; i += EW_CUDA_WARP)
-        row[i] -= rate * gradient[i];
+        row[i] -= rate * ew_cuda_shaped(t, scale, gradient[i], row[i]);
+}
+
+// The scale of the dense block in device memory, or NULL without clipping.
+static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, uint32_t count,
+                               const float *gradients)
+{
+    if (!(terms.config.clip_norm > 0))
+        return NULL;
+    uint32_t part_count = ew_cuda_blocks(count, RT_OPTIMIZER_SQUARES_CHUNK);
+    double *parts = (double *)(void *)cuda->scratch;
+    float *scale = (float *)(parts + part_count);
+    rt_assert(2 * (size_t)part_count + 1 <= EW_CUDA_SCRATCH_FLOATS);
+    ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
+    LAUNCH(chunk_squares, groups.grid, groups.block, 0, cuda->compute, count, gradients, parts);
+    LAUNCH(block_scale, dim3(1), dim3(1), 0, cuda->compute, terms, part_count, parts, scale);
+    return scale;
 }
 
 extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
@@ -89,12 +150,13 @@ extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, 
     ew_cuda_step_terms terms = ew_cuda_step_of(optimizer, step);
     if (count == 0 || !ew_cuda_enter(cuda))
         return;
+    const float *scale = clip_block(cuda, terms, count, gradients);
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        LAUNCH(step_block_rowwise, dim3(1), dim3(BLOCK_THREADS), 0, cuda->compute, terms, count,
-               values, optimizer_state, gradients);
+        LAUNCH(step_block_rowwise, dim3(1), dim3(BLOCK_THREADS), 0, cuda->compute, terms, scale,
+               count, values, optimizer_state, gradients);
     else
         LAUNCH(step_values, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
-               cuda->compute, terms, count, values, optimizer_state, gradients);
+               cuda->compute, terms, scale, count, values, optimizer_state, gradients);
     ew_cuda_leave(cuda, "step");
 }
 
@@ -107,9 +169,12 @@ extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimi
     ew_cuda_step_terms terms = ew_cuda_step_of(optimizer, step);
     if (count == 0 || dim == 0 || !ew_cuda_enter(cuda))
         return;
+    ew_cuda_tile groups = ew_cuda_groups_of(count, EW_CUDA_WARP);
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD) {
-        ew_cuda_tile groups = ew_cuda_groups_of(count, EW_CUDA_WARP);
         LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
+               row_stride, slots, rows, count, gradients);
+    } else if (optimizer->clip_norm > 0) {
+        LAUNCH(step_rows_clipped, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
                row_stride, slots, rows, count, gradients);
     } else {
         ew_cuda_tile tile = ew_cuda_tile_of(count, dim);
