@@ -82,9 +82,10 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
             uint8_t *record = rt_message_payload(&message) + i * record_bytes;
             uint32_t at = group[i]->index, row = view->grad_rows[at];
             uint32_t keeper = view->grad_keepers[at];
+            if (keeper == DP_NO_KEEPER)
+                keeper = e->apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
             rt_wire_grad header = {e->slots[group[i]->slot].key, view->grad_masks[at],
-                                   view->grad_bases[at],
-                                   keeper == DP_NO_KEEPER ? RT_WIRE_NO_KEEPER : keeper};
+                                   view->grad_bases[at], keeper};
             memcpy(record, &header, sizeof header);
             memcpy(record + sizeof header, e->gradients + (size_t)row * values,
                    values * sizeof(float));
@@ -113,6 +114,7 @@ rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew
     if (!own->gradient)
         return RT_NO_MEMORY;
     own->slot = n->slot;
+    own->apply = e->apply;
     e->slots[n->slot].kept = e->kept_count;
     e->slots[n->slot].keeps = true;
     memcpy(own->gradient, e->gradients + (size_t)slice->view.keep_rows[n->index] * e->config.values,

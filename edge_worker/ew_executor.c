@@ -174,7 +174,8 @@ static void land_sum(ew_executor *e, const ew_node *n, float *sum)
     for (uint32_t k = 0; k < e->config.values; k++)
         sum[k] += own.gradient[k];
     const float *const gradient = sum;
-    e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
+    if (own.apply)
+        e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
     e->kept[at] = e->kept[--e->kept_count];
     e->slots[e->kept[at].slot].kept = at;
     e->kept[e->kept_count] = own; // its buffer stays for the next one
@@ -619,7 +620,7 @@ rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
     return RT_OK;
 }
 
-rt_status ew_executor_trained(ew_executor *e, const float *gradients, dp_counts *done,
+rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, dp_counts *done,
                               rt_error *error)
 {
     ew_slice_state *s = ew_slice_at(e, e->trained + 1);
@@ -629,6 +630,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, dp_counts 
     e->job_out = false;
     e->trained++;
     e->gradients = gradients;
+    e->apply = apply;
     for (uint32_t i = 0; i < c->row_count; i++) {
         ew_node *n = &s->nodes[first + i];
         if (s->view.row_modes[i] == DP_MODE_OWN)

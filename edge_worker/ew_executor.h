@@ -58,9 +58,11 @@ rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *
 rt_status ew_executor_next_job(ew_executor *executor, ew_job *job);
 
 // The job is done: rows of mode OWN are updated, gradients holds row_count x values floats for the
-// others; it is read during this call only. *done (may be NULL) receives what the slice executed.
-rt_status ew_executor_trained(ew_executor *executor, const float *gradients, dp_counts *done,
-                              rt_error *error);
+// others; it is read during this call only. With apply false, as all workers have it in this
+// iteration, no row was or will be: all get their versions, and no step, here or at the PS.
+// *done (may be NULL) receives what the slice executed.
+rt_status ew_executor_trained(ew_executor *executor, const float *gradients, bool apply,
+                              dp_counts *done, rt_error *error);
 
 // With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
 // rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.

@@ -70,6 +70,7 @@ typedef struct {
 
 typedef struct {
     uint32_t slot;
+    bool apply;
     float *gradient; // values floats
 } ew_kept;
 
@@ -86,6 +87,7 @@ struct ew_executor {
     ew_node_list *push_grads;
     ew_outlet *pulls, *pushes; // by shard
     const float *gradients;    // of the slice that was just trained
+    bool apply;                // likewise
     ew_kept *kept;             // gradients of rows whose sum is not in yet
     uint32_t kept_count, kept_capacity;
     uint32_t *batch_slots; // scratch of one call to ew_rows

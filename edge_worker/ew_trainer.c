@@ -1,19 +1,21 @@
 #include "edge_worker/ew_trainer.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "runtime/rt_queue.h"
 
-#define TASKS_MAX 4u // TRAIN, DENSE and the barrier of a save
+#define TASKS_MAX 4u // TRAIN, ROWS, DENSE and the barrier of a save
 
-typedef enum { TASK_TRAIN, TASK_DENSE, TASK_BARRIER } task_kind;
+typedef enum { TASK_TRAIN, TASK_ROWS, TASK_DENSE, TASK_BARRIER } task_kind;
 
 typedef struct {
     task_kind kind;
     const dp_slice_view *slice;
     uint64_t iteration;
+    bool apply;
 } task;
 
 struct ew_trainer {
@@ -24,13 +26,15 @@ struct ew_trainer {
     task ring[TASKS_MAX];
     uint32_t ring_next;
     ew_trained trained;
+    const float *row_gradients;     // of the last training, on the device
     uint32_t *own_slots, *own_rows; // row_count_max, shared with the device
     // Devices with memory of their own: gradients of the rows that are not OWN, on their way.
     uint32_t *sent_rows;     // row_count_max, shared with the device
     float *packed_gradients; // row_count_max x dim, likewise
     float *host_gradients;   // row_count_max x dim
-    float *dense; // host copy of the dense gradients; on unified devices the block itself
-    uint32_t dense_count;
+    // Host copy of the dense gradients, on unified devices the block itself; the verdict is last.
+    float *dense;
+    uint32_t dense_count; // without it
 };
 
 static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slice)
@@ -50,7 +54,7 @@ static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slic
 }
 
 // The worker is the only one that trains these rows: it owns them and steps them in place.
-static void step_own_rows(ew_trainer *t, const dp_slice_view *slice, const float *gradients)
+static void step_own_rows(ew_trainer *t, const dp_slice_view *slice)
 {
     const ew_device *device = t->config.device;
     uint32_t count = 0;
@@ -62,7 +66,7 @@ static void step_own_rows(ew_trainer *t, const dp_slice_view *slice, const float
     }
     device->ops->rows_step(device->state, &t->config.row_optimizer, t->config.dim,
                            slice->counts.iteration, t->config.slab, t->config.row_stride,
-                           t->own_slots, t->own_rows, count, gradients);
+                           t->own_slots, t->own_rows, count, t->row_gradients);
 }
 
 // Fetches the gradients of the rows that other workers train too.
@@ -95,20 +99,35 @@ static void train(ew_trainer *t, const dp_slice_view *slice)
     if (!out->status)
         out->status = ew_model_step(t->config.model, &batch, NULL, NULL, &step, &out->error);
     if (!out->status) {
-        step_own_rows(t, slice, step.row_gradients);
+        t->row_gradients = step.row_gradients;
         out->row_gradients = fetch_gradients(t, slice, step.row_gradients);
         out->status = t->config.device->ops->finish(t->config.device->state, &out->error);
     }
     if (!out->status && !t->config.device->unified)
         out->status = ew_model_dense_read(t->config.model, EW_GRADIENTS, t->dense, &out->error);
+    t->dense[t->dense_count] = isfinite(step.loss_sum) ? 0.0f : 1.0f;
     out->predictions = step.predictions;
     out->loss_sum = step.loss_sum;
     out->compute_ns = rt_now_ns() - begin;
 }
 
-static void dense_step(ew_trainer *t, uint64_t iteration)
+// Finished when it returns: the executor reads these rows next.
+static void settle_rows(ew_trainer *t, const dp_slice_view *slice, bool apply)
+{
+    uint64_t begin = rt_now_ns();
+    ew_trained *out = &t->trained;
+    if (apply) {
+        step_own_rows(t, slice);
+        out->status = t->config.device->ops->finish(t->config.device->state, &out->error);
+    }
+    out->compute_ns += rt_now_ns() - begin;
+}
+
+static void dense_step(ew_trainer *t, uint64_t iteration, bool apply)
 {
     rt_error error = {0};
+    if (!apply)
+        return;
     if (!t->config.device->unified &&
         ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error) != RT_OK)
         return; // the device stays failed: the next training reports it
@@ -127,8 +146,12 @@ static void *run_tasks(void *context)
             train(t, next->slice);
             (void)rt_queue_put(t->results, &t->trained);
             break;
+        case TASK_ROWS:
+            settle_rows(t, next->slice, next->apply);
+            (void)rt_queue_put(t->results, &t->trained);
+            break;
         case TASK_DENSE:
-            dense_step(t, next->iteration);
+            dense_step(t, next->iteration, next->apply);
             break;
         case TASK_BARRIER:
             (void)rt_queue_put(t->barriers, t);
@@ -145,7 +168,7 @@ static rt_status allocate(ew_trainer *t)
     float *block = ew_model_dense(t->config.model, EW_GRADIENTS, &t->dense_count);
     t->own_slots = device->ops->alloc_shared(device->state, rows);
     t->own_rows = device->ops->alloc_shared(device->state, rows);
-    t->dense = device->unified ? block : rt_alloc(t->dense_count, sizeof *t->dense);
+    t->dense = device->unified ? block : rt_alloc(t->dense_count + (size_t)1, sizeof *t->dense);
     if (!device->unified) {
         size_t floats = (size_t)rows * t->config.dim;
         t->sent_rows = device->ops->alloc_shared(device->state, rows);
@@ -218,9 +241,14 @@ void ew_trainer_train(ew_trainer *t, const dp_slice_view *slice)
     give(t, (task){.kind = TASK_TRAIN, .slice = slice});
 }
 
-void ew_trainer_dense(ew_trainer *t, uint64_t iteration)
+void ew_trainer_rows(ew_trainer *t, const dp_slice_view *slice, bool apply)
 {
-    give(t, (task){.kind = TASK_DENSE, .iteration = iteration});
+    give(t, (task){.kind = TASK_ROWS, .slice = slice, .apply = apply});
+}
+
+void ew_trainer_dense(ew_trainer *t, uint64_t iteration, bool apply)
+{
+    give(t, (task){.kind = TASK_DENSE, .iteration = iteration, .apply = apply});
 }
 
 rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)
@@ -234,7 +262,7 @@ rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)
 
 float *ew_trainer_dense_gradients(ew_trainer *t, uint32_t *count_p)
 {
-    *count_p = t->dense_count;
+    *count_p = t->dense_count + 1;
     return t->dense;
 }
 

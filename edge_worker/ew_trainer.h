@@ -1,7 +1,8 @@
 // ew_trainer - the training thread: takes jobs, runs the model, steps owned rows and dense weights.
 //
-// Tasks are carried out in the order they are given: TRAIN t (forward, backward, rows of mode OWN),
-// then DENSE t (one step with the summed gradient). Results come back through a queue with a wake
+// Tasks are carried out in the order they are given: TRAIN t (forward, backward), ROWS t (rows of
+// mode OWN), DENSE t (one step with the summed gradient). The last two once it is known whether the
+// iteration counts: if not, they change nothing. Results come back through a queue with a wake
 // descriptor. One owner (the communication thread) calls; the device and the model belong to the
 // training thread between create and destroy.
 #ifndef EW_TRAINER_H
@@ -22,32 +23,36 @@ typedef struct {
     int wake_fd; // written when a result is ready
 } ew_trainer_config;
 
-// Of a TRAIN task; valid until the next one is given.
+// Of a TRAIN task, and again of the ROWS task that follows; valid until the next TRAIN is given.
 typedef struct {
     rt_status status;
     rt_error error;
     const float *predictions;   // per sample
     const float *row_gradients; // row_count x dim, host; of OWN rows undefined
     double loss_sum;
-    uint64_t compute_ns;
+    uint64_t compute_ns; // of both tasks
 } ew_trained;
 
 rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **trainer_p,
                             rt_error *error);
 void ew_trainer_destroy(ew_trainer *trainer); // waits for the task that runs
 
-// The slice must stay until its result is taken.
+// The slice must stay until the result of its ROWS task is taken.
 void ew_trainer_train(ew_trainer *trainer, const dp_slice_view *slice);
 
-// The result of the task given last. RT_AGAIN: not yet.
+// Follows the training of slice. apply: its iteration counts.
+void ew_trainer_rows(ew_trainer *trainer, const dp_slice_view *slice, bool apply);
+
+// The result of the TRAIN or ROWS task given last. RT_AGAIN: not yet.
 rt_status ew_trainer_result(ew_trainer *trainer, const ew_trained **trained_p);
 
-// The dense gradients of the micro-batch that was trained last: the communication thread sends
-// them from here and writes the sum here, before ew_trainer_dense.
+// The dense gradients of the micro-batch that was trained last, and one float more, its verdict: 0,
+// or 1 where the loss is not finite. The communication thread sends them from here and writes the
+// sums here, before ew_trainer_dense; the iteration counts if the verdicts' sum is 0.
 float *ew_trainer_dense_gradients(ew_trainer *trainer, uint32_t *count_p);
 
-// The sum is in place: step number iteration follows before the next training.
-void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration);
+// The sum is in place: step number iteration follows before the next training, if apply.
+void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
 
 // Waits until all tasks are done and writes the dense parameters to path (rt_tensors).
 rt_status ew_trainer_save(ew_trainer *trainer, const char *path, rt_error *error);

@@ -24,10 +24,13 @@
 typedef struct {
     bool open;
     uint32_t chunk_floats; // of every chunk but the last
-    uint32_t chunk_count, chunks_left;
+    uint32_t chunks_left;
     uint64_t iteration;
     uint64_t begin_ns, end_ns;
 } exchange;
+
+// Of the job. Rows are stepped, and gradients sent, once every worker's verdict is known.
+typedef enum { PHASE_NONE, PHASE_TRAINS, PHASE_AWAITS_VERDICT, PHASE_STEPS_ROWS } phase;
 
 typedef struct {
     const ew_worker_config *config;
@@ -44,8 +47,9 @@ typedef struct {
     ew_trainer *trainer;
     ew_planner *planner; // planner.placement "worker", else NULL
     exchange dense;
-    bool training; // a job is with the trainer
+    phase phase;
     ew_job job;
+    bool apply; // the job's iteration counts
     bool finishing, finish_answered, ended;
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
@@ -288,15 +292,18 @@ static rt_status send_dense(worker *w, rt_error *error)
     uint32_t count;
     const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
     const uint32_t chunk_floats = dense_chunk_floats(slice->dense_chunk_floats, count);
+    const uint32_t chunk_count = (count + chunk_floats - 1) / chunk_floats;
     w->dense = (exchange){.open = true,
                           .chunk_floats = chunk_floats,
+                          .chunks_left = chunk_count,
                           .iteration = iteration,
                           .begin_ns = rt_now_ns()};
-    for (uint32_t first = 0; first < count; first += chunk_floats) {
+    for (uint32_t chunk = chunk_count; chunk-- > 0;) { // the verdict first: rows wait for it
         rt_message message;
+        const uint32_t first = chunk * chunk_floats;
         uint32_t floats = (uint32_t)rt_min_u64(count - first, chunk_floats);
         rt_status status = rt_message_create(&message, RT_MESSAGE_DENSE_GRAD, self(w), iteration,
-                                             w->dense.chunk_count++, floats * sizeof(float));
+                                             chunk, floats * sizeof(float));
         if (status)
             return rt_fail(error, status, "out of memory");
         memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
@@ -305,7 +312,6 @@ static rt_status send_dense(worker *w, rt_error *error)
         if (status)
             return rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status));
     }
-    w->dense.chunks_left = w->dense.chunk_count;
     return RT_OK;
 }
 
@@ -323,6 +329,7 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     report->up_at_least = bw_passive_at_least(&w->link, BW_UP);
     report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
     report->loss_sum = trained ? trained->loss_sum : 0;
+    report->skipped = !w->apply;
     report->miss_pull = done->miss_pull;
     report->update_push = done->update_push;
     report->evict_push = done->evict_push;
@@ -347,7 +354,7 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
 static void account_wait(worker *w)
 {
     const uint64_t now = rt_now_ns();
-    if (!w->training && !w->dense.open && w->idle_ns)
+    if (!w->phase && !w->dense.open && w->idle_ns)
         w->waited_ns[ew_executor_waits_for(w->executor)] +=
             now - rt_max_u64(w->idle_ns, w->looked_ns);
     w->looked_ns = now;
@@ -355,10 +362,10 @@ static void account_wait(worker *w)
 
 static rt_status start_job(worker *w)
 {
-    if (w->training || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
+    if (w->phase || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
         return RT_OK;
     account_wait(w);
-    w->training = true;
+    w->phase = PHASE_TRAINS;
     w->fingerprint = w->job.slice->counts.fingerprint;
     w->report.plan_ns = w->waited_ns[EW_WAIT_PLAN];
     w->report.push_ns = w->waited_ns[EW_WAIT_PUSH];
@@ -371,6 +378,13 @@ static rt_status start_job(worker *w)
     return RT_OK;
 }
 
+static void step_rows(worker *w, bool apply)
+{
+    w->phase = PHASE_STEPS_ROWS;
+    w->apply = apply;
+    ew_trainer_rows(w->trainer, w->job.slice, apply);
+}
+
 static rt_status take_result(worker *w, rt_error *error)
 {
     const ew_trained *trained;
@@ -379,7 +393,7 @@ static rt_status take_result(worker *w, rt_error *error)
     if (read(w->wake_fd, &count, sizeof count) < 0) {
         // another wake-up emptied it
     }
-    if (!w->training || ew_trainer_result(w->trainer, &trained) != RT_OK)
+    if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
         return RT_OK;
     uint64_t sequence = w->job.sequence;
     uint32_t samples = w->job.slice->counts.sample_count;
@@ -387,11 +401,17 @@ static rt_status take_result(worker *w, rt_error *error)
         *error = trained->error;
         return trained->status;
     }
-    w->training = false;
+    if (w->phase == PHASE_TRAINS) {
+        w->phase = PHASE_AWAITS_VERDICT;
+        rt_status status = send_dense(w, error);
+        if (!status && !w->config->config->guard_skip_bad_batches)
+            step_rows(w, true);
+        return status;
+    }
+    w->phase = PHASE_NONE;
     w->report.compute_ns = trained->compute_ns;
-    rt_status status = send_dense(w, error); // first: everybody waits for it
-    if (!status)
-        status = ew_executor_trained(w->executor, trained->row_gradients, &done, error);
+    rt_status status =
+        ew_executor_trained(w->executor, trained->row_gradients, w->apply, &done, error);
     return status ? status : send_report(w, trained, &done, samples, sequence, error);
 }
 
@@ -406,12 +426,14 @@ static rt_status take_dense_sum(worker *w, const rt_message *message, rt_error *
         bytes != rt_min_u64(count - first, w->dense.chunk_floats) * sizeof(float))
         return rt_fail(error, RT_WIRE, "PS shard 0: a dense sum that nobody waits for");
     memcpy(gradients + first, rt_message_payload(message), bytes);
+    if (first + bytes / sizeof(float) == count && w->phase == PHASE_AWAITS_VERDICT)
+        step_rows(w, gradients[count - 1] == 0);
     if (--w->dense.chunks_left)
         return RT_OK;
     w->dense.open = false;
     w->dense.end_ns = rt_now_ns();
     w->idle_ns = w->dense.end_ns;
-    ew_trainer_dense(w->trainer, w->dense.iteration);
+    ew_trainer_dense(w->trainer, w->dense.iteration, w->apply);
     return RT_OK;
 }
 
@@ -524,7 +546,7 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
 static rt_status finish_if_idle(worker *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || w->training || w->dense.open ||
+    if (!w->finishing || w->finish_answered || w->phase || w->dense.open ||
         (w->planner && !ew_planner_idle(w->planner)) || !ew_executor_idle(w->executor))
         return RT_OK;
     w->finish_answered = true;

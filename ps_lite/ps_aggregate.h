@@ -15,7 +15,7 @@ typedef struct {
     uint64_t arrived;   // of them
     uint32_t iteration; // the version that the sum makes
     uint32_t base;      // the version that it applies to
-    uint32_t keeper;    // RT_WIRE_NO_KEEPER: the PS applies the sum
+    uint32_t keeper;    // as in rt_wire_grad
     bool pulled;        // the keeper's pull waits
     uint32_t pull_tag;
     uint64_t pull_iteration;

@@ -205,7 +205,7 @@ static ps_aggregate *ready_sum(ps_shard *shard, const ps_entry *entry)
 {
     ps_aggregate *one = NULL;
     while ((one = ps_aggregates_next(shard->aggregates, entry->key, one)))
-        if (one->keeper == RT_WIRE_NO_KEEPER && one->arrived == one->mask &&
+        if (rt_wire_is_for_ps(one->keeper) && one->arrived == one->mask &&
             one->base == entry->version)
             break;
     return one;
@@ -215,12 +215,16 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
 {
     const uint32_t dim = shard->config.dim;
     float *row = ps_table_row(shard->table, entry);
-    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
-    rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
-                      shard->sum);
+    if (aggregate->keeper == RT_WIRE_NO_STEP) {
+        shard->statistics.steps_skipped++;
+    } else {
+        ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+        rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
+                          shard->sum);
+        shard->statistics.steps++;
+    }
     entry->version = aggregate->iteration;
     ps_aggregates_close(shard->aggregates, aggregate);
-    shard->statistics.steps++;
 }
 
 // Follows a change of the row's version: pulls first, because they ask for this very version.
@@ -283,7 +287,7 @@ static bool creates(const request *in, uint32_t i)
     if (in->type == RT_MESSAGE_PUSH_ROW)
         return true;
     if (in->type == RT_MESSAGE_PUSH_GRAD)
-        return grad_at(in, i).base == 0 && grad_at(in, i).keeper == RT_WIRE_NO_KEEPER;
+        return grad_at(in, i).base == 0 && rt_wire_is_for_ps(grad_at(in, i).keeper);
     return in->type == RT_MESSAGE_PULL && pull_at(in, i).version == 0;
 }
 
@@ -376,7 +380,7 @@ static rt_status check_row(ps_shard *shard, const request *in, uint32_t i, rt_er
         return RT_OK;
     const ps_aggregate *one = NULL;
     while ((one = ps_aggregates_next(shard->aggregates, row.key, one)))
-        if (one->keeper == RT_WIRE_NO_KEEPER && one->base < row.version)
+        if (rt_wire_is_for_ps(one->keeper) && one->base < row.version)
             return reject(in, row.key, error,
                           "version %u, while gradients of iteration %u wait for version %u",
                           row.version, one->iteration, one->base);
@@ -446,7 +450,7 @@ static rt_status check_grad(const ps_shard *shard, const request *in, const rt_w
                       shard->config.worker_count - 1);
     if (grad->base >= in->iteration)
         return reject(in, grad->key, error, "base %u is not an earlier iteration", grad->base);
-    if (grad->keeper == RT_WIRE_NO_KEEPER)
+    if (rt_wire_is_for_ps(grad->keeper))
         return RT_OK;
     if (grad->keeper >= shard->config.worker_count)
         return reject(in, grad->key, error, "keeper %u is not a worker of this run", grad->keeper);
@@ -471,7 +475,7 @@ static rt_status check_against_sums(ps_shard *shard, const request *in, const rt
                 return reject(in, grad->key, error, "mask %llx base %u, others have %llx base %u",
                               (unsigned long long)grad->mask, grad->base,
                               (unsigned long long)one->mask, one->base);
-        } else if (one->keeper == grad->keeper && grad->keeper == RT_WIRE_NO_KEEPER &&
+        } else if (rt_wire_is_for_ps(one->keeper) && rt_wire_is_for_ps(grad->keeper) &&
                    one->base == grad->base) {
             return reject(in, grad->key, error, "base %u is that of iteration %u too", grad->base,
                           one->iteration);
@@ -493,7 +497,7 @@ static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error
                 status = check_grad(shard, in, &grad, error);
             if (status == RT_OK)
                 status = check_against_sums(shard, in, &grad, error);
-            if (status == RT_OK && grad.keeper == RT_WIRE_NO_KEEPER && entries[i] &&
+            if (status == RT_OK && rt_wire_is_for_ps(grad.keeper) && entries[i] &&
                 entries[i]->version > grad.base)
                 status = reject(in, grad.key, error, "base %u, but the row has version %u",
                                 grad.base, entries[i]->version);
@@ -541,7 +545,7 @@ static rt_status add_gradient(ps_shard *shard, const request *in, uint32_t i, rt
     ps_aggregates_add(aggregates, sum, in->worker, record_at(in, i) + sizeof grad);
     if (sum->arrived != sum->mask)
         return RT_OK;
-    if (sum->keeper != RT_WIRE_NO_KEEPER)
+    if (!rt_wire_is_for_ps(sum->keeper))
         return sum->pulled ? answer_sum(shard, sum, error) : RT_OK;
     ps_entry *entry = ps_table_find(shard->table, grad.key);
     if (!entry && grad.base == 0)

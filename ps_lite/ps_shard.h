@@ -10,7 +10,8 @@
 // the keeper has the highest rank or there are two trainers, else up to rounding.
 //
 // Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = chunk number, payload 1 to
-// RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per chunk.
+// RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per
+// chunk.
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 
@@ -52,7 +53,8 @@ typedef struct {
     uint64_t row_pushes_ignored; // version not newer
     uint64_t gradients;
     uint64_t gradients_waiting;
-    uint64_t steps; // optimizer steps over summed gradients
+    uint64_t steps;         // optimizer steps over summed gradients
+    uint64_t steps_skipped; // versions made without one (RT_WIRE_NO_STEP)
     uint64_t sums_pulled;
     uint64_t dense_sums;
     uint64_t messages_discarded; // of other epochs

@@ -209,6 +209,8 @@ typedef struct {
     uint32_t network_port;          // of the coordinator; 0: any free one
     bool network_overlap;           // iterations overlap
     uint32_t network_message_bytes; // rows are sent in messages of about this size
+    bool guard_skip_bad_batches;    // "guards.skip_bad_batches"
+    uint32_t guard_bad_batches_max; // the run ends past so many
     double timeout_peer_s;          // a peer silent for so long has failed
     double timeout_start_s;         // all processes must have joined by then
     uint64_t sim_iterations;        // "sim.iterations"; 0: until the input ends

@@ -357,6 +357,13 @@ const rt_config_key rt_config_keys[] = {
          "What an iteration needs moves as soon as it can, during the one before. Otherwise a worker "
          "begins an iteration when it is done with the one before. The model is the same."),
 
+    BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",
+         "A batch whose loss is NaN or infinite on any worker is applied nowhere: no row and no "
+         "weight changes. Rows that several workers want then wait for all workers' verdict; "
+         "without it they do not, and a bad batch spoils the model."),
+    U32("guards.bad_batches_max", guard_bad_batches_max, "100", IN(0, 4294967295), "batches",
+        "The run fails after more batches with a loss that is NaN or infinite."),
+
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),
     DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
@@ -386,6 +393,7 @@ static const struct {
     {"dispatch", "Which worker trains which sample."},
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
     {"ps", "The parameter servers."},
+    {"guards", "What a run does about batches that would spoil the model."},
     {"sim", "For `lanyard sim` only."},
 };
 

@@ -50,8 +50,10 @@ typedef struct {
     uint64_t fingerprint;                    // of the plan that the slice is from
     double up_bytes_per_s, down_bytes_per_s; // what its transfers say of the link; 0: nothing new
     double up_at_least, down_at_least;       // bytes/s, of messages that did not fill the link
+    uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
+    uint32_t reserved;
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 152, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 160, "wire layout");
 
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

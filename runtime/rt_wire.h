@@ -85,11 +85,18 @@ typedef struct {
     uint64_t key;
     uint64_t mask;   // workers whose gradients belong to the sum
     uint32_t base;   // version that the sum applies to
-    uint32_t keeper; // worker that keeps the row and pulls the sum; RT_WIRE_NO_KEEPER: PS applies
+    uint32_t keeper; // worker that keeps the row and pulls the sum, or one of the two below
 } rt_wire_grad;
 _Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
 
-#define RT_WIRE_NO_KEEPER 0xffffffffu
+#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS applies the sum
+#define RT_WIRE_NO_STEP 0xfffffffeu   // nobody does: the row gets its version, not the step
+
+// Whether the PS makes the version, with a step or without.
+static inline bool rt_wire_is_for_ps(uint32_t keeper)
+{
+    return keeper >= RT_WIRE_NO_STEP;
+}
 
 // PROBE: followed by any number of bytes that mean nothing. bandwidth_probe/bw_probe.h.
 typedef enum { RT_PROBE_BEGIN = 1, RT_PROBE_ECHO = 2, RT_PROBE_END = 3 } rt_probe_kind;

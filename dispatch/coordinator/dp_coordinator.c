@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 typedef struct {
     dp_planned *planned; // NULL: free
     uint64_t reported;   // mask of workers
+    uint64_t skipped;    // of them, those that applied nothing
+    bool bad;            // a loss is not finite
 } flight;
 
 typedef struct {
@@ -45,6 +48,7 @@ typedef struct {
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
+    uint32_t bad_batches;  // so far
 } coordinator;
 
 // ---- starting --------------------------------------------------------------------------------
@@ -82,8 +86,12 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
         .lookup_count_max = dp_planner_micro_batch_max(&planner) * planner.keys_per_sample_max,
         .slot_count = planner.slot_count[0],
     };
-    dp_tally_config tally = {config, costs, c->config->directory, c->config->trace,
-                             c->config->progress};
+    dp_tally_config tally = {.config = config,
+                             .costs = costs,
+                             .dense_count = schema->dense_count,
+                             .directory = c->config->directory,
+                             .trace = c->config->trace,
+                             .progress = c->config->progress};
     status = dp_tally_create(&tally, &c->tally, error);
     if (status)
         return status;
@@ -145,7 +153,7 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
     }
     flight *f = &c->flights[planned->sequence % c->flight_max];
     rt_assert(!f->planned);
-    *f = (flight){planned, 0};
+    *f = (flight){.planned = planned};
     c->flight_count++;
     return RT_OK;
 }
@@ -202,6 +210,29 @@ static void tell_estimates(coordinator *c)
     memset(c->estimates, 0, sizeof c->estimates);
 }
 
+// All workers agree, and not too often.
+static rt_status check_verdict(coordinator *c, const flight *f, rt_error *error)
+{
+    const rt_config *config = c->config->config;
+    const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
+    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? f->reported : 0))
+        return rt_fail(error, RT_WIRE,
+                       "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
+                       f->skipped, f->bad ? "the others did" : "but every loss is finite");
+    if (!f->bad)
+        return RT_OK;
+    if (++c->bad_batches > max)
+        return rt_fail(error, RT_DATA,
+                       "iteration %" PRIu32 " is bad batch number %" PRIu32 ": its loss is not "
+                       "finite; guards.bad_batches_max is %" PRIu32,
+                       iteration, c->bad_batches, max);
+    rt_warn("iteration %" PRIu32 ": the loss is not finite, %s (bad batch number %" PRIu32 ")",
+            iteration,
+            config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied",
+            c->bad_batches);
+    return RT_OK;
+}
+
 // All workers have reported.
 static void finish_iteration(coordinator *c, flight *f)
 {
@@ -255,9 +286,14 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
                                       .at_least = {report.up_at_least, report.down_at_least}};
     dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
                            report.sample_count);
-    if (rt_bit_count(f->reported) == c->limits.worker_count)
+    f->skipped |= report.skipped ? rt_bit(worker) : 0;
+    f->bad |= !isfinite(report.loss_sum);
+    if (rt_bit_count(f->reported) < c->limits.worker_count)
+        return RT_OK;
+    rt_status status = check_verdict(c, f, error);
+    if (!status)
         finish_iteration(c, f);
-    return RT_OK;
+    return status;
 }
 
 static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,

@@ -209,6 +209,8 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch 
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    dp_ranges_clear(&planned->ranges);
+    dp_ranges_add(&planned->ranges, batch);
     return encode(feed, plan, batch, planned);
 }
 
@@ -372,7 +374,8 @@ static rt_status allocate(dp_feed *feed)
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
-        if (!feed->planned[i].labels)
+        if (!feed->planned[i].labels ||
+            dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
     }
@@ -399,6 +402,7 @@ static void release(dp_feed *feed)
         for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
             rt_message_release(&feed->planned[i].slices[w]);
         rt_free(feed->planned[i].labels);
+        dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++)
         rt_batch_fini(&feed->batches[i].batch);

@@ -8,6 +8,7 @@
 #ifndef DP_FEED_H
 #define DP_FEED_H
 
+#include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/dp_account.h"
 #include "dispatch/dp_journal.h"
 #include "dispatch/dp_slice_wire.h"
@@ -23,6 +24,7 @@ typedef struct {
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
+    dp_ranges ranges;                           // of labels and dense features
     dp_account account;                         // of this iteration alone
     uint64_t slice_bytes;                       // of all messages
     uint64_t placement_bytes[2];                // what each rt_placement_kind has to send

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     float *predictions; // worker by worker
     times workers[RT_WORKERS_MAX];
+    bool bad; // a loss is not finite
 } reported;
 
 struct dp_tally {
@@ -34,6 +35,8 @@ struct dp_tally {
     dp_counts executed[RT_WORKERS_MAX];
     times workers[RT_WORKERS_MAX]; // sums
     uint64_t stale_reads;
+    uint64_t bad_batches;
+    dp_ranges ranges; // of the whole run
     uint64_t decision_ns, slice_bytes, placement_bytes[2];
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
@@ -70,6 +73,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     tally->tty = isatty(STDERR_FILENO);
     rt_status status = rt_meter_create(&tally->meter);
     if (!status)
+        status = dp_ranges_init(&tally->ranges, config->dense_count);
+    if (!status)
         status = create_open(tally, config->config);
     if (status)
         rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
@@ -96,6 +101,7 @@ void dp_tally_destroy(dp_tally *tally)
     if (!tally)
         return;
     rt_meter_destroy(tally->meter);
+    dp_ranges_fini(&tally->ranges);
     if (tally->metrics)
         rt_metrics_close(tally->metrics);
     if (tally->trace)
@@ -124,6 +130,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     times *sum = &tally->workers[worker], *now = &open->workers[worker];
     dp_counts_add(&tally->executed[worker], &counts);
     tally->stale_reads += report->stale_reads;
+    open->bad |= !isfinite(report->loss_sum);
     *now = (times){report->compute_ns, report->dense_ns, report->push_ns, report->pull_ns,
                    report->plan_ns};
     sum->compute_ns += now->compute_ns;
@@ -227,6 +234,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
     rt_metrics_quality(json, "quality", quality);
+    rt_json_bool(json, "bad", open_of(tally, planned)->bad);
+    dp_ranges_write(&planned->ranges, json, "ranges");
     rt_json_double(json, "cost",
                    dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
     rt_json_double(json, "predicted_ms", account->predicted_s * 1e3);
@@ -274,7 +283,7 @@ static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *q
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
-    const reported *open = open_of(tally, planned);
+    reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].compute_ns;
@@ -287,8 +296,11 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
         tally->placement_bytes[i] += planned->placement_bytes[i];
     dp_decisions_add(&tally->decisions, &planned->decision, planned->sample_count);
     tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
+    tally->bad_batches += open->bad;
+    dp_ranges_merge(&tally->ranges, &planned->ranges);
     rt_quality quality = rt_meter_window(tally->meter);
     write_iteration(tally, planned, &quality);
+    open->bad = false;
     show(tally, planned, &quality, stream);
 }
 
@@ -302,6 +314,8 @@ static void write_quality(rt_json *json, const rt_quality *all, const rt_quality
     rt_json_double(json, "calibration", all->calibration);
     rt_json_double(json, "logloss_last_fifth", last->log_loss);
     rt_json_double(json, "auc_last_fifth", last->auc);
+    rt_json_double(json, "normalised_entropy_last_fifth", last->normalised_entropy);
+    rt_json_double(json, "calibration_last_fifth", last->calibration);
     rt_json_u64(json, "invalid_predictions", all->invalid_count);
 }
 
@@ -335,6 +349,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "samples_per_s", samples_per_s(tally));
     rt_json_double(&json, "seconds", (double)(tally->last_ns - tally->begin_ns) * 1e-9);
     write_quality(&json, all, last);
+    rt_json_u64(&json, "bad_batches", tally->bad_batches);
+    dp_ranges_write(&tally->ranges, &json, "ranges");
     rt_json_u64(&json, "stale_reads", tally->stale_reads);
     rt_json_double(&json, "cost",
                    dp_account_cost_s(planned, n) * per_iteration /
@@ -381,6 +397,9 @@ rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool i
            dp_account_cost_s(planned, n) / dp_account_unit_s(&tally->config.costs) /
                (double)iterations,
            100 * share(planned->hits.lookups_hit, planned->hits.lookups), tally->stale_reads);
+    if (tally->bad_batches)
+        printf("%" PRIu64 " batches had a loss that is not finite%s\n", tally->bad_batches,
+               tally->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
     if (stream->malformed)
         printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stream->malformed,
                stream->lines);

@@ -14,6 +14,7 @@ typedef struct dp_tally dp_tally;
 typedef struct {
     const rt_config *config;
     dp_account_config costs;
+    uint32_t dense_count;  // features
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
     bool trace;
     bool progress;

@@ -108,7 +108,7 @@ static rt_status create_block(ew_model *model, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "no memory for %u floats of the model", staged_count);
     rt_status status = ew_model_buffer(model, model->float_count, &model->values, error);
     if (status == RT_OK)
-        status = ew_model_buffer(model, model->float_count, &model->gradients, error);
+        status = ew_model_buffer(model, model->float_count + (size_t)1, &model->gradients, error);
     if (status == RT_OK)
         status = ew_model_buffer(model, state_count, &model->state, error);
     if (status == RT_OK) {

@@ -77,7 +77,8 @@ rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step
 void ew_model_dense_step(ew_model *model, uint64_t step);
 
 // A block of the dense parameters in device memory, *count_p floats. The state is what
-// rt_optimizer_state_floats says for one block of all parameters.
+// rt_optimizer_state_floats says for one block of all parameters. Behind the gradients there is
+// room for one float more, for whoever exchanges them.
 float *ew_model_dense(ew_model *model, ew_model_block block, uint32_t *count_p);
 
 // The same through host memory; queued transfers have finished on return.

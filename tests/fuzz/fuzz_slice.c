@@ -120,7 +120,7 @@ static bool train(ew_executor *executor)
     if (ew_executor_next_job(executor, &job) != RT_OK)
         return true;
     rt_assert(job.slice->counts.row_count <= 16);
-    return ew_executor_trained(executor, gradients, NULL, &error) == RT_OK;
+    return ew_executor_trained(executor, gradients, true, NULL, &error) == RT_OK;
 }
 
 // The input is a list of messages: type and length, one byte each, payload.

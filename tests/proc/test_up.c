@@ -604,6 +604,67 @@ static void malformed_lines(void **state)
     }
 }
 
+// Two batches; in the second, one value lets the loss of one worker overflow.
+static void write_bad_batch(const char *path, const char *value)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    put_lines(file, 60, 0);
+    fprintf(file, "1,%s,u3,i4\n", value);
+    put_lines(file, 35, 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void prepare_bad_batch(run *r, const char *files, const char *out)
+{
+    prepare_table(r, files, out);
+    set(r, "model.name=dcn");
+    set(r, "model.cross=matrix");
+    set(r, "dispatch.policy=random");
+}
+
+// Applied nowhere: not by the workers whose own loss is finite, not by the PS.
+static void a_bad_batch_changes_nothing(void **state)
+{
+    (void)state;
+    run before, after, last;
+    char path[300], files[330], a[600], b[600];
+    snprintf(path, sizeof path, "%s/bad.csv", folder());
+    snprintf(files, sizeof files, "stream.files=%s", path);
+    write_bad_batch(path, "3e38");
+    prepare_bad_batch(&before, files, "before");
+    set(&before, "stream.samples_max=48");
+    must_run(&before);
+    process_fini(&before.process);
+    prepare_bad_batch(&after, files, "after");
+    must_run(&after);
+    must_say(&after, "iteration 2: the loss is not finite, nothing of it is applied");
+    must_say(&after, "1 batches had a loss that is not finite; nothing of them was applied");
+    cJSON *json = read_json(after.out, "summary.json");
+    assert_true(number(json, "iterations") == 2 && number(json, "bad_batches") == 1);
+    const cJSON *ranges = cJSON_GetObjectItem(json, "ranges");
+    assert_true(cJSON_GetArrayItem(cJSON_GetObjectItem(ranges, "dense_max"), 0)->valuedouble >
+                2e38);
+    assert_true(number(ranges, "label_min") == 0 && number(ranges, "label_max") == 1);
+    cJSON_Delete(json);
+    process_fini(&after.process);
+    snprintf(a, sizeof a, "%s/model/dense.bin", before.out);
+    snprintf(b, sizeof b, "%s/model/dense.bin", after.out);
+    process p = {0};
+    const char *const compare[] = {"/usr/bin/cmp", a, b, NULL};
+    if (process_run(&p, compare, RUN_S) != 0)
+        fail_msg("%s", p.text);
+    process_fini(&p);
+    prepare_bad_batch(&last, files, "last");
+    set(&last, "guards.bad_batches_max=0");
+    must_fail(&last, "guards.bad_batches_max is 0");
+    prepare_bad_batch(&last, files, "last");
+    set(&last, "guards.skip_bad_batches=false");
+    must_run(&last);
+    must_say(&last, "and it is applied");
+    process_fini(&last.process);
+}
+
 static FILE *start_with_input(run *r)
 {
     prepare_table(r, "stream.files=-", "out");
@@ -676,5 +737,5 @@ TEST_MAIN(TEST(a_run_and_its_files), TEST(a_run_repeats), TEST_SLOW(simulation_a
           TEST(coordinator_stopped), TEST(shard_stopped), TEST(worker_stopped), TEST(parent_killed),
           TEST(a_port_in_use), TEST(a_bad_bind_address), TEST(a_missing_file),
           TEST(an_unwritable_folder), TEST(an_unknown_key), TEST(malformed_lines),
-          TEST(standard_input_to_its_end), TEST(interrupt_while_input_is_idle),
-          TEST(a_worker_is_lost_while_input_is_idle))
+          TEST(a_bad_batch_changes_nothing), TEST(standard_input_to_its_end),
+          TEST(interrupt_while_input_is_idle), TEST(a_worker_is_lost_while_input_is_idle))

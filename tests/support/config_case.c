@@ -83,6 +83,7 @@ const char config_everything[] =
     " \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
     " \"network\": {\"transport\": \"mixed\", \"bind\": \"10.0.0.1\", \"port\": 4711, "
     "\"message_bytes\": 65536, \"overlap\": false},"
+    " \"guards\": {\"skip_bad_batches\": false, \"bad_batches_max\": 7},"
     " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
     " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";

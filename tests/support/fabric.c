@@ -1,6 +1,7 @@
 #include "tests/support/fabric.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ typedef struct {
     ew_model *model;
     ew_job job;
     bool found, training, stepped; // the job is known; began; its step is done
-    bool dense_open;
+    bool awaits_verdict;           // its rows are as they were before the training
+    bool dense_open, apply;
     bool blocked; // a full queue refused a message
     uint32_t chunks_left;
     uint64_t trained; // sequence of the last job
@@ -263,6 +265,14 @@ static const float *row_at(const worker *w, uint32_t slot)
     return w->rows.slab + (size_t)slot * w->rows.stride;
 }
 
+static void assert_rows_untouched(const worker *w)
+{
+    const dp_slice_view *slice = w->job.slice;
+    for (uint32_t r = 0; r < slice->counts.row_count; r++)
+        assert_memory_equal(row_at(w, slice->row_slots[r]), w->before + r * w->rows.stride,
+                            w->rows.stride * sizeof(float));
+}
+
 static void step_job(worker *w)
 {
     const dp_slice_view *slice = w->job.slice;
@@ -279,18 +289,11 @@ static void step_job(worker *w)
                             .slab = w->rows.slab,
                             .row_stride = w->rows.stride,
                             .scale = 1.0f / (float)c->batch_samples};
-    for (uint32_t r = 0; r < c->row_count; r++)
-        assert_memory_equal(row_at(w, slice->row_slots[r]), w->before + r * w->rows.stride,
-                            w->rows.stride * sizeof(float));
+    assert_rows_untouched(w);
     if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
         ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))
         fail_msg("worker %u: %s", w->rank, error.text);
-    for (uint32_t r = 0; r < c->row_count; r++) {
-        const float *gradient = w->step.row_gradients + (size_t)r * w->rows.values;
-        if (slice->row_modes[r] == DP_MODE_OWN)
-            ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1, c->iteration);
-    }
-    w->loss_sum += w->step.loss_sum;
+    w->loss_sum += isfinite(w->step.loss_sum) ? w->step.loss_sum : 0;
     w->stepped = true;
 }
 
@@ -312,7 +315,8 @@ static void send_dense(worker *w, uint64_t iteration)
 {
     uint32_t count;
     fabric *f = w->fabric;
-    const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    gradients[count++] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
     for (uint32_t first = 0; first < count; first += RT_WIRE_DENSE_CHUNK_FLOATS_MAX) {
         rt_message message;
         uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
@@ -328,16 +332,33 @@ static void send_dense(worker *w, uint64_t iteration)
 
 static void end_job(worker *w)
 {
-    dp_counts done;
-    rt_error error = {0};
-    const fabric_plan *plan = w->fabric->plan;
-    uint64_t sequence = w->job.sequence;
     if (!w->stepped)
         step_job(w);
     w->training = w->found = false;
-    w->trained = sequence;
+    w->awaits_verdict = true;
     send_dense(w, w->job.slice->counts.iteration);
-    if (ew_executor_trained(w->executor, w->step.row_gradients, &done, &error))
+}
+
+// As ew_worker and ew_trainer do it.
+static void settle_job(worker *w, bool apply)
+{
+    dp_counts done;
+    rt_error error = {0};
+    const fabric_plan *plan = w->fabric->plan;
+    const dp_slice_view *slice = w->job.slice;
+    uint64_t sequence = w->job.sequence;
+    assert_true(w->awaits_verdict);
+    assert_rows_untouched(w);
+    w->awaits_verdict = false;
+    w->apply = apply;
+    w->trained = sequence;
+    for (uint32_t r = 0; apply && r < slice->counts.row_count; r++) {
+        const float *gradient = w->step.row_gradients + (size_t)r * w->rows.values;
+        if (slice->row_modes[r] == DP_MODE_OWN)
+            ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1,
+                                  slice->counts.iteration);
+    }
+    if (ew_executor_trained(w->executor, w->step.row_gradients, apply, &done, &error))
         fail_msg("worker %u, trained %" PRIu64 ": %s", w->rank, sequence, error.text);
     assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
 }
@@ -348,12 +369,16 @@ static void take_dense_sum(worker *w, const rt_message *message)
     const rt_wire_header *header = rt_message_header(message);
     float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
     size_t first = (size_t)header->count * RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
-    assert_true(w->dense_open && w->chunks_left && first + header->payload_bytes / 4 <= count);
+    size_t end = first + header->payload_bytes / sizeof(float);
+    assert_true(w->dense_open && w->chunks_left && end <= count + 1);
     memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);
+    if (end == count + 1)
+        settle_job(w, gradients[count] == 0);
     if (--w->chunks_left)
         return;
     w->dense_open = false;
-    ew_model_dense_step(w->model, header->iteration);
+    if (w->apply)
+        ew_model_dense_step(w->model, header->iteration);
 }
 
 // ---- choices ---------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 // The half of a fabric that comes before the run: samples, plans, slices.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,8 @@ static void make_batches(fabric_plan *plan)
             float label = (float)((rt_mix(own[0]) + rt_random_below(&random, 4)) % 4 < 2);
             for (uint32_t k = 0; k < shape->dense_count; k++)
                 dense[k] = (float)rt_random_unit(&random) - 0.5f;
+            if (shape->bad_every && t % shape->bad_every == 1 && i == bare.sample_count / 2)
+                dense[t % shape->dense_count] = t % 3 ? NAN : INFINITY;
             assert_int_equal(rt_batch_append(&plan->batches[t], label, dense, own, count), RT_OK);
         }
     }

@@ -103,6 +103,7 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(r->clip_norm == 0.9f && d->clip_norm == 1.5f && d->warmup_iterations == 12);
     assert_true(d->decay == RT_DECAY_COSINE && d->decay_iterations == 345);
     assert_true(d->decay_floor == 0.0625f);
+    assert_true(!c.guard_skip_bad_batches && c.guard_bad_batches_max == 7);
     assert_true(c.cache.rows == 1000 && c.cache.ratio == 0.75 && c.cache.distinct_keys == 4242);
     assert_int_equal(c.cache.eviction, RT_EVICT_LFU);
     assert_true(c.dispatch.policy == RT_POLICY_LAIA && c.dispatch.alpha == 0.25);

@@ -199,7 +199,7 @@ static void train(rig *r, const float *gradients)
     rt_error error = {0};
     assert_int_equal(ew_executor_next_job(r->executor, &job), RT_OK);
     assert_int_equal(ew_executor_next_job(r->executor, &job), RT_AGAIN); // one at a time
-    if (ew_executor_trained(r->executor, gradients ? gradients : zeros, NULL, &error))
+    if (ew_executor_trained(r->executor, gradients ? gradients : zeros, true, NULL, &error))
         fail_msg("%s", error.text);
 }
 
@@ -661,7 +661,7 @@ static void a_gradient_is_kept_once(void **state)
         add_op(&r, DP_OP_KEEP, keys[0], 0, t + 1)->keeper = 1;
         give_slice(&r);
         assert_int_equal(ew_executor_next_job(r.executor, &job), RT_OK);
-        assert_int_equal(ew_executor_trained(r.executor, gradients, NULL, &error),
+        assert_int_equal(ew_executor_trained(r.executor, gradients, true, NULL, &error),
                          t == 0 ? RT_OK : RT_WIRE);
     }
     teardown(&r);

@@ -1,5 +1,6 @@
 #include "ps_lite/ps_shard.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -702,6 +703,36 @@ static void test_other_epochs_are_discarded(void **context)
 
 // ---- Bounds
 
+// An iteration that is applied nowhere: the version alone, once all have said so.
+static void test_a_version_without_a_step(void **context)
+{
+    (void)context;
+    fixture f;
+    rt_wire_row head;
+    float want[ROW], first[DIM];
+    const uint32_t void_step = RT_WIRE_NO_STEP;
+    setup(&f);
+    const ps_shard_config config = config_of(&f);
+    accepted(&f, 0, push_of(0, 3, 1, 3, 10));
+    uint32_t version;
+    memcpy(want, ps_shard_find(f.shard, 1, &version), sizeof want);
+    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 5, 1, 4, 0));
+    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, void_step, NAN));
+    rejected(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1), "others have -2");
+    expect_row(&f, 1, 3, 10);
+    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, void_step, 1));
+    (void)only_record(&f, RT_MESSAGE_ROWS, 0, &head);
+    assert_int_equal(head.version, 4);
+    assert_memory_equal(ps_shard_find(f.shard, 1, &version), want, sizeof want);
+    accepted(&f, 0, grad_of(0, 1, 7, 3, 0, void_step, 1)); // of a row that is not there yet
+    accepted(&f, 1, grad_of(1, 1, 7, 3, 0, void_step, 1));
+    rt_row_init(7, config.seed, config.init_scale, DIM, first);
+    assert_memory_equal(ps_shard_find(f.shard, 7, &version), first, sizeof first);
+    assert_int_equal(version, 1);
+    assert_true(statistics_of(&f).steps == 0 && statistics_of(&f).steps_skipped == 2);
+    teardown(&f);
+}
+
 static void limited(fixture *f, uint32_t worker, rt_message message, const char *text)
 {
     rt_error error = {RT_OK, ""};
@@ -795,6 +826,7 @@ TEST_MAIN(TEST(test_first_touch_creates_by_init),
           TEST(test_sums_are_in_worker_order_whatever_comes_first),
           TEST(test_gradients_stay_invisible_until_all_and_base_are_in),
           TEST(test_the_base_alone_does_not_apply_a_part_of_the_sum),
+          TEST(test_a_version_without_a_step),
           TEST(test_pulls_of_the_base_are_answered_before_the_sum),
           TEST(test_first_touch_by_several_creates_from_base_0),
           TEST(test_keeper_gets_the_sum_of_the_others), TEST(test_two_sums_of_a_key_are_kept_apart),
