@@ -623,6 +623,25 @@ static void prepare_bad_batch(run *r, const char *files, const char *out)
     set(r, "dispatch.policy=random");
 }
 
+static double eval_first_batch(const run *r)
+{
+    run eval = {0};
+    char model[400];
+    snprintf(model, sizeof model, "%s/model", r->out);
+    add(&eval, process_lanyard());
+    add(&eval, "eval");
+    add(&eval, model);
+    add(&eval, "--json");
+    set(&eval, "stream.samples_max=48");
+    must_run(&eval);
+    cJSON *json = cJSON_Parse(strchr(eval.process.text, '{'));
+    assert_non_null(json);
+    double loss = number(json, "logloss");
+    cJSON_Delete(json);
+    process_fini(&eval.process);
+    return loss;
+}
+
 // Applied nowhere: not by the workers whose own loss is finite, not by the PS.
 static void a_bad_batch_changes_nothing(void **state)
 {
@@ -655,6 +674,7 @@ static void a_bad_batch_changes_nothing(void **state)
     if (process_run(&p, compare, RUN_S) != 0)
         fail_msg("%s", p.text);
     process_fini(&p);
+    assert_true(eval_first_batch(&before) == eval_first_batch(&after)); // the rows too
     prepare_bad_batch(&last, files, "last");
     set(&last, "guards.bad_batches_max=0");
     must_fail(&last, "guards.bad_batches_max is 0");
