@@ -3,9 +3,10 @@
 
   python3 tests/bench/train_reference.py FILE [--deep-input all] [--batch 1024] [--dim 16] ...
 
-FILE holds Criteo rows (label, I1..I13, C1..C26, tab separated; .zst is unpacked with zstd). Dense
-features are log(1 + max(x, 0)), rows start at N(0, 0.01), the order of the file is the order of
-training, metrics are taken on each batch before training on it. One thread, with the BLAS told what
+FILE holds Criteo rows (label, I1..I13, C1..C26, tab separated; .zst is unpacked with zstd), or with
+--model ncf MovieLens rows (user, item, rating, time; the label is rating >= 4). Dense features are
+log(1 + max(x, 0)), rows and weights start as Lanyard's do for the same --seed, the order of the
+file is the order of training, metrics are taken on each batch before training on it. One thread, with the BLAS told what
 the CPU is (Debian's OpenBLAS 0.3.21 takes new Intel CPUs for old ones). The distinct ids of every
 batch are found before the clock starts, as Lanyard's planner does it outside of the worker's step.
 Needs python3-torch and python3-numpy, which nothing else here does.
@@ -30,33 +31,54 @@ elif "avx2" in flags:
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+import initial_values  # noqa: E402
+
 DENSE, FIELDS = 13, 26
 
 
-def read(path, samples_max):
-    """labels, dense, ids (numbered in the order of their first use), id count."""
+def take_criteo(cells):
+    """label, dense features, ids"""
+    ids = [int(c, 16) if c else initial_values.ID_MISSING for c in cells[1 + DENSE:]]
+    return float(cells[0]), [float(c) if c else 0.0 for c in cells[1:1 + DENSE]], ids
+
+
+def take_movielens(cells):
+    return float(int(cells[2]) >= 4), [], [int(cells[0]), int(cells[1])]
+
+
+def read(path, samples_max, take):
+    """labels, dense, ids (numbered in the order of their first use), keys by that number."""
     command = ["zstd", "-dc", path] if path.endswith(".zst") else ["cat", path]
     labels, dense, ids, numbers = [], [], [], {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as unpack:
         for line in unpack.stdout:
-            cells = line.rstrip("\n").split("\t")
-            labels.append(float(cells[0]))
-            dense.append([float(c) if c else 0.0 for c in cells[1:1 + DENSE]])
-            ids.append([numbers.setdefault((f, c), len(numbers))
-                        for f, c in enumerate(cells[1 + DENSE:])])
+            label, numeric, own = take(line.rstrip("\n").split("\t"))
+            labels.append(label)
+            dense.append(numeric)
+            ids.append([numbers.setdefault(initial_values.key_of(f, c), len(numbers))
+                        for f, c in enumerate(own)])
             if len(labels) == samples_max:
                 unpack.kill()
                 break
     dense = np.log1p(np.maximum(np.array(dense, np.float32), 0))
-    return np.array(labels, np.float32), dense, np.array(ids, np.int64), len(numbers)
+    return np.array(labels, np.float32), dense, np.array(ids, np.int64), list(numbers)
+
+
+class Initial:
+    """Numbers the parameters in the order in which Lanyard's models declare them."""
+    number, seed = 0, 1
+
+    @classmethod
+    def fill(cls, *shape, fan_in):
+        values = initial_values.parameter(cls.number, shape, fan_in, cls.seed)
+        cls.number += 1
+        return torch.nn.Parameter(torch.from_numpy(values))
 
 
 def linear(inputs, outputs):
     layer = torch.nn.Linear(inputs, outputs)
-    bound = 1 / np.sqrt(inputs)
-    with torch.no_grad():
-        layer.weight.uniform_(-bound, bound)
-        layer.bias.uniform_(-bound, bound)
+    layer.weight = Initial.fill(outputs, inputs, fan_in=inputs)
+    layer.bias = Initial.fill(outputs, fan_in=inputs)
     return layer
 
 
@@ -98,22 +120,20 @@ class Dcn(torch.nn.Module):
         super().__init__()
         inputs = DENSE + FIELDS * dim
         self.mlp = make_mlp(inputs, widths)
-        self.cross = torch.nn.ModuleList(
-            [linear(inputs, inputs if matrix else 1) for _ in range(layers)])
-        self.matrix = matrix
-        if not matrix:
-            self.bias = torch.nn.ParameterList()
-            for layer in self.cross:
-                layer.bias = None
-                self.bias.append(torch.nn.Parameter(
-                    torch.empty(inputs).uniform_(-inputs ** -0.5, inputs ** -0.5)))
+        self.matrix, self.layers = matrix, layers
+        if matrix:
+            self.cross = torch.nn.ModuleList([linear(inputs, inputs) for _ in range(layers)])
+        else:
+            self.bias = Initial.fill(layers, inputs, fan_in=inputs)
+            self.weight = Initial.fill(layers, inputs, fan_in=inputs)
         self.output = linear(inputs + widths[-1], 1)
 
     def forward(self, embeddings, dense):
         x0 = torch.cat([embeddings.flatten(1), dense], 1)
         x = x0
-        for i, layer in enumerate(self.cross):
-            x = torch.addcmul(x, x0, layer(x))
+        for i in range(self.layers):
+            w = self.cross[i](x) if self.matrix else (x @ self.weight[i])[:, None]
+            x = torch.addcmul(x, x0, w)
             if not self.matrix:
                 x = x + self.bias[i]
         return self.output(torch.cat([x, self.mlp(x0)], 1))[:, 0]
@@ -136,7 +156,22 @@ class Dlrm(torch.nn.Module):
         return self.output(self.top(x))[:, 0]
 
 
+class Ncf(torch.nn.Module):
+    """Rows: the user's GMF and MLP halves, the item's MLP and GMF halves."""
+    def __init__(self, dim, widths):
+        super().__init__()
+        self.half = dim // 2
+        self.mlp = make_mlp(dim, widths)
+        self.output = linear(self.half + widths[-1], 1)
+
+    def forward(self, embeddings, _dense):
+        k, flat = self.half, embeddings.flatten(1)
+        gmf = flat[:, :k] * flat[:, 3 * k:]
+        return self.output(torch.cat([gmf, self.mlp(flat[:, k:3 * k])], 1))[:, 0]
+
+
 MODELS = {
+    "ncf": lambda a: Ncf(a.dim, a.mlp),
     "wdl": lambda a: Wdl(a.dim, a.mlp, a.deep_input),
     "dfm": lambda a: Dfm(a.dim, a.mlp),
     "dcn": lambda a: Dcn(a.dim, a.mlp, a.cross == "matrix", 3),
@@ -162,8 +197,10 @@ def log_loss(labels, predictions):
 class Rows:
     """The embedding table with its optimizer; a batch's distinct rows are a leaf of the graph."""
 
-    def __init__(self, count, arguments):
-        self.values = torch.empty(count, arguments.dim).normal_(0, 0.01)
+    def __init__(self, keys, arguments):
+        self.values = torch.from_numpy(
+            initial_values.rows(keys, arguments.seed, 0.01, arguments.dim))
+        self.epsilon = arguments.epsilon
         self.squares = torch.full_like(self.values, arguments.accumulator)
         self.adagrad, self.rate = arguments.optimizer == "adagrad", arguments.rate
 
@@ -176,14 +213,14 @@ class Rows:
             if self.adagrad:
                 squares = self.squares[rows].addcmul_(g, g)
                 self.squares[rows] = squares
-                self.values[rows] = taken.addcdiv(g, squares.sqrt_().add_(1e-8), value=-self.rate)
+                self.values[rows] = taken.addcdiv(g, squares.sqrt_().add_(self.epsilon), value=-self.rate)
             else:
                 self.values[rows] = taken - self.rate * g
 
 
 def make_optimizer(model, arguments):
     if arguments.optimizer == "adagrad":
-        return torch.optim.Adagrad(model.parameters(), lr=arguments.rate, eps=1e-8,
+        return torch.optim.Adagrad(model.parameters(), lr=arguments.rate, eps=arguments.epsilon,
                                    initial_accumulator_value=arguments.accumulator)
     return torch.optim.SGD(model.parameters(), lr=arguments.rate)
 
@@ -191,14 +228,16 @@ def make_optimizer(model, arguments):
 def train(arguments):
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
-    labels, dense, ids, id_count = read(arguments.file, arguments.samples)
+    take = take_movielens if arguments.model == "ncf" else take_criteo
+    labels, dense, ids, keys = read(arguments.file, arguments.samples, take)
+    Initial.seed = arguments.seed
     model = MODELS[arguments.model](arguments)
-    table, optimizer = Rows(id_count, arguments), make_optimizer(model, arguments)
+    table, optimizer = Rows(keys, arguments), make_optimizer(model, arguments)
     batches = []
     for at in range(0, len(labels), arguments.batch):
         end = at + arguments.batch
         rows, lookups = np.unique(ids[at:end], return_inverse=True)
-        batches.append((torch.from_numpy(rows), torch.from_numpy(lookups.reshape(-1, FIELDS)),
+        batches.append((torch.from_numpy(rows), torch.from_numpy(lookups.reshape(len(labels[at:end]), -1)),
                         torch.from_numpy(dense[at:end]), torch.from_numpy(labels[at:end])))
     loss_of = torch.nn.BCEWithLogitsLoss()
     predictions = []
@@ -237,6 +276,7 @@ def main():
     parser.add_argument("--cross", choices=["vector", "matrix"], default="vector", help="dcn")
     parser.add_argument("--optimizer", choices=["adagrad", "sgd"], default="adagrad")
     parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--epsilon", type=float, default=1e-10, help="adagrad")
     parser.add_argument("--accumulator", type=float, default=0.0)
     parser.add_argument("--samples", type=int, default=0, help="stop after so many; 0: all")
     parser.add_argument("--seed", type=int, default=1)
