@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/bench/dp_bench.h"
+#include "edge_worker/bench/ew_bench.h"
 
 typedef struct {
     const char *name;
@@ -40,6 +41,17 @@ static rt_status run_sections(const dp_bench *bench, const char *only, rt_error 
     return status;
 }
 
+static int finish(rt_report *report, bool json, rt_status status, const rt_error *error)
+{
+    int code = status ? cli_fail(error) : CLI_OK;
+    if (!status && json) {
+        const char *text = rt_report_json(report);
+        code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
+    }
+    rt_report_destroy(report);
+    return code;
+}
+
 static int bench_dispatch(int argc, char **argv)
 {
     const char *unexpected = NULL, *only = NULL, *sets[CLI_SETS_MAX];
@@ -63,19 +75,37 @@ static int bench_dispatch(int argc, char **argv)
         return cli_fail(&(rt_error){.text = "out of memory"});
     rt_status status =
         bench.dump_dir ? dp_bench_dump(&bench, &error) : run_sections(&bench, only, &error);
-    int code = status ? cli_fail(&error) : CLI_OK;
-    if (!status && json) {
-        const char *text = rt_report_json(bench.report);
-        code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
+    return finish(bench.report, json, status, &error);
+}
+
+static int bench_device(int argc, char **argv)
+{
+    const char *unexpected = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    bool json = false;
+    rt_error error = {0};
+    ew_bench bench = {.device = "cpu"};
+    const cli_option options[] = {
+        {"json", NULL, &json}, {"quick", NULL, &bench.quick}, {"device", &bench.device, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
+        return CLI_USAGE;
+    if (unexpected || set_count) {
+        fprintf(stderr, "lanyard bench device: expected options only (see lanyard --help)\n");
+        return CLI_USAGE;
     }
-    rt_report_destroy(bench.report);
-    return code;
+    rt_log_setup(RT_LOG_WARN, "lanyard");
+    if (rt_report_create(json ? NULL : stdout, &bench.report))
+        return cli_fail(&(rt_error){.text = "out of memory"});
+    rt_status status = ew_bench_device(&bench, &error);
+    return finish(bench.report, json, status, &error);
 }
 
 static const cli_command benches[] = {
     {"dispatch",
      "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
      "solvers and planner: times, memory, distance to the optimum", bench_dispatch},
+    {"device", "[--device cpu|cuda:N] [--quick] [--json]",
+     "operations and training steps: times, bytes, share of the machine's peaks", bench_device},
 };
 
 int cli_bench(int argc, char **argv)
