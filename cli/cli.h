@@ -5,6 +5,7 @@
 #ifndef CLI_H
 #define CLI_H
 
+#include "edge_worker/model/ew_model.h"
 #include "runtime/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 
@@ -59,6 +60,9 @@ uint64_t cli_config_hash(const rt_config *config);
 
 // Of a model with this config on this stream: for files, so that they are not mixed up.
 uint64_t cli_schema_hash(const rt_config *config);
+
+// The model of a run on this stream, for micro-batches of batch.samples_per_worker.
+ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 
 // Bytes that the dense exchange moves per worker, each way and iteration.
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,

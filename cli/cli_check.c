@@ -1,8 +1,11 @@
-// `lanyard check`: a configuration with all its defaults, or the reference of all keys.
+// `lanyard check`: a configuration with all its defaults, what its model costs, or the reference of
+// all keys.
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "edge_worker/model/ew_count.h"
 
 static int print_document(void)
 {
@@ -14,21 +17,66 @@ static int print_document(void)
     return code;
 }
 
+static void print_counts(const char *what, const ew_counts *counts, uint32_t samples)
+{
+    const double flops = (double)(counts->gemm_flops + counts->flops) / samples;
+    const double bytes = (double)(counts->gemm_bytes + counts->bytes) / samples;
+    printf("  %-22s %12.0f operations, %3.0f%% in matrix products, %10.0f bytes\n", what, flops,
+           100 * (double)counts->gemm_flops / samples / flops, bytes);
+}
+
+static int print_model(const rt_config *config)
+{
+    rt_schema schema;
+    rt_error error = {0};
+    ew_model_counts counts;
+    const uint32_t samples = config->samples_per_worker;
+    rt_status status = rt_config_check_training(config, &error);
+    if (!status)
+        status = cli_schema(config, &schema, &error);
+    if (status)
+        return cli_fail(&error);
+    const ew_model_config model = cli_model(config, &schema);
+    status = ew_count_model(&model, &config->optimizer_rows, samples, &counts, &error);
+    if (status)
+        return cli_fail(&error);
+    const uint32_t dim = config->model.embedding_dim;
+    const uint32_t state = rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    printf("%s: %" PRIu32 " dense features, %" PRIu32 " fields\n",
+           rt_config_choice_name("model.name", (int)config->model.kind), schema.dense_count,
+           schema.field_count);
+    printf("  dense weights          %12" PRIu32 ", %zu bytes per exchange, each way\n",
+           counts.parameter_count, counts.parameter_count * sizeof(float));
+    printf("  a row                  %12" PRIu32 " values and %" PRIu32 " floats of state\n", dim,
+           state);
+    printf("per sample, in micro-batches of %" PRIu32 " with one key per field, all different:\n",
+           samples);
+    print_counts("prediction", &counts.forward, samples);
+    print_counts("forward and backward", &counts.pass, samples);
+    print_counts("optimizers", &counts.step, samples);
+    return CLI_OK;
+}
+
 int cli_check(int argc, char **argv)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    bool document = false;
+    bool document = false, model = false;
     rt_config config;
     rt_error error = {0};
     char *json;
-    const cli_option options[] = {{"document", NULL, &document}};
+    const cli_option options[] = {{"document", NULL, &document}, {"model", NULL, &model}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (document)
         return print_document();
     if (!cli_load(path, sets, set_count, "lanyard", &config))
         return CLI_FAILED;
+    if (model) {
+        int code = print_model(&config);
+        rt_config_fini(&config);
+        return code;
+    }
     rt_status status = rt_config_to_json(&config, &json);
     rt_config_fini(&config);
     if (status) {

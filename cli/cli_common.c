@@ -4,7 +4,7 @@
 #include <sys/prctl.h>
 
 #include "cli/cli.h"
-#include "edge_worker/model/ew_model.h"
+#include "edge_worker/model/ew_count.h"
 #include "runtime/rt_hash.h"
 
 static const cli_option *find_option(const char *argument, const cli_option *options,
@@ -153,31 +153,30 @@ static rt_status dense_inputs(ew_model_config *one, rt_error *error)
     return RT_OK;
 }
 
+ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
+{
+    const uint32_t samples = config->samples_per_worker;
+    return (ew_model_config){.model = config->model,
+                             .optimizer = config->optimizer_dense,
+                             .seed = config->seed,
+                             .dense_count = schema->dense_count,
+                             .field_count = schema->field_count,
+                             .sample_count_max = samples,
+                             .lookup_count_max = samples * schema->keys_per_sample_max,
+                             .row_count_max = samples * schema->keys_per_sample_max};
+}
+
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error)
 {
-    ew_device device;
-    ew_model *model;
-    uint32_t count;
-    ew_model_config one = {.model = config->model,
-                           .optimizer = config->optimizer_dense,
-                           .seed = config->seed,
-                           .dense_count = schema->dense_count,
-                           .field_count = schema->field_count,
-                           .sample_count_max = 1,
-                           .lookup_count_max = schema->keys_per_sample_max,
-                           .row_count_max = schema->keys_per_sample_max};
+    ew_model_counts counts;
+    ew_model_config one = cli_model(config, schema);
+    one.sample_count_max = 1;
+    one.lookup_count_max = one.row_count_max = schema->keys_per_sample_max;
     rt_status status = dense_inputs(&one, error);
     if (!status)
-        status = ew_device_open("cpu", &device, error);
-    if (status)
-        return status;
-    status = ew_model_create(&one, &device, &model, error);
-    if (!status) {
-        ew_model_dense(model, EW_VALUES, &count);
-        *bytes_p = count * sizeof(float);
-        ew_model_destroy(model);
-    }
-    ew_device_close(&device);
+        status = ew_count_model(&one, &config->optimizer_rows, 1, &counts, error);
+    if (!status)
+        *bytes_p = counts.parameter_count * sizeof(float);
     return status;
 }
