@@ -96,6 +96,9 @@ bench: ## build the measurements of tests/bench and run them, one at a time
 bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	@set -e; for one in $(BENCHES); do echo "== $$one"; $$one; done
 	tests/bench/compare_solvers.py $(DIR)/tests/bench/solver_bench $(RIVALS)
+	$(PROGRAM) bench device
+	tests/bench/compare_steps.py $(PROGRAM)
+	tests/bench/compare_models.py $(PROGRAM)
 	tests/bench/compare_training.py $(PROGRAM)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)

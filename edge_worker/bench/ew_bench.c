@@ -21,7 +21,7 @@
 static uint64_t now_ns(const ew_bench_case *one)
 {
     struct timespec now;
-    if (!one->device.unified)
+    if (!one->is_unified)
         return rt_now_ns();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
@@ -69,7 +69,6 @@ void ew_bench_row(const ew_bench_case *one, const char *what, double seconds,
     rt_report_number(report, "GB/s", bytes / seconds * 1e-9, 1);
     rt_report_number(report, "Gflop/s", flops / seconds * 1e-9, 1);
     rt_report_number(report, "of peak %", 100 * least / seconds, 0);
-    rt_report_end_row(report);
 }
 
 // ---- what the device can do ------------------------------------------------------------------
@@ -297,22 +296,38 @@ static rt_status create_step(const ew_bench_case *one, size_t index, uint32_t *r
     return ew_model_create(config, &one->device, &s->model, error);
 }
 
-// The same step on a device that counts.
-static rt_status count_step(const step_run *s, const ew_model_config *config, ew_counts *counts,
-                            rt_error *error)
+// The same step on a device that counts, and carries out nothing but the matrix products: same
+// library, same shapes, same order.
+static rt_status measure_products(const step_run *s, const ew_model_config *config,
+                                  ew_counts *counts, double *seconds_p, rt_error *error)
 {
-    ew_counts all = {0};
+    ew_count count;
     ew_bench_case counting = *s->one;
     step_run same = *s;
-    ew_count_open(&all, &counting.device);
+    ew_count_open(&count, &s->one->device, &counting.device);
     same.one = &counting;
     rt_status status = ew_model_create(config, &counting.device, &same.model, error);
     if (status)
         return status;
+    count.counts = (ew_counts){0};
     run_step(&same);
+    *counts = count.counts;
+    *seconds_p = ew_bench_measure(&counting, run_step, &same);
     ew_model_destroy(same.model);
-    *counts = all;
     return RT_OK;
+}
+
+static void report_step(const ew_bench_case *one, const char *name, double seconds,
+                        double products_s, const ew_counts *counts)
+{
+    rt_report *report = one->bench->report;
+    const double bytes_s = (double)counts->bytes / one->copy_bytes_per_s;
+    ew_bench_row(one, name, seconds, counts);
+    rt_report_number(report, "samples/s", one->sample_count / seconds, 0);
+    rt_report_number(report, "gemm us", products_s * 1e6, 1);
+    rt_report_number(report, "bytes us", bytes_s * 1e6, 1);
+    rt_report_number(report, "ratio", seconds / (products_s + bytes_s), 2);
+    rt_report_end_row(report);
 }
 
 static bool is_too_large(size_t index, uint32_t dim)
@@ -331,15 +346,17 @@ static rt_status bench_models(const ew_bench_case *one, rt_error *error)
         step_run s = {0};
         ew_model_config config;
         ew_counts counts = {0};
+        double products_s = 0;
         if (is_too_large(i, one->dim))
             continue;
         status = create_step(one, i, rows, &s, &config, error);
         if (!status)
             status = ew_model_check(s.model, &s.batch, one->slot_count, error);
         if (!status)
-            status = count_step(&s, &config, &counts, error);
+            status = measure_products(&s, &config, &counts, &products_s, error);
         if (!status)
-            ew_bench_row(one, models[i].name, ew_bench_measure(one, run_step, &s), &counts);
+            report_step(one, models[i].name, ew_bench_measure(one, run_step, &s), products_s,
+                        &counts);
         ew_model_destroy(s.model);
     }
     rt_free(rows);
@@ -381,6 +398,10 @@ static rt_status bench_shapes(ew_bench_case *one, const char *name, const char *
     }
     rt_report_note(report, "of peak: operand bytes / copy bandwidth, plus operations of matrix "
                            "products / the rate of a large one, over the time taken");
+    if (run == bench_models)
+        rt_report_note(report,
+                       "ratio: the time of a step over that of its matrix products alone plus "
+                       "that of all other bytes at copy bandwidth");
     rt_report_note(report, "26 fields, 13 dense features, one key each; MLP 256-256-256; Adagrad");
     rt_report_end(report);
     return status;
@@ -392,6 +413,7 @@ rt_status ew_bench_device(const ew_bench *bench, rt_error *error)
     rt_status status = ew_device_open(bench->device, &one.device, error);
     if (status)
         return status;
+    one.is_unified = one.device.unified;
     status = measure_peaks(&one, error);
     if (!status)
         report_device(&one);

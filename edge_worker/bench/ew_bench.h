@@ -28,6 +28,7 @@ rt_status ew_bench_device(const ew_bench *bench, rt_error *error);
 typedef struct {
     const ew_bench *bench;
     ew_device device;
+    bool is_unified;         // the measured device: then times are processor times
     double copy_bytes_per_s; // read + write
     double gemm_flops_per_s;
     uint32_t sample_count, dim;
@@ -42,7 +43,7 @@ typedef struct {
 // Median seconds of run(context), which queues work on the device.
 double ew_bench_measure(const ew_bench_case *one, void (*run)(void *context), void *context);
 
-// A row of the table: how long it took, what it had to do.
+// The cells of a row: how long it took, what it had to do.
 void ew_bench_row(const ew_bench_case *one, const char *what, double seconds,
                   const ew_counts *counts);
 

@@ -295,18 +295,18 @@ static rt_status create_operands(const ew_bench_case *one, operands *o, void **b
 rt_status ew_bench_operations(const ew_bench_case *one, rt_error *error)
 {
     operands o;
-    ew_counts counts;
+    ew_count count;
     ew_device counting;
     void *blocks[BLOCKS_MAX] = {NULL};
     rt_status status = create_operands(one, &o, blocks, error);
-    ew_count_open(&counts, &counting);
     for (size_t i = 0; i < RT_COUNT_OF(operations) && !status; i++) {
         operands same = o;
-        counts = (ew_counts){0};
+        ew_count_open(&count, NULL, &counting);
         same.device = &counting;
         operations[i].run(&same);
         ew_bench_row(one, operations[i].name, ew_bench_measure(one, operations[i].run, &o),
-                     &counts);
+                     &count.counts);
+        rt_report_end_row(one->bench->report);
     }
     for (size_t i = 0; i < BLOCKS_MAX; i++)
         one->device.ops->free(one->device.state, blocks[i]);

@@ -10,7 +10,7 @@ typedef uint64_t u64;
 
 static void add(void *state, u64 flops, u64 floats)
 {
-    ew_counts *counts = state;
+    ew_counts *counts = &((ew_count *)state)->counts;
     counts->flops += flops;
     counts->bytes += floats * sizeof(float);
 }
@@ -24,14 +24,17 @@ static void count_close(void *state)
 
 static void *count_alloc(void *state, size_t count)
 {
-    (void)state;
-    return rt_alloc(count, sizeof(float));
+    const ew_device *products = ((ew_count *)state)->products;
+    return products ? products->ops->alloc(products->state, count) : rt_alloc(count, sizeof(float));
 }
 
 static void count_free(void *state, void *block)
 {
-    (void)state;
-    rt_free(block);
+    const ew_device *products = ((ew_count *)state)->products;
+    if (products)
+        products->ops->free(products->state, block);
+    else
+        rt_free(block);
 }
 
 static void count_copy(void *state, ew_copy kind, void *to, const void *from, size_t bytes)
@@ -41,8 +44,8 @@ static void count_copy(void *state, ew_copy kind, void *to, const void *from, si
 
 static rt_status count_finish(void *state, rt_error *error)
 {
-    (void)state, (void)error;
-    return RT_OK;
+    const ew_device *products = ((ew_count *)state)->products;
+    return products ? products->ops->finish(products->state, error) : RT_OK;
 }
 
 static void count_rows_init(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
@@ -161,12 +164,14 @@ static void count_gemm(void *state, bool a_transposed, bool b_transposed, uint32
                        uint32_t k, const float *a, uint32_t a_stride, const float *b,
                        uint32_t b_stride, float beta, float *c, uint32_t c_stride)
 {
-    ew_counts *counts = state;
-    (void)a_transposed, (void)b_transposed, (void)a, (void)a_stride, (void)b, (void)b_stride;
-    (void)c, (void)c_stride;
-    counts->gemm_flops += 2 * (u64)m * n * k;
-    counts->gemm_bytes +=
-        sizeof(float) * ((u64)m * k + (u64)k * n + (u64)m * n * (beta != 0 ? 2 : 1));
+    ew_count *count = state;
+    const ew_device *products = count->products;
+    u64 floats = (u64)m * k + (u64)k * n + (u64)m * n * (beta != 0 ? 2 : 1);
+    count->counts.gemm_flops += 2 * (u64)m * n * k;
+    count->counts.gemm_bytes += floats * sizeof(float);
+    if (products)
+        products->layers->gemm(products->state, a_transposed, b_transposed, m, n, k, a, a_stride, b,
+                               b_stride, beta, c, c_stride);
 }
 
 static void count_activate(void *state, ew_activation activation, uint32_t row_count,
@@ -347,20 +352,22 @@ static const ew_interaction_ops count_interactions = {
     .gmf_back = count_gmf_back,
 };
 
-void ew_count_open(ew_counts *counts, ew_device *device)
+void ew_count_open(ew_count *count, const ew_device *products, ew_device *device)
 {
+    *count = (ew_count){.products = products};
     *device = (ew_device){.ops = &count_ops,
                           .layers = &count_layers,
                           .interactions = &count_interactions,
-                          .state = counts,
-                          .unified = true};
-    snprintf(device->description, sizeof device->description, "counts, computes nothing");
+                          .state = count,
+                          .unified = !products || products->unified};
+    snprintf(device->description, sizeof device->description, "counts, computes %s",
+             products ? "matrix products" : "nothing");
 }
 
 rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_config *rows,
                          uint32_t sample_count, ew_model_counts *counts, rt_error *error)
 {
-    ew_counts sum = {0};
+    ew_count sum;
     ew_device device;
     ew_model *model;
     ew_step_result result;
@@ -370,24 +377,24 @@ rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_confi
                             .row_count = sample_count * config->field_count,
                             .row_stride = config->model.embedding_dim,
                             .scale = 1};
-    ew_count_open(&sum, &device);
+    ew_count_open(&sum, NULL, &device);
     rt_status status = ew_model_create(config, &device, &model, error);
     if (status)
         return status;
     memset(counts, 0, sizeof *counts);
     (void)ew_model_dense(model, EW_VALUES, &counts->parameter_count);
     status = ew_model_predict(model, &batch, &result, error);
-    counts->forward = sum;
-    sum = (ew_counts){0};
+    counts->forward = sum.counts;
+    sum.counts = (ew_counts){0};
     batch.labels = &label;
     if (!status)
         status = ew_model_step(model, &batch, NULL, NULL, &result, error);
-    counts->pass = sum;
-    sum = (ew_counts){0};
+    counts->pass = sum.counts;
+    sum.counts = (ew_counts){0};
     ew_model_dense_step(model, 1);
     device.ops->rows_step(device.state, rows, config->model.embedding_dim, 1, NULL, 0, NULL, NULL,
                           batch.row_count, NULL);
-    counts->step = sum;
+    counts->step = sum.counts;
     ew_model_destroy(model);
     return status;
 }

@@ -14,8 +14,15 @@ typedef struct {
     uint64_t flops, bytes;           // of all other operations
 } ew_counts;
 
-// counts outlives the device; it is added to. Close with ew_device_close.
-void ew_count_open(ew_counts *counts, ew_device *device);
+typedef struct {
+    ew_counts counts;
+    const ew_device *products;
+} ew_count;
+
+// count outlives the device, and begins with nothing counted. products: a device with whose memory
+// matrix products are carried out after all, and nothing else, to time them; or NULL. Close with
+// ew_device_close.
+void ew_count_open(ew_count *count, const ew_device *products, ew_device *device);
 
 // Of one model and one micro-batch.
 typedef struct {

@@ -86,8 +86,7 @@ static weights formula_of(const ew_model_config *c)
     switch (c->model.kind) {
     case RT_MODEL_WDL:
         sum = mlp_of(c->model.deep_input == RT_DEEP_ALL ? n : D, mlp, 3);
-        sum.inputs = c->model.deep_input == RT_DEEP_ALL ? D * 256 : D * 256;
-        return (weights){sum.products + w, sum.all + w + F * d + 1, sum.inputs};
+        return (weights){sum.products + w, sum.all + w + F * d + 1, D * 256};
     case RT_MODEL_DFM:
         sum = mlp_of(n, mlp, 3);
         return (weights){sum.products + w + D, sum.all + w + n + 1, D * 256 + D};
