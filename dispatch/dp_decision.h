@@ -9,6 +9,7 @@ typedef struct {
     double alpha;                    // in force for this batch
     uint32_t search_evaluations_max; // in force for this batch
     uint32_t evaluations;            // spent by the search (makespan)
+    uint32_t tables, table_count;    // scored, and all there are (herald; 0 of other policies)
     uint32_t opt_samples;            // placed by Opt (esd)
     uint32_t heu_samples;            // placed by Heu (esd)
     bool error_measured;             // error_s is known

@@ -341,13 +341,15 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 
 void dp_planner_place(dp_planner *planner)
 {
+    const rt_dispatch_config *dispatch = &planner->config.dispatch;
+    const uint32_t fields = planner->config.layout.field_count;
     dp_policy_report report = {.error = -1};
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
     if (planner->policy->report)
         planner->policy->report(planner->policy_state, &report);
     planner->decision = (dp_decision){
-        .alpha = planner->config.dispatch.alpha,
-        .search_evaluations_max = planner->config.dispatch.search_evaluations,
+        .alpha = dispatch->alpha,
+        .search_evaluations_max = dispatch->search_evaluations,
         .evaluations = report.evaluations,
         .opt_samples = report.opt_samples,
         .heu_samples = report.heu_samples,
@@ -355,6 +357,11 @@ void dp_planner_place(dp_planner *planner)
         .error_bound_s = (double)report.error_bound * planner->ticks.tick_s,
         .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
     };
+    if (dispatch->policy == RT_POLICY_HERALD) {
+        planner->decision.table_count = fields;
+        planner->decision.tables =
+            dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;
+    }
 }
 
 // ---- input records ---------------------------------------------------------------------------

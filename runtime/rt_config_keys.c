@@ -319,9 +319,11 @@ const rt_config_key rt_config_keys[] = {
     U32("dispatch.search_evaluations", dispatch.search_evaluations, "8000", IN(0, UINT32_MAX), "",
         "Placements that the local search may judge per iteration (makespan); each takes about "
         "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),
-    DOUBLE("dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
-           "Time that placing a batch may take (makespan): `search_evaluations` follows from the "
-           "time that they are measured to take; 0: off. Can be changed while a run goes on."),
+    DOUBLE(
+        "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
+        "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
+        "follow from the time that they are measured to take; 0: off. Can be changed while a run "
+        "goes on."),
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
@@ -354,7 +356,8 @@ const rt_config_key rt_config_keys[] = {
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     BOOL("network.overlap", network_overlap, "true",
-         "What an iteration needs moves as soon as it can, during the one before. Otherwise a worker "
+         "What an iteration needs moves as soon as it can, during the one before. Otherwise a "
+         "worker "
          "begins an iteration when it is done with the one before. The model is the same."),
 
     BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",

@@ -162,6 +162,7 @@ void dp_controller_set_search(dp_controller *c, uint32_t evaluations, double bud
     if (evaluations != c->evaluations_max && budget_ms == 0)
         set_evaluations(c, evaluations);
     clear_searches(c);
+    clear_times(&c->scorings);
 }
 
 // The time of a placement is a fixed part and one per evaluation; scaling by the whole of it comes
@@ -187,6 +188,26 @@ static void judge_search(dp_controller *c, uint32_t evaluations, double place_s)
         set_evaluations(c, (uint32_t)wanted);
 }
 
+// Herald's adaptive scheduler (NSDI '24, section 4.3): as many of the best tables as the budget
+// allows. The time of a placement is about proportional to the tables that are scored.
+static void judge_tables(dp_controller *c, const dp_decision *decision, double place_s)
+{
+    add_time(&c->scorings, place_s);
+    if (c->scorings.count < DP_CONTROLLER_SEARCH)
+        return;
+    const double used_s = median(c->scorings.values, c->scorings.count), now = decision->tables;
+    clear_times(&c->scorings);
+    if (used_s <= c->budget_s &&
+        (used_s >= BUDGET_LOW * c->budget_s || now == decision->table_count))
+        return;
+    double wanted = floor(now * c->budget_s / used_s);
+    wanted = fmin(fmax(wanted, 1), decision->table_count);
+    if (wanted == now)
+        return;
+    c->tables = (uint32_t)wanted;
+    emit(c, DP_INPUT_TABLES, 0, wanted);
+}
+
 void dp_controller_decided(dp_controller *c, const dp_decision *decision, double decision_s,
                            double place_s)
 {
@@ -195,6 +216,9 @@ void dp_controller_decided(dp_controller *c, const dp_decision *decision, double
     if (c->budget_s > 0 && decision->evaluations > 0 &&
         decision->search_evaluations_max == c->evaluations_max)
         judge_search(c, decision->evaluations, place_s);
+    if (c->budget_s > 0 && decision->table_count > 0 &&
+        (c->tables == 0 || c->tables == decision->tables))
+        judge_tables(c, decision, place_s);
 }
 
 void dp_controller_iterated(dp_controller *c, double iteration_s)

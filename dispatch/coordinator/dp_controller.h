@@ -1,4 +1,5 @@
-// dp_controller - turns measured times into input records: alpha, search_evaluations, compute.
+// dp_controller - turns measured times into input records: alpha, search_evaluations, tables,
+// compute.
 //
 // Stands outside the planner, reads no clock itself: callers bring every time in, so that a test
 // can play any run. One thread; a plain value without memory of its own.
@@ -11,7 +12,7 @@
 
 #define DP_CONTROLLER_WINDOW 100u     // iterations that alpha is judged by
 #define DP_CONTROLLER_ALPHA_STEPS 8u  // alpha is a multiple of 1/8
-#define DP_CONTROLLER_SEARCH 32u      // iterations that search_evaluations is judged by
+#define DP_CONTROLLER_SEARCH 32u      // iterations that search_evaluations and tables are judged by
 #define DP_CONTROLLER_COMPUTE 31u     // reports whose median is a worker's computing time
 #define DP_CONTROLLER_EVALUATIONS 64u // the fewest that a budget leaves
 
@@ -46,9 +47,11 @@ typedef struct {
     double place_s;           // sum over searches
     uint64_t evaluations;     // sum over searches
     uint32_t evaluations_max; // in force in the planner
+    dp_times scorings;        // placements, with the tables in force
+    uint32_t tables;          // in force in the planner; 0: as configured
     dp_computing workers[RT_WORKERS_MAX];
 
-    dp_input ready[3 + RT_WORKERS_MAX];
+    dp_input ready[4 + RT_WORKERS_MAX];
     uint32_t ready_count;
 } dp_controller;
 

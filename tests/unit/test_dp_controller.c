@@ -44,6 +44,8 @@ static void take_records(plant *p)
             p->coming[p->delay].alpha = input.value;
         if (input.kind == DP_INPUT_SEARCH_EVALUATIONS)
             p->coming[p->delay].search_evaluations_max = (uint32_t)input.value;
+        if (input.kind == DP_INPUT_TABLES)
+            p->coming[p->delay].tables = (uint32_t)input.value;
     }
     p->in_force = p->coming[0];
 }
@@ -58,6 +60,33 @@ static void run_alpha(plant *p, uint32_t iterations, double fixed_s, double slop
         dp_controller_decided(&p->controller, &p->in_force,
                               (fixed_s + p->in_force.alpha * slope_s) * stretch, 0);
         take_records(p);
+    }
+}
+
+// Scoring a table takes table_s, all of them beside fixed_s.
+static void tables_follow_the_budget(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"dispatch.policy=herald", "dispatch.budget_ms=2"};
+    static const struct {
+        double fixed_s, table_s;
+        uint32_t tables;
+    } cases[] = {
+        {0, 0.05e-3, 26}, {0, 0.099e-3, 20}, {0, 1.5e-3, 1}, {0, 5e-3, 1}, {0.3e-3, 0.2e-3, 8}};
+    for (uint32_t delay = 0; delay <= DELAY_MAX; delay += 4) {
+        for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+            plant p;
+            plant_init(&p, sets, 2, delay);
+            for (uint32_t k = 0; k <= DELAY_MAX; k++)
+                p.coming[k].table_count = p.coming[k].tables = 26;
+            p.in_force = p.coming[0];
+            for (uint32_t t = 0; t < 600; t++) {
+                double place_s = cases[i].fixed_s + p.in_force.tables * cases[i].table_s;
+                dp_controller_decided(&p.controller, &p.in_force, place_s, place_s);
+                take_records(&p);
+            }
+            assert_int_equal(p.in_force.tables, cases[i].tables);
+        }
     }
 }
 
@@ -272,7 +301,8 @@ static void unknown_computing_times_are_learned(void **state)
     assert_int_equal(compute(&p.controller, 500, 7e-6, 64, &value), 0);
 }
 
-TEST_MAIN(TEST(alpha_is_the_largest_that_hides), TEST(alpha_falls_at_once_and_rises_late),
-          TEST(rare_outliers_do_not_count), TEST(noise_at_the_limit_does_not_swing_it),
-          TEST(fixed_alpha_is_left_alone), TEST(a_budget_is_met), TEST(budgets_that_cannot_be_met),
+TEST_MAIN(TEST(tables_follow_the_budget), TEST(alpha_is_the_largest_that_hides),
+          TEST(alpha_falls_at_once_and_rises_late), TEST(rare_outliers_do_not_count),
+          TEST(noise_at_the_limit_does_not_swing_it), TEST(fixed_alpha_is_left_alone),
+          TEST(a_budget_is_met), TEST(budgets_that_cannot_be_met),
           TEST(computing_times_are_told_when_they_last), TEST(unknown_computing_times_are_learned))
