@@ -4,6 +4,7 @@
 
 #include "edge_worker/device/ew_blas.h"
 #include "edge_worker/device/ew_cpu_cross.h"
+#include "edge_worker/device/ew_cpu_dots.h"
 #include "edge_worker/device/ew_cpu_kernels.h"
 #include "edge_worker/device/ew_device_backends.h"
 
@@ -272,16 +273,24 @@ static void cpu_cross_matrix_back(void *state, uint32_t sample_count, uint32_t d
 static void cpu_dots(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
                      const float *x, uint32_t stride, float *out, uint32_t out_stride)
 {
-    ((cpu_state *)state)->kernels->dots(sample_count, count, dim, x, stride, out, out_stride);
+    const cpu_state *cpu = state;
+    if (ew_cpu_dots_fit(count, dim))
+        ew_cpu_dots(&cpu->blas, sample_count, count, dim, x, stride, out, out_stride);
+    else
+        cpu->kernels->dots(sample_count, count, dim, x, stride, out, out_stride);
 }
 
 static void cpu_dots_back(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
                           const float *x, uint32_t stride, const float *out_gradients,
                           uint32_t out_stride, float *x_gradients)
 {
-    ((cpu_state *)state)
-        ->kernels->dots_back(sample_count, count, dim, x, stride, out_gradients, out_stride,
-                             x_gradients);
+    const cpu_state *cpu = state;
+    if (ew_cpu_dots_fit(count, dim))
+        ew_cpu_dots_back(&cpu->blas, sample_count, count, dim, x, stride, out_gradients, out_stride,
+                         x_gradients);
+    else
+        cpu->kernels->dots_back(sample_count, count, dim, x, stride, out_gradients, out_stride,
+                                x_gradients);
 }
 
 static void cpu_gmf(void *state, uint32_t sample_count, uint32_t dim, const float *u,

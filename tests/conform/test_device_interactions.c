@@ -166,9 +166,9 @@ static void check_gmf(const ew_device *device, meeting *m)
 static void for_every_meeting(const ew_device *device,
                               void (*check)(const ew_device *device, meeting *m))
 {
-    static const uint32_t cases[][3] = {{1, 2, 1},  {5, 2, 16}, {7, 3, 5},   {9, 27, 16},
-                                        {4, 17, 8}, {3, 33, 7}, {3, 20, 64}, {2, 5, 100},
-                                        {0, 3, 8},  {2, 9, 49}, {1, 257, 3}};
+    static const uint32_t cases[][3] = {
+        {1, 2, 1},   {5, 2, 16}, {7, 3, 5},  {9, 27, 16}, {4, 17, 8},   {3, 33, 7},   {3, 20, 64},
+        {2, 5, 100}, {0, 3, 8},  {2, 9, 49}, {1, 257, 3}, {3, 27, 200}, {2, 65, 193}, {1, 2, 512}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         meeting m = meeting_create(device, cases[i][0], cases[i][1], cases[i][2]);
         check(device, &m);
