@@ -215,14 +215,12 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
 {
     const uint32_t dim = shard->config.dim;
     float *row = ps_table_row(shard->table, entry);
-    if (aggregate->keeper == RT_WIRE_NO_STEP) {
-        shard->statistics.steps_skipped++;
-    } else {
-        ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    const bool steps = aggregate->keeper != RT_WIRE_NO_STEP;
+    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    if (steps)
         rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
                           shard->sum);
-        shard->statistics.steps++;
-    }
+    *(steps ? &shard->statistics.steps : &shard->statistics.steps_skipped) += 1;
     entry->version = aggregate->iteration;
     ps_aggregates_close(shard->aggregates, aggregate);
 }
@@ -284,11 +282,10 @@ static rt_status check_key(const ps_shard *shard, const request *in, uint64_t ke
 // Whether the record makes a row when its key has none.
 static bool creates(const request *in, uint32_t i)
 {
-    if (in->type == RT_MESSAGE_PUSH_ROW)
-        return true;
     if (in->type == RT_MESSAGE_PUSH_GRAD)
         return grad_at(in, i).base == 0 && rt_wire_is_for_ps(grad_at(in, i).keeper);
-    return in->type == RT_MESSAGE_PULL && pull_at(in, i).version == 0;
+    return in->type == RT_MESSAGE_PUSH_ROW ||
+           (in->type == RT_MESSAGE_PULL && pull_at(in, i).version == 0);
 }
 
 // Makes room for the rows that a message may create; entries do not move afterwards. Looks keys up
