@@ -452,6 +452,13 @@ static void test_check(void **state)
     check_says(SET("stream.files=x", "sim.iterations=10"),
                "sim.warmup: 10 iterations leave none of the 10 of sim.iterations");
     check_says(SET("stream.files=x", "sim.iterations=11"), NULL);
+    check_says(SET("stream.files=x", "optimizer.rows.name=ftrl", "optimizer.rows.decay=linear"),
+               "optimizer.rows.decay: ftrl has a learning rate of its own for every weight");
+    check_says(
+        SET("stream.files=x", "optimizer.dense.name=ftrl", "optimizer.dense.warmup_iterations=1"),
+        "optimizer.dense.warmup_iterations: ftrl has a learning rate of its own for every "
+        "weight");
+    check_says(SET("stream.files=x", "optimizer.dense.warmup_iterations=1"), NULL);
 }
 
 static void test_check_of_tables(void **state)
