@@ -2,8 +2,20 @@
 
 #include "runtime/transport/rt_ucx_api.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+
+bool rt_ucx_has_rdma(void)
+{
+    DIR *folder = opendir("/sys/class/infiniband");
+    uint32_t count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count > 0;
+}
 
 // What UCX reads while it is loaded; the user's own settings win. It would take over the signals
 // of crashes, warn about variables of other versions, and log what this program reports itself.
@@ -14,6 +26,9 @@ static void set_defaults(void)
                                               {"UCX_LOG_LEVEL", "fatal"}};
     for (size_t i = 0; i < RT_COUNT_OF(defaults); i++)
         setenv(defaults[i][0], defaults[i][1], 0);
+    // It patches the functions that map memory, in order to keep memory registered with adapters.
+    if (!rt_ucx_has_rdma())
+        setenv("UCX_MEM_EVENTS", "n", 0);
 }
 
 rt_status rt_ucx_api_open(rt_ucx_api *api, rt_error *error)

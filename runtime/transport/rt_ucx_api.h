@@ -21,10 +21,8 @@
     XX(ucp_worker_get_efd)             \
     XX(ucp_worker_arm)                 \
     XX(ucp_worker_set_am_recv_handler) \
-    XX(ucp_listener_create)            \
-    XX(ucp_listener_destroy)           \
-    XX(ucp_listener_query)             \
-    XX(ucp_listener_reject)            \
+    XX(ucp_worker_get_address)         \
+    XX(ucp_worker_release_address)     \
     XX(ucp_ep_create)                  \
     XX(ucp_ep_close_nbx)               \
     XX(ucp_am_send_nbx)                \
@@ -37,6 +35,8 @@ typedef struct {
 #undef XX
     __typeof__(&ucs_status_string) ucs_status_string;
 } rt_ucx_api;
+
+bool rt_ucx_has_rdma(void); // on this machine
 
 // RT_UNSUPPORTED: error says what is missing.
 rt_status rt_ucx_api_open(rt_ucx_api *api, rt_error *error);

@@ -4,12 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MESSAGE_BYTES_MAX (RT_WIRE_PAYLOAD_BYTES_MAX + sizeof(rt_wire_header))
 #define TELL_EVERY (RT_UCX_WINDOW / 4) // messages taken, between two TAKEN
 
 struct rt_ucx_request {
-    rt_ucx_request *next; // while unused
+    rt_ucx_request *next, *previous; // in its list; previous while in use
     rt_ucx_link *link;
     rt_ucx_head head;
     rt_message message;
@@ -25,6 +26,11 @@ static rt_ucx_request *request_get(rt_ucx_link *link)
     else if (!(request = calloc(1, sizeof *request)))
         return NULL;
     request->link = link;
+    request->previous = NULL;
+    request->next = link->port->in_use;
+    if (request->next)
+        request->next->previous = request;
+    link->port->in_use = request;
     link->requests++;
     return request;
 }
@@ -33,6 +39,12 @@ static void request_put(rt_ucx_request *request)
 {
     rt_ucx_link *link = request->link;
     rt_message_release(&request->message);
+    if (request->next)
+        request->next->previous = request->previous;
+    if (request->previous)
+        request->previous->next = request->next;
+    else
+        link->port->in_use = request->next;
     request->next = link->port->unused;
     link->port->unused = request;
     if (--link->requests == 0)
@@ -41,6 +53,8 @@ static void request_put(rt_ucx_request *request)
 
 void rt_ucx_port_fini(rt_ucx_port *port)
 {
+    while (port->in_use)
+        request_put(port->in_use);
     while (port->unused) {
         rt_ucx_request *request = port->unused;
         port->unused = request->next;
@@ -50,12 +64,13 @@ void rt_ucx_port_fini(rt_ucx_port *port)
 
 // ---- opening and closing
 
-rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, uint16_t slot, uint64_t number)
+rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, int fd, uint16_t slot, uint64_t number)
 {
     rt_ucx_link *link = calloc(1, sizeof *link);
     if (!link)
         return NULL;
     link->port = port;
+    link->fd = fd;
     link->slot = slot;
     link->number = number;
     for (size_t i = 0; i < RT_UCX_WINDOW; i++)
@@ -69,24 +84,34 @@ void rt_ucx_link_destroy(rt_ucx_link *link)
         return;
     for (size_t i = 0; i < RT_UCX_WINDOW; i++)
         rt_message_release(&link->window[i].message);
+    if (link->fd >= 0)
+        close(link->fd);
     free(link);
+}
+
+void rt_ucx_link_fail(rt_ucx_link *link)
+{
+    link->has_failed = link->port->is_changed = true;
 }
 
 static void link_failed(void *context, ucp_ep_h ep, ucs_status_t status)
 {
-    rt_ucx_link *link = context;
     (void)ep;
-    (void)status; // what the callers know already: no answer, or no more of them
-    link->has_failed = true;
-    link->port->is_changed = true;
+    (void)status; // whatever it was
+    rt_ucx_link *link = context;
+    link->is_lost = true;
+    rt_ucx_link_fail(link);
 }
 
-ucs_status_t rt_ucx_link_open(rt_ucx_link *link, ucp_ep_params_t *params)
+ucs_status_t rt_ucx_link_open(rt_ucx_link *link, const ucp_address_t *address)
 {
-    params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params->err_handler = (ucp_err_handler_t){link_failed, link};
-    return link->port->api.ucp_ep_create(link->port->worker, params, &link->ep);
+    const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                                  UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                                  UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                                    .address = address,
+                                    .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                                    .err_handler = {link_failed, link}};
+    return link->port->api.ucp_ep_create(link->port->worker, &params, &link->ep);
 }
 
 static void close_done(void *handle, ucs_status_t status, void *context)
@@ -99,9 +124,14 @@ static void close_done(void *handle, ucs_status_t status, void *context)
 
 void rt_ucx_link_close(rt_ucx_link *link)
 {
-    rt_ucx_request *request = link->ep ? request_get(link) : NULL;
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+    link->has_failed = true;
+    rt_ucx_request *request =
+        link->ep && (link->is_lost || link->is_wired) ? request_get(link) : NULL;
     if (!request)
-        return; // also without memory: the worker's destruction closes it
+        return; // also without memory
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
                                                        UCP_OP_ATTR_FIELD_CALLBACK |
                                                        UCP_OP_ATTR_FIELD_USER_DATA,
@@ -110,7 +140,6 @@ void rt_ucx_link_close(rt_ucx_link *link)
                                        .user_data = request};
     ucp_ep_h ep = link->ep;
     link->ep = NULL;
-    link->has_failed = true;
     if (!UCS_PTR_IS_PTR(link->port->api.ucp_ep_close_nbx(ep, &param)))
         request_put(request);
 }
@@ -197,7 +226,7 @@ static void arrival_done(rt_ucx_arrival *arrival, bool is_here)
 {
     arrival->state = is_here ? RT_UCX_HERE : RT_UCX_BROKEN;
     if (!is_here) {
-        arrival->link->has_failed = arrival->link->port->is_changed = true;
+        rt_ucx_link_fail(arrival->link);
         return;
     }
     arrival->link->arrived++;
@@ -242,7 +271,7 @@ static void take_message(rt_ucx_link *link, uint64_t sequence, void *data, size_
                        arrival->state == RT_UCX_NOTHING && length <= MESSAGE_BYTES_MAX &&
                        (!link->got_bye || sequence < link->arrived_end);
     if (!is_expected || !(copy = malloc(length + 1))) { // + 1: NULL means no memory
-        link->has_failed = link->port->is_changed = true;
+        rt_ucx_link_fail(link);
         return;
     }
     arrival->message = (rt_message){copy, length, free, copy};
@@ -270,7 +299,7 @@ ucs_status_t rt_ucx_link_take_frame(rt_ucx_link *link, const rt_ucx_head *head, 
         break;
     case RT_UCX_BYE:
         if (link->got_bye || head->sequence < link->arrived) {
-            link->has_failed = link->port->is_changed = true;
+            rt_ucx_link_fail(link);
             break;
         }
         link->got_bye = true;
@@ -281,7 +310,7 @@ ucs_status_t rt_ucx_link_take_frame(rt_ucx_link *link, const rt_ucx_head *head, 
         link->got_gone = link->said_bye;
         break;
     default:
-        link->has_failed = link->port->is_changed = true;
+        rt_ucx_link_fail(link);
     }
     return UCS_OK;
 }

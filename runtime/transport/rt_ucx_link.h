@@ -19,7 +19,7 @@
 #define RT_UCX_AM 0u       // the active message that all frames are
 
 typedef enum {
-    RT_UCX_WELCOME = 1, // listener to who connected: the connection's slot and number
+    RT_UCX_HELLO = 1, // sequence 1: from who connects; 2: the answer; 3: the answer to that
     RT_UCX_MESSAGE,
     RT_UCX_TAKEN, // sequence: messages taken so far
     RT_UCX_BYE,   // sequence: messages sent in all
@@ -48,6 +48,7 @@ typedef struct {
     ucp_worker_h worker;
     uint32_t self;
     rt_ucx_request *unused; // a list
+    rt_ucx_request *in_use; // another
     bool is_changed;        // a connection failed, or closed, since this was cleared
 } rt_ucx_port;
 
@@ -64,10 +65,13 @@ typedef struct {
 struct rt_ucx_link {
     rt_ucx_port *port;
     ucp_ep_h ep; // NULL: not open
+    int fd;      // rt_ucx_door, the link's to close; -1: none
     uint16_t slot;
-    uint64_t number; // 0: not known yet
+    uint64_t number;
     uint32_t peer;   // 0: it has not said anything yet
-    bool has_failed; // UCX, or a frame against the rules, ended it
+    bool has_failed; // it ended, or was found to break the rules
+    bool is_lost;    // UCX says so
+    bool is_wired;   // frames went both ways: messages may be sent
     bool is_refused; // what comes is dropped
     bool said_bye, got_bye, said_gone, got_gone;
     uint64_t sent, sent_taken;            // messages; of these, taken by the other side
@@ -77,16 +81,19 @@ struct rt_ucx_link {
     rt_ucx_arrival window[RT_UCX_WINDOW]; // by sequence
 };
 
-void rt_ucx_port_fini(rt_ucx_port *port); // after its worker and links
+void rt_ucx_port_fini(rt_ucx_port *port); // after its worker, before its links
 
-// NULL: no memory.
-rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, uint16_t slot, uint64_t number);
-// After the worker's destruction, or when nothing of it is with UCX (requests == 0).
+// NULL: no memory. fd is the link's from then on.
+rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, int fd, uint16_t slot, uint64_t number);
+// After the worker's destruction, or when nothing of it is with UCX (no ep, no requests).
 void rt_ucx_link_destroy(rt_ucx_link *link);
 
-// Connects, or accepts: the members of params that say with whom are the caller's.
-ucs_status_t rt_ucx_link_open(rt_ucx_link *link, ucp_ep_params_t *params);
-void rt_ucx_link_close(rt_ucx_link *link); // at once; what is not sent yet is dropped
+ucs_status_t rt_ucx_link_open(rt_ucx_link *link, const ucp_address_t *address);
+// What is not sent yet is dropped. UCX 1.13 aborts the process when it is told to close while it
+// sets a connection up; one that is not wired is left to the worker's destruction.
+void rt_ucx_link_close(rt_ucx_link *link);
+
+void rt_ucx_link_fail(rt_ucx_link *link); // the other side ended, or breaks the rules
 
 // RT_OK: the message is taken. RT_AGAIN: the window is full. RT_NOT_FOUND: the connection ended.
 rt_status rt_ucx_link_send(rt_ucx_link *link, rt_message *message);

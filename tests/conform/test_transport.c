@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/rt_address.h"
 #include "runtime/rt_config.h"
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 #define COORDINATOR (rt_peer(RT_ROLE_COORDINATOR, 0))
@@ -588,12 +590,56 @@ static void any_order_of_ends(const rt_transport_ops *ops)
     pair_open(ops, &both);
     send_number(ops, both.client, worker(3), COORDINATOR, 2, 100000);
     ops->close(both.transport);
-    ops->end(both.server, 0);
-    both.server = NULL;
     send_number(ops, both.client, worker(3), COORDINATOR, 3, 10); // still usable
+    ops->end(both.server, 0);
     ops->end(both.client, 0);
     ops->end(NULL, 0);
     ops->close(NULL);
+}
+
+// ---- strangers
+
+// Bytes of no protocol at the listener's port, some connections left open, some closed at once.
+static void garbage_is_ignored(const rt_transport_ops *ops)
+{
+    enum { STRANGERS = 24, BYTES = 70000 };
+    int strangers[STRANGERS];
+    pair both;
+    uint32_t peer;
+    rt_message message = {0};
+    rt_random random = {7};
+    struct sockaddr_storage to;
+    socklen_t length;
+    uint8_t *bytes = malloc(BYTES);
+    pair_open(ops, &both);
+    assert_true(rt_address_resolve(both.address, &to, &length));
+    for (uint32_t i = 0; i < STRANGERS; i++) {
+        for (size_t n = 0; n < BYTES; n++) // all zeros, all ones, small numbers, anything
+            bytes[n] = (uint8_t[]){0, 0xff, (uint8_t)(n % 8 == 0),
+                                   (uint8_t)rt_random_u64(&random)}[i % 4];
+        size_t size = i < 8 ? i * 3 : (size_t)(i * i * 121);
+        strangers[i] = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(strangers[i], (struct sockaddr *)&to, length), 0);
+        (void)send(strangers[i], bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (i % 3 == 0)
+            close(strangers[i]);
+        send_number(ops, both.client, worker(3), COORDINATOR, i, 100);
+        expect_number(ops, both.server, worker(3), i, 100);
+        assert_int_equal(ops->receive(both.server, &peer, &message, NULL), RT_AGAIN);
+    }
+    rt_endpoint *late = connect_to(&both, both.transport, worker(4)); // others still come in
+    send_number(ops, late, worker(4), COORDINATOR, 1, 50000);
+    rt_endpoint *const ends[] = {late, both.server};
+    bool ready[2];
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(ops->wait(ends, 2, -1, 1, ready), RT_OK);
+    expect_number(ops, both.server, worker(4), 1, 50000);
+    ops->end(late, 0);
+    for (uint32_t i = 0; i < STRANGERS; i++)
+        if (i % 3 != 0)
+            close(strangers[i]);
+    pair_close(&both);
+    free(bytes);
 }
 
 // ---- limits
@@ -900,7 +946,8 @@ static void skip_without_ucx(void)
     XX(listen_errors_are_named)        \
     XX(connect_errors_are_named)       \
     XX(server_comes_later)             \
-    XX(server_never_comes)
+    XX(server_never_comes)             \
+    XX(garbage_is_ignored)
 
 #define STAMP(name)                        \
     static void zmq_##name(void **state)   \
