@@ -39,6 +39,7 @@ static int usage(FILE *file)
 
 int main(int argc, char **argv)
 {
+    rt_keep_freed_memory();
     if (argc < 2)
         return usage(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)

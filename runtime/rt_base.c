@@ -1,17 +1,26 @@
 #include "runtime/rt_base.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#define KEPT_BLOCK_BYTES_MAX (32 << 20) // glibc takes no more
+#define KEPT_BYTES_MAX (256 << 20)
 #define HUGE_BYTES ((size_t)2 << 20)
 
 _Noreturn void rt_assert_failed(const char *condition, const char *file, int line)
 {
     fprintf(stderr, "lanyard: internal error: %s does not hold (%s:%d)\n", condition, file, line);
     abort();
+}
+
+void rt_keep_freed_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES_MAX);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX);
 }
 
 void *rt_alloc(size_t count, size_t size)

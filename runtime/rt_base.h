@@ -50,6 +50,10 @@ static inline bool rt_bits_one(uint64_t mask)
     return mask != 0 && !rt_bits_many(mask);
 }
 
+// For main, before there are threads: memory of messages that malloc gets back stays with the
+// process. Handing it to the system and asking for it again costs a page fault every 4 KB.
+void rt_keep_freed_memory(void);
+
 // count * size bytes, zeroed, 64-byte aligned; NULL when it does not fit into memory or size_t.
 // Free with rt_free. Large blocks ask the kernel for huge pages.
 void *rt_alloc(size_t count, size_t size);
