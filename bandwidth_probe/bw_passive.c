@@ -14,28 +14,22 @@ static int64_t excess_us(bw_delay *delay, uint32_t handed, uint32_t arrived, uin
 {
     const uint32_t took = (arrived - handed) << (32 - STAMP_BITS);
     if (!delay->known)
-        *delay = (bw_delay){.known = true, .first = took, .period_us = (int64_t)now_us};
-    const int64_t beyond = (int32_t)(took - delay->first) >> (32 - STAMP_BITS);
-    if ((int64_t)now_us - delay->period_us > BW_PASSIVE_MEMORY_US) {
-        delay->period_us = (int64_t)now_us;
-        delay->least[1] = delay->least[0];
-        delay->least[0] = beyond;
-    }
-    if (beyond < delay->least[0])
-        delay->least[0] = beyond;
-    const int64_t least = delay->least[0] < delay->least[1] ? delay->least[0] : delay->least[1];
-    return beyond > least ? beyond - least : 0;
+        *delay = (bw_delay){.known = true, .first = took, .at_us = now_us};
+    const double beyond = (double)((int32_t)(took - delay->first) >> (32 - STAMP_BITS));
+    if (now_us > delay->at_us)
+        delay->least += (double)(now_us - delay->at_us) * BW_PASSIVE_DRIFT;
+    delay->at_us = now_us;
+    delay->least = fmin(delay->least, beyond);
+    return (int64_t)(beyond - delay->least);
 }
 
-// Messages that took time us took it for all but the bytes that pass at once.
+// The messages of the stretch took the time since it began for all but what passes at once.
 static void note_least(bw_stretch *s)
 {
-    const double us = (double)(s->last_us - s->begin_us), bytes = (double)s->all_bytes;
-    if (!s->open || us <= 0 || bytes <= BW_PASSIVE_WARM_BYTES)
-        return;
-    const double rate =
-        fmin((bytes - BW_PASSIVE_WARM_BYTES) / us, bytes / (us + BW_PASSIVE_DEPTH_US));
-    s->least = fmax(s->least, rate);
+    const double us = (double)(s->last_us - s->begin_us) + BW_PASSIVE_DOUBT_US;
+    const double bytes = (double)s->all_bytes - BW_PASSIVE_BURST_BYTES;
+    if (s->open && us > 0 && bytes > 0)
+        s->least = fmax(s->least, bytes / us);
 }
 
 static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t bytes, bool prompt)
@@ -44,7 +38,6 @@ static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t b
         *s = (bw_stretch){.open = prompt,
                           .begin_us = handed_us,
                           .last_us = arrived_us,
-                          .warm_bytes = bytes,
                           .all_bytes = bytes,
                           .least = s->least,
                           .bytes = s->bytes,
@@ -54,17 +47,12 @@ static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t b
         s->all_bytes += bytes;
         if (!prompt || arrived_us <= s->last_us)
             return;
-        if (s->counting) {
-            s->bytes += s->pending_bytes;
-            s->us += (uint64_t)(arrived_us - s->last_us);
-        }
-        s->warm_bytes += s->pending_bytes;
+        s->bytes += s->pending_bytes;
+        s->us += (uint64_t)(arrived_us - s->last_us);
         s->pending_bytes = 0;
         s->last_us = arrived_us;
     }
     note_least(s);
-    s->counting =
-        s->warm_bytes >= BW_PASSIVE_WARM_BYTES && s->last_us - s->begin_us >= BW_PASSIVE_WARM_US;
 }
 
 void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool push,

@@ -2,11 +2,11 @@
 //
 // A stretch of time counts only while the link was what held the messages up: every message of it
 // had been handed to the transport well before the one in front of it arrived. Both ends put the
-// times of their own clock on messages; what a message took beyond the quickest one of late
+// times of their own clock on messages; what a message took beyond the quickest one
 // (clocks, and latency, are in that) says when it was handed over by the clock of the other end. An
 // application that hands over little, or late, makes no such stretches, so it is never read as a
-// slow link. What passes at the start of a stretch does not count, because an idle link lets a
-// burst pass at full speed; nor do moments at which the receiver was busy with something else.
+// slow link. By the time that so much waits, what an idle link lets pass at full speed has passed.
+// Moments at which the receiver was busy with something else do not count either.
 //
 // All times are microseconds of the worker's clock, except in stamps. A plain value, one thread,
 // reads no clock. Shards share one link and add up.
@@ -17,12 +17,12 @@
 #include "runtime/rt_control.h"
 
 #define BW_PASSIVE_PUSHES_MAX 64u      // to one shard that are not confirmed; more are not followed
-#define BW_PASSIVE_WARM_US 8000        // of a stretch, before it counts
-#define BW_PASSIVE_WARM_BYTES 65536u   // ... and so much
-#define BW_PASSIVE_DEPTH_US 5000       // handed over so long before; hides the pace of processes
+#define BW_PASSIVE_BURST_BYTES 65536   // an idle link may pass so much at once
+#define BW_PASSIVE_DEPTH_US 10000      // handed over so long before; hides the pace of processes
 #define BW_PASSIVE_LEAST_US 20000      // counted time of an estimate
 #define BW_PASSIVE_LEAST_BYTES 131072u // ... and bytes
-#define BW_PASSIVE_MEMORY_US 15000000  // the quickest message is one of the last 15 to 30 s
+#define BW_PASSIVE_DRIFT 2e-4          // of two clocks against each other, at most
+#define BW_PASSIVE_DOUBT_US 20000      // by which the quickest message may have been late
 
 #define BW_PROMPT_NS 20000u // who waited so long was idle: what woke it has just come
 
@@ -36,18 +36,17 @@ static inline uint32_t bw_stamp(uint64_t ns, bool prompt)
 
 typedef struct {
     bool known;
-    uint32_t first;   // delay of the first message, modulo 2^31
-    int64_t least[2]; // beyond it, in this period and in the one before
-    int64_t period_us;
+    uint32_t first; // delay of the first message, modulo 2^31
+    double least;   // beyond it: the quickest message, later by what clocks may drift
+    uint64_t at_us;
 } bw_delay;
 
 typedef struct {
-    bool open, counting;
-    int64_t begin_us, last_us; // last: newest arrival whose time is certain
-    uint64_t warm_bytes, pending_bytes;
-    uint64_t all_bytes; // of the stretch
-    uint64_t bytes, us; // counted since the last estimate
-    double least;       // bytes/us that the link has at least, since it was asked for
+    bool open;
+    int64_t begin_us, last_us;         // last: newest arrival whose time is certain
+    uint64_t all_bytes, pending_bytes; // of the stretch; those since last
+    uint64_t bytes, us;                // counted since the last estimate
+    double least; // bytes/us that the link has at least, since it was asked for
 } bw_stretch;
 
 typedef struct {
@@ -84,8 +83,9 @@ void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, ui
 double bw_passive_estimate(bw_passive *passive, bw_way way);
 
 // What the link has at least, in bytes/s, by messages since the last call that were quicker than a
-// slower link allows; where an application does not keep a link busy this may be all there is to
-// know. 0: nothing. An idle link passes 64 KB or 4 ms worth of bytes at once, so they are left out.
+// slower link allows (by less if the quickest message was late); where an application does not keep
+// a link busy this may be all there is to know. 0: nothing. An idle link passes 64 KB or 4 ms worth
+// of bytes at once, so they are left out.
 double bw_passive_at_least(bw_passive *passive, bw_way way);
 
 #endif

@@ -24,25 +24,44 @@ static bool differs(double value, double in_force)
     return fabs(value - in_force) > BW_CHANGE * in_force;
 }
 
-// What differs from the rate in force starts a series of its own: the rate before has no part in
-// it.
-static bool take(bw_table *table, bw_known *link, bw_source source, double bytes_per_s)
+static void put_in_force(bw_table *table, bw_known *link, double bytes_per_s)
 {
-    if (source == BW_PROBED || link->smooth <= 0 ||
-        (link->differs == 0 && differs(bytes_per_s, link->bytes_per_s)))
-        link->smooth = bytes_per_s;
-    else
-        link->smooth += BW_SMOOTHING * (bytes_per_s - link->smooth);
-    if (!differs(link->smooth, link->bytes_per_s)) {
-        link->differs = 0;
-        return false;
-    }
-    link->differs++;
-    if (source == BW_ESTIMATED && link->differs < BW_LASTS)
-        return false;
-    link->bytes_per_s = link->smooth;
-    link->differs = 0;
+    *link = (bw_known){.bytes_per_s = bytes_per_s};
     table->version++;
+}
+
+// Inserts a value into an ascending list.
+static void insert(double *values, uint32_t count, double value)
+{
+    uint32_t at = count;
+    for (; at > 0 && values[at - 1] > value; at--)
+        values[at] = values[at - 1];
+    values[at] = value;
+}
+
+static bool take_estimate(bw_table *table, bw_known *link, double bytes_per_s)
+{
+    double slower[BW_LASTS], faster[BW_LASTS];
+    uint32_t slower_count = 0, faster_count = 0;
+    link->last[link->next].bytes_per_s = bytes_per_s;
+    link->last[link->next].round = table->rounds;
+    link->next = (link->next + 1) % BW_LASTS;
+    link->count = (uint32_t)rt_min_u64(link->count + 1, BW_LASTS);
+    for (uint32_t i = 0; i < link->count; i++) {
+        const double value = link->last[i].bytes_per_s;
+        if (link->last[i].round + BW_FORGET <= table->rounds || !differs(value, link->bytes_per_s))
+            continue;
+        if (value < link->bytes_per_s)
+            insert(slower, slower_count++, value);
+        else
+            insert(faster, faster_count++, value);
+    }
+    if (slower_count >= BW_AGREE)
+        put_in_force(table, link, slower[slower_count / 2]);
+    else if (faster_count >= BW_AGREE)
+        put_in_force(table, link, faster[faster_count / 2]);
+    else
+        return false;
     return true;
 }
 
@@ -52,12 +71,18 @@ bool bw_table_measured(bw_table *table, uint32_t worker, bw_way way, bw_source s
     rt_assert(worker < table->worker_count);
     if (table->pinned || !isfinite(bytes_per_s) || bytes_per_s <= 0)
         return false;
-    return take(table, &table->links[worker][way], source, bytes_per_s);
+    bw_known *link = &table->links[worker][way];
+    if (source == BW_ESTIMATED)
+        return take_estimate(table, link, bytes_per_s);
+    if (!differs(bytes_per_s, link->bytes_per_s))
+        return false;
+    put_in_force(table, link, bytes_per_s);
+    return true;
 }
 
 static bool is_slow(const bw_table *table, uint32_t worker, bw_way way, double bytes_per_s)
 {
-    return bytes_per_s < (1 - BW_CHANGE) * table->links[worker][way].bytes_per_s;
+    return bytes_per_s < (1 - BW_SHARED) * table->links[worker][way].bytes_per_s;
 }
 
 typedef struct {
@@ -103,7 +128,7 @@ void bw_table_estimated(bw_table *table, const bw_rates *estimates, bw_changes *
         const bool shared = all.slow_count > 1;
         bw_known *ps = &table->ps[way];
         if (shared || (ps->bytes_per_s > 0 && all.sum > ps->bytes_per_s))
-            changes->ps |= take(table, ps, BW_ESTIMATED, all.sum);
+            changes->ps |= take_estimate(table, ps, all.sum);
         for (uint32_t j = 0; j < table->worker_count; j++) {
             double rate = estimates[j].ways[way];
             const double least = estimates[j].at_least[way];

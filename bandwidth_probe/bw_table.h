@@ -1,10 +1,11 @@
 // bw_table - the links of a run as far as they are known, with a version that changes count up.
 //
 // Starts with the configured rates. A measured rate takes effect when it differs from the one in
-// force by more than BW_CHANGE, and lasts: a probe counts at once, an estimate from transfers when
-// BW_LASTS in a row, smoothed, say so. The link of the parameter servers is shared: when several
-// workers read slow at once, it is that which holds them up, and their sum is its rate; the same
-// once they read faster together than it is known to be. A plain value, one thread, reads no clock.
+// force by more than BW_CHANGE, and lasts: a probe counts at once; of estimates from transfers,
+// which are noisy, BW_AGREE of the last BW_LASTS must say so, and their median is taken. The link
+// of the parameter servers is shared: when several workers read slow at once, far below what their
+// own links have, it is that which holds them up, and their sum is its rate; the same once they
+// read faster together than it is known to be. A plain value, one thread, reads no clock.
 #ifndef BW_TABLE_H
 #define BW_TABLE_H
 
@@ -12,16 +13,21 @@
 
 #define BW_CHANGE 0.15
 #define BW_LASTS 8u
-#define BW_RECENT 4u      // iterations for which an estimate speaks for its link
-#define BW_SMOOTHING 0.25 // weight of the newest estimate
+#define BW_AGREE 6u
+#define BW_SHARED 0.3 // so far below its rate in force a link is slow for others' sake
+#define BW_FORGET 16u // iterations after which an estimate no longer counts
+#define BW_RECENT 4u  // iterations for which an estimate speaks for its link
 
 typedef enum { BW_UP, BW_DOWN, BW_WAYS } bw_way;
 typedef enum { BW_PROBED, BW_ESTIMATED } bw_source;
 
 typedef struct {
     double bytes_per_s; // in force
-    double smooth;      // of the estimates since the last change; 0: none yet
-    uint32_t differs;   // estimates in a row beyond BW_CHANGE
+    uint32_t count, next;
+    struct {
+        double bytes_per_s;
+        uint64_t round;
+    } last[BW_LASTS]; // estimates since the last change
 } bw_known;
 
 typedef struct {

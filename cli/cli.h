@@ -30,6 +30,7 @@ int cli_eval(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
+int cli_report(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

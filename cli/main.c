@@ -20,6 +20,8 @@ static const cli_command commands[] = {
      "measure this build on this machine: `lanyard bench` lists what", cli_bench},
     {"probe", "ADDRESS [--json] | ADDRESS --listen",
      "measure the link to a PS shard, or to another `lanyard probe --listen`", cli_probe},
+    {"report", "RUN... [--out FILE]",
+     "one HTML file (default report.html) about runs: RUN is what --out named", cli_report},
     {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
      "one process of a run; --bind: listen there, instead of network.bind", cli_coordinator},
     {"ps", "CONFIG --rank N --coordinator ADDRESS [--bind HOST]", "one process of a run", cli_ps},

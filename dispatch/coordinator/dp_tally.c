@@ -225,6 +225,14 @@ static void write_placement(rt_json *json, const uint64_t bytes[2], double scale
     rt_json_end_object(json);
 }
 
+static void write_hits(rt_json *json, const dp_hits *hits)
+{
+    rt_json_begin_object(json, "hit_ratio");
+    rt_json_double(json, "lookups", share(hits->lookups_hit, hits->lookups));
+    rt_json_double(json, "keys", share(hits->keys_hit, hits->keys));
+    rt_json_end_object(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality)
 {
     uint32_t n = tally->config.costs.worker_count;
@@ -247,6 +255,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_placement(json, planned->placement_bytes, 1);
+    write_hits(json, &account->hits);
     write_counts(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_times(json, open_of(tally, planned)->workers, n, 1);
@@ -357,10 +366,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
                        dp_account_unit_s(&tally->config.costs));
     write_counts(&json, "ops", &executed, per_iteration);
     write_workers(tally, &json, per_iteration);
-    rt_json_begin_object(&json, "hit_ratio");
-    rt_json_double(&json, "lookups", share(planned->hits.lookups_hit, planned->hits.lookups));
-    rt_json_double(&json, "keys", share(planned->hits.keys_hit, planned->hits.keys));
-    rt_json_end_object(&json);
+    write_hits(&json, &planned->hits);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
     rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
     dp_decisions_write(&tally->decisions, dp_account_unit_s(&tally->config.costs), &json);

@@ -1,0 +1,101 @@
+#include "cli/cli_page.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_json.h"
+
+void cli_page_fini(cli_page *page)
+{
+    rt_free(page->text);
+    *page = (cli_page){0};
+}
+
+static char *room(cli_page *page, size_t bytes)
+{
+    if (page->failed || bytes > UINT32_MAX / 2 ||
+        rt_grow(&page->text, &page->capacity, (uint64_t)page->size + bytes + 1, 1) != RT_OK) {
+        page->failed = true;
+        return NULL;
+    }
+    return page->text + page->size;
+}
+
+void cli_page_add(cli_page *page, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *at = length < 0 ? NULL : room(page, (size_t)length);
+    if (!at)
+        return;
+    va_start(arguments, format);
+    vsnprintf(at, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    page->size += (uint32_t)length;
+}
+
+// Bytes of the UTF-8 character at the start of text that XML allows; 0: none is there.
+static size_t character(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < 0x80)
+        return at[0] >= 0x20 && at[0] != 0x7f;
+    const size_t length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+    if (strnlen(text, length) < length || !rt_json_is_utf8(text, length))
+        return 0;
+    return at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : length; // U+FFFE, U+FFFF
+}
+
+void cli_page_text(cli_page *page, const char *text)
+{
+    while (*text) {
+        const size_t length = character(text);
+        switch (*text) {
+        case '&':
+            cli_page_add(page, "&amp;");
+            break;
+        case '<':
+            cli_page_add(page, "&lt;");
+            break;
+        case '>':
+            cli_page_add(page, "&gt;");
+            break;
+        case '"':
+            cli_page_add(page, "&quot;");
+            break;
+        case '\'':
+            cli_page_add(page, "&#39;");
+            break;
+        default:
+            if (length)
+                cli_page_add(page, "%.*s", (int)length, text);
+            else
+                cli_page_add(page, "\xef\xbf\xbd");
+        }
+        text += length ? length : 1;
+    }
+}
+
+const char *cli_page_number(double value, char text[32])
+{
+    static const struct {
+        double unit;
+        const char *name;
+    } units[] = {{1e9, "G"}, {1e6, "M"}, {1e4, "k"}};
+    const double size = fabs(value);
+    if (!isfinite(value))
+        return strcpy(text, "-");
+    for (size_t i = 0; i < RT_COUNT_OF(units); i++) {
+        const double unit = i == 2 ? 1e3 : units[i].unit;
+        if (size >= units[i].unit) {
+            snprintf(text, 32, "%.4g%s", value / unit, units[i].name);
+            return text;
+        }
+    }
+    snprintf(text, 32, size >= 1000 ? "%.0f" : size >= 1 || value == 0 ? "%.4g" : "%.3g", value);
+    return text;
+}

@@ -1,0 +1,265 @@
+#include "cli/cli_run.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cli_run_op_names[CLI_RUN_OPS] = {
+    "miss_pull", "update_push", "evict_push", "grad_push", "pull_sum", "flush_push", "first_touch"};
+const char *const cli_run_time_names[CLI_RUN_TIMES] = {"compute", "dense", "push", "pull", "plan"};
+
+double cli_run_mean(const cli_mean *mean)
+{
+    return mean->count ? mean->sum / (double)mean->count : NAN;
+}
+
+__attribute__((format(printf, 2, 3))) static void note(cli_run *run, const char *format, ...)
+{
+    va_list arguments;
+    if (run->note_count == RT_COUNT_OF(run->notes))
+        return;
+    va_start(arguments, format);
+    vsnprintf(run->notes[run->note_count++], sizeof run->notes[0], format, arguments);
+    va_end(arguments);
+}
+
+// NAN where there is no number.
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
+    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : NAN;
+}
+
+static double number_or_0(const cJSON *json, const char *name)
+{
+    const double value = number(json, name);
+    return isnan(value) ? 0 : value;
+}
+
+static void mean_add(cli_mean *mean, double value, uint64_t count)
+{
+    if (!isfinite(value))
+        return;
+    mean->sum += value;
+    mean->count += count;
+}
+
+// ---- iterations ------------------------------------------------------------------------------
+
+// Two neighbours become one: half the points are free again.
+static void halve_points(cli_run *run)
+{
+    for (uint32_t i = 0; i < run->point_count / 2; i++) {
+        const cli_point *a = &run->points[2 * i], *b = a + 1;
+        cli_point both = {.iteration = b->iteration, .records = a->records + b->records};
+        for (uint32_t k = 0; k < CLI_RUN_SERIES; k++) {
+            both.values[k].sum = a->values[k].sum + b->values[k].sum;
+            both.values[k].count = a->values[k].count + b->values[k].count;
+        }
+        run->points[i] = both;
+    }
+    run->point_count /= 2;
+    run->stride *= 2;
+}
+
+static cli_point *point_for(cli_run *run)
+{
+    if (run->point_count && run->points[run->point_count - 1].records < run->stride)
+        return &run->points[run->point_count - 1];
+    if (run->point_count == CLI_RUN_POINTS)
+        halve_points(run);
+    cli_point *point = &run->points[run->point_count++];
+    *point = (cli_point){0};
+    return point;
+}
+
+static void add_workers(cli_run *run, const cJSON *json)
+{
+    const cJSON *up = cJSON_GetObjectItemCaseSensitive(json, "bytes_up");
+    const cJSON *down = cJSON_GetObjectItemCaseSensitive(json, "bytes_down");
+    const cJSON *times = cJSON_GetObjectItemCaseSensitive(json, "times_ms");
+    const int count = cJSON_GetArraySize(times);
+    for (int j = 0; j < count && j < (int)RT_WORKERS_MAX; j++) {
+        cli_run_worker *worker = &run->workers[j];
+        const cJSON *one = cJSON_GetArrayItem(times, j);
+        const cJSON *bytes_up = cJSON_GetArrayItem(up, j),
+                    *bytes_down = cJSON_GetArrayItem(down, j);
+        for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
+            worker->times[k] += number_or_0(one, cli_run_time_names[k]);
+        worker->up += cJSON_IsNumber(bytes_up) ? bytes_up->valuedouble : 0;
+        worker->down += cJSON_IsNumber(bytes_down) ? bytes_down->valuedouble : 0;
+        run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
+    }
+}
+
+static void add_iteration(cli_run *run, const cJSON *json)
+{
+    const cJSON *quality = cJSON_GetObjectItemCaseSensitive(json, "quality");
+    const cJSON *ops = cJSON_GetObjectItemCaseSensitive(json, "ops");
+    const cJSON *hits = cJSON_GetObjectItemCaseSensitive(json, "hit_ratio");
+    const double time_s = number(json, "time_s"), iteration = number(json, "iteration");
+    const double values[CLI_RUN_SERIES] = {
+        [CLI_RUN_MS] = run->iterations ? (time_s - run->last_time_s) * 1e3 : NAN,
+        [CLI_RUN_PREDICTED_MS] = number(json, "predicted_ms"),
+        [CLI_RUN_COST] = number(json, "cost"),
+        [CLI_RUN_ALPHA] = number(json, "alpha"),
+        [CLI_RUN_DECISION_MS] = number(json, "decision_ms"),
+        [CLI_RUN_HITS] = number(hits, "lookups"),
+        [CLI_RUN_LOSS] = number(quality, "log_loss"),
+        [CLI_RUN_AUC] = number(quality, "auc"),
+        [CLI_RUN_SAMPLES] = number(json, "samples"),
+    };
+    cli_point *point = point_for(run);
+    point->iteration = isnan(iteration) ? (double)run->iterations + 1 : iteration;
+    point->records++;
+    for (uint32_t k = 0; k < CLI_RUN_SERIES; k++) {
+        mean_add(&point->values[k], values[k], 1);
+        mean_add(&run->all[k], values[k], 1);
+    }
+    for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
+        run->ops[k] += number_or_0(ops, cli_run_op_names[k]);
+    add_workers(run, json);
+    if (run->iterations && time_s > run->last_time_s)
+        run->seconds += time_s - run->last_time_s;
+    run->last_time_s = time_s;
+    run->iterations++;
+}
+
+// Adds a line; false: it is no record.
+static bool add_line(cli_run *run, const char *line)
+{
+    cJSON *json = cJSON_Parse(line);
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "record"));
+    const bool good = kind && isfinite(number(json, "time_s"));
+    if (good && strcmp(kind, "iteration") == 0)
+        add_iteration(run, json);
+    cJSON_Delete(json);
+    return good;
+}
+
+static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_error *error)
+{
+    uint64_t number_of_line = 0, bad_count = 0, bad_first = 0;
+    char *line = rt_alloc(CLI_RUN_LINE_MAX, 1);
+    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
+    run->stride = 1;
+    if (!line || !run->points) {
+        rt_free(line);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    bool continues = false; // of a line that is longer than the buffer
+    while (fgets(line, CLI_RUN_LINE_MAX, file)) {
+        const bool ends = strchr(line, '\n') != NULL;
+        number_of_line += !continues;
+        if (!continues && (!ends || !add_line(run, line)) && bad_count++ == 0)
+            bad_first = number_of_line;
+        continues = !ends;
+    }
+    rt_free(line);
+    if (ferror(file))
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    if (bad_count)
+        note(run,
+             "%s: %" PRIu64 " of %" PRIu64 " lines are damaged or cut short (first: line %" PRIu64
+             ") and are left out",
+             path, bad_count, number_of_line, bad_first);
+    return RT_OK;
+}
+
+// ---- summary ---------------------------------------------------------------------------------
+
+static void take_summary(cli_run *run, const cJSON *json)
+{
+    const cJSON *workers = cJSON_GetObjectItemCaseSensitive(json, "ops_by_worker");
+    run->has_summary = true;
+    run->interrupted = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "interrupted"));
+    run->log_loss = number(json, "logloss");
+    run->auc = number(json, "auc");
+    run->log_loss_last_fifth = number(json, "logloss_last_fifth");
+    run->auc_last_fifth = number(json, "auc_last_fifth");
+    run->stale_reads = number(json, "stale_reads");
+    run->dense_bytes = number_or_0(json, "dense_bytes");
+    run->has_worker_ops = cJSON_GetArraySize(workers) > 0;
+    for (int j = 0; j < cJSON_GetArraySize(workers) && j < (int)RT_WORKERS_MAX; j++) {
+        for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
+            run->workers[j].ops[k] =
+                number_or_0(cJSON_GetArrayItem(workers, j), cli_run_op_names[k]);
+        run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
+    }
+}
+
+static rt_status read_summary(cli_run *run, const char *path, FILE *file, rt_error *error)
+{
+    char *text = rt_alloc(CLI_RUN_LINE_MAX, 1);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    text[fread(text, 1, CLI_RUN_LINE_MAX - 1, file)] = '\0';
+    cJSON *json = cJSON_ParseWithOpts(text, NULL, true);
+    if (cJSON_IsObject(json))
+        take_summary(run, json);
+    else
+        note(run, "%s: is no JSON object and is left out", path);
+    cJSON_Delete(json);
+    rt_free(text);
+    return RT_OK;
+}
+
+// ---- both ------------------------------------------------------------------------------------
+
+// *found: the file is there.
+static rt_status read_one(cli_run *run, const char *name, bool *found,
+                          rt_status (*take)(cli_run *, const char *, FILE *, rt_error *),
+                          rt_error *error)
+{
+    char path[RT_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", run->directory, name);
+    FILE *file = fopen(path, "r");
+    *found = file != NULL;
+    if (!file && (errno == ENOENT || errno == ENOTDIR)) {
+        note(run, "%s is not there", path);
+        return RT_OK;
+    }
+    if (!file)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    rt_status status = take(run, path, file, error);
+    fclose(file);
+    return status;
+}
+
+rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
+{
+    bool metrics = false, summary = false;
+    *run = (cli_run){.directory = directory,
+                     .log_loss = NAN,
+                     .auc = NAN,
+                     .log_loss_last_fifth = NAN,
+                     .auc_last_fifth = NAN,
+                     .stale_reads = NAN};
+    if (strlen(directory) >= RT_PATH_MAX)
+        return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes",
+                       RT_PATH_MAX - 1);
+    rt_status status = read_one(run, "metrics.jsonl", &metrics, read_metrics, error);
+    if (!status)
+        status = read_one(run, "summary.json", &summary, read_summary, error);
+    if (!status && !metrics)
+        status = rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?",
+                         directory);
+    if (!status && run->iterations == 0)
+        status = rt_fail(error, RT_DATA, "%s/metrics.jsonl: no iteration is in it", directory);
+    if (!status && !summary)
+        run->interrupted = true;
+    if (status)
+        cli_run_fini(run);
+    return status;
+}
+
+void cli_run_fini(cli_run *run)
+{
+    rt_free(run->points);
+    run->points = NULL;
+}

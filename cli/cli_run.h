@@ -1,0 +1,74 @@
+// cli_run - what a run directory holds: metrics.jsonl and summary.json, boiled down for a report.
+//
+// However long a run was, its course is kept in CLI_RUN_POINTS points at most, each the mean of as
+// many iterations in a row. Of unfinished or damaged files the good part counts, and notes say what
+// was left out.
+#ifndef CLI_RUN_H
+#define CLI_RUN_H
+
+#include "runtime/rt_config.h"
+
+#define CLI_RUN_POINTS 400u
+#define CLI_RUN_OPS 7u
+#define CLI_RUN_TIMES 5u
+#define CLI_RUN_LINE_MAX (1u << 20)
+
+typedef enum {
+    CLI_RUN_MS, // measured, from one record to the next
+    CLI_RUN_PREDICTED_MS,
+    CLI_RUN_COST,
+    CLI_RUN_ALPHA,
+    CLI_RUN_DECISION_MS,
+    CLI_RUN_HITS, // share of look-ups
+    CLI_RUN_LOSS,
+    CLI_RUN_AUC,
+    CLI_RUN_SAMPLES,
+    CLI_RUN_SERIES
+} cli_run_series;
+
+typedef struct {
+    double sum;
+    uint64_t count;
+} cli_mean;
+
+typedef struct {
+    double iteration; // the last one
+    uint64_t records;
+    cli_mean values[CLI_RUN_SERIES];
+} cli_point;
+
+typedef struct {
+    double up, down;             // bytes of rows and requests
+    double times[CLI_RUN_TIMES]; // ms
+    double ops[CLI_RUN_OPS];     // per iteration, of the summary
+} cli_run_worker;
+
+typedef struct {
+    const char *directory; // as given
+    char notes[3][RT_PATH_MAX + 256];
+    uint32_t note_count;
+    uint64_t iterations; // records
+    double seconds;      // from the first record to the last
+    cli_point *points;
+    uint32_t point_count;
+    uint64_t stride; // records of a full point
+    cli_mean all[CLI_RUN_SERIES];
+    double ops[CLI_RUN_OPS]; // sums
+    uint32_t worker_count;
+    cli_run_worker workers[RT_WORKERS_MAX];
+    double last_time_s;
+    bool has_summary, has_worker_ops, interrupted;
+    double dense_bytes, log_loss, auc, log_loss_last_fifth, auc_last_fifth, stale_reads;
+} cli_run;
+
+extern const char *const cli_run_op_names[CLI_RUN_OPS]; // as in the files
+extern const char *const cli_run_time_names[CLI_RUN_TIMES];
+
+// RT_NOT_FOUND: neither file is there; RT_DATA: no iteration in it; RT_NO_MEMORY. The run is the
+// caller's on RT_OK (cli_run_fini).
+rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error);
+void cli_run_fini(cli_run *run);
+
+double cli_run_mean(const cli_mean *mean); // NAN without values
+
+#endif

@@ -1,0 +1,288 @@
+// `lanyard report`: pages about made-up runs, whose numbers are known.
+#include "tests/support/test.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/support/process_case.h"
+
+#define RUN_S 60
+#define DEPTH_MAX 64
+#define PAGE_MAX (4u << 20)
+
+typedef struct {
+    process process;
+    const char *directory; // of the case
+    char out[400];
+    char *page; // NULL: none was written
+} scene;
+
+static FILE *create(const char *directory, const char *name)
+{
+    char path[600];
+    mkdir(directory, 0755);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    return file;
+}
+
+static void write_iteration(FILE *file, unsigned t, double seconds, double cost)
+{
+    fprintf(file,
+            "{\"record\":\"iteration\",\"time_s\":%.9g,\"iteration\":%u,\"samples\":100,"
+            "\"quality\":{\"log_loss\":0.6543,\"auc\":0.7654},\"cost\":%.9g,\"predicted_ms\":333.5,"
+            "\"alpha\":0.25,\"decision_ms\":1.625,\"hit_ratio\":{\"lookups\":0.4375},"
+            "\"ops\":{\"miss_pull\":11,\"update_push\":22,\"evict_push\":33,\"grad_push\":44},"
+            "\"bytes_up\":[1000000,2000000],\"bytes_down\":[3000000,4000000],"
+            "\"times_ms\":[{\"compute\":101,\"dense\":102,\"push\":103,\"pull\":104,\"plan\":105},"
+            "{\"compute\":201,\"dense\":202,\"push\":203,\"pull\":204,\"plan\":205}]}\n",
+            t * seconds, t, cost);
+}
+
+static void write_metrics(const char *directory, unsigned count, double seconds, double cost)
+{
+    FILE *file = create(directory, "metrics.jsonl");
+    fprintf(file, "{\"record\":\"something new\",\"time_s\":0}\n");
+    for (unsigned t = 1; t <= count; t++)
+        write_iteration(file, t, seconds, cost);
+    fclose(file);
+}
+
+static void write_summary(const char *directory)
+{
+    FILE *file = create(directory, "summary.json");
+    fprintf(file, "{\"logloss\":0.5432,\"auc\":0.8765,\"logloss_last_fifth\":0.4321,"
+                  "\"auc_last_fifth\":0.8888,\"stale_reads\":0,\"dense_bytes\":500000,"
+                  "\"ops_by_worker\":[{\"miss_pull\":5,\"grad_push\":6},{\"miss_pull\":7}]}\n");
+    fclose(file);
+}
+
+static int report(scene *s, const char *first, const char *second)
+{
+    snprintf(s->out, sizeof s->out, "%s/page.html", s->directory);
+    remove(s->out);
+    const char *const arguments[] = {
+        process_lanyard(), "report", "--out", s->out, first, second, NULL};
+    const int code = process_run(&s->process, arguments, RUN_S);
+    FILE *file = fopen(s->out, "r");
+    s->page = NULL;
+    if (!file)
+        return code;
+    s->page = malloc(PAGE_MAX);
+    assert_non_null(s->page);
+    s->page[fread(s->page, 1, PAGE_MAX - 1, file)] = '\0';
+    fclose(file);
+    return code;
+}
+
+static void end_scene(scene *s)
+{
+    free(s->page);
+    process_fini(&s->process);
+}
+
+static void expect(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not there", part);
+}
+
+// ---- well-formed -----------------------------------------------------------------------------
+
+static const char *skip_entity(const char *at)
+{
+    static const char *const known[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strncmp(at, known[i], strlen(known[i])) == 0)
+            return at + strlen(known[i]);
+    }
+    fail_msg("a lone & at: %.40s", at);
+    return NULL;
+}
+
+// Past the end of a tag; quotes hide everything but what they may not contain.
+static const char *skip_tag(const char *at, bool *closed)
+{
+    bool quoted = false;
+    for (; *at && (quoted || *at != '>'); at++) {
+        assert_true(*at != '<');
+        quoted ^= *at == '"';
+        *closed = *at == '/';
+    }
+    assert_true(*at == '>');
+    return at + 1;
+}
+
+// Every element ends, in the right order; markup characters stand for markup only. Style sheets
+// have no such characters here.
+static void check_markup(const char *page)
+{
+    char open[DEPTH_MAX][16];
+    int depth = 0;
+    const char *at = page + strlen("<!DOCTYPE html>");
+    assert_true(strncmp(page, "<!DOCTYPE html>", strlen("<!DOCTYPE html>")) == 0);
+    while (*at) {
+        char name[16] = "";
+        if (*at == '&') {
+            at = skip_entity(at);
+            continue;
+        }
+        assert_true(*at != '>' && ((unsigned char)*at >= 0x20 || *at == '\n'));
+        if (*at++ != '<')
+            continue;
+        const bool end = *at == '/';
+        size_t length = 0;
+        for (at += end; isalnum((unsigned char)*at); at++) {
+            assert_true(length < sizeof name - 1);
+            name[length++] = *at;
+        }
+        bool closed = false;
+        at = skip_tag(at, &closed);
+        if (end && (depth == 0 || strcmp(open[depth - 1], name) != 0))
+            fail_msg("</%s> ends <%s>", name, depth ? open[depth - 1] : "nothing");
+        if (end)
+            depth--;
+        else if (!closed) {
+            assert_true(length > 0 && depth < DEPTH_MAX);
+            strcpy(open[depth++], name);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+// ---- cases -----------------------------------------------------------------------------------
+
+static void numbers_appear(void **state)
+{
+    (void)state;
+    char a[300], b[300];
+    scene s = {.directory = test_directory()};
+    snprintf(a, sizeof a, "%s/a", s.directory);
+    snprintf(b, sizeof b, "%s/b", s.directory);
+    write_metrics(a, 40, 0.5, 1234);
+    write_summary(a);
+    write_metrics(b, 40, 0.25, 777);
+    write_summary(b);
+    assert_int_equal(report(&s, a, b), 0);
+    check_markup(s.page);
+    // 2 iterations/s of 100 samples, then 4 of them: twice the first.
+    expect(s.page, "<td>40</td><td>2</td><td>1.00x</td><td>200</td><td>500</td><td>333.5</td>"
+                   "<td>1234</td><td>0.438</td><td>1.625</td><td>0.5432</td><td>0.8765</td>"
+                   "<td>0.4321</td><td>0.8888</td><td>0</td>");
+    expect(s.page, "<td>40</td><td>4</td><td>2.00x</td><td>400</td><td>250</td>");
+    expect(s.page, "gradient pushes: 44");
+    expect(s.page, "waiting for the plan: 205");
+    expect(s.page, "rows and requests: 16");  // 1 MB in 0.5 s
+    expect(s.page, "rows and requests: 128"); // 4 MB in 0.25 s
+    expect(s.page, "dense weights: 8");
+    expect(s.page, "pulls: 7");
+    assert_null(strstr(s.page, "partial"));
+    assert_null(strstr(s.page, "http"));    // nothing from outside
+    assert_null(strstr(s.page, "<script")); // nothing that runs
+    end_scene(&s);
+}
+
+// A directory's name is the only text from outside.
+static void hostile_names_are_escaped(void **state)
+{
+    (void)state;
+    char directory[400];
+    scene s = {.directory = test_directory()};
+    snprintf(directory, sizeof directory,
+             "%s/<script>alert('1')<&\"\\ --> \x01\t\xff\xc3\xef\xbf\xbf %%s%%n \xc3\xa4",
+             s.directory);
+    for (char *at = directory + strlen(s.directory) + 1; *at; at++)
+        *at = *at == '/' ? '_' : *at;
+    write_metrics(directory, 3, 1, 5);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    assert_null(strstr(s.page, "<script"));
+    expect(s.page, "&lt;script&gt;alert(&#39;1&#39;)&lt;&amp;&quot;\\ --&gt; ");
+    expect(s.page, " %s%n \xc3\xa4");
+    end_scene(&s);
+}
+
+static void damaged_files_give_a_part(void **state)
+{
+    (void)state;
+    char directory[300];
+    scene s = {.directory = test_directory()};
+    snprintf(directory, sizeof directory, "%s/run", s.directory);
+    FILE *file = create(directory, "metrics.jsonl");
+    write_iteration(file, 1, 1, 10);
+    fprintf(file, "{\"record\":\"iteration\",\"time_s\":\n[]\nnull\n\"<b>\"\n\n");
+    write_iteration(file, 2, 1, 10);
+    fprintf(file, "{\"record\":\"iteration\",\"time_s\":3,\"cost\":\"<b>\",\"ops\":7,"
+                  "\"quality\":[1],\"times_ms\":{\"a\":{\"b\":1}},\"bytes_up\":[[],{}],"
+                  "\"alpha\":1e999,\"decision_ms\":null}\n");
+    for (unsigned i = 0; i < 3u << 20; i++) // a line that is longer than any record
+        fputc('x', file);
+    fprintf(file, "\n");
+    write_iteration(file, 4, 1, 10);
+    fprintf(file, "{\"record\":\"iteration\",\"time_s\":5,\"cost\":10"); // cut short
+    fclose(file);
+    file = create(directory, "summary.json");
+    fprintf(file, "{\"logloss\":0.5");
+    fclose(file);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    expect(s.page, "partial: ");
+    expect(s.page, "metrics.jsonl: 7 of 11 lines are damaged or cut short (first: line 2)");
+    expect(s.page, "summary.json: is no JSON object");
+    expect(s.page, "<td>4</td><td>1</td>"); // the iterations whose records are good
+    expect(s.process.text, "cut short");
+    end_scene(&s);
+}
+
+static void what_is_no_run_is_named(void **state)
+{
+    (void)state;
+    char nothing[300], empty[300], good[300];
+    scene s = {.directory = test_directory()};
+    snprintf(nothing, sizeof nothing, "%s/nothing", s.directory);
+    snprintf(empty, sizeof empty, "%s/empty", s.directory);
+    snprintf(good, sizeof good, "%s/good", s.directory);
+    write_metrics(empty, 0, 1, 1);
+    write_metrics(good, 5, 1, 1);
+    assert_int_equal(report(&s, good, nothing), 1);
+    expect(s.process.text, "nothing: no metrics.jsonl");
+    assert_null(s.page);
+    end_scene(&s);
+    s = (scene){.directory = s.directory};
+    assert_int_equal(report(&s, empty, NULL), 1);
+    expect(s.process.text, "empty/metrics.jsonl: no iteration is in it");
+    assert_null(s.page);
+    end_scene(&s);
+    s = (scene){.directory = s.directory};
+    assert_int_equal(report(&s, "--nonsense", NULL), 2);
+    expect(s.process.text, "unknown option \"--nonsense\"");
+    end_scene(&s);
+}
+
+// 10,000 iterations whose cost is 100, then 300: few points, and their means.
+static void long_runs_are_boiled_down(void **state)
+{
+    (void)state;
+    char directory[300];
+    scene s = {.directory = test_directory()};
+    snprintf(directory, sizeof directory, "%s/long", s.directory);
+    FILE *file = create(directory, "metrics.jsonl");
+    for (unsigned t = 1; t <= 10000; t++)
+        write_iteration(file, t, 0.01, t <= 5000 ? 100 : 300);
+    fclose(file);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    expect(s.page, "is the mean of 32 iterations");
+    expect(s.page, "<td>10000</td><td>100</td>");
+    expect(s.page, "<td>200</td>"); // cost
+    assert_true(strlen(s.page) < 200000);
+    end_scene(&s);
+}
+
+TEST_MAIN(TEST(numbers_appear), TEST(hostile_names_are_escaped), TEST(damaged_files_give_a_part),
+          TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))
