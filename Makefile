@@ -105,6 +105,7 @@ lan-test: all ## runs over a LAN of network namespaces with shaped links (needs 
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
 lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, about half an hour
 	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
+	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
 
 gpu-test: gpu-build ## the CUDA kernels and solvers on a GPU: needs nvcc and a GPU, nothing else
 	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench --device

@@ -22,7 +22,7 @@
 #define BW_PASSIVE_LEAST_US 20000      // counted time of an estimate
 #define BW_PASSIVE_LEAST_BYTES 131072u // ... and bytes
 #define BW_PASSIVE_DRIFT 2e-4          // of two clocks against each other, at most
-#define BW_PASSIVE_DOUBT_US 20000      // by which the quickest message may have been late
+#define BW_PASSIVE_DOUBT_US 12000      // by which the quickest message may have been late
 
 #define BW_PROMPT_NS 20000u // who waited so long was idle: what woke it has just come
 
