@@ -93,7 +93,7 @@ void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, ui
                          uint64_t now_us, bool prompt)
 {
     bw_stretch *down = &passive->ways[BW_DOWN];
-    if (!stamp) { // it was handed over before the next one of this shard, which decides
+    if (!stamp) { // the next one with a stamp decides
         down->pending_bytes += down->open ? bytes : 0;
         return;
     }

@@ -74,8 +74,9 @@ void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool p
 // The oldest push came in, at stamp by the shard's clock; 0: it does not say.
 void bw_passive_confirmed(bw_passive *passive, uint32_t shard, uint32_t stamp, uint64_t now_us);
 
-// A message came in that the shard handed over at stamp. prompt: it was waited for, so now_us is
-// when it came.
+// A message came in that the shard handed over at stamp; 0: unknown, it counts if the link is busy
+// (messages of others, which share the link, are told in this way too). prompt: it was waited for,
+// so now_us is when it came.
 void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, uint32_t stamp,
                          uint64_t now_us, bool prompt);
 

@@ -481,6 +481,8 @@ static rt_status drain_coordinator(worker *w, rt_error *error)
     for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
         rt_message message = {0};
         rt_status status = rt_member_receive(&w->member, &message, error);
+        if (!status) // shares the link with what comes from the shards
+            bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
         if (!status)
             status = take_from_coordinator(w, &message, error);
         rt_message_release(&message);
