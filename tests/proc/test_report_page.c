@@ -280,6 +280,10 @@ static void long_runs_are_boiled_down(void **state)
     expect(s.page, "is the mean of 32 iterations");
     expect(s.page, "<td>10000</td><td>100</td>");
     expect(s.page, "<td>200</td>"); // cost
+    // Of an axis from 0 to 300 that is 182 high and ends at 196: the point of 100, then of 300.
+    expect(s.page, ">300</text>");
+    expect(s.page, " 135.3L");
+    expect(s.page, " 14.0L");
     assert_true(strlen(s.page) < 200000);
     end_scene(&s);
 }
