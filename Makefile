@@ -103,7 +103,7 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
-lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, about half an hour
+lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, about an hour and a half
 	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
 

@@ -48,7 +48,8 @@ static const char style[] =
     ".table{overflow-x:auto;font-size:14px}table{border-collapse:collapse;font-variant-numeric:"
     "tabular-nums}\n"
     "th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--grid);"
-    "white-space:nowrap}th{font-weight:600;color:var(--soft);font-size:13px}"
+    "white-space:nowrap}th{white-space:normal;vertical-align:bottom;font-weight:600;color:var(--"
+    "soft);font-size:13px}"
     "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-"
     "width:160px}\n";
 

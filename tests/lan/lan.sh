@@ -25,8 +25,8 @@ usage() {
 
 # tbf passes what its bucket holds at line rate, so the bucket is small, but never below a packet as
 # large as segmentation offload makes them (64 KB and 46 headers): one that waits while the rate is
-# changed to less than it needs would wait for ever. It queues 20 ms, and never less than the 256 KB that
-# small switches have for a port: with less, TCP runs into time-outs that no real link has.
+# changed to less than it needs would wait for ever. It queues 20 ms, and never less than the 256 KB
+# that small switches have for a port: with less, TCP runs into time-outs that no real link has.
 shape() { # "add" or "change", command prefix, device, Mbit/s
     local action=$1 device=$3 mbit=$4
     local burst=$((mbit * 1000 / 8 * 4))
