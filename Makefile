@@ -67,7 +67,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all demo test asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
+.PHONY: all demo test ci asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
   format help no-plugin no-ucx FORCE
 
 all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
@@ -115,6 +115,10 @@ gpu-bench: gpu-build ## how fast they are, on a GPU
 gpu-build: $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench $(PLUGIN)
 	$(if $(NVCC),,$(error nvcc was not found: it comes with the CUDA toolkit))
 
+ci: test ## what a change has to pass: the tests, and where clang is there the fuzz targets
+	@if command -v clang >/dev/null; then $(MAKE) fuzz-run SANITIZER=fuzzer CC=clang; else \
+	  echo "no clang: the fuzz targets are left out"; fi
+
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz
 	@$(MAKE) fuzz-run SANITIZER=fuzzer CC=clang
@@ -146,7 +150,13 @@ $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
 
-$(TESTS): | $(CPU_PLUGIN)
+# What tests load into the program to make its calls fail; see tests/proc/test_failures.c.
+FAILING := build/release/tests/libfailing.so
+$(FAILING): tests/support/failing/failing.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(WARNINGS) -shared -fPIC $< -ldl -o $@
+
+$(TESTS): | $(CPU_PLUGIN) $(FAILING)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 $(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)

@@ -1,7 +1,7 @@
 // cli - the subcommands of `lanyard` and what they share.
 //
 // A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
-// was printed), 2 wrong usage.
+// was printed), 2 wrong usage, 3 (members of a run) ended because the run failed elsewhere.
 #ifndef CLI_H
 #define CLI_H
 
@@ -12,6 +12,7 @@
 #define CLI_OK 0
 #define CLI_FAILED 1
 #define CLI_USAGE 2
+#define CLI_ENDED 3
 #define CLI_SETS_MAX 256
 
 typedef struct {
@@ -31,6 +32,8 @@ int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_report(int argc, char **argv);
+int cli_keygen(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {
@@ -56,7 +59,8 @@ bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count,
 // Prints "lanyard: error" and returns CLI_FAILED.
 int cli_fail(const rt_error *error);
 
-// A hash of everything in a config: members of one run must agree on it.
+// A hash of everything in a config but what may differ from box to box (addresses that a process
+// listens on, its key files): members of one run must agree on it. 0: out of memory.
 uint64_t cli_config_hash(const rt_config *config);
 
 // Of a model with this config on this stream: for files, so that they are not mixed up.
@@ -69,7 +73,7 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error);
 
-// Opens the config's stream, copies its schema, closes it again.
+// The schema of the config's stream, without opening an input.
 rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error);
 
 #endif

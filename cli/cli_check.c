@@ -1,10 +1,11 @@
-// `lanyard check`: a configuration with all its defaults, what its model costs, or the reference of
-// all keys.
+// `lanyard check`: a configuration with all its defaults (standard output) and what it takes
+// (standard error), what its model costs, or the reference of all keys.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "cli/cli_plan.h"
 #include "edge_worker/model/ew_count.h"
 
 static int print_document(void)
@@ -61,11 +62,13 @@ int cli_check(int argc, char **argv)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    bool document = false, model = false;
+    bool document = false, model = false, count = false;
     rt_config config;
     rt_error error = {0};
+    cli_plan plan;
     char *json;
-    const cli_option options[] = {{"document", NULL, &document}, {"model", NULL, &model}};
+    const cli_option options[] = {
+        {"document", NULL, &document}, {"model", NULL, &model}, {"count", NULL, &count}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (document)
@@ -78,12 +81,20 @@ int cli_check(int argc, char **argv)
         return code;
     }
     rt_status status = rt_config_to_json(&config, &json);
-    rt_config_fini(&config);
     if (status) {
+        rt_config_fini(&config);
         rt_fail(&error, status, "out of memory");
         return cli_fail(&error);
     }
-    int code = puts(json) >= 0 ? CLI_OK : CLI_FAILED;
+    int code = puts(json) >= 0 && fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     rt_free(json);
+    status = cli_plan_make(&config, count, &plan, &error);
+    if (status == RT_OK)
+        cli_plan_print(&plan, &config, stderr);
+    else if (status == RT_IO) // the data may be on another box
+        fprintf(stderr, "no plan of memory and traffic: %s\n", error.text);
+    else
+        code = cli_fail(&error);
+    rt_config_fini(&config);
     return code;
 }

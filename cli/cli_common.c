@@ -106,7 +106,16 @@ bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count,
 uint64_t cli_config_hash(const rt_config *config)
 {
     char *json;
-    if (rt_config_to_json(config, &json))
+    rt_config shared;
+    if (rt_config_copy(config, &shared))
+        return 0;
+    char *const own[] = {shared.network_bind, shared.network_interface, shared.security_key,
+                         shared.security_allow, shared.security_server_key};
+    for (size_t i = 0; i < RT_COUNT_OF(own); i++)
+        *own[i] = '\0';
+    rt_status status = rt_config_to_json(&shared, &json);
+    rt_config_fini(&shared);
+    if (status)
         return 0;
     uint64_t hash = rt_hash_bytes(json, strlen(json));
     rt_free(json);
@@ -124,13 +133,7 @@ uint64_t cli_schema_hash(const rt_config *config)
 
 rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error)
 {
-    rt_stream *stream;
-    rt_status status = rt_stream_open(&config->stream, config->seed, &stream, error);
-    if (status)
-        return status;
-    *schema = *rt_stream_schema(stream);
-    rt_stream_close(stream);
-    return RT_OK;
+    return rt_stream_read_schema(&config->stream, config->seed, schema, error);
 }
 
 // Rows of different lengths: the dense weights depend on the sum of the lengths where rows stand

@@ -14,6 +14,7 @@
 #include "edge_worker/ew_worker.h"
 #include "ps_lite/ps_server.h"
 #include "runtime/rt_control.h"
+#include "runtime/rt_keys.h"
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
 {
@@ -26,9 +27,10 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 // Workers and shards: --rank and --coordinator.
 typedef struct {
     rt_config config;
-    uint64_t config_hash; // as configured: members on several hosts may bind differently
+    rt_keys keys;
+    uint64_t config_hash;
     uint32_t rank;
-    const char *coordinator;
+    char coordinator[RT_NAME_MAX + 16];
 } member_arguments;
 
 // --bind: the address that this process listens on, in place of network.bind.
@@ -43,21 +45,54 @@ static bool take_bind(const char *address, rt_config *config)
     return false;
 }
 
+// --coordinator, or network.coordinator.
+static int take_coordinator(const char *given, member_arguments *arguments)
+{
+    const char *address = given ? given : arguments->config.network_coordinator;
+    const char *scheme = strstr(address, "://") ? "" : "tcp://";
+    if (!*address) {
+        fprintf(stderr, "lanyard: where is the coordinator? Give --coordinator HOST:PORT, or "
+                        "network.coordinator in CONFIG\n");
+        return CLI_USAGE;
+    }
+    int length =
+        snprintf(arguments->coordinator, sizeof arguments->coordinator, "%s%s", scheme, address);
+    if ((size_t)length < sizeof arguments->coordinator)
+        return CLI_OK;
+    fprintf(stderr, "lanyard: %s: an address has at most %d characters\n", address,
+            RT_NAME_MAX - 1);
+    return CLI_USAGE;
+}
+
+static int check_rank(const char *role, const member_arguments *arguments)
+{
+    const rt_config *config = &arguments->config;
+    bool is_ps = strcmp(role, "ps") == 0;
+    uint32_t count = is_ps ? config->ps_shard_count : config->worker_count;
+    if (arguments->rank < count)
+        return CLI_OK;
+    fprintf(stderr,
+            "lanyard: --rank %" PRIu32 ": the configuration has %" PRIu32 " %s, the first is 0\n",
+            arguments->rank, count, is_ps ? "PS shards" : "workers");
+    return CLI_USAGE;
+}
+
 static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
 {
     const char *path = NULL, *rank_text = NULL, *bind = NULL, *sets[CLI_SETS_MAX];
+    const char *coordinator = NULL;
     uint32_t set_count;
     unsigned long rank;
     char name[32];
+    rt_error error = {0};
     *arguments = (member_arguments){0};
-    const cli_option options[] = {{"rank", &rank_text, NULL},
-                                  {"coordinator", &arguments->coordinator, NULL},
-                                  {"bind", &bind, NULL}};
+    const cli_option options[] = {
+        {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL}, {"bind", &bind, NULL}};
     const size_t option_count = RT_COUNT_OF(options) - (strcmp(role, "ps") != 0); // PS: all
     if (!cli_parse(argc, argv, options, option_count, &path, sets, &set_count))
         return CLI_USAGE;
-    if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank) || !arguments->coordinator) {
-        fprintf(stderr, "lanyard %s: expected --rank N and --coordinator ADDRESS\n", argv[0]);
+    if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank)) {
+        fprintf(stderr, "lanyard %s: expected --rank N\n", argv[0]);
         return CLI_USAGE;
     }
     arguments->rank = (uint32_t)rank;
@@ -65,10 +100,16 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     if (!cli_load_run(path, sets, set_count, name, &arguments->config))
         return CLI_FAILED;
     arguments->config_hash = cli_config_hash(&arguments->config);
-    if (take_bind(bind, &arguments->config))
-        return CLI_OK;
-    rt_config_fini(&arguments->config);
-    return CLI_USAGE;
+    int code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
+    if (code == CLI_OK)
+        code = take_coordinator(coordinator, arguments);
+    if (code == CLI_OK)
+        code = check_rank(role, arguments);
+    if (code == CLI_OK && rt_keys_load(&arguments->config, &arguments->keys, &error))
+        code = cli_fail(&error);
+    if (code != CLI_OK)
+        rt_config_fini(&arguments->config);
+    return code;
 }
 
 // By which a process talks; worker: as which it connects.
@@ -83,14 +124,15 @@ static const rt_transport_ops *transport_of(const rt_config *config, bool is_wor
     return all[config->network_transport];
 }
 
-// The end of a member: what the coordinator ordered is no failure of this process.
+// The end of a member: what the coordinator ordered is no failure of this process. That the run
+// failed shows in the status, so that whoever watches the process can start it again.
 static int member_exit(rt_status status, const rt_error *error)
 {
     if (status == RT_OK)
         return CLI_OK;
     if (status == RT_STOPPED) {
         rt_debug("stopped: %s", error->text);
-        return CLI_OK;
+        return strcmp(error->text, RT_RUN_COMPLETE) == 0 ? CLI_OK : CLI_ENDED;
     }
     return cli_fail(error);
 }
@@ -105,9 +147,11 @@ int cli_worker(int argc, char **argv)
     ew_worker_config worker = {.config = &arguments.config,
                                .config_hash = arguments.config_hash,
                                .ops = transport_of(&arguments.config, true, arguments.rank),
+                               .keys = &arguments.keys,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator};
     code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
     return code;
 }
@@ -120,12 +164,14 @@ int cli_ps(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     ps_server_config server = {.transport = transport_of(&arguments.config, false, 0),
+                               .keys = &arguments.keys,
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
                                .config_hash = arguments.config_hash,
                                .schema = cli_schema_hash(&arguments.config)};
     code = member_exit(ps_server_run(&server, &error), &error);
+    rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
     return code;
 }
@@ -175,6 +221,7 @@ int cli_coordinator(int argc, char **argv)
 {
     rt_error error = {0};
     rt_config config;
+    rt_keys keys;
     rt_schema schema;
     const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
     const char *sets[CLI_SETS_MAX];
@@ -200,6 +247,7 @@ int cli_coordinator(int argc, char **argv)
     dp_coordinator_config coordinator = {.config = &config,
                                          .config_hash = config_hash,
                                          .ops = transport_of(&config, false, 0),
+                                         .keys = &keys,
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),
@@ -208,13 +256,16 @@ int cli_coordinator(int argc, char **argv)
                                          .progress = true,
                                          .announce = announce,
                                          .announce_context = &fd};
-    rt_status status = prepare_directory(out, &error);
+    rt_status status = rt_keys_load(&config, &keys, &error);
+    if (!status)
+        status = prepare_directory(out, &error);
     if (!status)
         status = cli_schema(&config, &schema, &error);
     if (!status)
         status = cli_dense_bytes(&config, &schema, &coordinator.dense_bytes, &error);
     if (!status)
         status = dp_coordinator_run(&coordinator, &error);
+    rt_keys_clear(&keys);
     rt_config_fini(&config);
     return status ? cli_fail(&error) : CLI_OK;
 }

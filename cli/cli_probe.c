@@ -1,13 +1,16 @@
 // `lanyard probe`: how fast the link to another machine is, both ways.
 //
 // Against a running PS shard, or against `lanyard probe --listen` where no run is. It joins as a
-// worker rank that runs do not use (they have at most RT_WORKERS_MAX - 1 then).
+// worker rank that runs do not use (they have at most RT_WORKERS_MAX - 1 then). Where keys are in
+// use it needs a configuration that names them (--config); the address must then be of the box
+// whose key is security.server_key.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bandwidth_probe/bw_probe.h"
 #include "cli/cli.h"
+#include "runtime/rt_keys.h"
 #include "runtime/rt_json.h"
 
 #define SELF rt_peer(RT_ROLE_WORKER, RT_WORKERS_MAX - 1)
@@ -86,12 +89,15 @@ static void print_result(const bw_result *result, bool as_json)
     rt_json_fini(&json);
 }
 
-static rt_status probe(rt_transport *transport, const char *address, bool json, rt_error *error)
+static rt_status probe(rt_transport *transport, const rt_keys *keys, const char *address, bool json,
+                       rt_error *error)
 {
     const rt_transport_ops *ops = &rt_transport_zmq;
     rt_endpoint *endpoint;
     bw_result result;
-    rt_status status = ops->connect(transport, SELF, SERVER, address, &endpoint, error);
+    rt_status status = ops->trust(transport, SERVER, keys->coordinator.bytes, error);
+    if (!status)
+        status = ops->connect(transport, SELF, SERVER, address, &endpoint, error);
     if (status)
         return status;
     const bw_probe_config config = {
@@ -103,26 +109,49 @@ static rt_status probe(rt_transport *transport, const char *address, bool json, 
     return status;
 }
 
+// The keys that a configuration names; without one, none.
+static bool load_keys(const char *path, const char *const *sets, uint32_t set_count, bool insecure,
+                      rt_keys *keys)
+{
+    rt_config config;
+    rt_error error = {0};
+    *keys = (rt_keys){.is_insecure = insecure};
+    if (!path)
+        return true;
+    if (!cli_load(path, sets, set_count, "probe", &config))
+        return false;
+    rt_status status = rt_keys_load(&config, keys, &error);
+    rt_config_fini(&config);
+    return status ? cli_fail(&error) == CLI_OK : true;
+}
+
 int cli_probe(int argc, char **argv)
 {
     rt_error error = {0};
+    rt_keys keys;
     rt_transport *transport;
-    const char *address = NULL, *sets[CLI_SETS_MAX];
+    const char *address = NULL, *config = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    bool listening = false, json = false;
-    const cli_option options[] = {{"listen", NULL, &listening}, {"json", NULL, &json}};
+    bool listening = false, json = false, insecure = false;
+    const cli_option options[] = {{"listen", NULL, &listening},
+                                  {"json", NULL, &json},
+                                  {"config", &config, NULL},
+                                  {"insecure", NULL, &insecure}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &address, sets, &set_count))
         return CLI_USAGE;
-    if (!address || set_count) {
+    if (!address || (set_count && !config)) {
         fprintf(stderr, "lanyard probe: expected an ADDRESS, for example tcp://10.0.0.1:7000\n");
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_INFO, "probe");
-    rt_status status = rt_transport_zmq.open(&transport, &error);
+    if (!load_keys(config, sets, set_count, insecure, &keys))
+        return CLI_FAILED;
+    rt_status status = rt_transport_open(&rt_transport_zmq, &keys, &transport, &error);
     if (status)
         return cli_fail(&error);
-    status =
-        listening ? serve(transport, address, &error) : probe(transport, address, json, &error);
+    status = listening ? serve(transport, address, &error)
+                       : probe(transport, &keys, address, json, &error);
     rt_transport_zmq.close(transport);
+    rt_keys_clear(&keys);
     return status ? cli_fail(&error) : CLI_OK;
 }

@@ -49,16 +49,18 @@ typedef struct {
 
 // ---- children --------------------------------------------------------------------------------
 
-_Noreturn static void exec_child(const run *r, pid_t parent, char *const *arguments)
+_Noreturn static void exec_child(bool reads_input, pid_t parent, char *const *arguments)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    setpgid(0, 0); // Ctrl-C reaches the parent, which passes it on to the coordinator alone
+    // Ctrl-C reaches the parent, which passes it on to the coordinator alone; but who reads a
+    // terminal has to stay in its foreground group.
+    if (!(reads_input && isatty(STDIN_FILENO)))
+        setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE); // it ended before the line above
-    (void)r;
     execv("/proc/self/exe", arguments);
     fprintf(stderr, "lanyard: cannot start %s: %s\n", arguments[1], strerror(errno));
     _exit(EXIT_FAILURE);
@@ -72,7 +74,7 @@ static rt_status spawn(run *r, const char *name, char *const *arguments, rt_erro
     fflush(NULL);
     c->pid = fork();
     if (c->pid == 0)
-        exec_child(r, parent, arguments);
+        exec_child(r->child_count == 0, parent, arguments);
     if (c->pid < 0) {
         c->pid = 0;
         return rt_fail(error, RT_LIMIT, "cannot start %s: %s", name, strerror(errno));
@@ -163,7 +165,7 @@ static rt_status spawn_all(run *r, rt_error *error)
 
 static void judge(run *r, child *c, int status)
 {
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == CLI_OK || WEXITSTATUS(status) == CLI_ENDED))
         return;
     if (r->told && WIFSIGNALED(status))
         return;

@@ -1,9 +1,13 @@
 // lanyard - the program: picks a subcommand and hands over.
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/cli.h"
 #include "runtime/rt_member.h"
+
+#define FILES_MAX 65536 // descriptors
 
 static const cli_command commands[] = {
     {"up", "CONFIG [--out DIR] [--set KEY=VALUE]... [--trace]",
@@ -14,18 +18,24 @@ static const cli_command commands[] = {
      "plan without workers: what would be transferred, and what it would cost", cli_sim},
     {"eval", "DIR [--json] [--set KEY=VALUE]...", "log loss and AUC of a saved model on other rows",
      cli_eval},
-    {"check", "CONFIG [--set KEY=VALUE]... [--model] | --document",
-     "check a configuration and print it with all defaults, or what its model costs", cli_check},
+    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | --document",
+     "check a configuration, print it with all defaults, and what it takes, or what its model "
+     "costs",
+     cli_check},
+    {"doctor", "CONFIG [--out DIR] [--json] [--set KEY=VALUE]...",
+     "test what this box needs for a run, and say what to fix", cli_doctor},
     {"bench", "dispatch | device [OPTION]...",
      "measure this build on this machine: `lanyard bench` lists what", cli_bench},
-    {"probe", "ADDRESS [--json] | ADDRESS --listen",
+    {"probe", "ADDRESS [--json] [--listen] [--config CONFIG | --insecure]",
      "measure the link to a PS shard, or to another `lanyard probe --listen`", cli_probe},
     {"report", "RUN... [--out FILE]",
      "one HTML file (default report.html) about runs: RUN is what --out named", cli_report},
+    {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several", cli_keygen},
     {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
      "one process of a run; --bind: listen there, instead of network.bind", cli_coordinator},
-    {"ps", "CONFIG --rank N --coordinator ADDRESS [--bind HOST]", "one process of a run", cli_ps},
-    {"worker", "CONFIG --rank N --coordinator ADDRESS", "one process of a run", cli_worker},
+    {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST]",
+     "one process of a run; the coordinator is at network.coordinator if not given", cli_ps},
+    {"worker", "CONFIG --rank N [--coordinator HOST:PORT]", "one process of a run", cli_worker},
 };
 
 static int usage(FILE *file)
@@ -39,9 +49,22 @@ static int usage(FILE *file)
     return file == stdout ? CLI_OK : CLI_USAGE;
 }
 
+// Writing to a pipe that nobody reads is an error like others, and strangers' connections must not
+// use up the descriptors that the program needs.
+static void prepare_process(void)
+{
+    struct rlimit files;
+    signal(SIGPIPE, SIG_IGN);
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max < FILES_MAX ? files.rlim_max : FILES_MAX;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int main(int argc, char **argv)
 {
     rt_keep_freed_memory();
+    prepare_process();
     if (argc < 2)
         return usage(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)

@@ -284,11 +284,12 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     planner->turnover.evictions[worker]++;
     if (record->version_ps < record->version && record->holders == rt_bit(worker)) {
         status = push_row(planner, plan, worker, record, DP_REASON_EVICT);
-        dp_cache_drop(planner->caches, worker, record);
+        if (status == RT_OK)
+            dp_cache_drop(planner->caches, worker, record);
     } else {
         status = drop_copy(planner, plan, worker, record);
     }
-    if (record->holders == 0)
+    if (status == RT_OK && record->holders == 0)
         dp_directory_release(&planner->directory, index);
     return status;
 }

@@ -14,7 +14,7 @@ uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
     return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
 }
 
-static rt_status check_caches(const dp_planner_config *config, rt_error *error)
+rt_status dp_planner_check(const dp_planner_config *config, rt_error *error)
 {
     uint64_t rows = (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
@@ -124,7 +124,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
 {
     rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
     rt_assert(config->lookahead <= DP_LOOKAHEAD_MAX);
-    rt_status status = check_caches(config, error);
+    rt_status status = dp_planner_check(config, error);
     if (status)
         return status;
     dp_planner *planner = rt_alloc(1, sizeof *planner);

@@ -59,6 +59,9 @@ typedef struct dp_planner dp_planner;
 uint32_t dp_planner_micro_batch_max(const dp_planner_config *config);
 
 // RT_CONFIG: a cache cannot hold a micro-batch (error says how many rows it needs).
+rt_status dp_planner_check(const dp_planner_config *config, rt_error *error);
+
+// RT_CONFIG as above, RT_NO_MEMORY.
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
                             rt_error *error);
 void dp_planner_destroy(dp_planner *planner);

@@ -59,6 +59,7 @@ typedef struct {
     bool prompt; // the next message was waited for
     uint64_t stale_reported;
     uint64_t fingerprint; // of the plan of the job
+    dp_counts reported;   // sum over all reports
     rt_wire_report report;
 } worker;
 
@@ -103,9 +104,12 @@ static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
 static rt_status connect_shards(worker *w, rt_error *error)
 {
     for (uint32_t s = 0; s < w->member.welcome.shard_count; s++) {
-        rt_status status =
-            w->config->ops->connect(w->transport, self(w), rt_peer(RT_ROLE_PS, s),
-                                    w->member.welcome.shards[s], &w->endpoints[1 + s], error);
+        rt_status status = w->config->ops->trust(w->transport, rt_peer(RT_ROLE_PS, s),
+                                                 w->member.welcome.shard_keys[s], error);
+        if (status)
+            return status;
+        status = w->config->ops->connect(w->transport, self(w), rt_peer(RT_ROLE_PS, s),
+                                         w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
         w->shard_count++;
@@ -252,6 +256,7 @@ static rt_status join(worker *w, rt_error *error)
                                .self = self(w),
                                .coordinator = config->coordinator,
                                .address = "",
+                               .keys = config->keys,
                                .config_hash = config->config_hash,
                                .timeout_start_s = config->config->timeout_start_s,
                                .timeout_peer_s = config->config->timeout_peer_s};
@@ -261,7 +266,7 @@ static rt_status join(worker *w, rt_error *error)
     rt_status status = ew_device_open(config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
     if (!status)
-        status = config->ops->open(&w->transport, error);
+        status = rt_transport_open(config->ops, config->keys, &w->transport, error);
     member.transport = w->transport;
     if (!status)
         status = rt_member_join(&w->member, &member, error);
@@ -315,6 +320,17 @@ static rt_status send_dense(worker *w, rt_error *error)
     return RT_OK;
 }
 
+static void put_counts(rt_wire_report *report, const dp_counts *done)
+{
+    report->miss_pull = done->miss_pull;
+    report->update_push = done->update_push;
+    report->evict_push = done->evict_push;
+    report->flush_push = done->flush_push;
+    report->grad_push = done->grad_push;
+    report->first_touch = done->first_touch;
+    report->pull_sum = done->pull_sum;
+}
+
 static rt_status send_report(worker *w, const ew_trained *trained, const dp_counts *done,
                              uint32_t sample_count, uint64_t sequence, rt_error *error)
 {
@@ -330,13 +346,8 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
     report->loss_sum = trained ? trained->loss_sum : 0;
     report->skipped = !w->apply;
-    report->miss_pull = done->miss_pull;
-    report->update_push = done->update_push;
-    report->evict_push = done->evict_push;
-    report->flush_push = done->flush_push;
-    report->grad_push = done->grad_push;
-    report->first_touch = done->first_touch;
-    report->pull_sum = done->pull_sum;
+    put_counts(report, done);
+    dp_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, self(w), sequence, 1,
                                          sizeof *report + sample_count * sizeof(float));
@@ -544,6 +555,19 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
     return RT_OK;
 }
 
+// What was done and stands in no report.
+static dp_counts unreported(const worker *w)
+{
+    const dp_counts all = ew_executor_get_statistics(w->executor).done, *said = &w->reported;
+    return (dp_counts){.miss_pull = all.miss_pull - said->miss_pull,
+                       .update_push = all.update_push - said->update_push,
+                       .evict_push = all.evict_push - said->evict_push,
+                       .flush_push = all.flush_push - said->flush_push,
+                       .grad_push = all.grad_push - said->grad_push,
+                       .first_touch = all.first_touch - said->first_touch,
+                       .pull_sum = all.pull_sum - said->pull_sum};
+}
+
 // The flush has no training; its report goes out once everything is done.
 static rt_status finish_if_idle(worker *w, rt_error *error)
 {
@@ -552,8 +576,12 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
         (w->planner && !ew_planner_idle(w->planner)) || !ew_executor_idle(w->executor))
         return RT_OK;
     w->finish_answered = true;
-    if (rt_control_create(&message, RT_MESSAGE_FINISHED, self(w)))
+    const dp_counts rest = unreported(w);
+    rt_wire_report report = {0};
+    put_counts(&report, &rest);
+    if (rt_message_create(&message, RT_MESSAGE_FINISHED, self(w), 0, 1, sizeof report))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &report, sizeof report);
     return rt_member_send(&w->member, &message, error);
 }
 

@@ -11,6 +11,7 @@ typedef struct {
     const rt_config *config;
     uint64_t config_hash;
     const rt_transport_ops *ops;
+    const rt_keys *keys; // NULL: loopback only
     uint32_t rank;
     const char *coordinator; // address
 } ew_worker_config;

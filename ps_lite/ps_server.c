@@ -29,7 +29,9 @@ typedef struct {
     ps_shard *shard;
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
-    bool prompt; // the next message was waited for
+    bool prompt;      // the next message was waited for
+    uint64_t greeted; // mask of workers that said HELLO
+    rt_log_limit strangers;
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
 } server;
@@ -121,18 +123,28 @@ static rt_status check_welcome(const server *s, rt_error *error)
 
 static rt_status join(server *s, rt_error *error)
 {
-    char address[RT_NAME_MAX + 16], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
+    char address[RT_PATH_MAX], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
     const rt_config *config = s->config->config;
     const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank);
-    snprintf(address, sizeof address, "tcp://%s:0", config->network_bind);
-    rt_status status = create_shard(s, error);
+    const char *given =
+        s->config->rank < config->network_ps_count ? config->network_ps[s->config->rank] : "";
+    rt_status status = rt_address_listen(config->network_bind, given, config->network_interface, 0,
+                                         address, sizeof address, error);
     if (status == RT_OK)
-        status = s->ops->open(&s->transport, error);
+        status = create_shard(s, error);
+    if (status == RT_OK)
+        status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
     if (status == RT_OK)
         status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
     if (status == RT_OK)
         status =
             rt_address_reachable(bound, s->config->coordinator, reachable, sizeof reachable, error);
+    if (status == RT_OK && rt_address_is_loopback(bound) &&
+        !rt_address_is_loopback(s->config->coordinator))
+        status = rt_fail(error, RT_CONFIG,
+                         "shard %u would listen at %s, which workers on other machines cannot "
+                         "reach: give network.ps, network.interface or --bind",
+                         s->config->rank, reachable);
     if (status != RT_OK)
         return status;
     const rt_member_config member = {.ops = s->ops,
@@ -140,6 +152,7 @@ static rt_status join(server *s, rt_error *error)
                                      .self = self,
                                      .coordinator = s->config->coordinator,
                                      .address = reachable,
+                                     .keys = s->config->keys,
                                      .config_hash = s->config->config_hash,
                                      .timeout_start_s = config->timeout_start_s,
                                      .timeout_peer_s = config->timeout_peer_s};
@@ -210,21 +223,42 @@ static rt_status drain_coordinator(server *s, rt_error *error)
     return RT_OK;
 }
 
-static rt_status take_hello(const server *s, uint32_t peer, const rt_message *message,
-                            rt_error *error)
+// Who is not of this run is told so, and not heard.
+static rt_status take_hello(server *s, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
     rt_wire_hello hello;
-    rt_peer_name(peer, name);
-    if (!rt_control_has(message, sizeof hello))
-        return rt_fail(error, RT_WIRE, "%s: a HELLO of %zu bytes, expected %zu", name,
-                       message->size - sizeof(rt_wire_header), sizeof hello);
-    memcpy(&hello, rt_message_payload(message), sizeof hello);
-    if (hello.config_hash != s->config->config_hash)
-        return rt_fail(error, RT_WIRE,
-                       "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
-                       name, hello.config_hash, s->config->config_hash);
-    return RT_OK;
+    rt_message refusal;
+    const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank), rank = rt_peer_rank(peer);
+    rt_status status = rt_control_hello(message, peer, self, &hello, error);
+    if (!status && hello.config_hash != s->config->config_hash)
+        status = rt_fail(error, RT_WIRE,
+                         "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
+                         rt_peer_name(peer, name), hello.config_hash, s->config->config_hash);
+    if (!status &&
+        (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->config->config->worker_count))
+        status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
+                         rt_peer_name(peer, name), s->config->config->worker_count);
+    if (!status)
+        s->greeted |= rt_bit(rank);
+    else if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, self, error->text) == RT_OK) {
+        (void)s->ops->send(s->workers, peer, &refusal);
+        rt_message_release(&refusal);
+    }
+    return status;
+}
+
+static bool is_greeted(const server *s, uint32_t peer)
+{
+    return rt_peer_role(peer) == RT_ROLE_WORKER && rt_peer_rank(peer) < RT_WORKERS_MAX &&
+           (s->greeted >> rt_peer_rank(peer) & 1);
+}
+
+static void log_stranger(server *s, const char *what)
+{
+    uint64_t count;
+    if (rt_log_due(&s->strangers, &count))
+        rt_warn("refused %" PRIu64 " messages of strangers; the last: %s", count, what);
 }
 
 static bw_listener listener(const server *s)
@@ -235,7 +269,9 @@ static bw_listener listener(const server *s)
 static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message, rt_error *error)
 {
     rt_status status = RT_OK;
-    switch (rt_message_header(message)->type) {
+    char name[32];
+    const uint32_t type = rt_message_header(message)->type;
+    switch (type) {
     case RT_MESSAGE_HEARTBEAT:
         break;
     case RT_MESSAGE_HELLO:
@@ -246,12 +282,14 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
         status = bw_responder_take(&s->probes, &here, peer, message, error);
         break;
     }
-    case RT_MESSAGE_PUSH_ROW:
-    case RT_MESSAGE_PUSH_GRAD:
-        if (rt_peer_rank(peer) < RT_WORKERS_MAX)
-            note_arrival(s, peer);
-        return ps_shard_receive(s->shard, peer, message, error);
     default:
+        if (!is_greeted(s, peer)) {
+            status = rt_fail(error, RT_WIRE, "%s sent %s before a HELLO", rt_peer_name(peer, name),
+                             rt_message_type_name(type));
+            break;
+        }
+        if (type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD)
+            note_arrival(s, peer);
         return ps_shard_receive(s->shard, peer, message, error);
     }
     rt_message_release(message);
@@ -264,16 +302,19 @@ static rt_status drain_workers(server *s, rt_error *error)
         rt_message message = {0};
         uint32_t peer = 0;
         char name[32];
-        rt_status status = s->ops->receive(s->workers, &peer, &message, error);
+        rt_error why = {0};
+        rt_status status = s->ops->receive(s->workers, &peer, &message, &why);
         s->prompt &= i == 0;
         if (status == RT_AGAIN)
             return RT_OK;
         if (status == RT_NOT_FOUND)
             rt_debug("%s has disconnected", rt_peer_name(peer, name));
         else if (status == RT_OK)
-            status = take_from_worker(s, peer, &message, error);
-        if (status != RT_OK && status != RT_NOT_FOUND)
-            return status;
+            status = take_from_worker(s, peer, &message, &why);
+        if ((status == RT_WIRE || status == RT_CONFIG) && !is_greeted(s, peer))
+            log_stranger(s, why.text);
+        else if (status != RT_OK && status != RT_NOT_FOUND)
+            return rt_fail(error, status, "%s", why.text);
     }
     return RT_OK;
 }

@@ -4,6 +4,10 @@
 // address; workers connect to it. Replies are sent once the sockets are drained, so they fill
 // messages when much arrives and leave at once when little does. That a worker is gone or silent is
 // the coordinator's to judge: it has a connection to each, and stops the run.
+//
+// Only workers that said a HELLO of this configuration are heard; others may probe the link, and
+// nothing that they send ends anything. A worker of the run that breaks the protocol ends it, named:
+// what it trained is missing.
 #ifndef PS_SERVER_H
 #define PS_SERVER_H
 
@@ -12,6 +16,7 @@
 
 typedef struct {
     const rt_transport_ops *transport;
+    const rt_keys *keys; // NULL: loopback only
     const rt_config *config;
     uint32_t rank;
     const char *coordinator; // address "tcp://host:port"

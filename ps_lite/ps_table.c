@@ -63,6 +63,18 @@ static uint32_t chunk_bits_of(const ps_table *table)
     return bits;
 }
 
+uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count)
+{
+    ps_table table = {.memory_bytes_max = config->memory_bytes_max,
+                      .stride = stride_of(config->row_floats)};
+    uint32_t bits = INDEX_BITS_MIN;
+    table.chunk_bits = chunk_bits_of(&table);
+    while (bits < 40 && row_count > index_count_max(bits))
+        bits++;
+    const uint64_t chunks = (row_count + (UINT64_C(1) << table.chunk_bits) - 1) >> table.chunk_bits;
+    return index_bytes(bits) + chunks * chunk_bytes(&table);
+}
+
 rt_status ps_table_create(const ps_table_config *config, ps_table **table_p)
 {
     rt_assert(config->row_floats > 0 && config->row_floats <= UINT32_MAX / 8);

@@ -44,6 +44,9 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error);
 // Adds a row for a key that has none, after a reserve. The row's floats are not initialised.
 ps_entry *ps_table_insert(ps_table *table, uint64_t key);
 
+// What a table with so many rows takes: memory_bytes_max must be at least that.
+uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count);
+
 uint64_t ps_table_count(const ps_table *table);
 uint64_t ps_table_bytes(const ps_table *table);
 

@@ -1,5 +1,6 @@
 #include "runtime/rt_address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -25,7 +26,151 @@ static bool stands_for_all(const char *bound)
     return false;
 }
 
-// Host and port of "tcp://host:port", the host without brackets.
+bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p)
+{
+    const bool has_scheme = strncmp(address, SCHEME, strlen(SCHEME)) == 0;
+    const char *begin = address + (has_scheme ? strlen(SCHEME) : 0), *end = strrchr(begin, ':');
+    size_t digits = end ? strspn(end + 1, "0123456789") : 0;
+    if (!end || end == begin || digits == 0 || digits > 5 || end[1 + digits] != '\0' ||
+        atoi(end + 1) > UINT16_MAX)
+        return false;
+    *port_p = (uint32_t)atoi(end + 1);
+    if (*begin == '[' && end[-1] == ']') {
+        begin++;
+        end--;
+    }
+    if (end <= begin || (size_t)(end - begin) >= size)
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return true;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in four;
+        memcpy(&four, address, sizeof four);
+        return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    struct sockaddr_in6 six;
+    if (address->sa_family != AF_INET6)
+        return false;
+    memcpy(&six, address, sizeof six);
+    return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
+bool rt_address_is_loopback(const char *address)
+{
+    char host[NI_MAXHOST];
+    uint32_t port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    if (strncmp(address, "ipc://", strlen("ipc://")) == 0)
+        return true;
+    if (!rt_address_split(address, host, sizeof host, &port) || strcmp(host, "*") == 0 ||
+        getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    bool all = true;
+    for (const struct addrinfo *one = found; one; one = one->ai_next)
+        all = all && is_loopback(one->ai_addr);
+    freeaddrinfo(found);
+    return all;
+}
+
+static bool write_address(const char *host, uint32_t port, char *address, size_t size)
+{
+    const bool six = strchr(host, ':') != NULL;
+    int length =
+        snprintf(address, size, SCHEME "%s%s%s:%u", six ? "[" : "", host, six ? "]" : "", port);
+    return length >= 0 && (size_t)length < size;
+}
+
+// The names of this machine's interfaces, for the error about one that is not there.
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
+{
+    size_t used = 0;
+    *text = '\0';
+    for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next)
+        if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one->ifa_name);
+}
+
+rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error)
+{
+    struct ifaddrs *all = NULL;
+    const struct ifaddrs *best = NULL;
+    char names[256];
+    if (getifaddrs(&all) != 0)
+        return rt_fail(error, RT_IO, "cannot list the interfaces: %s", strerror(errno));
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+        if (strcmp(one->ifa_name, name) != 0 || (family != AF_INET && family != AF_INET6))
+            continue;
+        if (!best || (family == AF_INET && best->ifa_addr->sa_family != AF_INET))
+            best = one;
+    }
+    list_interfaces(all, names, sizeof names);
+    rt_status status = RT_OK;
+    if (!best)
+        status = rt_fail(error, RT_CONFIG,
+                         "network.interface: this machine has no \"%s\" with an "
+                         "address; it has %s",
+                         name, names);
+    else if (getnameinfo(best->ifa_addr,
+                         best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                              : sizeof(struct sockaddr_in6),
+                         host, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+        status =
+            rt_fail(error, RT_IO, "network.interface: the address of \"%s\" cannot be read", name);
+    freeifaddrs(all);
+    return status;
+}
+
+// ZeroMQ listens on numbers only.
+static rt_status resolve(const char *host, char *number, size_t size, rt_error *error)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    int reason = getaddrinfo(host, NULL, &hints, &found);
+    if (reason)
+        return rt_fail(error, RT_CONFIG, "cannot listen on %s: %s", host, gai_strerror(reason));
+    reason = getnameinfo(found->ai_addr, found->ai_addrlen, number, (socklen_t)size, NULL, 0,
+                         NI_NUMERICHOST);
+    freeaddrinfo(found);
+    return reason ? rt_fail(error, RT_CONFIG, "cannot listen on %s: %s", host, gai_strerror(reason))
+                  : RT_OK;
+}
+
+rt_status rt_address_listen(const char *bind, const char *given, const char *interface,
+                            uint32_t port, char *address, size_t size, rt_error *error)
+{
+    char host[NI_MAXHOST] = "", number[NI_MAXHOST];
+    uint32_t given_port = 0;
+    rt_status status = RT_OK;
+    if (*given && !rt_address_split(given, host, sizeof host, &given_port))
+        return rt_fail(error, RT_CONFIG, "%s: not an address, expected HOST:PORT", given);
+    if (*bind) { // as it is: also names of interfaces and "*", which are ZeroMQ's to judge
+        snprintf(host, sizeof host, "%s", bind);
+        status = RT_OK;
+    } else if (*host) {
+        status = resolve(host, number, sizeof number, error);
+        snprintf(host, sizeof host, "%s", number);
+    } else if (*interface) {
+        status = rt_address_of_interface(interface, host, sizeof host, error);
+    } else {
+        strcpy(host, "127.0.0.1");
+    }
+    if (status)
+        return status;
+    port = port ? port : given_port;
+    bool fits = *host == '[' ? (size_t)snprintf(address, size, SCHEME "%s:%u", host, port) < size
+                             : write_address(host, port, address, size);
+    return fits ? RT_OK : rt_fail(error, RT_LIMIT, "address %s is too long", host);
+}
+
+// Host and port of "tcp://host:port", the host without brackets; the port is not judged.
 static bool split(const char *address, char *host, size_t size, const char **port_p)
 {
     const char *begin = address + strlen(SCHEME), *end = strrchr(address, ':');
@@ -168,7 +313,7 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
                                rt_error *error)
 {
     char host[NI_MAXHOST];
-    const char *port;
+    uint32_t port;
     const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
     struct addrinfo *found = NULL;
     if (!stands_for_all(bound)) {
@@ -177,19 +322,18 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
                    ? RT_OK
                    : rt_fail(error, RT_LIMIT, "address %s is too long", bound);
     }
-    if (!split(toward, host, sizeof host, &port))
+    if (!rt_address_split(toward, host, sizeof host, &port))
         return rt_fail(error, RT_CONFIG, "%s: not an address, expected tcp://HOST:PORT", toward);
-    int reason = getaddrinfo(host, port, &hints, &found);
+    char service[16];
+    snprintf(service, sizeof service, "%u", port);
+    int reason = getaddrinfo(host, service, &hints, &found);
     if (reason)
         return rt_fail(error, RT_CONFIG, "%s: %s", toward, gai_strerror(reason));
     reason = find_local(found, host, sizeof host);
     freeaddrinfo(found);
     if (reason)
         return rt_fail(error, RT_IO, "%s: no way there: %s", toward, strerror(reason));
-    const bool six = strchr(host, ':') != NULL;
-    int length = snprintf(address, size, SCHEME "%s%s%s%s", six ? "[" : "", host, six ? "]" : "",
-                          strrchr(bound, ':'));
-    return length >= 0 && (size_t)length < size
+    return write_address(host, (uint32_t)atoi(strrchr(bound, ':') + 1), address, size)
                ? RT_OK
                : rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
 }

@@ -1,4 +1,4 @@
-// rt_address - addresses of listeners, and under which of them others reach one.
+// rt_address - where a process listens, and the address under which others reach it.
 //
 // Who listens on every interface ("tcp://0.0.0.0:7000", "tcp://[::]:7000") has no address that it
 // could tell others. Towards a given peer it has one: that of the interface which leads there.
@@ -34,5 +34,21 @@ bool rt_address_interface(const struct sockaddr_storage *address, bool is_local,
 // says why; RT_LIMIT: too long.
 rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,
                                rt_error *error);
+
+// Host (without brackets) and port of "HOST:PORT" or "tcp://HOST:PORT"; false when it is neither.
+bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p);
+
+// True when nobody outside of this machine can be meant: ipc, or a host all of whose addresses are
+// loopback. Looks names up.
+bool rt_address_is_loopback(const char *address);
+
+// The numeric address of an interface, IPv4 first. RT_CONFIG: error names those that there are.
+rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error);
+
+// Where to listen: on bind if that is given, else on the host of given ("HOST:PORT"), else on the
+// interface, else on 127.0.0.1; "" stands for not given. port 0: that of given, else any free one.
+// RT_CONFIG, RT_IO, RT_LIMIT.
+rt_status rt_address_listen(const char *bind, const char *given, const char *interface,
+                            uint32_t port, char *address, size_t size, rt_error *error);
 
 #endif

@@ -205,19 +205,27 @@ typedef struct {
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
     rt_network_transport network_transport;
-    char network_bind[RT_NAME_MAX]; // address that servers listen on
-    uint32_t network_port;          // of the coordinator; 0: any free one
-    bool network_overlap;           // iterations overlap
-    uint32_t network_message_bytes; // rows are sent in messages of about this size
-    bool guard_skip_bad_batches;    // "guards.skip_bad_batches"
-    uint32_t guard_bad_batches_max; // the run ends past so many
-    double timeout_peer_s;          // a peer silent for so long has failed
-    double timeout_start_s;         // all processes must have joined by then
-    uint64_t sim_iterations;        // "sim.iterations"; 0: until the input ends
-    uint32_t sim_warmup;            // iterations not counted
-    bool sim_dense;                 // the dense exchange is part of the predicted time
-    bool sim_dispatch_error;        // esd: a second, exact solution tells what HybridDis lost
-    double compute_us_per_sample;   // "sim.compute_us_per_sample"; 0: not known
+    char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below
+    char network_coordinator[RT_NAME_MAX]; // "HOST:PORT" where members find it; "": they are told
+    char network_interface[RT_NAME_MAX];   // servers listen on its address; "": any
+    uint32_t network_ps_count;             // 0: shards listen on any free port
+    char network_ps[RT_SHARDS_MAX][RT_NAME_MAX]; // "HOST:PORT" of every shard
+    uint32_t network_port;                       // of the coordinator; 0: any free one
+    bool network_overlap;                        // iterations overlap
+    uint32_t network_message_bytes;              // rows are sent in messages of about this size
+    bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
+    uint32_t guard_bad_batches_max;              // the run ends past so many
+    char security_key[RT_PATH_MAX];              // own secret key file; "": no keys
+    char security_allow[RT_PATH_MAX];            // public keys of those that may join
+    char security_server_key[RT_PATH_MAX];       // public key file of the coordinator's box
+    bool security_insecure;                      // other addresses than loopback without keys
+    double timeout_peer_s;                       // a peer silent for so long has failed
+    double timeout_start_s;                      // all processes must have joined by then
+    uint64_t sim_iterations;                     // "sim.iterations"; 0: until the input ends
+    uint32_t sim_warmup;                         // iterations not counted
+    bool sim_dense;                              // the dense exchange is part of the predicted time
+    bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
+    double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
 // Sets every key to its default. RT_NO_MEMORY.

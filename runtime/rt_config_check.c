@@ -1,7 +1,9 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/rt_address.h"
 #include "runtime/rt_config_keys.h"
 
 static rt_status check_links(const rt_config *config, rt_error *error)
@@ -111,6 +113,65 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
                    section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
 }
 
+static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
+                               rt_error *error)
+{
+    char host[RT_NAME_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    if (rt_address_split(address, host, sizeof host, port_p) && *port_p > 0)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", path,
+                   rt_config_show_text(address, shown));
+}
+
+static rt_status check_network(const rt_config *config, rt_error *error)
+{
+    uint32_t port = 0;
+    char path[RT_CONFIG_KEY_PATH_MAX];
+    rt_status status = RT_OK;
+    if (config->network_coordinator[0])
+        status = check_address("network.coordinator", config->network_coordinator, &port, error);
+    if (!status && port && config->network_port && port != config->network_port)
+        status = rt_fail(error, RT_CONFIG, "network.port: %u, but network.coordinator says %u",
+                         config->network_port, port);
+    if (!status && config->network_ps_count && config->network_ps_count != config->ps_shard_count)
+        status = rt_fail(error, RT_CONFIG,
+                         "network.ps: %u addresses, expected one for each of the "
+                         "%u of ps.shards",
+                         config->network_ps_count, config->ps_shard_count);
+    for (uint32_t i = 0; i < config->network_ps_count && !status; i++) {
+        snprintf(path, sizeof path, "network.ps[%u]", i);
+        status = check_address(path, config->network_ps[i], &port, error);
+        if (!status && strcmp(config->network_ps[i], config->network_coordinator) == 0)
+            status = rt_fail(error, RT_CONFIG, "%s: is also network.coordinator", path);
+        for (uint32_t j = 0; j < i && !status; j++)
+            if (strcmp(config->network_ps[i], config->network_ps[j]) == 0)
+                status = rt_fail(error, RT_CONFIG, "%s: is also that of shard %u", path, j);
+    }
+    return status;
+}
+
+// Keys are all there or not at all: a list of boxes without a key would let everybody in.
+static rt_status check_security(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *path, *value;
+    } parts[] = {{"security.key", config->security_key},
+                 {"security.allow", config->security_allow},
+                 {"security.server_key", config->security_server_key}};
+    const char *given = NULL, *missing = NULL;
+    for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
+        *(parts[i].value[0] ? &given : &missing) = parts[i].path;
+    if (given && missing)
+        return rt_fail(error, RT_CONFIG, "%s: is needed where %s is given", missing, given);
+    if (given && config->security_insecure)
+        return rt_fail(error, RT_CONFIG, "security.insecure: true makes no sense with keys (%s)",
+                       given);
+    if (given && config->network_transport != RT_NETWORK_ZMQ)
+        return rt_fail(error, RT_CONFIG, "network.transport: UCX knows no keys (%s); use \"zmq\"",
+                       given);
+    return RT_OK;
+}
+
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_links(config, error);
@@ -124,6 +185,10 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
         status = check_table(&config->stream.table, error);
     if (status == RT_OK)
         status = check_cache(config, error);
+    if (status == RT_OK)
+        status = check_network(config, error);
+    if (status == RT_OK)
+        status = check_security(config, error);
     if (status == RT_OK && config->sim_iterations > 0 &&
         config->sim_warmup >= config->sim_iterations)
         status = rt_fail(error, RT_CONFIG,

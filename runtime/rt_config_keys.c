@@ -42,6 +42,11 @@
         ROW(path_, RT_KEY_CHOICE, default_, "", help_),                           \
             .offset = OFFSET(rt_config, member, member_type), .choices = choices_ \
     }
+#define TEXT(path_, member, help_)                                                             \
+    {                                                                                          \
+        ROW(path_, RT_KEY_TEXT, "\"\"", "", help_), IN(0, sizeof((rt_config *)0)->member - 1), \
+            .offset = TEXT_OFFSET(rt_config, member), .size = sizeof((rt_config *)0)->member   \
+    }
 #define LIST(path_, list_, default_, unit_, help_)                        \
     {                                                                     \
         ROW(path_, RT_KEY_LIST, default_, unit_, help_), .list = &(list_) \
@@ -342,17 +347,26 @@ const rt_config_key rt_config_keys[] = {
     U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
 
-    U32("ps.shards", ps_shard_count, "1", IN(1, 32), "", "Parameter server shards."),
+    U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
 
     CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"", transports,
            "How messages travel."),
-    {ROW("network.bind", RT_KEY_TEXT, "\"127.0.0.1\"", "", "Address that servers listen on."),
-     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, network_bind),
-     .size = sizeof((rt_config *)0)->network_bind},
+    TEXT("network.coordinator", network_coordinator,
+         "`HOST:PORT` where workers and shards find the coordinator, and where it listens. Empty: "
+         "they are told (`--coordinator`)."),
+    LIST("network.ps", rt_config_shards, "[]", "",
+         "`HOST:PORT` of every shard, in order. Empty: each listens on a free port and tells the "
+         "coordinator."),
+    TEXT("network.interface", network_interface,
+         "Name of the interface whose address coordinator and shards listen on, where nothing else "
+         "says it (`eth0`)."),
+    TEXT("network.bind", network_bind,
+         "Address that coordinator and shards listen on, whatever the keys above say; `0.0.0.0` is "
+         "every interface. Empty: as they say, else `127.0.0.1`."),
     U32("network.port", network_port, "0", IN(0, 65535), "",
-        "Port of the coordinator; 0: any free one."),
+        "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     BOOL("network.overlap", network_overlap, "true",
@@ -366,6 +380,18 @@ const rt_config_key rt_config_keys[] = {
          "without it they do not, and a bad batch spoils the model."),
     U32("guards.bad_batches_max", guard_bad_batches_max, "100", IN(0, 4294967295), "batches",
         "The run fails after more batches with a loss that is NaN or infinite."),
+
+    TEXT("security.key", security_key,
+         "File with the secret key of this box (`lanyard keygen`). Empty: no keys, and only "
+         "loopback addresses are used."),
+    TEXT("security.allow", security_allow,
+         "Public keys of the boxes that may join: a directory with a `.public` file for each, or "
+         "one file with all their lines."),
+    TEXT("security.server_key", security_server_key,
+         "Public key file of the box that the coordinator runs on."),
+    BOOL("security.insecure", security_insecure, "false",
+         "Use other addresses than loopback without keys. Everybody in the network can then read "
+         "the data and change the model; every start warns of it."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),
@@ -397,6 +423,8 @@ static const struct {
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
     {"ps", "The parameter servers."},
     {"guards", "What a run does about batches that would spoil the model."},
+    {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
+    {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
     {"sim", "For `lanyard sim` only."},
 };
 

@@ -71,7 +71,7 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_columns, rt_config_links;
+    rt_config_columns, rt_config_links, rt_config_shards;
 
 // rt_config_value.c: reads one value into base + offset (lists: base is the rt_config), writes it
 // as member name, and says in words what is allowed. RT_CONFIG names path, RT_NO_MEMORY.

@@ -415,3 +415,45 @@ const rt_config_list rt_config_links = {
     .write = write_links,
     .members = link_members,
 };
+
+// network.ps --------------------------------------------------------------------------------------
+
+static rt_status read_shards(rt_config *config, const cJSON *value, const char *path,
+                             rt_error *error)
+{
+    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    char shards[RT_SHARDS_MAX][RT_NAME_MAX] = {{0}};
+    uint32_t count = 0;
+    cJSON single = {.child = (cJSON *)(uintptr_t)value};
+    const cJSON *list = cJSON_IsString(value) ? &single : value;
+    rt_status status =
+        list == value ? check_list(value, RT_SHARDS_MAX, &rt_config_shards, path, error) : RT_OK;
+    if (status != RT_OK)
+        return status;
+    for (const cJSON *one = list->child; one; one = list == value ? one->next : NULL, count++) {
+        element_path(at, path, count);
+        if (!cJSON_IsString(one) || strlen(one->valuestring) >= RT_NAME_MAX)
+            return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", at,
+                           rt_config_show(one, shown));
+        snprintf(shards[count], RT_NAME_MAX, "%s", one->valuestring);
+    }
+    config->network_ps_count = count;
+    memcpy(config->network_ps, shards, sizeof shards);
+    return RT_OK;
+}
+
+static void write_shards(const rt_config *config, rt_json *json, const char *name)
+{
+    rt_json_begin_array(json, name);
+    for (uint32_t i = 0; i < config->network_ps_count; i++)
+        rt_json_string(json, NULL, config->network_ps[i]);
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_SHARDS_MAX == 16, "the text below says so");
+const rt_config_list rt_config_shards = {
+    .expected = "an address, or a list of at most 16 addresses",
+    .read = read_shards,
+    .write = write_shards,
+    .takes_text = true,
+};

@@ -2,6 +2,33 @@
 
 #include <string.h>
 
+rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
+                           rt_wire_hello *hello, rt_error *error)
+{
+    char name[32], own[32];
+    const rt_wire_header *header = rt_message_header(message);
+    const size_t size = message->size - sizeof *header;
+    rt_peer_name(peer, name);
+    *hello = (rt_wire_hello){0};
+    if (size < offsetof(rt_wire_hello, address))
+        return rt_fail(error, RT_WIRE, "%s: a HELLO of %zu bytes, expected %zu", name, size,
+                       sizeof *hello);
+    memcpy(hello, rt_message_payload(message), rt_min_u64(size, sizeof *hello));
+    if (hello->program[sizeof hello->program - 1] || hello->address[RT_ADDRESS_MAX - 1])
+        return rt_fail(error, RT_WIRE, "%s: HELLO with text that does not end", name);
+    for (char *c = hello->program; *c; c++)
+        *c = *c < ' ' || *c > '~' ? '?' : *c; // it goes to a terminal
+    if (header->version != RT_WIRE_VERSION || strcmp(hello->program, RT_PROGRAM_VERSION) != 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s runs lanyard %s (protocol %u), the %s lanyard %s (protocol %u)", name,
+                       hello->program, header->version, rt_peer_name(self, own), RT_PROGRAM_VERSION,
+                       RT_WIRE_VERSION);
+    if (size != sizeof *hello)
+        return rt_fail(error, RT_WIRE, "%s: a HELLO of %zu bytes, expected %zu", name, size,
+                       sizeof *hello);
+    return RT_OK;
+}
+
 rt_status rt_control_text(const rt_message *message, char *text, size_t size)
 {
     size_t length = message->size - sizeof(rt_wire_header);

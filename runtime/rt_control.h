@@ -7,19 +7,23 @@
 
 #include "runtime/rt_wire.h"
 
+#define RT_PROGRAM_VERSION "0.1.0"
 #define RT_ADDRESS_MAX 64u
-#define RT_SHARDS_MAX 16u
+#define RT_WIRE_KEY_BYTES 32u
 
 // HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
+// Fields up to program are where they are in every version.
 typedef struct {
     uint32_t role; // rt_role
     uint32_t rank;
     uint64_t pid;
-    uint64_t config_hash;         // both sides must run the same configuration
-    char program[24];             // version of the program, for the error when they differ
-    char address[RT_ADDRESS_MAX]; // a shard's own listener; empty for workers
+    uint64_t config_hash;           // both sides must run the same configuration
+    char program[24];               // version of the program, for the error when they differ
+    char address[RT_ADDRESS_MAX];   // a shard's own listener; empty for workers
+    uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
 } rt_wire_hello;
-_Static_assert(sizeof(rt_wire_hello) == 112, "wire layout");
+_Static_assert(sizeof(rt_wire_hello) == 144, "wire layout");
+_Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
 
 // WELCOME: sent to everyone once all have joined.
 typedef struct {
@@ -33,10 +37,12 @@ typedef struct {
     uint32_t run_ahead;        // slices that may be outstanding
     uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
+    uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 40 + 16 * 64, "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 40 + 16 * (64 + 32), "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
+// Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
 typedef struct {
     uint32_t sample_count;
     uint32_t stale_reads; // rows that were not at the version that the plan names
@@ -54,6 +60,12 @@ typedef struct {
     uint32_t reserved;
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 160, "wire layout");
+
+// A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol or the program
+// (error names both sides'); RT_WIRE: the wrong size, or text that does not end. self is only
+// named.
+rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
+                           rt_wire_hello *hello, rt_error *error);
 
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

@@ -5,6 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/rt_base.h"
+
+#define LIMIT_NS UINT64_C(5000000000)
+
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 static rt_log_level level_max = RT_LOG_INFO;
 static char process_name[32] = "lanyard";
@@ -44,4 +48,15 @@ void rt_log(rt_log_level level, const char *format, ...)
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
     (void)written; // there is nowhere left to report it
+}
+
+bool rt_log_due(rt_log_limit *limit, uint64_t *count_p)
+{
+    uint64_t now_ns = rt_now_ns();
+    limit->count++;
+    if (limit->logged_ns && now_ns - limit->logged_ns < LIMIT_NS)
+        return false;
+    *count_p = limit->count;
+    *limit = (rt_log_limit){0, now_ns};
+    return true;
 }

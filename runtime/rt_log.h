@@ -5,6 +5,9 @@
 #ifndef RT_LOG_H
 #define RT_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "runtime/rt_status.h"
 
 typedef enum { RT_LOG_ERROR, RT_LOG_WARN, RT_LOG_INFO, RT_LOG_DEBUG, RT_LOG_TRACE } rt_log_level;
@@ -16,6 +19,14 @@ void rt_log_setup(rt_log_level level, const char *name);
 rt_status rt_log_level_parse(const char *text, rt_log_level *level_p);
 
 void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// What others can cause as often as they like is counted, and one line in 5 s stands for many.
+typedef struct {
+    uint64_t count, logged_ns;
+} rt_log_limit;
+
+// Counts one event. True: a line is due, and *count_p is how many events it stands for.
+bool rt_log_due(rt_log_limit *limit, uint64_t *count_p);
 
 #define rt_error_log(...) rt_log(RT_LOG_ERROR, __VA_ARGS__)
 #define rt_warn(...) rt_log(RT_LOG_WARN, __VA_ARGS__)

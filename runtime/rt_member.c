@@ -1,11 +1,20 @@
 #include "runtime/rt_member.h"
 
+#include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define NS_PER_S 1e9
 #define LEAVE_LINGER_MS 1000u
+#define RETRY_MS 2 // while the queue to the coordinator is full
+// What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
+#define DENSE_FEATURES_MAX (1u << 16)
+#define SLOTS_MAX (1u << 31)
+#define RUN_AHEAD_MAX 1024u
+#define SAMPLES_MAX (1u << 24)
+#define LOOKUPS_MAX (1u << 30)
 
 uint32_t rt_member_wait_ms(const rt_member *member)
 {
@@ -22,6 +31,8 @@ static rt_status send_hello(rt_member *member, rt_error *error)
     rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
     if (!rt_control_put_text(hello.address, sizeof hello.address, member->config.address))
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
+    if (member->config.keys && member->config.keys->is_set)
+        memcpy(hello.key, member->config.keys->own.bytes, sizeof hello.key);
     if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
@@ -36,14 +47,25 @@ static rt_status take_welcome(rt_member *member, const rt_message *message, rt_e
         return rt_fail(error, RT_WIRE, "coordinator: expected a WELCOME, got %s",
                        rt_message_type_name(rt_message_header(message)->type));
     memcpy(welcome, rt_message_payload(message), sizeof *welcome);
+    const uint64_t lookups = (uint64_t)welcome->sample_count_max * welcome->keys_per_sample_max;
     bool terminated = true;
     for (uint32_t i = 0; i < RT_SHARDS_MAX; i++)
         terminated &= welcome->shards[i][RT_ADDRESS_MAX - 1] == '\0';
     if (!terminated || welcome->worker_count == 0 || welcome->worker_count > RT_WORKERS_MAX ||
         welcome->shard_count == 0 || welcome->shard_count > RT_SHARDS_MAX ||
         welcome->field_count == 0 || welcome->field_count > RT_FIELDS_MAX ||
-        welcome->slot_count == 0 || welcome->run_ahead == 0)
-        return rt_fail(error, RT_WIRE, "coordinator: a WELCOME with impossible numbers");
+        welcome->dense_count > DENSE_FEATURES_MAX || welcome->slot_count == 0 ||
+        welcome->slot_count > SLOTS_MAX || welcome->run_ahead == 0 ||
+        welcome->run_ahead > RUN_AHEAD_MAX || welcome->sample_count_max == 0 ||
+        welcome->sample_count_max > SAMPLES_MAX || lookups == 0 || lookups > LOOKUPS_MAX)
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: a WELCOME with impossible numbers: %" PRIu32 " workers, "
+                       "%" PRIu32 " shards, %" PRIu32 " dense features, %" PRIu32 " fields, "
+                       "%" PRIu32 " slots, %" PRIu32 " samples of %" PRIu32 " keys, %" PRIu32
+                       " slices ahead",
+                       welcome->worker_count, welcome->shard_count, welcome->dense_count,
+                       welcome->field_count, welcome->slot_count, welcome->sample_count_max,
+                       welcome->keys_per_sample_max, welcome->run_ahead);
     return RT_OK;
 }
 
@@ -104,8 +126,16 @@ void rt_member_leave(rt_member *member, const rt_error *failure)
 
 rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error)
 {
+    const uint64_t limit_ns = rt_now_ns() + (uint64_t)(member->config.timeout_peer_s * NS_PER_S);
     rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
+        (void)poll(NULL, 0, RETRY_MS);
+        status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    }
     rt_message_release(message);
+    if (status == RT_AGAIN)
+        return rt_fail(error, RT_PEER, "the coordinator has not read for %.1f s (timeouts.peer_s)",
+                       member->config.timeout_peer_s);
     if (status)
         return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
                        rt_status_text(status));
@@ -158,5 +188,13 @@ rt_status rt_member_beat(rt_member *member, rt_error *error)
         return RT_OK;
     if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, member->config.self))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return rt_member_send(member, &message, error);
+    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, &message);
+    rt_message_release(&message);
+    if (status == RT_AGAIN)
+        return RT_OK; // it has enough to read: no need to say that we are here
+    if (status)
+        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
+                       rt_status_text(status));
+    member->sent_ns = rt_now_ns();
+    return RT_OK;
 }

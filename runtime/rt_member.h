@@ -8,7 +8,7 @@
 #include "runtime/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
-#define RT_PROGRAM_VERSION "0.1.0"
+#define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
 
 typedef struct {
     const rt_transport_ops *ops;
@@ -16,6 +16,7 @@ typedef struct {
     uint32_t self;           // rt_peer
     const char *coordinator; // address
     const char *address;     // own listener; "" for workers
+    const rt_keys *keys;     // NULL: none
     uint64_t config_hash;
     double timeout_start_s, timeout_peer_s;
 } rt_member_config;
@@ -45,7 +46,8 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 // Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.
 rt_status rt_member_beat(rt_member *member, rt_error *error);
 
-// The message is taken in every case.
+// The message is taken in every case. Waits while the queue is full. RT_PEER: the coordinator is
+// gone, or has not read for timeout_peer_s.
 rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error);
 
 // Milliseconds that a wait may last.

@@ -205,7 +205,8 @@ rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error
     if (header->magic != RT_WIRE_MAGIC)
         return rt_fail(error, RT_WIRE, "%s sent %#" PRIx32 " where a message starts with %#x", name,
                        header->magic, RT_WIRE_MAGIC);
-    if (header->version != RT_WIRE_VERSION)
+    if (header->version != RT_WIRE_VERSION && header->type != RT_MESSAGE_HELLO &&
+        header->type != RT_MESSAGE_STOP)
         return rt_fail(error, RT_WIRE, "%s speaks version %u of the protocol, expected %u", name,
                        header->version, RT_WIRE_VERSION);
     payload_rule rule = rule_of(header->type);

@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 1u
+#define RT_WIRE_VERSION 2u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -168,6 +168,9 @@ static inline uint8_t *rt_message_payload(const rt_message *message)
 // Shortens the payload of a message under construction and sets its record count.
 void rt_message_finish(rt_message *message, uint32_t count, uint64_t payload_bytes);
 
+// HELLO and STOP pass with any version: their first fields never change, so that two versions of
+// the program can tell each other what does not fit.
+//
 // Checks all that can be known without the receiver's state. RT_WIRE: error says what is wrong;
 // peer is only named in the text.
 rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error *error);

@@ -17,6 +17,7 @@
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/dp_setup.h"
+#include "runtime/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -122,8 +123,10 @@ static rt_status welcome(coordinator *c, rt_error *error)
                                .sample_count_max = c->limits.sample_count_max,
                                .run_ahead = c->flight_max,
                                .dense_bytes = c->config->dense_bytes};
-    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
+        memcpy(payload.shard_keys[s], dp_roster_shard_key(c->roster, s), RT_WIRE_KEY_BYTES);
+    }
     for (uint32_t i = 0; i < config->worker_count + config->ps_shard_count; i++) {
         bool worker = i < config->worker_count;
         uint32_t peer =
@@ -148,6 +151,7 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
         status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
     if (status || planned->iteration == 0) { // the flush trains nothing: FINISH asks for its end
         c->last_sent = !status;
+        dp_tally_flush(c->tally, planned);
         dp_feed_give(c->feed, planned);
         return status;
     }
@@ -318,6 +322,26 @@ static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *mess
     return RT_OK;
 }
 
+// A worker's answer to FINISH says what it did since its last report: the flush.
+static rt_status take_finished(coordinator *c, uint32_t peer, const rt_message *message,
+                               rt_error *error)
+{
+    char name[32];
+    rt_wire_report report;
+    const bool is_worker = rt_peer_role(peer) == RT_ROLE_WORKER;
+    uint64_t *finished = is_worker ? &c->finished_workers : &c->finished_shards;
+    const bool has_counts = is_worker && rt_control_has(message, sizeof report);
+    if ((!has_counts && !rt_control_has(message, 0)) || *finished >> rt_peer_rank(peer) & 1)
+        return rt_fail(error, RT_WIRE, "%s: a FINISHED of %zu bytes that nobody waits for",
+                       rt_peer_name(peer, name), message->size - sizeof(rt_wire_header));
+    if (has_counts) {
+        memcpy(&report, rt_message_payload(message), sizeof report);
+        dp_tally_flushed(c->tally, rt_peer_rank(peer), &report);
+    }
+    *finished |= rt_bit(rt_peer_rank(peer));
+    return RT_OK;
+}
+
 static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *message,
                               rt_error *error)
 {
@@ -327,11 +351,8 @@ static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *m
         return take_report(c, peer, message, error);
     if (type == RT_MESSAGE_LINK)
         return take_link(c, peer, message, error);
-    if (type == RT_MESSAGE_FINISHED) {
-        bool worker = rt_peer_role(peer) == RT_ROLE_WORKER;
-        *(worker ? &c->finished_workers : &c->finished_shards) |= rt_bit(rt_peer_rank(peer));
-        return RT_OK;
-    }
+    if (type == RT_MESSAGE_FINISHED)
+        return take_finished(c, peer, message, error);
     return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
                    rt_message_type_name(type));
 }
@@ -481,9 +502,13 @@ static rt_status save_config(const coordinator *c, const char *directory, rt_err
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     FILE *file = fopen(path, "w");
     bool written = file && fputs(json, file) >= 0;
-    written = file && fclose(file) == 0 && written;
+    int reason = errno;
+    if (file && fclose(file) != 0) {
+        reason = written ? errno : reason;
+        written = false;
+    }
     rt_free(json);
-    return written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    return written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
 }
 
 static rt_status save_model(coordinator *c, rt_error *error)
@@ -517,7 +542,8 @@ static rt_status run(coordinator *c, rt_error *error)
     rt_stream *stream = NULL;
     rt_status status = rt_stream_open(&config->stream, config->seed, &stream, error);
     if (!status) {
-        dp_roster_config roster = {c->config->ops, c->transport, config, c->config->config_hash};
+        dp_roster_config roster = {c->config->ops, c->transport, config, c->config->config_hash,
+                                   c->config->keys};
         status = dp_roster_create(&roster, &c->roster, error);
     }
     if (!status)
@@ -560,11 +586,11 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (!c.flights || c.wake_fd < 0)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory or descriptors");
     if (!status)
-        status = config->ops->open(&c.transport, error);
+        status = rt_transport_open(config->ops, config->keys, &c.transport, error);
     if (!status)
         status = run(&c, error);
     if (c.roster)
-        dp_roster_stop(c.roster, status ? error->text : "the run is complete");
+        dp_roster_stop(c.roster, status ? error->text : RT_RUN_COMPLETE);
     if (c.flights && c.feed)
         give_back_flights(&c);
     dp_feed_destroy(c.feed);

@@ -13,6 +13,7 @@ typedef struct {
     const rt_config *config;
     uint64_t config_hash;
     const rt_transport_ops *ops;
+    const rt_keys *keys; // NULL: loopback only
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/; or NULL.
     const char *directory;
     bool trace;           // trace.jsonl: what every worker executed, by iteration

@@ -242,6 +242,8 @@ static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
     planned->iteration = 0;
     planned->sample_count = 0;
     planned->fingerprint = 0;
+    for (uint32_t w = 0; !status && w < plan->worker_count; w++)
+        dp_counts_add_slice(&planned->account.workers[w], &plan->slices[w]);
     return status ? status : encode(feed, plan, NULL, planned);
 }
 

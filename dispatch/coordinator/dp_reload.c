@@ -66,6 +66,8 @@ rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *res
         status = rt_config_set(&fresh, reload->source->sets[i], error);
     if (!status)
         status = rt_config_check(&fresh, error);
+    if (!status)
+        status = rt_config_check_training(&fresh, error);
     if (!status) {
         *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
                                 fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};

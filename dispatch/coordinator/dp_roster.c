@@ -5,17 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/rt_address.h"
+#include "runtime/rt_log.h"
 #include "runtime/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 #define STOP_LINGER_MS 1000u
 #define NS_PER_S 1e9
+#define RETRY_MS 2       // while a queue is full
+#define STRANGERS_MAX 64 // of their messages, per receive
 
 typedef struct {
     uint32_t peer;
     bool joined;
     uint64_t heard_ns;
     char address[RT_ADDRESS_MAX];
+    uint8_t key[RT_WIRE_KEY_BYTES];
 } member;
 
 struct dp_roster {
@@ -25,6 +30,7 @@ struct dp_roster {
     uint32_t member_count, joined_count;
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
+    rt_log_limit strangers;
 };
 
 static member *find_member(dp_roster *roster, uint32_t peer)
@@ -40,7 +46,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
 {
     const rt_config *c = config->config;
     dp_roster *roster = rt_alloc(1, sizeof *roster);
-    char address[RT_NAME_MAX + 16];
+    char address[RT_PATH_MAX];
     if (!roster)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
@@ -48,9 +54,12 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
     for (uint32_t i = 0; i < c->ps_shard_count; i++)
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_PS, i);
-    snprintf(address, sizeof address, "tcp://%s:%" PRIu32, c->network_bind, c->network_port);
-    rt_status status = config->ops->listen(config->transport, SELF, address, roster->address,
-                                           &roster->endpoint, error);
+    rt_status status =
+        rt_address_listen(c->network_bind, c->network_coordinator, c->network_interface,
+                          c->network_port, address, sizeof address, error);
+    if (!status)
+        status = config->ops->listen(config->transport, SELF, address, roster->address,
+                                     &roster->endpoint, error);
     if (status) {
         rt_free(roster);
         return status;
@@ -77,13 +86,52 @@ const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard)
     return roster->members[roster->config.config->worker_count + shard].address;
 }
 
+const uint8_t *dp_roster_shard_key(const dp_roster *roster, uint32_t shard)
+{
+    return roster->members[roster->config.config->worker_count + shard].key;
+}
+
+// Heartbeats to all who have room for one.
+static rt_status beat(dp_roster *roster, rt_error *error)
+{
+    uint64_t now = rt_now_ns();
+    char name[32];
+    if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
+        return RT_OK;
+    roster->beat_ns = now;
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        const uint32_t peer = roster->members[i].peer;
+        rt_message message;
+        if (!roster->members[i].joined)
+            continue;
+        if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        rt_status status = roster->config.ops->send(roster->endpoint, peer, &message);
+        rt_message_release(&message);
+        if (status && status != RT_AGAIN) // a full queue says as much
+            return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
+                           rt_status_text(status));
+    }
+    return RT_OK;
+}
+
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
 {
     char name[32];
+    const double limit_s = roster->config.config->timeout_peer_s;
+    const uint64_t limit_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
     rt_status status = roster->config.ops->send(roster->endpoint, peer, message);
+    while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
+        (void)poll(NULL, 0, RETRY_MS);
+        (void)beat(roster, NULL); // who is gone is found when its own turn comes
+        status = roster->config.ops->send(roster->endpoint, peer, message);
+    }
     rt_message_release(message);
     if (status == RT_OK)
         return RT_OK;
+    if (status == RT_AGAIN)
+        return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
+                       rt_peer_name(peer, name), limit_s);
     return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
                    rt_status_text(status));
 }
@@ -100,9 +148,16 @@ void dp_roster_stop(dp_roster *roster, const char *reason)
 
 // ---- joining ---------------------------------------------------------------------------------
 
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+    return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+// What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
 {
+    const rt_keys *keys = roster->config.keys;
     if (!found)
         return rt_fail(
             error, RT_CONFIG,
@@ -110,14 +165,29 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
             roster->config.config->worker_count, roster->config.config->ps_shard_count);
     if (found->joined)
         return rt_fail(error, RT_CONFIG, "%s joined twice", name);
-    if (hello->program[sizeof hello->program - 1] || hello->address[RT_ADDRESS_MAX - 1])
-        return rt_fail(error, RT_WIRE, "%s: HELLO with text that does not end", name);
-    if (strcmp(hello->program, RT_PROGRAM_VERSION) != 0)
-        return rt_fail(error, RT_CONFIG, "%s runs lanyard %s, the coordinator %s", name,
-                       hello->program, RT_PROGRAM_VERSION);
     if (hello->config_hash != roster->config.config_hash)
-        return rt_fail(error, RT_CONFIG, "%s runs with another configuration", name);
+        return rt_fail(error, RT_CONFIG,
+                       "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
+                       ")",
+                       name, hello->config_hash, roster->config.config_hash);
+    if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
+        hello->rank != rt_peer_rank(found->peer))
+        return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
+    if (hello->role == RT_ROLE_PS && !hello->address[0])
+        return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
+    if (hello->role == RT_ROLE_PS && keys && keys->is_set && !rt_keys_find(keys, hello->key))
+        return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
+                       is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
     return RT_OK;
+}
+
+// Somebody who is no member. Nothing ends because of it.
+static void log_stranger(dp_roster *roster, const char *what)
+{
+    uint64_t count;
+    if (rt_log_due(&roster->strangers, &count))
+        rt_warn("%s: refused %" PRIu64 " messages of strangers; the last: %s", roster->address,
+                count, what);
 }
 
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
@@ -125,20 +195,21 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     char name[32];
     rt_wire_hello hello;
     member *found = find_member(roster, peer);
-    rt_peer_name(peer, name);
-    if (!rt_control_has(message, sizeof hello))
-        return rt_fail(error, RT_WIRE, "%s: a HELLO of the wrong size", name);
-    memcpy(&hello, rt_message_payload(message), sizeof hello);
-    rt_status status = check_hello(roster, &hello, found, name, error);
+    rt_status status = rt_control_hello(message, peer, SELF, &hello, error);
+    if (!status)
+        status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (status) {
         rt_message refusal;
-        if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, SELF, error->text) == RT_OK)
-            (void)dp_roster_send(roster, peer, &refusal, NULL);
+        if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, SELF, error->text) == RT_OK) {
+            (void)roster->config.ops->send(roster->endpoint, peer, &refusal);
+            rt_message_release(&refusal);
+        }
         return status;
     }
     found->joined = true;
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
+    memcpy(found->key, hello.key, sizeof found->key);
     roster->joined_count++;
     return RT_OK;
 }
@@ -208,54 +279,74 @@ static rt_status check_silence(const dp_roster *roster, rt_error *error)
     return RT_OK;
 }
 
+// A HELLO that does not fit: one of our own (its role and rank are in the configuration, and it
+// speaks the protocol) would be missing, so the run cannot begin. Once it has begun, nobody else
+// is missing.
+static rt_status take_hello(dp_roster *roster, uint32_t peer, const rt_message *message,
+                            rt_error *error)
+{
+    rt_error why = {0};
+    rt_status status = join(roster, peer, message, &why);
+    const bool is_ours = find_member(roster, peer) && roster->joined_count < roster->member_count;
+    if (status == RT_OK)
+        return RT_OK;
+    if (status != RT_CONFIG || !is_ours) {
+        log_stranger(roster, why.text);
+        return RT_OK;
+    }
+    return rt_fail(error, status, "%s", why.text);
+}
+
+// One message of the transport; RT_AGAIN: none. *taken: it was about membership.
+static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *message, bool *taken,
+                             rt_error *error)
+{
+    char name[32];
+    rt_error why = {0};
+    *taken = true;
+    *peer_p = 0;
+    rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, &why);
+    member *from = find_member(roster, *peer_p);
+    if (status == RT_WIRE && (!from || !from->joined)) {
+        log_stranger(roster, why.text);
+        return RT_OK;
+    }
+    if (status == RT_AGAIN)
+        return RT_AGAIN;
+    if (status)
+        return rt_fail(error, status, "%s", why.text);
+    uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_HELLO)
+        return take_hello(roster, *peer_p, message, error);
+    if (!from || !from->joined) {
+        log_stranger(roster, rt_message_type_name(type));
+        return RT_OK;
+    }
+    from->heard_ns = rt_now_ns();
+    if (type == RT_MESSAGE_FAILED)
+        return member_failed(message, rt_peer_name(*peer_p, name), error);
+    *taken = type == RT_MESSAGE_HEARTBEAT;
+    return RT_OK;
+}
+
 rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *message,
                             rt_error *error)
 {
-    for (;;) {
-        char name[32];
-        rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, error);
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        bool taken;
+        const uint32_t joined = roster->joined_count;
+        rt_status status = receive_one(roster, peer_p, message, &taken, error);
         if (status == RT_AGAIN)
             return check_silence(roster, error) ? error->status : RT_AGAIN;
-        if (status)
-            return status;
-        uint32_t type = rt_message_header(message)->type;
-        member *from = find_member(roster, *peer_p);
-        if (type == RT_MESSAGE_HELLO) {
-            status = join(roster, *peer_p, message, error);
-        } else if (!from || !from->joined) {
-            status = RT_OK; // a stranger: nothing that it says matters
-        } else {
-            from->heard_ns = rt_now_ns();
-            if (type == RT_MESSAGE_FAILED)
-                status = member_failed(message, rt_peer_name(*peer_p, name), error);
-            else if (type != RT_MESSAGE_HEARTBEAT)
-                return RT_OK;
-        }
+        if (status == RT_OK && !taken)
+            return RT_OK;
         rt_message_release(message);
         if (status)
             return status;
-        if (type == RT_MESSAGE_HELLO)
+        if (roster->joined_count != joined)
             return RT_AGAIN; // the caller looks who is there
     }
-}
-
-static rt_status beat(dp_roster *roster, rt_error *error)
-{
-    uint64_t now = rt_now_ns();
-    if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
-        return RT_OK;
-    roster->beat_ns = now;
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        rt_message message;
-        if (!roster->members[i].joined)
-            continue;
-        if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        rt_status status = dp_roster_send(roster, roster->members[i].peer, &message, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
+    return check_silence(roster, error) ? error->status : RT_AGAIN; // and the caller its other work
 }
 
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error)

@@ -1,7 +1,9 @@
 // dp_roster - who takes part in a run: joining, sending, being heard, leaving.
 //
 // The coordinator's side of rt_member. Owns the listening endpoint. One thread. A member that is
-// silent for timeouts.peer_s, or says that it failed, ends the run; the error names it.
+// silent for timeouts.peer_s, says that it failed, or breaks the protocol, ends the run, whose
+// samples it holds; the error names it. Who never joined can do none of that: it is refused, told
+// why, and logged, one line for many.
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
@@ -16,9 +18,11 @@ typedef struct {
     rt_transport *transport;
     const rt_config *config;
     uint64_t config_hash;
+    const rt_keys *keys; // NULL: loopback only
 } dp_roster_config;
 
-// Listens on network.bind:network.port. RT_IO: error names the address and the reason.
+// Listens where "network" says (rt_address_listen). RT_CONFIG, RT_IO: error names the address and
+// the reason.
 rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error);
 void dp_roster_destroy(dp_roster *roster);
 
@@ -26,13 +30,16 @@ const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:4123
 
 // Waits until all workers and shards have joined. stop_fd: readable when the run should end, or
 // -1. RT_TIMEOUT: error lists who is missing; RT_STOPPED; RT_WIRE, RT_CONFIG: somebody joined who
-// does not fit (both sides are told).
+// does not fit the configuration, and
+// would be missing (both sides are told).
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
-// The address that a shard listens on; valid after assembling.
+// Where a shard listens, and its key; valid after assembling.
 const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard);
+const uint8_t *dp_roster_shard_key(const dp_roster *roster, uint32_t shard);
 
-// Takes the message in every case. RT_PEER: the member is gone.
+// Takes the message in every case. Waits while the member's queue is full, and goes on telling the
+// others that the run is alive. RT_PEER: the member is gone, or has not read for timeouts.peer_s.
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error);
 
 // The next message that is not about membership. RT_AGAIN: none. RT_PEER: a member failed or is

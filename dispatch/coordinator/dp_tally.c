@@ -163,6 +163,17 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     }
 }
 
+void dp_tally_flush(dp_tally *tally, const dp_planned *planned)
+{
+    add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
+}
+
+void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report)
+{
+    dp_counts counts = report_counts(report);
+    dp_counts_add(&tally->executed[worker], &counts);
+}
+
 static double share(uint64_t part, uint64_t whole)
 {
     return whole ? (double)part / (double)whole : 0;

@@ -27,6 +27,10 @@ void dp_tally_destroy(dp_tally *tally);
 void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
                      const rt_wire_report *report, const float *predictions);
 
+// The flush at the end, which belongs to no iteration: what is planned, and what a worker executed.
+void dp_tally_flush(dp_tally *tally, const dp_planned *planned);
+void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report);
+
 // All reports of a training iteration are in.
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
 

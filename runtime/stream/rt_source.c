@@ -156,7 +156,8 @@ static rt_status enter_file(rt_source *source, rt_error *error)
 {
     const char *path = source->paths[source->file];
     bool is_stdin = strcmp(path, "-") == 0;
-    source->descriptor = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    // A pipe without a writer must not hold up the opening: the wait for its bytes can be ended.
+    source->descriptor = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (source->descriptor < 0)
         return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
     struct stat info;

@@ -47,14 +47,14 @@ static rt_status open_format(rt_stream *stream, const rt_stream_config *config, 
         if (rt_criteo_create(&stream->criteo))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
         rt_criteo_schema(&stream->schema);
-        return open_source(stream, config, error);
+        return RT_OK;
     case RT_FORMAT_TABLE:
         status = rt_table_create(&config->table, &stream->table, error);
         if (status)
             return status;
         rt_table_schema(stream->table, &stream->schema);
         stream->has_header = config->table.has_header;
-        return open_source(stream, config, error);
+        return RT_OK;
     case RT_FORMAT_SYNTHETIC:
         status = rt_synthetic_create(config, seed, &stream->synthetic, error);
         if (status)
@@ -74,12 +74,27 @@ rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_strea
     stream->samples_max = config->samples_max ? config->samples_max : UINT64_MAX;
     stream->malformed_share_max = config->malformed_share_max;
     rt_status status = open_format(stream, config, seed, error);
+    if (!status && config->format != RT_FORMAT_SYNTHETIC)
+        status = open_source(stream, config, error);
     if (status) {
         rt_stream_close(stream);
         return status;
     }
     *stream_p = stream;
     return RT_OK;
+}
+
+rt_status rt_stream_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
+                                rt_error *error)
+{
+    rt_stream *stream = rt_alloc(1, sizeof *stream);
+    if (!stream)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
+    rt_status status = open_format(stream, config, seed, error);
+    if (!status)
+        *schema = stream->schema;
+    rt_stream_close(stream);
+    return status;
 }
 
 void rt_stream_close(rt_stream *stream)

@@ -30,6 +30,11 @@ rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_strea
                          rt_error *error);
 void rt_stream_close(rt_stream *stream);
 
+// The schema alone, which follows from the configuration: no input is opened, so a pipe's writer is
+// not let go.
+rt_status rt_stream_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
+                                rt_error *error);
+
 // Constant for the life of the stream.
 const rt_schema *rt_stream_schema(const rt_stream *stream);
 

@@ -62,6 +62,18 @@ static void transport_close(rt_transport *transport)
     free(transport);
 }
 
+static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, rt_error *error)
+{
+    rt_status status = rt_transport_ucx.secure(transport->ucx, keys, error);
+    return status ? status : rt_transport_zmq.secure(transport->zmq, keys, error);
+}
+
+static rt_status transport_trust(rt_transport *transport, uint32_t server,
+                                 const uint8_t key[RT_KEY_BYTES], rt_error *error)
+{
+    return rt_transport_zmq.trust(transport->zmq, server, key, error);
+}
+
 static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
 {
     if (!endpoint)
@@ -246,4 +258,6 @@ const rt_transport_ops rt_transport_mixed = {
     .send = endpoint_send,
     .receive = endpoint_receive,
     .wait = endpoint_wait,
+    .secure = transport_secure,
+    .trust = transport_trust,
 };

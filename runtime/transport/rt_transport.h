@@ -10,6 +10,7 @@
 #ifndef RT_TRANSPORT_H
 #define RT_TRANSPORT_H
 
+#include "runtime/rt_keys.h"
 #include "runtime/rt_wire.h"
 
 #define RT_ENDPOINTS_MAX 72
@@ -43,7 +44,30 @@ typedef struct rt_transport_ops {
     // ready[i] tells which; wake_fd is not read.
     rt_status (*wait)(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                       uint32_t timeout_ms, bool *ready);
+    // Before the first listen and connect: keys for addresses beyond loopback, or leave to do
+    // without. Without this call only loopback addresses are accepted, others are RT_CONFIG.
+    rt_status (*secure)(rt_transport *transport, const rt_keys *keys, rt_error *error);
+    // With keys: the one that a server must prove; the coordinator's comes with secure. RT_CONFIG:
+    // it is not on the list of those that may join.
+    rt_status (*trust)(rt_transport *transport, uint32_t server, const uint8_t key[RT_KEY_BYTES],
+                       rt_error *error);
 } rt_transport_ops;
+
+// Opens a transport; keys NULL: for loopback only.
+static inline rt_status rt_transport_open(const rt_transport_ops *ops, const rt_keys *keys,
+                                          rt_transport **transport_p, rt_error *error)
+{
+    rt_transport *transport;
+    rt_status status = ops->open(&transport, error);
+    if (status)
+        return status;
+    status = keys ? ops->secure(transport, keys, error) : RT_OK;
+    if (status)
+        ops->close(transport);
+    else
+        *transport_p = transport;
+    return status;
+}
 
 extern const rt_transport_ops rt_transport_zmq;
 // Where UCX is missing, at build or at run time, open fails: RT_UNSUPPORTED, error says what.

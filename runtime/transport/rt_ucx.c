@@ -41,6 +41,7 @@ struct rt_transport {
     rt_ucx_api api;
     pthread_mutex_t lock;
     rt_endpoint *lingering; // a list
+    bool is_insecure;       // addresses beyond loopback may be used
 };
 
 // ---- the transport
@@ -280,6 +281,8 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     ucs_status_t status;
     if (!rt_address_is_valid(address) || !rt_address_resolve(address, &at, &length))
         return rt_address_fail(error, what, address, EINVAL, "");
+    if (rt_keys_check_address(false, transport->is_insecure, address, error))
+        return RT_CONFIG;
     int listener = rt_ucx_door_listen(&at, length, &bound_to);
     if (listener < 0)
         return rt_address_fail(error, what, address, errno, strerror(errno));
@@ -324,6 +327,8 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
         return rt_address_fail(error, what, address, EINVAL, "");
     if (!rt_address_resolve(address, &to, &length))
         return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
+    if (rt_keys_check_address(false, transport->is_insecure, address, error))
+        return RT_CONFIG;
     rt_endpoint *endpoint = endpoint_create(transport, self, address, &to, false, &status);
     if (!endpoint)
         return rt_fail(error, RT_IO, "%s %s: UCX: %s", what, address,
@@ -487,6 +492,23 @@ static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, in
     return rt_watch_wait(&rt_watch_ucx, endpoints, count, wake_fd, timeout_ms, ready);
 }
 
+// UCX encrypts nothing and asks nobody for a key.
+static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, rt_error *error)
+{
+    if (keys->is_set)
+        return rt_fail(error, RT_CONFIG,
+                       "network.transport: UCX knows no keys (security.key); use \"zmq\"");
+    transport->is_insecure = keys->is_insecure;
+    return RT_OK;
+}
+
+static rt_status transport_trust(rt_transport *transport, uint32_t server,
+                                 const uint8_t key[RT_KEY_BYTES], rt_error *error)
+{
+    (void)transport, (void)server, (void)key, (void)error;
+    return RT_OK;
+}
+
 const rt_transport_ops rt_transport_ucx = {
     .name = "ucx",
     .open = transport_open,
@@ -497,6 +519,8 @@ const rt_transport_ops rt_transport_ucx = {
     .send = endpoint_send,
     .receive = endpoint_receive,
     .wait = endpoint_wait,
+    .secure = transport_secure,
+    .trust = transport_trust,
 };
 
 #else

@@ -18,7 +18,7 @@
 // receive that found nothing, or ZeroMQ's own word, clears that.
 //
 // No heartbeats of ZeroMQ's: whether a peer is alive is decided above, by messages and deadlines;
-// TCP keepalive ends connections to machines that vanished.
+// TCP keepalive and a limit on unacknowledged bytes end connections to machines that vanished.
 #include "runtime/transport/rt_transport.h"
 
 #include <errno.h>
@@ -34,6 +34,7 @@
 #include "runtime/rt_config.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_watch.h"
+#include "runtime/transport/rt_zap.h"
 
 // Messages queued per peer and direction. The credits of the layers above keep far fewer in flight;
 // the mark only bounds memory when they fail. Then TCP stops the sender, which gets RT_AGAIN.
@@ -42,10 +43,13 @@
 #define CONNECT_ATTEMPT_MS 3000 // for one attempt
 #define CONNECT_RETRY_MS 200    // between attempts
 #define EARLY_MESSAGES_MAX 8    // kept until the connection stands
+#define UNHEARD_MS 30000  // what was sent and not acknowledged ends a connection, as keepalive does
+#define HANDSHAKE_MS 5000 // a connection that says nothing is closed then
+// No peer sends a server more: what one that announces it makes us set aside is bounded.
+#define LISTENER_MESSAGE_BYTES_MAX (INT64_C(128) << 20)
 #define RECONNECT_MS (24 * 3600 * 1000)
 #define EVENTS_MAX 64 // of a monitor, per look
 #define DROPS_MAX 64  // strangers' messages, per receive
-#define DROP_LOG_NS UINT64_C(5000000000)
 #define IDENTITY_BYTES 12
 #define RANKS_MAX 128 // of a role, per listener
 #define REFUSED_TEXT_MAX 128
@@ -53,6 +57,7 @@
 
 struct rt_transport {
     void *context;
+    rt_zap *zap;            // NULL: loopback only
     atomic_uint references; // the transport itself and its endpoints, in any order of their ends
     atomic_uint monitor_count;
 };
@@ -84,12 +89,11 @@ struct rt_endpoint {
     uint32_t self;
     uint32_t server; // connected to; 0 when listening
     link_state link;
-    uint64_t retry_at_ns; // of the next attempt; 0: one is under way
-    bool retry_logged;
+    uint64_t retry_at_ns;     // of the next attempt; 0: one is under way
+    const char *retry_reason; // that was logged last
     uint32_t early_count;
     rt_message early[EARLY_MESSAGES_MAX];
-    uint64_t drop_count; // strangers' messages not yet logged
-    uint64_t drop_log_ns;
+    rt_log_limit drops; // strangers' messages
     char address[RT_PATH_MAX];
     peer_entry peers[RT_ROLE_PS][RANKS_MAX]; // of a listening endpoint
 };
@@ -140,6 +144,7 @@ static void transport_drop(rt_transport *transport)
         return;
     while (zmq_ctx_term(transport->context) != 0 && errno == EINTR)
         ; // a signal; the wait itself ends with the longest linger
+    rt_zap_destroy(transport->zap);
     free(transport);
 }
 
@@ -165,6 +170,18 @@ static void transport_close(rt_transport *transport)
         transport_drop(transport);
 }
 
+static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, rt_error *error)
+{
+    rt_assert(!transport->zap);
+    return rt_zap_create(transport->context, keys, &transport->zap, error);
+}
+
+static rt_status transport_trust(rt_transport *transport, uint32_t server,
+                                 const uint8_t key[RT_KEY_BYTES], rt_error *error)
+{
+    return transport->zap ? rt_zap_trust(transport->zap, server, key, error) : RT_OK;
+}
+
 static rt_status address_fail(rt_error *error, const char *what, const char *address, int reason)
 {
     if (reason == EPROTONOSUPPORT || reason == ENOCOMPATPROTO)
@@ -183,15 +200,19 @@ static void *socket_create(rt_transport *transport, int type, const char *addres
         {ZMQ_LINGER, 0},
         {ZMQ_RECONNECT_IVL, RECONNECT_MS},
         {ZMQ_CONNECT_TIMEOUT, CONNECT_ATTEMPT_MS},
+        {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
         {ZMQ_TCP_KEEPALIVE, 1},
         {ZMQ_TCP_KEEPALIVE_IDLE, 10},
         {ZMQ_TCP_KEEPALIVE_INTVL, 5},
         {ZMQ_TCP_KEEPALIVE_CNT, 4},
+        {ZMQ_TCP_MAXRT, UNHEARD_MS},
         {ZMQ_IPV6, strchr(address, '[') != NULL},
         {ZMQ_ROUTER_MANDATORY, 1}, // the last: for a ROUTER only
     };
     size_t count = RT_COUNT_OF(options) - (type != ZMQ_ROUTER);
     int64_t message_bytes_max = RT_WIRE_PAYLOAD_BYTES_MAX + sizeof(rt_wire_header);
+    if (type == ZMQ_ROUTER)
+        message_bytes_max = LISTENER_MESSAGE_BYTES_MAX;
     void *socket = zmq_socket(transport->context, type);
     if (!socket)
         return NULL;
@@ -257,13 +278,16 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
 {
     if (!rt_address_is_valid(address))
         return address_fail(error, "cannot listen on", address, EINVAL);
+    rt_status status = rt_zap_check_address(transport->zap, address, error);
+    if (status)
+        return status;
     rt_endpoint *endpoint = endpoint_create(transport, self, address);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "no memory to listen on %s", address);
-    rt_status status;
     size_t bound_size = RT_NAME_MAX;
     endpoint->socket = socket_create(transport, ZMQ_ROUTER, address);
-    if (!endpoint->socket || zmq_bind(endpoint->socket, address) != 0)
+    if (!endpoint->socket || !rt_zap_guard_listener(transport->zap, endpoint->socket, address) ||
+        zmq_bind(endpoint->socket, address) != 0)
         status = address_fail(error, "cannot listen on", address, errno);
     else if (zmq_getsockopt(endpoint->socket, ZMQ_LAST_ENDPOINT, bound, &bound_size) != 0)
         status = rt_fail(error, RT_CONFIG, "cannot listen on %s: longer than %d bytes", address,
@@ -271,6 +295,7 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     else {
         endpoint->socket_fd = socket_get_fd(endpoint->socket);
         endpoint->holds = HOLDS_UNKNOWN;
+        rt_zap_watch(transport->zap, endpoint->socket, bound);
         *endpoint_p = endpoint;
         return RT_OK;
     }
@@ -301,6 +326,8 @@ static int link_start(rt_endpoint *endpoint)
         zmq_socket_monitor(endpoint->socket, monitor, events) == 0 &&
         (endpoint->monitor = zmq_socket(transport->context, ZMQ_PAIR)) &&
         zmq_connect(endpoint->monitor, monitor) == 0 &&
+        rt_zap_guard_client(transport->zap, endpoint->socket, endpoint->address,
+                            endpoint->server) &&
         zmq_connect(endpoint->socket, endpoint->address) == 0) {
         endpoint->socket_fd = socket_get_fd(endpoint->socket);
         endpoint->monitor_fd = socket_get_fd(endpoint->monitor);
@@ -318,10 +345,12 @@ static int link_start(rt_endpoint *endpoint)
 static void link_retry_later(rt_endpoint *endpoint, const char *reason)
 {
     char name[32];
+    if (endpoint->retry_at_ns)
+        return; // the first event of an attempt says why it failed
     endpoint->retry_at_ns = rt_now_ns() + CONNECT_RETRY_MS * NS_PER_MS;
-    if (endpoint->retry_logged)
+    if (endpoint->retry_reason && strcmp(endpoint->retry_reason, reason) == 0)
         return;
-    endpoint->retry_logged = true;
+    endpoint->retry_reason = reason;
     rt_info("%s at %s %s; trying on", rt_peer_name(endpoint->server, name), endpoint->address,
             reason);
 }
@@ -338,10 +367,15 @@ static bool link_event(rt_endpoint *endpoint)
     if (endpoint->link == LINK_CONNECTING) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             endpoint->link = LINK_UP;
-        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
-            link_retry_later(endpoint, "does not speak our protocol");
-        else
+        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+            link_retry_later(endpoint, "refuses this box's key (its security.allow has it not)");
+        else if (event != ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+                 event != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
             link_retry_later(endpoint, "does not answer yet");
+        else if (rt_zap_has_keys(endpoint->transport->zap, endpoint->address))
+            link_retry_later(endpoint, "has another key than expected, or none");
+        else
+            link_retry_later(endpoint, "does not speak our protocol, or wants keys");
     } else if (endpoint->link == LINK_UP && event == ZMQ_EVENT_DISCONNECTED) {
         endpoint->link = LINK_LOST;
     }
@@ -376,6 +410,8 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
         return address_fail(error, what, address, EINVAL);
     if (!rt_address_host_is_known(address))
         return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
+    if (rt_zap_check_address(transport->zap, address, error))
+        return RT_CONFIG;
     rt_endpoint *endpoint = endpoint_create(transport, self, address);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "%s %s: no memory", what, address);
@@ -567,14 +603,10 @@ static rt_status frame_receive(rt_endpoint *endpoint, zmq_msg_t *frame)
 // Counts a message that is not for us; one warning stands for many.
 static void drop_log(rt_endpoint *endpoint, const char *what)
 {
-    uint64_t now_ns = rt_now_ns();
-    endpoint->drop_count++;
-    if (endpoint->drop_log_ns && now_ns - endpoint->drop_log_ns < DROP_LOG_NS)
-        return;
-    rt_warn("%s: dropped %" PRIu64 " messages, the last from %s", endpoint->address,
-            endpoint->drop_count, what);
-    endpoint->drop_count = 0;
-    endpoint->drop_log_ns = now_ns;
+    uint64_t count;
+    if (rt_log_due(&endpoint->drops, &count))
+        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s", endpoint->address, count,
+                what);
 }
 
 // Tells a second process of the same peer to end.
@@ -760,4 +792,6 @@ const rt_transport_ops rt_transport_zmq = {
     .send = endpoint_send,
     .receive = endpoint_receive,
     .wait = endpoint_wait,
+    .secure = transport_secure,
+    .trust = transport_trust,
 };

@@ -1,5 +1,5 @@
 // transport_bench - GB/s between two processes over loopback: rt_transport against plain ZeroMQ
-// sockets that carry the same bytes, in turns, in one run.
+// sockets that carry the same bytes, and against itself with keys (CURVE), in turns, in one run.
 //
 // Both sides fill every message from a buffer, as a sender of rows does. Ours counts on credits
 // (the receiver reports every quarter of a window), plain sends block at ZeroMQ's own mark.
@@ -19,10 +19,13 @@
 #define WINDOW 128
 #define TURNS 9
 
+typedef enum { OURS, PLAIN, KEYS, WAYS } way;
+
 typedef struct {
     size_t message_bytes;
     uint64_t count;
-    bool to_server; // who receives
+    bool to_server;      // who receives
+    const rt_keys *keys; // NULL: none
 } load;
 
 typedef struct {
@@ -93,7 +96,7 @@ static result ours_server(const load *work, const void *bytes, int address_fd)
     uint32_t from;
     bool ready;
     result got = {0};
-    rt_assert(!ops->open(&transport, NULL));
+    rt_assert(!rt_transport_open(ops, work->keys, &transport, NULL));
     rt_assert(!ops->listen(transport, SERVER, "tcp://127.0.0.1:0", address, &endpoint, NULL));
     rt_assert(write(address_fd, address, sizeof address) == (ssize_t)sizeof address);
     while (ops->receive(endpoint, &from, &hello, NULL) != RT_OK)
@@ -114,7 +117,8 @@ static result ours_client(const load *work, const void *bytes, const char *addre
     rt_endpoint *endpoint;
     rt_message hello = {0};
     result got = {0};
-    rt_assert(!ops->open(&transport, NULL));
+    rt_assert(!rt_transport_open(ops, work->keys, &transport, NULL));
+    rt_assert(!work->keys || !ops->trust(transport, SERVER, work->keys->own.bytes, NULL));
     rt_assert(!ops->connect(transport, CLIENT, SERVER, address, &endpoint, NULL));
     rt_assert(!rt_message_create(&hello, RT_MESSAGE_HELLO, CLIENT, 0, 0, 0));
     rt_assert(ops->send(endpoint, SERVER, &hello) == RT_OK);
@@ -196,8 +200,11 @@ static result plain_client(const load *work, const void *bytes, const char *addr
 // ---- the comparison
 
 // The server in a child, the client here; the receiver's figures.
-static result measure(bool plain, const load *work, const void *bytes)
+static result measure(way how, const load *given, const rt_keys *keys, const void *bytes)
 {
+    const bool plain = how == PLAIN;
+    load with = *given, *work = &with;
+    with.keys = how == KEYS ? keys : NULL;
     int address_pipe[2], result_pipe[2];
     char address[RT_NAME_MAX];
     rt_assert(pipe(address_pipe) == 0 && pipe(result_pipe) == 0);
@@ -233,24 +240,36 @@ static double median(double *values)
 }
 
 // One line of the table. The ratio is taken turn by turn, against what else the machine does.
-static void measure_line(const load *work, const void *bytes)
+static void measure_line(const load *work, const rt_keys *keys, const void *bytes)
 {
-    double ours[TURNS], plain[TURNS], ratios[TURNS];
+    double rates[WAYS][TURNS], ratios[WAYS][TURNS];
     uint64_t copied = 0;
     for (int turn = 0; turn < TURNS; turn++) {
-        result results[2]; // ours, plain
-        for (int i = 0; i < 2; i++) {
-            bool is_plain = (turn + i) % 2;
-            results[is_plain] = measure(is_plain, work, bytes);
+        for (int i = 0; i < WAYS; i++) {
+            const way how = (way)((turn + i) % WAYS);
+            result got = measure(how, work, keys, bytes);
+            rates[how][turn] = got.bytes_per_s * 1e-9;
+            copied += how == OURS ? got.copied : 0;
         }
-        ours[turn] = results[0].bytes_per_s * 1e-9;
-        plain[turn] = results[1].bytes_per_s * 1e-9;
-        ratios[turn] = ours[turn] / plain[turn];
-        copied += results[0].copied;
+        ratios[PLAIN][turn] = rates[OURS][turn] / rates[PLAIN][turn];
+        ratios[KEYS][turn] = rates[KEYS][turn] / rates[OURS][turn];
     }
-    printf("%-10s %9zu %10.2f %10.2f %7.2f %9.1f\n", work->to_server ? "to server" : "to client",
-           work->message_bytes, median(ours), median(plain), median(ratios),
-           (double)copied * 100 / (double)(work->count * TURNS));
+    printf("%-10s %9zu %10.2f %10.2f %7.2f %9.1f %10.2f %7.2f\n",
+           work->to_server ? "to server" : "to client", work->message_bytes, median(rates[OURS]),
+           median(rates[PLAIN]), median(ratios[PLAIN]),
+           (double)copied * 100 / (double)(work->count * TURNS), median(rates[KEYS]),
+           median(ratios[KEYS]));
+}
+
+static rt_keys make_keys(void)
+{
+    rt_keys keys = {.is_set = true, .own.name = "bench"};
+    char public_text[RT_KEY_TEXT_SIZE], secret_text[RT_KEY_TEXT_SIZE];
+    rt_assert(zmq_curve_keypair(public_text, secret_text) == 0);
+    rt_assert(zmq_z85_decode(keys.own.bytes, public_text) != NULL);
+    rt_assert(zmq_z85_decode(keys.secret, secret_text) != NULL);
+    keys.coordinator = keys.own;
+    return keys;
 }
 
 int main(int argc, char **argv)
@@ -261,12 +280,14 @@ int main(int argc, char **argv)
     rt_assert(bytes && total_bytes >= 2 * sizes[3]);
     memset(bytes, 0x5a, sizes[3]);
     printf("medians of %d turns, %llu MB each\n", TURNS, (unsigned long long)total_bytes / 1000000);
-    printf("%-10s %9s %10s %10s %7s %9s\n", "direction", "bytes", "ours GB/s", "plain GB/s",
-           "ratio", "copied %");
+    static rt_keys keys;
+    keys = make_keys();
+    printf("%-10s %9s %10s %10s %7s %9s %10s %7s\n", "direction", "bytes", "ours GB/s",
+           "plain GB/s", "ratio", "copied %", "keys GB/s", "ratio");
     for (int direction = 0; direction < 2; direction++) {
         for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
             uint64_t count = rt_min_u64(total_bytes / sizes[i], 100000);
-            measure_line(&(load){sizes[i], count, direction == 0}, bytes);
+            measure_line(&(load){sizes[i], count, direction == 0, NULL}, &keys, bytes);
         }
     }
     free(bytes);

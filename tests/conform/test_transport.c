@@ -794,7 +794,8 @@ static void expect_listen_error(const rt_transport_ops *ops, const char *address
     rt_endpoint *endpoint = NULL;
     rt_error error = {0};
     char bound[RT_NAME_MAX];
-    assert_int_equal(ops->open(&transport, &error), RT_OK);
+    const rt_keys without = {.is_insecure = true};
+    assert_int_equal(rt_transport_open(ops, &without, &transport, &error), RT_OK);
     assert_int_not_equal(ops->listen(transport, COORDINATOR, address, bound, &endpoint, &error),
                          RT_OK);
     assert_null(endpoint);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/rt_control.h"
 #include "runtime/rt_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -32,6 +33,13 @@ static void read_all(const rt_message *message)
     if (records && header->count)
         last = records[header->count * record_bytes - 1];
     (void)last;
+    rt_wire_hello hello;
+    rt_error error;
+    char text[256];
+    if (rt_control_hello(message, header->sender, header->sender, &hello, &error) == RT_OK)
+        rt_assert(strlen(hello.address) < sizeof hello.address);
+    if (rt_control_text(message, text, sizeof text) == RT_OK)
+        rt_assert(strlen(text) < sizeof text);
     (void)rt_message_type_name(header->type);
 }
 

@@ -16,7 +16,7 @@ config=${1:?usage: tests/lan/run.sh CONFIG OUT [KEY=VALUE]...} out=${2:?no OUT}
 shift 2
 
 address=$("$lan" address ps)
-sets=(--set "network.bind=\"$address\"")
+sets=(--set "network.bind=\"$address\"" --set security.insecure=true)
 for one in "$@"; do
     sets+=(--set "$one")
 done

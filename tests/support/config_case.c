@@ -82,8 +82,11 @@ const char config_everything[] =
     " \"planner\": {\"placement\": \"worker\", \"run_ahead\": 9},"
     " \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
     " \"network\": {\"transport\": \"mixed\", \"bind\": \"10.0.0.1\", \"port\": 4711, "
-    "\"message_bytes\": 65536, \"overlap\": false},"
+    "\"message_bytes\": 65536, \"overlap\": false,"
+    "  \"coordinator\": \"10.0.0.1:4711\", \"interface\": \"eth9\","
+    "  \"ps\": [\"a:1\", \"b:2\", \"c:3\", \"d:4\", \"[::1]:5\"]},"
     " \"guards\": {\"skip_bad_batches\": false, \"bad_batches_max\": 7},"
+    " \"security\": {\"key\": \"k\", \"allow\": \"l\", \"server_key\": \"s\", \"insecure\": true},"
     " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
     " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";

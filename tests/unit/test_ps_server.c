@@ -145,7 +145,8 @@ static void join_run(fixture *f, uint64_t worker_hash)
     if (ops->connect(f->transport, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0),
                      f->shard_address, &f->worker, &error) != RT_OK)
         fail_msg("%s", error.text);
-    const rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = worker_hash};
+    rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = worker_hash};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
     from_worker(f, RT_MESSAGE_HELLO, &hello, sizeof hello);
 }
 
@@ -236,10 +237,6 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
 
     start(&f);
     launch(&f);
-    join_run(&f, HASH + 1);
-    expect_failed(&f, RT_WIRE, "worker 0 runs another configuration");
-
-    start(&f);
     f.config.worker_count = 3; // not what the coordinator says
     launch(&f);
     rt_wire_welcome welcome = welcome_of(&f);
@@ -252,6 +249,48 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
     join_run(&f, HASH);
     from_coordinator(&f, RT_MESSAGE_SAVE, "/nowhere/at/all", 15);
     expect_failed(&f, RT_IO, "/nowhere/at/all");
+}
+
+static void expect_refusal(fixture *f, const char *text)
+{
+    char reason[512];
+    rt_message message = expect(f->worker, RT_MESSAGE_STOP);
+    assert_int_equal(rt_control_text(&message, reason, sizeof reason), RT_OK);
+    rt_message_release(&message);
+    if (!strstr(reason, text))
+        fail_msg("\"%s\" lacks \"%s\"", reason, text);
+}
+
+// Who is not of the run is told why, changes nothing and ends nothing.
+static void test_strangers_are_refused(void **context)
+{
+    (void)context;
+    const row_record push = {{5, 2, 0}, {1, 2, 3, 4}}, broken = {{5, 0, 0}, {1, 2, 3, 4}};
+    const rt_wire_pull pull = {5, 0, 9};
+    rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = HASH};
+    fixture f;
+    start(&f);
+    launch(&f);
+    join_run(&f, HASH + 1);
+    expect_refusal(&f, "worker 0 runs another configuration");
+    from_worker(&f, RT_MESSAGE_HELLO, &hello, 48); // as short as it ever was, of another program
+    expect_refusal(&f, "worker 0 runs lanyard  (protocol 2), the ps 0 lanyard " RT_PROGRAM_VERSION);
+    from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
+    from_worker(&f, RT_MESSAGE_PUSH_ROW, &broken, sizeof broken);
+    from_worker(&f, RT_MESSAGE_SLICE, &push, 7);
+    from_worker(&f, RT_MESSAGE_HELLO, &hello, 3);
+    expect_refusal(&f, "a HELLO of 3 bytes");
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    from_worker(&f, RT_MESSAGE_HELLO, &hello, sizeof hello);
+    from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
+    rt_message message = expect(f.worker, RT_MESSAGE_ROWS);
+    row_record got;
+    assert_true(rt_control_has(&message, sizeof got));
+    memcpy(&got, rt_message_payload(&message), sizeof got);
+    rt_message_release(&message);
+    assert_int_equal(got.head.version, 0); // what the stranger pushed is not there
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
 }
 
 static void test_a_silent_coordinator_ends_the_shard(void **context)
@@ -285,6 +324,10 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
     assert_int_equal(ops->connect(f.transport, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0),
                                   f.shard_address, &other, &error),
                      RT_OK);
+    rt_wire_hello hello = {.role = RT_ROLE_WORKER, .rank = 1, .config_hash = HASH};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HELLO, 0, 1,
+               &hello, sizeof hello);
     send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_PULL, 3, 2,
                pulls, sizeof pulls); // one is answered, one parks
     rt_message message = expect(other, RT_MESSAGE_ROWS);
@@ -301,6 +344,6 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
 }
 
 TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_finish_is_answered_and_ends),
-          TEST(test_broken_messages_are_told_to_the_coordinator),
+          TEST(test_broken_messages_are_told_to_the_coordinator), TEST(test_strangers_are_refused),
           TEST(test_a_silent_coordinator_ends_the_shard),
           TEST(test_a_worker_that_goes_does_not_end_the_shard))

@@ -1,6 +1,7 @@
 // rt_source: against splitting the same text in memory.
 #include "tests/unit/test_stream_support.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -415,8 +416,37 @@ static void standard_input_is_given_up(void **state)
     }
 }
 
-TEST_MAIN(TEST(plain_and_packed_lines), TEST(odd_ends_of_files), TEST(lines_that_are_too_long),
-          TEST(packed_files_cut_anywhere), TEST(damaged_packed_files),
-          TEST(skippable_frames_are_skipped), TEST(inputs_that_cannot_be_read),
-          TEST(standard_input_in_pieces), TEST(standard_input_line_by_line),
-          TEST(standard_input_packed_and_flushed), TEST(standard_input_is_given_up))
+// A named pipe that nobody writes to yet can be opened, waited for and given up.
+static void a_pipe_without_a_writer(void **state)
+{
+    (void)state;
+    char path[512], *paths[] = {path};
+    rt_source *source;
+    rt_line line;
+    rt_error error;
+    int stop[2];
+    snprintf(path, sizeof path, "%s/pipe", test_directory());
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(pipe(stop), 0);
+    assert_int_equal(rt_source_open(paths, 1, &source, &error), RT_OK);
+    rt_source_set_stop(source, stop[0]);
+    assert_int_equal(write(stop[1], "", 1), 1);
+    assert_int_equal(rt_source_line(source, &line, &error), RT_STOPPED);
+    rt_source_close(source);
+
+    assert_int_equal(rt_source_open(paths, 1, &source, &error), RT_OK);
+    int writer = open(path, O_WRONLY);
+    assert_true(writer >= 0);
+    assert_int_equal(write(writer, "one\ntwo\n", 8), 8);
+    close(writer);
+    expect_lines(source, 0, "one\ntwo\n", 8);
+    expect_end(source);
+    rt_source_close(source);
+}
+
+TEST_MAIN(TEST(a_pipe_without_a_writer), TEST(plain_and_packed_lines), TEST(odd_ends_of_files),
+          TEST(lines_that_are_too_long), TEST(packed_files_cut_anywhere),
+          TEST(damaged_packed_files), TEST(skippable_frames_are_skipped),
+          TEST(inputs_that_cannot_be_read), TEST(standard_input_in_pieces),
+          TEST(standard_input_line_by_line), TEST(standard_input_packed_and_flushed),
+          TEST(standard_input_is_given_up))

@@ -1,0 +1,160 @@
+#include "cli/cli_plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatch/dp_setup.h"
+#include "ps_lite/ps_table.h"
+#include "runtime/rt_optimizer.h"
+#include "runtime/rt_wire.h"
+
+#define MB 1e-6
+#define DIRECTORY_BYTES_PER_KEY 32 // 16, at most 5/8 full, doubling
+#define RECORD_BYTES_PER_SLOT 96   // of a planner: record, chain, eviction order
+#define EXECUTOR_BYTES_PER_SLOT 16
+#define SHARE_MAX 1.05 // of the keys, on the fullest shard
+
+static rt_status learn_input(const rt_config *config, bool count, cli_plan *plan, rt_error *error)
+{
+    rt_status status = cli_schema(config, &plan->schema, error);
+    plan->distinct_keys = config->cache.distinct_keys;
+    if (!status && count && !plan->distinct_keys && config->stream.file_count)
+        status = rt_stream_count_keys(&config->stream, config->seed, &plan->distinct_keys, error);
+    return status;
+}
+
+static rt_status plan_caches(const rt_config *config, cli_plan *plan, rt_error *error)
+{
+    dp_planner_config planner;
+    if (dp_setup_needs_keys(config) && !plan->distinct_keys)
+        return RT_OK;
+    rt_status status = dp_setup(config, &plan->schema, plan->distinct_keys, &planner, error);
+    if (!status)
+        status = dp_planner_check(&planner, error);
+    if (!status)
+        plan->slot_count = planner.slot_count[0];
+    return status;
+}
+
+static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *error)
+{
+    const ps_table_config table = {
+        .row_floats = (uint32_t)((plan->row_bytes + plan->state_bytes) / sizeof(float)),
+        .memory_bytes_max = config->ps_memory_bytes_max};
+    const double rows = (double)plan->distinct_keys / config->ps_shard_count;
+    const double fullest = config->ps_shard_count > 1 ? rows * SHARE_MAX : rows;
+    plan->shard_bytes = ps_table_bytes_for(&table, (uint64_t)fullest);
+    if (plan->distinct_keys == 0 || plan->shard_bytes <= config->ps_memory_bytes_max)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%" PRIu64 " distinct keys on %u shards: %.0f rows of %" PRIu64
+                   " bytes take %.0f MB on a shard, ps.memory_bytes_max allows %.0f MB: raise it, "
+                   "or ps.shards",
+                   plan->distinct_keys, config->ps_shard_count, fullest,
+                   plan->row_bytes + plan->state_bytes, (double)plan->shard_bytes * MB,
+                   (double)config->ps_memory_bytes_max * MB);
+}
+
+static void plan_traffic(cli_plan *plan)
+{
+    const uint64_t record = sizeof(rt_wire_grad) + plan->row_bytes + plan->state_bytes;
+    const rt_schema *schema = &plan->schema;
+    plan->rows_bytes = plan->lookups * record;
+    // Per sample its features and look-ups, per row a slot and a version.
+    plan->slice_bytes = plan->micro_batch * (schema->dense_count + 1) * sizeof(float) +
+                        plan->lookups * (sizeof(uint32_t) + 16);
+}
+
+static void plan_memory(const rt_config *config, cli_plan *plan)
+{
+    const uint64_t row = plan->row_bytes + plan->state_bytes;
+    const uint64_t dense_state = 2 + 1; // weights, gradients, optimizer
+    plan->cache_bytes = plan->slot_count * row;
+    plan->worker_bytes = plan->cache_bytes + plan->slot_count * EXECUTOR_BYTES_PER_SLOT +
+                         plan->dense_bytes * (dense_state + 1) +
+                         plan->lookups * (plan->row_bytes * 3 + 32) +
+                         plan->slice_bytes * (config->run_ahead + 2);
+    plan->coordinator_bytes =
+        plan->distinct_keys * DIRECTORY_BYTES_PER_KEY +
+        (uint64_t)plan->slot_count * config->worker_count * RECORD_BYTES_PER_SLOT +
+        plan->slice_bytes * config->worker_count * (config->run_ahead + 2);
+}
+
+rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_error *error)
+{
+    memset(plan, 0, sizeof *plan);
+    rt_status status = learn_input(config, count, plan, error);
+    if (status)
+        return status;
+    const uint32_t dim = config->model.embedding_dim;
+    plan->row_bytes = dim * sizeof(float);
+    plan->state_bytes = rt_optimizer_state_floats(&config->optimizer_rows, dim) * sizeof(float);
+    plan->micro_batch =
+        (uint32_t)rt_max_u64(config->samples_per_worker, config->dispatch.micro_batch_max);
+    plan->lookups = (uint64_t)plan->micro_batch * plan->schema.keys_per_sample_max;
+    status = plan_caches(config, plan, error);
+    if (!status)
+        status = cli_dense_bytes(config, &plan->schema, &plan->dense_bytes, error);
+    if (!status)
+        status = plan_shards(config, plan, error);
+    if (status)
+        return status;
+    plan_traffic(plan);
+    plan_memory(config, plan);
+    return RT_OK;
+}
+
+static double time_ms(uint64_t bytes, double gbps)
+{
+    return (double)bytes * 8 / (gbps * 1e6);
+}
+
+static void print_links(const cli_plan *plan, const rt_config *config, FILE *file)
+{
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        const rt_link_config *link = &config->links.workers[j];
+        fprintf(file,
+                "link of worker %" PRIu32 ", %g Gbit/s up, %g down: dense %.1f and %.1f ms, rows "
+                "at most %.1f and %.1f ms, slices %.1f ms down\n",
+                j, link->gbps_up, link->gbps_down, time_ms(plan->dense_bytes, link->gbps_up),
+                time_ms(plan->dense_bytes, link->gbps_down),
+                time_ms(plan->rows_bytes, link->gbps_up),
+                time_ms(plan->rows_bytes, link->gbps_down),
+                time_ms(plan->slice_bytes, link->gbps_down));
+    }
+    if (config->links.ps_gbps > 0)
+        fprintf(file, "link of the parameter servers, %g Gbit/s: dense %.1f ms each way\n",
+                config->links.ps_gbps,
+                time_ms(plan->dense_bytes * config->worker_count, config->links.ps_gbps));
+}
+
+void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
+{
+    fprintf(file,
+            "a batch: %" PRIu32 " samples on each of %" PRIu32 " workers, at most %" PRIu64
+            " rows each; a row has %" PRIu64 " bytes and %" PRIu64 " of optimizer state\n",
+            plan->micro_batch, config->worker_count, plan->lookups, plan->row_bytes,
+            plan->state_bytes);
+    if (plan->slot_count)
+        fprintf(file, "worker: %.1f MB, of these %" PRIu32 " cached rows in %.1f MB\n",
+                (double)plan->worker_bytes * MB, plan->slot_count, (double)plan->cache_bytes * MB);
+    else
+        fprintf(file, "worker: the cache follows from cache.ratio and the distinct keys of the "
+                      "input, which --count counts\n");
+    if (plan->distinct_keys)
+        fprintf(file,
+                "PS shard: %.1f MB for its share of %" PRIu64 " keys, at most %.1f MB are "
+                "allowed; coordinator: %.1f MB\n",
+                (double)plan->shard_bytes * MB, plan->distinct_keys,
+                (double)config->ps_memory_bytes_max * MB, (double)plan->coordinator_bytes * MB);
+    else
+        fprintf(file,
+                "PS shard: at most %.1f MB; cache.distinct_keys or --count would tell how much\n",
+                (double)config->ps_memory_bytes_max * MB);
+    fprintf(file,
+            "an iteration, per worker and way: dense %.3f MB, rows at most %.3f MB (`lanyard sim` "
+            "counts what they really are); a slice is about %.3f MB\n",
+            (double)plan->dense_bytes * MB, (double)plan->rows_bytes * MB,
+            (double)plan->slice_bytes * MB);
+    print_links(plan, config, file);
+}

@@ -1,0 +1,32 @@
+// cli_plan - what a run takes, known before it starts: memory per process, bytes per link.
+//
+// Exact where the numbers are given (slab, table, dense exchange), an upper bound for rows in
+// traffic: what they really move, `lanyard sim` counts. Process overhead, about 100 MB with a BLAS,
+// comes on top.
+#ifndef CLI_PLAN_H
+#define CLI_PLAN_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+typedef struct {
+    rt_schema schema;
+    uint64_t distinct_keys; // declared or counted; 0: not known
+    uint32_t slot_count;    // per worker; 0: not known, as it depends on the keys
+    uint32_t micro_batch;   // samples, at most
+    uint64_t lookups;       // of a micro-batch, at most
+    uint64_t row_bytes, state_bytes;
+    uint64_t dense_bytes; // each way, per worker and iteration
+    uint64_t slice_bytes; // to each worker per iteration, about
+    uint64_t rows_bytes;  // each way, per worker and iteration, at most
+    uint64_t cache_bytes, worker_bytes, shard_bytes, coordinator_bytes;
+} cli_plan;
+
+// count: read the input once if its distinct keys are needed and not declared. RT_CONFIG: something
+// cannot fit, error says what and which key to change; RT_IO: the input cannot be read here.
+rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_error *error);
+
+void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file);
+
+#endif

@@ -1,0 +1,171 @@
+// failing - makes the n-th call of a kind fail in a program that it is loaded into (LD_PRELOAD).
+//
+// LANYARD_FAIL="COMMAND KIND N": in processes whose first argument is COMMAND. KIND is
+//   memory  malloc, calloc, realloc, aligned_alloc: no memory
+//   write   write to anything but standard output and error: no space left
+//   sync    fsync, fdatasync: input or output error
+//   send    send and sendmsg, of any library: connection reset
+// But for send only calls of the program itself and of libcjson count: what others make of it is
+// theirs. Says "failing: KIND N at OFFSET" (for addr2line) on standard error when it happens.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define RANGES_MAX 8
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+// A tool around one process: its state is that of the process.
+static struct {
+    char kind[16];
+    unsigned long n;
+    atomic_ulong calls;
+    size_t range_count;
+    uintptr_t base; // of the program
+    struct {
+        uintptr_t begin, end;
+    } ranges[RANGES_MAX];
+} state;
+
+static int note_object(struct dl_phdr_info *info, size_t size, void *is_first)
+{
+    (void)size;
+    bool counts = *(bool *)is_first || strstr(info->dlpi_name, "cjson");
+    if (*(bool *)is_first)
+        state.base = info->dlpi_addr;
+    *(bool *)is_first = false;
+    for (int i = 0; counts && i < info->dlpi_phnum && state.range_count < RANGES_MAX; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X))
+            continue;
+        uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+        state.ranges[state.range_count].begin = begin;
+        state.ranges[state.range_count++].end = begin + part->p_memsz;
+    }
+    return 0;
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+    char command[32] = "", line[256] = "";
+    bool is_first = true;
+    const char *order = getenv("LANYARD_FAIL");
+    unsigned long n = 0;
+    if (!order || sscanf(order, "%31s %15s %lu", command, state.kind, &n) != 3)
+        return;
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, line, sizeof line - 1) : 0;
+    close(file);
+    size_t first = strlen(line) + 1;
+    if (got <= 0 || first >= (size_t)got || strcmp(line + first, command) != 0)
+        return;
+    dl_iterate_phdr(note_object, &is_first);
+    state.n = n;
+}
+
+static bool is_ours(const void *caller)
+{
+    for (size_t i = 0; i < state.range_count; i++)
+        if ((uintptr_t)caller >= state.ranges[i].begin && (uintptr_t)caller < state.ranges[i].end)
+            return true;
+    return false;
+}
+
+// Counts a call; true when it is the one.
+static bool fails(const char *kind, const void *caller)
+{
+    char text[64];
+    if (state.n == 0 || strcmp(kind, state.kind) != 0 || (caller && !is_ours(caller)) ||
+        atomic_fetch_add(&state.calls, 1) + 1 != state.n)
+        return false;
+    uintptr_t offset = (uintptr_t)caller - (caller ? state.base : 0);
+    int length = snprintf(text, sizeof text, "failing: %s %lu at %#lx\n", kind, state.n,
+                          (unsigned long)offset);
+    static ssize_t (*real)(int, const void *, size_t);
+    real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    (void)!real(STDERR_FILENO, text, (size_t)length);
+    return true;
+}
+
+static void *no_memory(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+__attribute__((visibility("default"))) void *malloc(size_t size)
+{
+    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_malloc(size);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t size)
+{
+    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_calloc(count, size);
+}
+
+__attribute__((visibility("default"))) void *realloc(void *block, size_t size)
+{
+    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_realloc(block, size);
+}
+
+__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails("memory", __builtin_return_address(0)) ? no_memory()
+                                                        : __libc_memalign(alignment, size);
+}
+
+__attribute__((visibility("default"))) ssize_t write(int file, const void *bytes, size_t size)
+{
+    static ssize_t (*real)(int, const void *, size_t);
+    if (!real)
+        real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if (file <= STDERR_FILENO || !fails("write", __builtin_return_address(0)))
+        return real(file, bytes, size);
+    errno = ENOSPC;
+    return -1;
+}
+
+static int sync_with(const char *name, int file, const void *caller)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
+    if (!fails("sync", caller))
+        return real(file);
+    errno = EIO;
+    return -1;
+}
+
+__attribute__((visibility("default"))) int fsync(int file)
+{
+    return sync_with("fsync", file, __builtin_return_address(0));
+}
+
+__attribute__((visibility("default"))) int fdatasync(int file)
+{
+    return sync_with("fdatasync", file, __builtin_return_address(0));
+}
+
+__attribute__((visibility("default"))) ssize_t send(int socket, const void *bytes, size_t size,
+                                                    int flags)
+{
+    static ssize_t (*real)(int, const void *, size_t, int);
+    if (!real)
+        real = (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    if (!fails("send", NULL))
+        return real(socket, bytes, size, flags);
+    (void)shutdown(socket, SHUT_RDWR); // a reset ends both directions
+    errno = ECONNRESET;
+    return -1;
+}
