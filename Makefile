@@ -45,10 +45,14 @@ PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/la
 # program, carry a checksum of the headers that they share.
 PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
 UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)
+# All-reduce by Open MPI, likewise opened at run time.
+MPICC := $(shell command -v mpicc)
+MPI_PLUGIN := $(if $(SANITIZER),,$(if $(MPICC),build/liblanyard_mpi.so,no-mpi))
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := $(addprefix runtime/,rt_base rt_status rt_optimizer)
 SHARED_HEADERS := dispatch/solvers/dp_solver.h runtime/rt_cuda.h runtime/rt_config.h runtime/rt_status.h runtime/rt_optimizer.h \
-  edge_worker/device/ew_device.h edge_worker/device/ew_cuda.h dispatch/solvers/dp_cuda.h
+  edge_worker/device/ew_device.h edge_worker/device/ew_cuda.h dispatch/solvers/dp_cuda.h \
+  edge_worker/collective/ew_collective.h
 ABI := -DRT_CUDA_ABI=$(firstword $(shell cat $(SHARED_HEADERS) | cksum))u
 CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
   -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
@@ -57,7 +61,7 @@ NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=
   $(foreach gpu,$(GPUS),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
   -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 # The tests and measurements that need a GPU, nvcc and nothing else.
-GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_optimizer.c rt_cuda.c \
+GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_optimizer.c rt_cuda.c rt_plugin.c \
   rt_tensors.c rt_file.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
   edge_worker/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
   tests/support/test.c tests/gpu/gpu_devices.c tests/gpu/gpu_stubs.c
@@ -68,9 +72,9 @@ MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all demo test ci asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
-  format help no-plugin no-ucx FORCE
+  format help no-plugin no-ucx no-mpi FORCE
 
-all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) ## build the program (build/lanyard) and its tests
+all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup
@@ -134,7 +138,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
-$(DIR)/runtime/rt_optimizer.o $(DIR)/edge_worker/device/%.o: private HOT = $(if $(SANITIZER),,-O3)
+$(addprefix $(DIR)/,runtime/rt_optimizer.o runtime/rt_bf16.o ps_lite/ps_dense.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
 $(DIR)/%.o: %.c $(DIR)/flags
 	@mkdir -p $(@D)
 	@echo "compile $(DIR) $<"
@@ -190,8 +194,15 @@ build/cuda/%.o: %.cu $(SHARED_HEADERS)
 	@echo "compile build/cuda $<"
 	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
 
+no-mpi:
+	@echo "no mpicc (tools/setup mpi): build/liblanyard_mpi.so is left out; network.collective \"mpi\" will not work"
+build/liblanyard_mpi.so: edge_worker/collective/mpi/ew_mpi_plugin.c runtime/rt_status.c runtime/rt_base.c \
+  edge_worker/collective/ew_collective.h $(DIR)/flags
+	@echo "link $@"
+	$(Q)mpicc $(CFLAGS) $(WARNINGS) -I. -fPIC -fvisibility=hidden -shared $(filter %.c,$^) -o $@
+
 $(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
-  $(DIR)/cuda_cpu/cuda_cpu.o
+  $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
 	@mkdir -p $(@D)
 	@echo "link $@"
 	$(Q)$(CC) -shared $(SANITIZE) $^ -lpthread -lm -o $@
@@ -199,7 +210,7 @@ $(DIR)/cuda_cpu/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags
 	@mkdir -p $(@D)
 	@echo "compile $(DIR)/cuda_cpu $<"
 	$(Q)$(CXX) $(CXXFLAGS) $(SANITIZE) $(ABI) -Itests/support/cuda_cpu -I. -MMD -MP -x c++ -c $< -o $@
-$(DIR)/cuda_cpu/cuda_cpu.o: tests/support/cuda_cpu/cuda_cpu.cc $(wildcard tests/support/cuda_cpu/*.h)
+$(DIR)/cuda_cpu/%.o: tests/support/cuda_cpu/%.cc $(wildcard tests/support/cuda_cpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS) -fvisibility=default -c $< -o $@
 # Two rules: one pattern rule with two targets would be one command that makes both.

@@ -180,6 +180,7 @@ rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint
     if (!status)
         status = ew_count_model(&one, &config->optimizer_rows, 1, &counts, error);
     if (!status)
-        *bytes_p = counts.parameter_count * sizeof(float);
+        *bytes_p = counts.parameter_count *
+                   (config->dense_wire == RT_DENSE_BF16 ? sizeof(uint16_t) : sizeof(float));
     return status;
 }

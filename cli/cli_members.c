@@ -88,9 +88,12 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     *arguments = (member_arguments){0};
     const cli_option options[] = {
         {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL}, {"bind", &bind, NULL}};
+    // Without one, that of a worker which mpirun started.
+    const char *given = strcmp(role, "worker") == 0 ? getenv("OMPI_COMM_WORLD_RANK") : NULL;
     const size_t option_count = RT_COUNT_OF(options) - (strcmp(role, "ps") != 0); // PS: all
     if (!cli_parse(argc, argv, options, option_count, &path, sets, &set_count))
         return CLI_USAGE;
+    rank_text = rank_text ? rank_text : given;
     if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank)) {
         fprintf(stderr, "lanyard %s: expected --rank N\n", argv[0]);
         return CLI_USAGE;

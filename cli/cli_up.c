@@ -49,6 +49,7 @@ typedef struct {
 
 // ---- children --------------------------------------------------------------------------------
 
+// arguments[0] is "lanyard", which is this program, or another one on the path.
 _Noreturn static void exec_child(bool reads_input, pid_t parent, char *const *arguments)
 {
     sigset_t none;
@@ -61,8 +62,12 @@ _Noreturn static void exec_child(bool reads_input, pid_t parent, char *const *ar
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE); // it ended before the line above
-    execv("/proc/self/exe", arguments);
-    fprintf(stderr, "lanyard: cannot start %s: %s\n", arguments[1], strerror(errno));
+    bool own = strcmp(arguments[0], "lanyard") == 0;
+    if (own)
+        execv("/proc/self/exe", arguments);
+    else
+        execvp(arguments[0], arguments);
+    fprintf(stderr, "lanyard: cannot start %s: %s\n", arguments[own], strerror(errno));
     _exit(EXIT_FAILURE);
 }
 
@@ -92,6 +97,33 @@ static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *err
                          r->address,     NULL};
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
     return spawn(r, rt_peer_name(rt_peer(role, rank), name), arguments, error);
+}
+
+// All workers, by mpirun, which gives each its rank.
+static rt_status spawn_mpi_workers(run *r, rt_error *error)
+{
+    char program[RT_PATH_MAX], config_path[64], count[16];
+    char *arguments[] = {"mpirun",
+                         "--allow-run-as-root",
+                         "--oversubscribe",
+                         "--bind-to",
+                         "none",
+                         "-n",
+                         count,
+                         program,
+                         "worker",
+                         config_path,
+                         "--coordinator",
+                         r->address,
+                         NULL};
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0)
+        return rt_fail(error, RT_IO, "/proc/self/exe: %s", strerror(errno));
+    program[length] = '\0';
+    snprintf(count, sizeof count, "%" PRIu32, r->config->worker_count);
+    // mpirun closes what its children would inherit.
+    snprintf(config_path, sizeof config_path, "/proc/%ld/fd/%d", (long)getpid(), r->config_fd);
+    return spawn(r, "mpirun (workers)", arguments, error);
 }
 
 // What the coordinator writes once it listens. The wait ends early when the coordinator ends,
@@ -156,6 +188,8 @@ static rt_status spawn_all(run *r, rt_error *error)
     rt_status status = spawn_coordinator(r, error);
     for (uint32_t i = 0; i < r->config->ps_shard_count && !status; i++)
         status = spawn_member(r, RT_ROLE_PS, i, error);
+    if (!status && r->config->collective == RT_COLLECTIVE_MPI)
+        return spawn_mpi_workers(r, error);
     for (uint32_t i = 0; i < r->config->worker_count && !status; i++)
         status = spawn_member(r, RT_ROLE_WORKER, i, error);
     return status;

@@ -10,6 +10,7 @@ void dp_decisions_add(dp_decisions *sum, const dp_decision *decision, uint32_t s
     sum->heu_samples += decision->heu_samples;
     sum->alpha += decision->alpha;
     sum->error_bound_s += decision->error_bound_s;
+    sum->device_s += decision->device_s;
     if (decision->error_measured) {
         sum->measured_iterations++;
         sum->error_s += decision->error_s;
@@ -28,4 +29,5 @@ void dp_decisions_write(const dp_decisions *sum, double unit_s, rt_json *json)
                    hybrid ? sum->error_bound_s / unit_s / iterations : NAN);
     rt_json_double(json, "dispatch_error",
                    sum->measured_iterations ? sum->error_s / unit_s / measured : NAN);
+    rt_json_double(json, "dispatch_device_ms", sum->device_s * 1e3 / iterations);
 }

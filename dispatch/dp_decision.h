@@ -15,6 +15,7 @@ typedef struct {
     bool error_measured;             // error_s is known
     double error_bound_s;            // transmission cost that HybridDis loses at most (esd)
     double error_s;                  // what it lost against the exact solution of the same matrix
+    double device_s;                 // for which Opt held a GPU, which trained nothing meanwhile
 } dp_decision;
 
 // A sum over iterations.
@@ -22,13 +23,14 @@ typedef struct {
     uint64_t iterations, measured_iterations;
     uint64_t samples, opt_samples, heu_samples;
     double alpha; // sum
-    double error_bound_s, error_s;
+    double error_bound_s, error_s, device_s;
 } dp_decisions;
 
 void dp_decisions_add(dp_decisions *sum, const dp_decision *decision, uint32_t sample_count);
 
-// Members "alpha", "opt_share", "heu_share", "dispatch_error_bound", "dispatch_error" of the open
-// object (docs/METRICS.md): means per iteration. unit_s: dp_account_unit_s.
+// Members "alpha", "opt_share", "heu_share", "dispatch_error_bound", "dispatch_error",
+// "dispatch_device_ms" of the open object (docs/METRICS.md): means per iteration. unit_s:
+// dp_account_unit_s.
 void dp_decisions_write(const dp_decisions *sum, double unit_s, rt_json *json);
 
 #endif

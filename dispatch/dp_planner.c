@@ -355,6 +355,7 @@ void dp_planner_place(dp_planner *planner)
         .heu_samples = report.heu_samples,
         .error_measured = report.error >= 0,
         .error_bound_s = (double)report.error_bound * planner->ticks.tick_s,
+        .device_s = report.device_s,
         .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
     };
     if (dispatch->policy == RT_POLICY_HERALD) {

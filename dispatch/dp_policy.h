@@ -23,6 +23,7 @@ typedef struct {
     uint32_t opt_samples, heu_samples;
     uint32_t evaluations;
     int64_t error_bound, error; // error: -1 where it was not measured
+    double device_s;            // for which a GPU was held; no plan depends on it
 } dp_policy_report;
 
 typedef struct dp_policy_ops {

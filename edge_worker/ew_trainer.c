@@ -34,7 +34,8 @@ struct ew_trainer {
     float *host_gradients;   // row_count_max x dim
     // Host copy of the dense gradients, on unified devices the block itself; the verdict is last.
     float *dense;
-    uint32_t dense_count; // without it
+    uint32_t dense_count;  // without it
+    ew_exchange *exchange; // or NULL
 };
 
 static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slice)
@@ -88,8 +89,30 @@ static const float *fetch_gradients(ew_trainer *t, const dp_slice_view *slice,
     return t->host_gradients;
 }
 
+static float verdict_of(double loss_sum)
+{
+    return isfinite(loss_sum) ? 0.0f : 1.0f;
+}
+
+// The verdict stands at the end of the vector, which is final first: the loss is known before that.
+static void layer_done(void *context, uint32_t offset, uint32_t count)
+{
+    ew_trainer *t = context;
+    if (t->config.device->unified && offset + count == t->dense_count)
+        t->dense[t->dense_count] = verdict_of(ew_model_loss(t->config.model));
+    ew_exchange_final(t->exchange, offset);
+}
+
+// Whether the exchange works on gradients where the model leaves them; otherwise they come to the
+// host in one piece, after the backward pass.
+static bool in_place(const ew_trainer *t)
+{
+    return t->config.device->unified || (t->exchange && ew_exchange_on_device(t->exchange));
+}
+
 static void train(ew_trainer *t, const dp_slice_view *slice)
 {
+    const bool early = t->exchange && in_place(t) && ew_exchange_overlaps(t->exchange);
     uint64_t begin = rt_now_ns();
     ew_trained *out = &t->trained;
     ew_step_result step = {0};
@@ -97,15 +120,17 @@ static void train(ew_trainer *t, const dp_slice_view *slice)
     *out = (ew_trained){0};
     out->status = ew_model_check(t->config.model, &batch, t->config.slot_count, &out->error);
     if (!out->status)
-        out->status = ew_model_step(t->config.model, &batch, NULL, NULL, &step, &out->error);
+        out->status = ew_model_step(t->config.model, &batch, early ? layer_done : NULL, t, &step,
+                                    &out->error);
     if (!out->status) {
         t->row_gradients = step.row_gradients;
         out->row_gradients = fetch_gradients(t, slice, step.row_gradients);
         out->status = t->config.device->ops->finish(t->config.device->state, &out->error);
     }
-    if (!out->status && !t->config.device->unified)
+    if (!out->status && !in_place(t))
         out->status = ew_model_dense_read(t->config.model, EW_GRADIENTS, t->dense, &out->error);
-    t->dense[t->dense_count] = isfinite(step.loss_sum) ? 0.0f : 1.0f;
+    if (!early || !t->config.device->unified) // else it may already have become the sum
+        t->dense[t->dense_count] = verdict_of(step.loss_sum);
     out->predictions = step.predictions;
     out->loss_sum = step.loss_sum;
     out->compute_ns = rt_now_ns() - begin;
@@ -128,7 +153,7 @@ static void dense_step(ew_trainer *t, uint64_t iteration, bool apply)
     rt_error error = {0};
     if (!apply)
         return;
-    if (!t->config.device->unified &&
+    if (!in_place(t) &&
         ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error) != RT_OK)
         return; // the device stays failed: the next training reports it
     ew_model_dense_step(t->config.model, iteration);
@@ -264,6 +289,11 @@ float *ew_trainer_dense_gradients(ew_trainer *t, uint32_t *count_p)
 {
     *count_p = t->dense_count + 1;
     return t->dense;
+}
+
+void ew_trainer_attach(ew_trainer *t, ew_exchange *exchange)
+{
+    t->exchange = exchange;
 }
 
 static rt_status write_tensors(ew_trainer *t, float *values, rt_tensor *tensors, const char *path,

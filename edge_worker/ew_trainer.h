@@ -8,6 +8,7 @@
 #ifndef EW_TRAINER_H
 #define EW_TRAINER_H
 
+#include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
 
@@ -47,9 +48,12 @@ void ew_trainer_rows(ew_trainer *trainer, const dp_slice_view *slice, bool apply
 rt_status ew_trainer_result(ew_trainer *trainer, const ew_trained **trained_p);
 
 // The dense gradients of the micro-batch that was trained last, and one float more, its verdict: 0,
-// or 1 where the loss is not finite. The communication thread sends them from here and writes the
-// sums here, before ew_trainer_dense; the iteration counts if the verdicts' sum is 0.
+// or 1 where the loss is not finite. The dense exchange takes them from here and leaves the sums
+// here, before ew_trainer_dense; the iteration counts if the verdicts' sum is 0.
 float *ew_trainer_dense_gradients(ew_trainer *trainer, uint32_t *count_p);
+
+// Before the first task: the exchange is told as gradients become final. It outlives the trainer.
+void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 
 // The sum is in place: step number iteration follows before the next training, if apply.
 void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);

@@ -10,24 +10,14 @@
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "edge_worker/ew_device_rows.h"
+#include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_trainer.h"
-#include "ps_lite/ps_dense.h"
 #include "runtime/rt_member.h"
 
 #define PUSH_CREDITS 64u
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
 #define LINGER_MS 1000u
-#define DENSE_CHUNKS_MAX 1024u
-
-// Where the dense exchange of the iteration in progress is.
-typedef struct {
-    bool open;
-    uint32_t chunk_floats; // of every chunk but the last
-    uint32_t chunks_left;
-    uint64_t iteration;
-    uint64_t begin_ns, end_ns;
-} exchange;
 
 // Of the job. Rows are stepped, and gradients sent, once every worker's verdict is known.
 typedef enum { PHASE_NONE, PHASE_TRAINS, PHASE_AWAITS_VERDICT, PHASE_STEPS_ROWS } phase;
@@ -46,10 +36,13 @@ typedef struct {
     ew_executor *executor;
     ew_trainer *trainer;
     ew_planner *planner; // planner.placement "worker", else NULL
-    exchange dense;
+    ew_exchange *exchange;
+    bool joined;                    // the exchange
+    uint64_t trained_ns, summed_ns; // of the last iteration: its gradients, and their sum
     phase phase;
     ew_job job;
-    bool apply; // the job's iteration counts
+    bool apply;         // the job's iteration counts
+    uint64_t iteration; // of the job
     bool finishing, finish_answered, ended;
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
@@ -191,6 +184,28 @@ static rt_status create_planner(worker *w, rt_error *error)
     return ew_planner_create(&planner, &w->planner, error);
 }
 
+static rt_status create_exchange(worker *w, rt_error *error)
+{
+    const rt_config *config = w->config->config;
+    uint32_t count;
+    ew_exchange_config exchange = {.collective = config->collective,
+                                   .wire = config->dense_wire,
+                                   .overlap = config->dense_overlap,
+                                   .rank = w->config->rank,
+                                   .worker_count = w->member.welcome.worker_count,
+                                   .device_state = w->device.unified ? NULL : w->device.state,
+                                   .timeout_s = config->timeout_start_s,
+                                   .wake_fd = w->wake_fd,
+                                   .send = send_to_shard,
+                                   .send_context = w};
+    exchange.gradients = ew_trainer_dense_gradients(w->trainer, &exchange.count);
+    exchange.device_gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    rt_status status = ew_exchange_create(&exchange, &w->exchange, error);
+    if (!status)
+        ew_trainer_attach(w->trainer, w->exchange);
+    return status;
+}
+
 static rt_status create_executor(worker *w, rt_error *error)
 {
     const rt_wire_welcome *welcome = &w->member.welcome;
@@ -276,49 +291,17 @@ static rt_status join(worker *w, rt_error *error)
     if (!status)
         status = create_model(w, error);
     if (!status)
+        status = create_exchange(w, error);
+    if (!status)
         status = create_executor(w, error);
     if (!status)
         status = create_planner(w, error);
-    return status ? status : measure_link(w, error);
+    if (!status)
+        status = measure_link(w, error);
+    return status ? status : ew_exchange_join(w->exchange, error);
 }
 
 // ---- training --------------------------------------------------------------------------------
-
-static uint32_t dense_chunk_floats(uint32_t planned, uint32_t count)
-{
-    uint64_t floats = rt_max_u64(planned, (count + DENSE_CHUNKS_MAX - 1) / DENSE_CHUNKS_MAX);
-    return (uint32_t)rt_min_u64(floats, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
-}
-
-static rt_status send_dense(worker *w, rt_error *error)
-{
-    const rt_wire_slice *slice = &w->job.slice->counts;
-    const uint64_t iteration = slice->iteration;
-    uint32_t count;
-    const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    const uint32_t chunk_floats = dense_chunk_floats(slice->dense_chunk_floats, count);
-    const uint32_t chunk_count = (count + chunk_floats - 1) / chunk_floats;
-    w->dense = (exchange){.open = true,
-                          .chunk_floats = chunk_floats,
-                          .chunks_left = chunk_count,
-                          .iteration = iteration,
-                          .begin_ns = rt_now_ns()};
-    for (uint32_t chunk = chunk_count; chunk-- > 0;) { // the verdict first: rows wait for it
-        rt_message message;
-        const uint32_t first = chunk * chunk_floats;
-        uint32_t floats = (uint32_t)rt_min_u64(count - first, chunk_floats);
-        rt_status status = rt_message_create(&message, RT_MESSAGE_DENSE_GRAD, self(w), iteration,
-                                             chunk, floats * sizeof(float));
-        if (status)
-            return rt_fail(error, status, "out of memory");
-        memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
-        status = send_to_shard(w, 0, &message);
-        rt_message_release(&message);
-        if (status)
-            return rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status));
-    }
-    return RT_OK;
-}
 
 static void put_counts(rt_wire_report *report, const dp_counts *done)
 {
@@ -349,6 +332,7 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     put_counts(report, done);
     dp_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
+    report->dense_early_bytes = ew_exchange_early_bytes(w->exchange);
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, self(w), sequence, 1,
                                          sizeof *report + sample_count * sizeof(float));
     if (status)
@@ -365,26 +349,45 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
 static void account_wait(worker *w)
 {
     const uint64_t now = rt_now_ns();
-    if (!w->phase && !w->dense.open && w->idle_ns)
+    if (!w->phase && !ew_exchange_busy(w->exchange) && w->idle_ns)
         w->waited_ns[ew_executor_waits_for(w->executor)] +=
             now - rt_max_u64(w->idle_ns, w->looked_ns);
     w->looked_ns = now;
 }
 
-static rt_status start_job(worker *w)
+// Whether iterations can begin: whoever trains needs the others' gradients.
+static rt_status await_others(worker *w, rt_error *error)
 {
-    if (w->phase || w->dense.open || ew_executor_next_job(w->executor, &w->job) != RT_OK)
+    rt_status status = w->joined ? RT_OK : ew_exchange_ready(w->exchange, error);
+    if (status || w->joined)
+        return status;
+    w->joined = true;
+    if (w->config->rank == 0)
+        rt_info("dense gradients are summed by %s", ew_exchange_name(w->exchange));
+    return RT_OK;
+}
+
+static rt_status start_job(worker *w, rt_error *error)
+{
+    rt_status status = await_others(w, error);
+    if (status)
+        return status == RT_AGAIN ? RT_OK : status;
+    if (w->phase || ew_exchange_busy(w->exchange) ||
+        ew_executor_next_job(w->executor, &w->job) != RT_OK)
         return RT_OK;
+    const rt_wire_slice *slice = &w->job.slice->counts;
     account_wait(w);
     w->phase = PHASE_TRAINS;
-    w->fingerprint = w->job.slice->counts.fingerprint;
+    w->fingerprint = slice->fingerprint;
+    w->iteration = slice->iteration;
     w->report.plan_ns = w->waited_ns[EW_WAIT_PLAN];
     w->report.push_ns = w->waited_ns[EW_WAIT_PUSH];
     w->report.pull_ns = w->waited_ns[EW_WAIT_PULL];
     memset(w->waited_ns, 0, sizeof w->waited_ns);
-    w->report.dense_ns = w->dense.end_ns - w->dense.begin_ns;
+    w->report.dense_ns = w->summed_ns - w->trained_ns;
     if (!w->device.unified)
         ew_device_rows_flush(&w->device_rows);
+    ew_exchange_begin(w->exchange, slice->iteration, slice->dense_chunk_floats);
     ew_trainer_train(w->trainer, w->job.slice);
     return RT_OK;
 }
@@ -414,7 +417,9 @@ static rt_status take_result(worker *w, rt_error *error)
     }
     if (w->phase == PHASE_TRAINS) {
         w->phase = PHASE_AWAITS_VERDICT;
-        rt_status status = send_dense(w, error);
+        w->trained_ns = rt_now_ns();
+        ew_exchange_trained(w->exchange);
+        rt_status status = ew_exchange_advance(w->exchange, error);
         if (!status && !w->config->config->guard_skip_bad_batches)
             step_rows(w, true);
         return status;
@@ -426,25 +431,18 @@ static rt_status take_result(worker *w, rt_error *error)
     return status ? status : send_report(w, trained, &done, samples, sequence, error);
 }
 
-static rt_status take_dense_sum(worker *w, const rt_message *message, rt_error *error)
+// The verdict is the last float of the vector: its sum can be there before the others.
+static rt_status take_sums(worker *w, rt_error *error)
 {
-    uint32_t count;
-    float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    const rt_wire_header *header = rt_message_header(message);
-    size_t bytes = message->size - sizeof *header;
-    uint64_t first = (uint64_t)header->count * w->dense.chunk_floats;
-    if (!w->dense.open || header->iteration != w->dense.iteration || first >= count ||
-        bytes != rt_min_u64(count - first, w->dense.chunk_floats) * sizeof(float))
-        return rt_fail(error, RT_WIRE, "PS shard 0: a dense sum that nobody waits for");
-    memcpy(gradients + first, rt_message_payload(message), bytes);
-    if (first + bytes / sizeof(float) == count && w->phase == PHASE_AWAITS_VERDICT)
-        step_rows(w, gradients[count - 1] == 0);
-    if (--w->dense.chunks_left)
-        return RT_OK;
-    w->dense.open = false;
-    w->dense.end_ns = rt_now_ns();
-    w->idle_ns = w->dense.end_ns;
-    ew_trainer_dense(w->trainer, w->dense.iteration, w->apply);
+    float verdict;
+    if (w->phase == PHASE_AWAITS_VERDICT && ew_exchange_last(w->exchange, &verdict))
+        step_rows(w, verdict == 0);
+    rt_status status = ew_exchange_take(w->exchange, error);
+    if (status)
+        return status == RT_AGAIN ? RT_OK : status;
+    w->summed_ns = rt_now_ns();
+    w->idle_ns = w->summed_ns;
+    ew_trainer_dense(w->trainer, w->iteration, w->apply);
     return RT_OK;
 }
 
@@ -544,8 +542,8 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
         if (!status)
             watch_link(w, shard, &message);
-        if (!status && rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
-            status = take_dense_sum(w, &message, error);
+        if (!status && ew_exchange_takes(rt_message_header(&message)->type))
+            status = ew_exchange_receive(w->exchange, &message, error);
         else if (!status)
             status = ew_executor_receive(w->executor, peer, &message, error);
         rt_message_release(&message);
@@ -572,7 +570,7 @@ static dp_counts unreported(const worker *w)
 static rt_status finish_if_idle(worker *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || w->phase || w->dense.open ||
+    if (!w->finishing || w->finish_answered || w->phase || ew_exchange_busy(w->exchange) ||
         (w->planner && !ew_planner_idle(w->planner)) || !ew_executor_idle(w->executor))
         return RT_OK;
     w->finish_answered = true;
@@ -596,6 +594,8 @@ static rt_status turn(worker *w, rt_error *error)
     w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     account_wait(w);
     status = take_result(w, error);
+    if (!status)
+        status = ew_exchange_advance(w->exchange, error);
     for (uint32_t s = 0; s < w->shard_count && !status; s++)
         if (ready[1 + s])
             status = drain_shard(w, s, error);
@@ -603,12 +603,14 @@ static rt_status turn(worker *w, rt_error *error)
         status = ready[0] ? drain_coordinator(w, error) : rt_member_check(&w->member, error);
     if (!status)
         status = drain_planner(w, error);
-    if (!status && !w->dense.open)
+    if (!status)
+        status = take_sums(w, error);
+    if (!status && !ew_exchange_busy(w->exchange))
         status = ew_executor_begin(w->executor, error);
     if (!status)
         status = ew_executor_flush(w->executor, error);
     if (!status)
-        status = start_job(w);
+        status = start_job(w, error);
     if (!status)
         status = finish_if_idle(w, error);
     return status ? status : rt_member_beat(&w->member, error);
@@ -618,6 +620,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
 {
     ew_planner_destroy(w->planner);
     ew_trainer_destroy(w->trainer);
+    ew_exchange_destroy(w->exchange, w->finish_answered && status == RT_STOPPED);
     rt_member_leave(&w->member, status == RT_STOPPED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);

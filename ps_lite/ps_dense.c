@@ -1,12 +1,19 @@
 #include "ps_lite/ps_dense.h"
 
+#include <string.h>
+
+#include "runtime/rt_bf16.h"
+
+#define BLOCK_FLOATS 1024u
+
 typedef struct {
     uint64_t iteration;
     uint64_t arrived; // workers
-    uint32_t chunk;
+    uint32_t first;   // place of the chunk in the vector
+    bool bf16;
     uint32_t added; // workers 0 to added - 1 are in the sum
     uint32_t float_count;
-    rt_message sum;      // worker 0's message, added to in place; empty while added is 0
+    rt_message sum;      // floats: worker 0's message, or room of our own; empty while added is 0
     rt_message *waiting; // worker_count
 } open_sum;
 
@@ -15,9 +22,11 @@ struct ps_dense {
     uint32_t open_count;
     uint64_t bytes;
     uint64_t bytes_max;
-    open_sum *open;       // open_count of PS_DENSE_OPEN_MAX, in no order
-    rt_message *waiting;  // PS_DENSE_OPEN_MAX x worker_count; each open_sum owns a stretch
-    uint64_t *iterations; // per worker: of its latest message
+    open_sum *open;            // open_count of PS_DENSE_OPEN_MAX, in no order
+    rt_message *waiting;       // PS_DENSE_OPEN_MAX x worker_count; each open_sum owns a stretch
+    uint64_t *iterations;      // per worker: of its latest message
+    rt_wire_dense_join *joins; // per worker
+    uint64_t joined;           // workers
 };
 
 rt_status ps_dense_create(uint32_t worker_count, uint64_t bytes_max, ps_dense **dense_p)
@@ -31,7 +40,8 @@ rt_status ps_dense_create(uint32_t worker_count, uint64_t bytes_max, ps_dense **
     dense->open = rt_alloc(PS_DENSE_OPEN_MAX, sizeof *dense->open);
     dense->waiting = rt_alloc((size_t)PS_DENSE_OPEN_MAX * worker_count, sizeof *dense->waiting);
     dense->iterations = rt_alloc(worker_count, sizeof *dense->iterations);
-    if (!dense->open || !dense->waiting || !dense->iterations) {
+    dense->joins = rt_alloc(worker_count, sizeof *dense->joins);
+    if (!dense->open || !dense->waiting || !dense->iterations || !dense->joins) {
         ps_dense_destroy(dense);
         return RT_NO_MEMORY;
     }
@@ -53,46 +63,70 @@ void ps_dense_destroy(ps_dense *dense)
     rt_free(dense->open);
     rt_free(dense->waiting);
     rt_free(dense->iterations);
+    rt_free(dense->joins);
     rt_free(dense);
 }
 
-static open_sum *find_open(const ps_dense *dense, uint64_t iteration, uint32_t chunk)
+static open_sum *find_open(const ps_dense *dense, uint64_t iteration, uint32_t first)
 {
     for (uint32_t i = 0; i < dense->open_count; i++)
-        if (dense->open[i].iteration == iteration && dense->open[i].chunk == chunk)
+        if (dense->open[i].iteration == iteration && dense->open[i].first == first)
             return &dense->open[i];
     return NULL;
+}
+
+static bool is_bf16(const rt_wire_header *header)
+{
+    return header->type == RT_MESSAGE_DENSE_GRAD_BF16;
+}
+
+static uint64_t float_count_of(const rt_wire_header *header)
+{
+    return header->payload_bytes / (is_bf16(header) ? sizeof(uint16_t) : sizeof(float));
+}
+
+static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, const open_sum *open,
+                             rt_error *error)
+{
+    const uint64_t floats = float_count_of(header);
+    const unsigned long long t = header->iteration;
+    if (header->payload_bytes == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
+        header->payload_bytes % (is_bf16(header) ? sizeof(uint16_t) : sizeof(float)))
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %llu, from %u: %llu bytes are not "
+                       "1 to %u floats",
+                       worker, t, header->count, (unsigned long long)header->payload_bytes,
+                       RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+    if (open && open->arrived & rt_bit(worker))
+        return rt_fail(error, RT_WIRE, "worker %u: dense gradient of iteration %llu, from %u twice",
+                       worker, t, header->count);
+    if (open && (open->float_count != floats || open->bf16 != is_bf16(header)))
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %llu, from %u has %llu floats of "
+                       "%s, another worker's has %u of %s",
+                       worker, t, header->count, (unsigned long long)floats,
+                       is_bf16(header) ? "bf16" : "fp32", open->float_count,
+                       open->bf16 ? "bf16" : "fp32");
+    return RT_OK;
 }
 
 static rt_status check(const ps_dense *dense, uint32_t worker, const rt_wire_header *header,
                        const open_sum *open, rt_error *error)
 {
-    const uint64_t bytes = header->payload_bytes;
+    // Floats of a sum are held beside the messages of workers, unless one of these holds them.
+    const uint64_t own = open || !is_bf16(header) ? 0 : float_count_of(header) * sizeof(float);
     const unsigned long long t = header->iteration;
-    if (bytes == 0 || bytes % sizeof(float) || bytes > RT_WIRE_DENSE_CHUNK_FLOATS_MAX * sizeof(float))
-        return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu, chunk %u: %llu bytes are not "
-                       "1 to %u floats",
-                       worker, t, header->count, (unsigned long long)bytes,
-                       RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+    rt_status status = check_chunk(header, worker, open, error);
+    if (status)
+        return status;
     if (header->iteration < dense->iterations[worker])
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %llu after one of %llu", worker, t,
                        (unsigned long long)dense->iterations[worker]);
-    if (open && open->arrived & rt_bit(worker))
-        return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu, chunk %u twice", worker, t,
-                       header->count);
-    if (open && open->float_count != bytes / sizeof(float))
-        return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu, chunk %u has %llu floats, "
-                       "another worker's has %u",
-                       worker, t, header->count, (unsigned long long)(bytes / sizeof(float)),
-                       open->float_count);
-    if (dense->bytes + bytes > dense->bytes_max ||
+    if (dense->bytes + header->payload_bytes + own > dense->bytes_max ||
         (!open && dense->open_count == PS_DENSE_OPEN_MAX))
         return rt_fail(error, RT_LIMIT,
-                       "worker %u: dense gradient of iteration %llu, chunk %u: %u sums with %llu "
+                       "worker %u: dense gradient of iteration %llu, from %u: %u sums with %llu "
                        "bytes are open, at most %u with %llu are allowed",
                        worker, t, header->count, dense->open_count,
                        (unsigned long long)dense->bytes, PS_DENSE_OPEN_MAX,
@@ -111,6 +145,17 @@ static float *floats(const rt_message *message)
     return (float *)(void *)rt_message_payload(message);
 }
 
+static const uint16_t *halves(const rt_message *message)
+{
+    return (const uint16_t *)(const void *)rt_message_payload(message);
+}
+
+static void release(ps_dense *dense, rt_message *message)
+{
+    dense->bytes -= rt_message_header(message)->payload_bytes;
+    rt_message_release(message);
+}
+
 // Adds every gradient whose turn has come.
 static void advance(ps_dense *dense, open_sum *open)
 {
@@ -118,44 +163,77 @@ static void advance(ps_dense *dense, open_sum *open)
         rt_message *next = &open->waiting[open->added];
         if (!next->data)
             return;
-        if (open->added == 0) {
+        if (open->added == 0 && !open->bf16) {
             open->sum = *next;
             *next = (rt_message){0};
             continue;
         }
-        add(floats(&open->sum), floats(next), open->float_count);
-        rt_message_release(next);
-        *next = (rt_message){0};
-        dense->bytes -= open->float_count * sizeof(float);
+        if (!open->bf16)
+            add(floats(&open->sum), floats(next), open->float_count);
+        else if (open->added == 0)
+            rt_bf16_unpack(halves(next), open->float_count, floats(&open->sum));
+        else
+            rt_bf16_add(halves(next), open->float_count, floats(&open->sum));
+        release(dense, next);
     }
+}
+
+// Floats become halves in their own place: what is written never passes what is read.
+static void round_in_place(rt_message *sum, uint32_t float_count)
+{
+    uint16_t block[BLOCK_FLOATS];
+    uint8_t *out = rt_message_payload(sum);
+    for (uint32_t first = 0; first < float_count; first += BLOCK_FLOATS) {
+        uint32_t count = (uint32_t)rt_min_u64(float_count - first, BLOCK_FLOATS);
+        rt_bf16_pack(floats(sum) + first, count, block);
+        memcpy(out + first * sizeof *block, block, count * sizeof *block);
+    }
+    rt_message_finish(sum, rt_message_header(sum)->count, float_count * sizeof *block);
 }
 
 static void finish(ps_dense *dense, open_sum *open, rt_message *sum)
 {
     *sum = open->sum;
-    rt_message_header(sum)->type = RT_MESSAGE_DENSE_SUM;
-    dense->bytes -= open->float_count * sizeof(float);
+    dense->bytes -= rt_message_header(sum)->payload_bytes;
+    rt_message_header(sum)->type = open->bf16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
+    if (open->bf16)
+        round_in_place(sum, open->float_count);
     open_sum *last = &dense->open[--dense->open_count];
     rt_message *waiting = open->waiting; // all empty
     *open = *last;
     *last = (open_sum){.waiting = waiting};
 }
 
-rt_status ps_dense_add(ps_dense *dense, uint32_t worker, rt_message *message, rt_message *sum,
-                       rt_error *error)
+static rt_status begin(ps_dense *dense, const rt_wire_header *header, open_sum **open_p)
+{
+    open_sum *open = &dense->open[dense->open_count];
+    const uint64_t bytes = float_count_of(header) * sizeof(float);
+    rt_message sum = {0};
+    if (is_bf16(header) && rt_message_create(&sum, RT_MESSAGE_DENSE_SUM_BF16, header->sender,
+                                             header->iteration, header->count, bytes))
+        return RT_NO_MEMORY;
+    *open = (open_sum){.iteration = header->iteration,
+                       .first = header->count,
+                       .bf16 = is_bf16(header),
+                       .float_count = (uint32_t)float_count_of(header),
+                       .sum = sum,
+                       .waiting = open->waiting};
+    dense->bytes += sum.data ? bytes : 0;
+    dense->open_count++;
+    *open_p = open;
+    return RT_OK;
+}
+
+static rt_status add_gradient(ps_dense *dense, uint32_t worker, rt_message *message,
+                              rt_message *sum, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     open_sum *open = find_open(dense, header->iteration, header->count);
     rt_status status = check(dense, worker, header, open, error);
     if (status != RT_OK)
         return status;
-    if (!open) {
-        open = &dense->open[dense->open_count++];
-        *open = (open_sum){.iteration = header->iteration,
-                           .chunk = header->count,
-                           .float_count = (uint32_t)(header->payload_bytes / sizeof(float)),
-                           .waiting = open->waiting};
-    }
+    if (!open && begin(dense, header, &open))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a sum of dense gradients");
     dense->iterations[worker] = header->iteration;
     dense->bytes += header->payload_bytes;
     open->arrived |= rt_bit(worker);
@@ -166,6 +244,39 @@ rt_status ps_dense_add(ps_dense *dense, uint32_t worker, rt_message *message, rt
     if (open->added == dense->worker_count)
         finish(dense, open, sum);
     return RT_OK;
+}
+
+static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *message,
+                          rt_message *answer, rt_error *error)
+{
+    const size_t size = sizeof *dense->joins;
+    *answer = (rt_message){0};
+    if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker))
+        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange a second time", worker);
+    memcpy(&dense->joins[worker], rt_message_payload(message), size);
+    dense->joined |= rt_bit(worker);
+    for (uint32_t w = 0; w < dense->worker_count; w++)
+        if (!(dense->joined & rt_bit(w)))
+            return RT_OK;
+    if (rt_message_create(answer, RT_MESSAGE_DENSE_JOINED, rt_message_header(message)->sender, 0,
+                          dense->worker_count, dense->worker_count * size))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(answer), dense->joins, dense->worker_count * size);
+    return RT_OK;
+}
+
+bool ps_dense_takes(uint32_t type)
+{
+    return type == RT_MESSAGE_DENSE_GRAD || type == RT_MESSAGE_DENSE_GRAD_BF16 ||
+           type == RT_MESSAGE_DENSE_JOIN;
+}
+
+rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message,
+                           rt_message *answer, rt_error *error)
+{
+    if (rt_message_header(message)->type == RT_MESSAGE_DENSE_JOIN)
+        return add_join(dense, worker, message, answer, error);
+    return add_gradient(dense, worker, message, answer, error);
 }
 
 uint32_t ps_dense_open(const ps_dense *dense)

@@ -619,10 +619,10 @@ static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *mes
     if (!shard->dense)
         return rt_fail(error, RT_WIRE, "worker %u: a dense gradient, which only shard 0 takes",
                        worker);
-    rt_status status = ps_dense_add(shard->dense, worker, message, &sum, error);
+    rt_status status = ps_dense_receive(shard->dense, worker, message, &sum, error);
     if (status != RT_OK || !sum.data)
         return status;
-    shard->statistics.dense_sums++;
+    shard->statistics.dense_sums += rt_message_header(&sum)->type != RT_MESSAGE_DENSE_JOINED;
     return ps_outbox_send_all(shard->outbox, &sum, error);
 }
 
@@ -663,7 +663,7 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
     };
     const uint32_t type = rt_message_header(message)->type;
-    if (type == RT_MESSAGE_DENSE_GRAD)
+    if (ps_dense_takes(type))
         return receive_dense(shard, worker, message, error);
     for (size_t i = 0; i < RT_COUNT_OF(handlers); i++)
         if (handlers[i].type == type)

@@ -9,9 +9,9 @@
 // order, and the keeper adds its own last; that equals the sum over all workers bit for bit when
 // the keeper has the highest rank or there are two trainers, else up to rounding.
 //
-// Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = chunk number, payload 1 to
-// RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM answers per
-// chunk.
+// Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = place of its first float,
+// payload 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM
+// answers per chunk. The same with _BF16.
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 

@@ -187,10 +187,18 @@ typedef struct {
     bool pin;             // as given: nobody measures
 } rt_links_config;
 
+typedef enum {
+    RT_COLLECTIVE_AUTO,
+    RT_COLLECTIVE_PS,
+    RT_COLLECTIVE_MPI,
+    RT_COLLECTIVE_NCCL
+} rt_collective;
+typedef enum { RT_DENSE_FP32, RT_DENSE_BF16 } rt_dense_wire;
+
 typedef struct {
     rt_log_level log_level;
     uint64_t seed;
-    char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda:N"
+    char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     rt_stream_config stream;
@@ -215,15 +223,18 @@ typedef struct {
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
     uint32_t guard_bad_batches_max;              // the run ends past so many
-    char security_key[RT_PATH_MAX];              // own secret key file; "": no keys
-    char security_allow[RT_PATH_MAX];            // public keys of those that may join
-    char security_server_key[RT_PATH_MAX];       // public key file of the coordinator's box
-    bool security_insecure;                      // other addresses than loopback without keys
-    double timeout_peer_s;                       // a peer silent for so long has failed
-    double timeout_start_s;                      // all processes must have joined by then
-    uint64_t sim_iterations;                     // "sim.iterations"; 0: until the input ends
-    uint32_t sim_warmup;                         // iterations not counted
-    bool sim_dense;                              // the dense exchange is part of the predicted time
+    rt_collective collective;              // "network.collective": how dense gradients are summed
+    rt_dense_wire dense_wire;              // "network.dense_wire"
+    bool dense_overlap;                    // "network.dense_overlap"
+    char security_key[RT_PATH_MAX];        // own secret key file; "": no keys
+    char security_allow[RT_PATH_MAX];      // public keys of those that may join
+    char security_server_key[RT_PATH_MAX]; // public key file of the coordinator's box
+    bool security_insecure;                // other addresses than loopback without keys
+    double timeout_peer_s;                 // a peer silent for so long has failed
+    double timeout_start_s;                // all processes must have joined by then
+    uint64_t sim_iterations;               // "sim.iterations"; 0: until the input ends
+    uint32_t sim_warmup;                   // iterations not counted
+    bool sim_dense;                        // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;

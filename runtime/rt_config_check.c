@@ -189,6 +189,10 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
         status = check_network(config, error);
     if (status == RT_OK)
         status = check_security(config, error);
+    if (status == RT_OK && config->dense_wire == RT_DENSE_BF16 &&
+        (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
+        status = rt_fail(error, RT_CONFIG,
+                         "network.dense_wire: \"bf16\" is for network.collective \"ps\" only");
     if (status == RT_OK && config->sim_iterations > 0 &&
         config->sim_warmup >= config->sim_iterations)
         status = rt_fail(error, RT_CONFIG,

@@ -169,6 +169,19 @@ static const rt_config_choice first_touches[] = {
     {0},
 };
 
+static const rt_config_choice collectives[] = {
+    {"auto", RT_COLLECTIVE_AUTO, "nccl where every worker has a GPU of its own, else ps"},
+    {"ps", RT_COLLECTIVE_PS, "parameter server shard 0 adds them in worker order"},
+    {"mpi", RT_COLLECTIVE_MPI, "Open MPI; workers are started by `mpirun`"},
+    {"nccl", RT_COLLECTIVE_NCCL, "NCCL, from GPU to GPU"},
+    {0},
+};
+static const rt_config_choice dense_wires[] = {
+    {"fp32", RT_DENSE_FP32, "as they are"},
+    {"bf16", RT_DENSE_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
+    {0},
+};
+
 static const rt_config_choice transports[] = {
     {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
     {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else shared memory and TCP"},
@@ -214,9 +227,9 @@ const rt_config_key rt_config_keys[] = {
     U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
         "Everything random follows from it: initial rows and weights, ties, generated data."),
     {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
-         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), or `auto`: the first GPU "
-         "if "
-         "this build and machine have one, else the CPU."),
+         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), `cuda` (worker r on GPU r "
+         "modulo their number on its machine), or `auto`: as `cuda` if this build and machine have "
+         "one, else the CPU."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
@@ -369,6 +382,13 @@ const rt_config_key rt_config_keys[] = {
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
+    CHOICE("network.collective", collective, rt_collective, "\"auto\"", collectives,
+           "How the workers' dense gradients are summed."),
+    CHOICE("network.dense_wire", dense_wire, rt_dense_wire, "\"fp32\"", dense_wires,
+           "Dense gradients and their sums in messages (ps)."),
+    BOOL("network.dense_overlap", dense_overlap, "true",
+         "The dense gradients of a layer are sent while those of the layers below are computed. "
+         "The model is the same, bit for bit."),
     BOOL("network.overlap", network_overlap, "true",
          "What an iteration needs moves as soon as it can, during the one before. Otherwise a "
          "worker "

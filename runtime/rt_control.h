@@ -58,8 +58,9 @@ typedef struct {
     double up_at_least, down_at_least;       // bytes/s, of messages that did not fill the link
     uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
     uint32_t reserved;
+    uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 160, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
 
 // A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol or the program
 // (error names both sides'); RT_WIRE: the wrong size, or text that does not end. self is only

@@ -15,6 +15,7 @@ typedef enum {
     SHAPE_ROWS,    // count records, each followed by floats; the numbers of floats may differ
     SHAPE_STRIDES, // count records, each followed by the same number of floats
     SHAPE_FLOATS,
+    SHAPE_HALVES, // bf16
 } payload_shape;
 
 typedef struct {
@@ -56,6 +57,12 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_DENSE_GRAD:
     case RT_MESSAGE_DENSE_SUM:
         return (payload_rule){SHAPE_FLOATS, 0};
+    case RT_MESSAGE_DENSE_GRAD_BF16:
+    case RT_MESSAGE_DENSE_SUM_BF16:
+        return (payload_rule){SHAPE_HALVES, 0};
+    case RT_MESSAGE_DENSE_JOIN:
+    case RT_MESSAGE_DENSE_JOINED:
+        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_dense_join)};
     }
     return (payload_rule){SHAPE_UNKNOWN, 0};
 }
@@ -168,6 +175,8 @@ static bool payload_fits(payload_rule rule, uint64_t count, uint64_t payload_byt
         return payload_bytes == 0;
     case SHAPE_FLOATS:
         return payload_bytes % sizeof(float) == 0;
+    case SHAPE_HALVES:
+        return payload_bytes % sizeof(uint16_t) == 0;
     case SHAPE_RECORDS:
         return payload_bytes == records_bytes;
     case SHAPE_ROWS:

@@ -32,10 +32,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */           \
     XX(PUSH_GRAD, 23)  /* worker to PS: count x (rt_wire_grad, floats) */                     \
     XX(PUSHED, 24)     /* PS to worker: one push message was processed, its credit returns */ \
-    XX(DENSE_GRAD, 25) /* worker to PS: floats */                                             \
-    XX(DENSE_SUM, 26)  /* PS to worker: floats, summed in worker order */                     \
+    XX(DENSE_GRAD, 25) /* worker to PS: floats; count: the first one's place in the vector */ \
+    XX(DENSE_SUM, 26)  /* PS to worker: the same floats, summed in worker order */            \
     XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */ \
     XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */                      \
+    XX(DENSE_GRAD_BF16, 29) /* as DENSE_GRAD, every float in 16 bits (rt_bf16) */             \
+    XX(DENSE_SUM_BF16, 30)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */     \
+    XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */       \
+    XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */         \
     XX(PROBE, 40)      /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)     /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)       /* worker to coordinator: rt_wire_link, what a probe measured */
@@ -120,6 +124,16 @@ typedef struct {
     double rtt_s;
 } rt_wire_link;
 _Static_assert(sizeof(rt_wire_link) == 40, "wire layout");
+
+// DENSE_JOIN: how a worker can sum dense gradients with the others. All decide by the same answer.
+#define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
+typedef struct {
+    uint32_t collectives; // bits 1 << rt_collective
+    uint32_t reserved;    // zero
+    uint8_t device[16];   // which GPU it is, in all the world; zeros: none
+    uint8_t id[RT_DENSE_ID_BYTES]; // nccl: where the others find worker 0, who alone fills it in
+} rt_wire_dense_join;
+_Static_assert(sizeof(rt_wire_dense_join) == 152, "wire layout");
 
 // A peer's address within a run: role in the top byte, rank below.
 typedef enum { RT_ROLE_COORDINATOR = 1, RT_ROLE_WORKER = 2, RT_ROLE_PS = 3 } rt_role;

@@ -13,6 +13,7 @@
 
 typedef struct {
     uint64_t compute_ns, dense_ns, push_ns, pull_ns, plan_ns;
+    uint64_t dense_early_bytes;
 } times;
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
@@ -131,13 +132,14 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     dp_counts_add(&tally->executed[worker], &counts);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
-    *now = (times){report->compute_ns, report->dense_ns, report->push_ns, report->pull_ns,
-                   report->plan_ns};
+    *now = (times){report->compute_ns, report->dense_ns, report->push_ns,
+                   report->pull_ns,    report->plan_ns,  report->dense_early_bytes};
     sum->compute_ns += now->compute_ns;
     sum->dense_ns += now->dense_ns;
     sum->push_ns += now->push_ns;
     sum->pull_ns += now->pull_ns;
     sum->plan_ns += now->plan_ns;
+    sum->dense_early_bytes += now->dense_early_bytes;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
            report->sample_count * sizeof *predictions);
     if (tally->trace)
@@ -211,6 +213,10 @@ static void write_times(rt_json *json, const times *workers, uint32_t worker_cou
         rt_json_double(json, "plan", (double)workers[j].plan_ns * ms);
         rt_json_end_object(json);
     }
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "dense_early_bytes");
+    for (uint32_t j = 0; j < worker_count; j++)
+        rt_json_double(json, NULL, (double)workers[j].dense_early_bytes * scale);
     rt_json_end_array(json);
 }
 

@@ -213,6 +213,8 @@ static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
                           view->capacity};
     self->report = (dp_policy_report){
         .opt_samples = opt_count, .heu_samples = view->sample_count - opt_count, .error = -1};
+    if (self->solver->device_s)
+        self->report.device_s = self->solver->device_s(self->solver_state);
     self->report.error_bound = error_bound(self, view, opt_count, worker_of_sample);
     if (!self->exact_state)
         return;

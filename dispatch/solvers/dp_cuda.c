@@ -9,6 +9,7 @@ typedef struct {
     const dp_cuda_table *table;
     void *device_state; // NULL once the device has failed
     void *transport_state;
+    double device_s; // of the last solve
 } solver;
 
 static rt_status find_table(rt_solver_kind kind, const dp_cuda_table **table_p, rt_error *error)
@@ -78,14 +79,23 @@ static void solve(void *state, const dp_problem *problem, uint32_t *sink_of_row)
 {
     solver *self = state;
     rt_error error = {0};
+    self->device_s = 0;
     if (self->device_state) {
-        if (self->table->solve(self->device_state, problem, sink_of_row, &error) == RT_OK)
+        if (self->table->solve(self->device_state, problem, sink_of_row, &error) == RT_OK) {
+            self->device_s = self->table->device_s(self->device_state);
             return;
+        }
         rt_warn("dispatch.solver: %s: transport takes over: %s", self->table->name, error.text);
         self->table->destroy(self->device_state);
         self->device_state = NULL;
     }
     dp_solver_transport.solve(self->transport_state, problem, sink_of_row);
+}
+
+static double device_s(const void *state)
+{
+    const solver *self = state;
+    return self->device_s;
 }
 
 const dp_solver_ops dp_solver_hungarian_cuda = {
@@ -94,6 +104,7 @@ const dp_solver_ops dp_solver_hungarian_cuda = {
     .create = create_hungarian,
     .destroy = destroy,
     .solve = solve,
+    .device_s = device_s,
 };
 
 const dp_solver_ops dp_solver_auction_cuda = {
@@ -102,4 +113,5 @@ const dp_solver_ops dp_solver_auction_cuda = {
     .create = create_auction,
     .destroy = destroy,
     .solve = solve,
+    .device_s = device_s,
 };

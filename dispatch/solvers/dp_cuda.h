@@ -17,6 +17,8 @@ typedef struct {
     // As in dp_solver_ops. RT_IO: the device failed, sink_of_row holds nothing.
     rt_status (*solve)(void *state, const dp_problem *problem, uint32_t *sink_of_row,
                        rt_error *error);
+    // Of the last one that ended well: seconds from its first copy to its last, by the device.
+    double (*device_s)(const void *state);
 } dp_cuda_table;
 
 extern const dp_solver_ops dp_solver_hungarian_cuda, dp_solver_auction_cuda;

@@ -30,6 +30,8 @@ typedef struct {
     void (*destroy)(void *state);
     // sink_of_row: row_count sinks out. The problem fits the bounds of create.
     void (*solve)(void *state, const dp_problem *problem, uint32_t *sink_of_row);
+    // Seconds for which the last solve held a GPU; NULL: none. No placement depends on it.
+    double (*device_s)(const void *state);
 } dp_solver_ops;
 
 extern const dp_solver_ops dp_solver_transport; // default; SOLVER: augmenting paths over sinks

@@ -9,12 +9,13 @@
 
 #define DEVICES_MAX 1024ul
 
-// The N of "cuda:N".
-static rt_status parse_index(const char *name, uint32_t *index_p, rt_error *error)
+// The N of "cuda:N"; *given: there is one.
+static rt_status parse_index(const char *name, uint32_t *index_p, bool *given, rt_error *error)
 {
     const char *digits = name + strlen("cuda");
     char *end = NULL;
     unsigned long index = 0;
+    *given = *digits != 0;
     if (*digits == ':' && digits[1] >= '0' && digits[1] <= '9')
         index = strtoul(digits + 1, &end, 10);
     if (*digits && (!end || *end || index >= DEVICES_MAX))
@@ -24,15 +25,31 @@ static rt_status parse_index(const char *name, uint32_t *index_p, rt_error *erro
     return RT_OK;
 }
 
-rt_status ew_cuda_open(const char *path, const char *name, ew_device *device, rt_error *error)
+static void describe(ew_device *device, uint32_t index, const char *what, const char *build,
+                     uint32_t rank, uint32_t shared_count)
+{
+    char *text = device->description;
+    int length = snprintf(text, sizeof device->description, "cuda:%u: %s, %s", index, what, build);
+    if (shared_count > 1 && length > 0 && (size_t)length < sizeof device->description)
+        snprintf(text + length, sizeof device->description - (size_t)length,
+                 "; for worker %u, of %u GPUs here", rank, shared_count);
+}
+
+rt_status ew_cuda_open(const char *path, const char *name, uint32_t rank, ew_device *device,
+                       rt_error *error)
 {
     const rt_cuda_plugin *plugin;
     char what[96];
-    uint32_t index = 0;
+    uint32_t index = 0, count = 0;
+    bool given;
     void *state;
-    rt_status status = parse_index(name, &index, error);
+    rt_status status = parse_index(name, &index, &given, error);
     if (!status)
         status = rt_cuda_open(path, &plugin, error);
+    if (!status && !given) {
+        count = plugin->count();
+        index = count ? rank % count : 0;
+    }
     if (!status)
         status = plugin->probe(index, what, sizeof what, error);
     if (status)
@@ -47,14 +64,13 @@ rt_status ew_cuda_open(const char *path, const char *name, ew_device *device, rt
                           .layers = table->layers,
                           .interactions = table->interactions,
                           .state = state};
-    snprintf(device->description, sizeof device->description, "cuda:%u: %s, %s", index, what,
-             plugin->build);
+    describe(device, index, what, plugin->build, rank, count);
     return RT_OK;
 }
 
-static rt_status open_default(const char *name, ew_device *device, rt_error *error)
+static rt_status open_default(const char *name, uint32_t rank, ew_device *device, rt_error *error)
 {
-    return ew_cuda_open(NULL, strcmp(name, "auto") == 0 ? "cuda:0" : name, device, error);
+    return ew_cuda_open(NULL, strcmp(name, "auto") == 0 ? "cuda" : name, rank, device, error);
 }
 
 const ew_device_backend ew_device_cuda = {"cuda", open_default};

@@ -15,8 +15,10 @@ typedef struct {
     rt_status (*create)(uint32_t index, void **state_p, rt_error *error);
 } ew_cuda_table;
 
-// Opens "cuda" (device 0) or "cuda:N" with the plug-in at path (NULL: as rt_cuda_open finds it).
-// RT_UNSUPPORTED: error says what this machine or build lacks; RT_NO_MEMORY.
-rt_status ew_cuda_open(const char *path, const char *name, ew_device *device, rt_error *error);
+// Opens "cuda:N", or with "cuda" device number rank modulo their count, with the plug-in at path
+// (NULL: as rt_cuda_open finds it). RT_UNSUPPORTED: error says what this machine or build lacks;
+// RT_NO_MEMORY.
+rt_status ew_cuda_open(const char *path, const char *name, uint32_t rank, ew_device *device,
+                       rt_error *error);
 
 #endif

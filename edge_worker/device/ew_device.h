@@ -24,6 +24,8 @@
 typedef enum { EW_COPY_IN, EW_COPY_OUT, EW_COPY_WITHIN } ew_copy; // host to device, back, device
 typedef enum { EW_IDENTITY, EW_RELU } ew_activation;
 
+#define EW_REPEAT_KEY_BYTES_MAX 192u
+
 // The embedding look-ups of one micro-batch. A bag is one field of one sample. Bag b holds the
 // look-ups [bag_offsets[b], bag_offsets[b + 1]), or exactly look-up b if bag_offsets is NULL; bags
 // go by sample, then field. All look-ups of one row are in the same field (the field is part of
@@ -75,6 +77,11 @@ typedef struct {
     void (*rows_step)(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
                       uint64_t step, float *slab, uint32_t row_stride, const uint32_t *slots,
                       const uint32_t *rows, uint32_t count, const float *gradients);
+    // work(context) queues operations of the two tables below, whose arguments follow from key (at
+    // most EW_REPEAT_KEY_BYTES_MAX, padding included): they are queued by calling it, or as they
+    // were for an equal key before, in one go. Optional.
+    void (*repeat)(void *state, const void *key, size_t bytes, void (*work)(void *context),
+                   void *context);
 } ew_device_ops;
 
 // What models are made of.
@@ -187,10 +194,12 @@ typedef struct {
     char description[320]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
 } ew_device;
 
-// Opens "cpu", "cuda:N", or the best that there is for "auto": the first GPU, else the CPU, and
-// then the description says why. Call before other threads start: it sets environment variables
+// Opens "cpu", "cuda:N", "cuda", or the best that there is for "auto": a GPU, else the CPU, and then
+// the description says why. Workers on one machine share its GPUs: where the name leaves the number
+// open, worker rank gets GPU rank modulo their number, and the description says so. Call before other threads start: it sets environment variables
 // while it loads a BLAS. RT_UNSUPPORTED (no such device or no BLAS; error says what to install),
 // RT_NO_MEMORY. Close with the function below.
+rt_status ew_device_open_of(uint32_t rank, const char *name, ew_device *device, rt_error *error);
 rt_status ew_device_open(const char *name, ew_device *device, rt_error *error);
 void ew_device_close(ew_device *device);
 

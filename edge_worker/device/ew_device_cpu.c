@@ -369,8 +369,9 @@ static const ew_interaction_ops cpu_interactions = {
     .gmf_back = cpu_gmf_back,
 };
 
-static rt_status cpu_open(const char *name, ew_device *device, rt_error *error)
+static rt_status cpu_open(const char *name, uint32_t rank, ew_device *device, rt_error *error)
 {
+    (void)rank;
     (void)name;
     cpu_state *cpu = rt_alloc(1, sizeof *cpu);
     if (!cpu)

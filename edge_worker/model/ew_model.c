@@ -291,16 +291,48 @@ static void stage(ew_model *model, const ew_micro_batch *batch)
 }
 
 // Forward pass, loss and, where there are labels, its gradients.
-static void forward(ew_model *model, const ew_micro_batch *batch)
+static void forward(ew_model *model, float scale)
 {
     const ew_device *device = model->device;
-    stage(model, batch);
     device->layers->index(device->state, &model->lookups);
     model->kind->forward(model, model->part);
-    device->layers->loss(device->state, batch->sample_count, model->logits, model->labels,
-                         batch->scale, model->predictions_buffer,
+    device->layers->loss(device->state, model->lookups.sample_count, model->logits, model->labels,
+                         scale, model->predictions_buffer,
                          model->labels ? model->logit_gradients : NULL,
                          model->labels ? model->loss_buffer : NULL);
+}
+
+// All that the operations of a step depend on; the rest is the same for all steps of a model.
+typedef struct {
+    ew_model *model;
+    const float *labels, *dense;
+    ew_lookups lookups;
+    float scale;
+} step_key;
+_Static_assert(sizeof(step_key) <= EW_REPEAT_KEY_BYTES_MAX, "a key of ew_device_ops.repeat");
+
+static void queue_step(void *context)
+{
+    const step_key *key = context;
+    forward(key->model, key->scale);
+    key->model->kind->backward(key->model, key->model->part);
+}
+
+// Who wants to know of layers as they are done gets them queued one by one.
+static void queue_or_repeat(ew_model *model, float scale)
+{
+    const ew_device *device = model->device;
+    step_key key;
+    memset(&key, 0, sizeof key); // padding too
+    key.model = model;
+    key.labels = model->labels;
+    key.dense = model->dense;
+    key.lookups = model->lookups;
+    key.scale = scale;
+    if (device->ops->repeat && !model->layer_done)
+        device->ops->repeat(device->state, &key, sizeof key, queue_step, &key);
+    else
+        queue_step(&key);
 }
 
 static rt_status fetch(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
@@ -318,6 +350,14 @@ static rt_status fetch(ew_model *model, const ew_micro_batch *batch, ew_step_res
     return status;
 }
 
+double ew_model_loss(const ew_model *model)
+{
+    double loss_sum = 0;
+    if (model->labels)
+        memcpy(&loss_sum, model->loss_buffer, sizeof loss_sum);
+    return loss_sum;
+}
+
 rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,
                         void *context, ew_step_result *result, rt_error *error)
 {
@@ -325,8 +365,8 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     model->layer_done = layer_done;
     model->layer_context = context;
     model->done_from = model->float_count;
-    forward(model, batch);
-    model->kind->backward(model, model->part);
+    stage(model, batch);
+    queue_or_repeat(model, batch->scale);
     ew_model_done(model, 0);
     rt_status status = fetch(model, batch, result, error);
     result->row_gradients = model->row_gradients;
@@ -336,7 +376,8 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
 rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
                            rt_error *error)
 {
-    forward(model, batch);
+    stage(model, batch);
+    forward(model, batch->scale);
     return fetch(model, batch, result, error);
 }
 

@@ -63,6 +63,9 @@ void ew_model_destroy(ew_model *model);
 rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                          rt_error *error);
 
+// The summed loss of the step in progress, for layer_done on a unified device.
+double ew_model_loss(const ew_model *model);
+
 // Forward and backward pass; the batch has passed ew_model_check. layer_done may be NULL. Changes
 // no parameter. Fails only as the device does (finish).
 rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,

@@ -68,6 +68,9 @@ static void training_with_the_plugin_is_training(void **state)
     // Equal totals, but other placements: sums in another order, other rows pulled.
     test_close(number_in(summary[1], "logloss"), want, 1e-4, 0, "log loss");
     assert_true(number_in(summary[1], "stale_reads") == 0);
+    // The time that the solver had the device; without a GPU, what its stand-in says.
+    assert_true(number_in(summary[0], "dispatch_device_ms") == 0);
+    assert_true(number_in(summary[1], "dispatch_device_ms") > 0);
     snprintf(command, sizeof command, "grep -q 'device cuda:0: .*kernels on the CPU' %s/%s", folder,
              "auction_cuda.log");
     shell(command);

@@ -55,7 +55,7 @@ rt_status test_device_open(uint32_t index, ew_device *device, rt_error *error)
     test_plugin_function("cuda_cpu_seed", &seed);
     if (seed)
         seed(index);
-    return ew_cuda_open(test_plugin_path(), "cuda:0", device, error);
+    return ew_cuda_open(test_plugin_path(), "cuda:0", 0, device, error);
 }
 
 // ---- solvers -----------------------------------------------------------------------------------
@@ -106,9 +106,16 @@ static void solve_auction(void *state, const dp_problem *problem, uint32_t *sink
     solve("dp_auction", state, problem, sink_of_row);
 }
 
-static const dp_solver_ops hungarian = {"hungarian_cuda", true, create_hungarian, destroy,
-                                        solve_hungarian};
-static const dp_solver_ops auction = {"auction_cuda", true, create_auction, destroy, solve_auction};
+static const dp_solver_ops hungarian = {.name = "hungarian_cuda",
+                                        .exact = true,
+                                        .create = create_hungarian,
+                                        .destroy = destroy,
+                                        .solve = solve_hungarian};
+static const dp_solver_ops auction = {.name = "auction_cuda",
+                                      .exact = true,
+                                      .create = create_auction,
+                                      .destroy = destroy,
+                                      .solve = solve_auction};
 
 static bool is_cuda(rt_solver_kind kind)
 {

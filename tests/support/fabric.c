@@ -322,10 +322,11 @@ static void send_dense(worker *w, uint64_t iteration)
         uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
         assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
                                            rt_peer(RT_ROLE_WORKER, w->rank), iteration,
-                                           w->chunks_left++, floats * sizeof(float)),
+                                           first, floats * sizeof(float)),
                          RT_OK);
         memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
         queue_put(&f->up[w->rank * f->s], &message);
+        w->chunks_left++;
     }
     w->dense_open = true;
 }
@@ -368,7 +369,7 @@ static void take_dense_sum(worker *w, const rt_message *message)
     uint32_t count;
     const rt_wire_header *header = rt_message_header(message);
     float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    size_t first = (size_t)header->count * RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
+    size_t first = header->count;
     size_t end = first + header->payload_bytes / sizeof(float);
     assert_true(w->dense_open && w->chunks_left && end <= count + 1);
     memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);

@@ -25,7 +25,7 @@ static ew_device open_device(void)
 {
     ew_device device;
     rt_error error;
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", &device, &error) != RT_OK)
+    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error) != RT_OK)
         fail_msg("%s", error.text);
     return device;
 }
@@ -34,9 +34,43 @@ static void expect_no_device(const char *name, const char *part)
 {
     ew_device device = {0};
     rt_error error = {0};
-    assert_int_equal(ew_cuda_open(test_plugin_path(), name, &device, &error), RT_UNSUPPORTED);
+    assert_int_equal(ew_cuda_open(test_plugin_path(), name, 0, &device, &error), RT_UNSUPPORTED);
     expect_in(error.text, part);
     assert_null(device.ops);
+}
+
+// Workers of one machine spread over its GPUs, and the line in the log says so.
+static void workers_share_devices(void **state)
+{
+    static const struct {
+        int devices;
+        uint32_t rank;
+        const char *name, *begin, *end;
+    } cases[] = {
+        {3, 0, "cuda", "cuda:0: ", "; for worker 0, of 3 GPUs here"},
+        {3, 2, "cuda", "cuda:2: ", "; for worker 2, of 3 GPUs here"},
+        {3, 7, "cuda", "cuda:1: ", "; for worker 7, of 3 GPUs here"},
+        {3, 7, "cuda:2", "cuda:2: ", NULL},
+        {1, 5, "cuda", "cuda:0: ", NULL},
+    };
+    void (*device_count)(int);
+    (void)state;
+    test_plugin_function("cuda_cpu_device_count", &device_count);
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        ew_device device;
+        rt_error error = {0};
+        device_count(cases[i].devices);
+        if (ew_cuda_open(test_plugin_path(), cases[i].name, cases[i].rank, &device, &error))
+            fail_msg("%s", error.text);
+        assert_true(strncmp(device.description, cases[i].begin, strlen(cases[i].begin)) == 0);
+        if (cases[i].end)
+            expect_in(device.description, cases[i].end);
+        else
+            assert_null(strstr(device.description, "worker"));
+        ew_device_close(&device);
+    }
+    device_count(0);
+    expect_no_device("cuda", "no NVIDIA device");
 }
 
 static void missing_things_are_named(void **state)
@@ -204,7 +238,7 @@ static void failing_to_open_leaves_nothing(void **state)
     test_plugin_function("cuda_cpu_fail_after", &fail_after);
     for (uint64_t calls = 1; status != RT_OK && calls < 50; calls++) {
         fail_after(calls);
-        status = ew_cuda_open(test_plugin_path(), "cuda:0", &device, &error);
+        status = ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error);
         fail_after(0);
     }
     assert_int_equal(status, RT_OK);
@@ -299,8 +333,9 @@ static void large_copies_arrive(void **state)
     ew_device_close(&device);
 }
 
-TEST_MAIN(TEST(missing_things_are_named), TEST(another_version_is_refused),
-          TEST(real_plugin_loads_or_says_why), TEST(automatic_choice_gives_its_reason),
-          TEST(missing_solver_falls_back), TEST(lost_solver_is_replaced),
-          TEST(failures_are_told_by_finish), TEST(failing_to_open_leaves_nothing),
-          TEST(rows_move_while_the_device_computes), TEST(large_copies_arrive))
+TEST_MAIN(TEST(missing_things_are_named), TEST(workers_share_devices),
+          TEST(another_version_is_refused), TEST(real_plugin_loads_or_says_why),
+          TEST(automatic_choice_gives_its_reason), TEST(missing_solver_falls_back),
+          TEST(lost_solver_is_replaced), TEST(failures_are_told_by_finish),
+          TEST(failing_to_open_leaves_nothing), TEST(rows_move_while_the_device_computes),
+          TEST(large_copies_arrive))

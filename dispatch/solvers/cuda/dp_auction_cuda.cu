@@ -212,5 +212,6 @@ static rt_status solve(void *state, const dp_problem *problem, uint32_t *sink_of
 
 extern "C" {
 extern const dp_cuda_table dp_auction_cuda_table;
-const dp_cuda_table dp_auction_cuda_table = {"auction_cuda", create, dp_cuda_destroy, solve};
+const dp_cuda_table dp_auction_cuda_table = {"auction_cuda", create, dp_cuda_destroy, solve,
+                                             dp_cuda_device_s};
 }

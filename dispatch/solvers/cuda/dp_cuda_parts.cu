@@ -10,6 +10,10 @@ static cudaError_t allocate(dp_cuda_solver *solver, size_t work_bytes)
     if (!error)
         error = cudaStreamCreateWithFlags(&solver->stream, cudaStreamNonBlocking);
     if (!error)
+        error = cudaEventCreateWithFlags(&solver->begin, cudaEventDefault);
+    if (!error)
+        error = cudaEventCreateWithFlags(&solver->end, cudaEventDefault);
+    if (!error)
         error = cudaMalloc((void **)&solver->cost, cost_bytes);
     if (!error)
         error = cudaHostAlloc((void **)&solver->staged_cost, cost_bytes, cudaHostAllocPortable);
@@ -38,6 +42,10 @@ void dp_cuda_destroy(void *state)
         (void)cudaFreeHost(solver->staged_cost);
     if (solver->staged_place)
         (void)cudaFreeHost(solver->staged_place);
+    if (solver->begin)
+        (void)cudaEventDestroy(solver->begin);
+    if (solver->end)
+        (void)cudaEventDestroy(solver->end);
     if (solver->stream)
         (void)cudaStreamDestroy(solver->stream);
     free(solver);
@@ -83,9 +91,11 @@ bool dp_cuda_begin(dp_cuda_solver *solver, const dp_problem *problem, dp_cuda_pr
         p->capacity[p->sink_count++] = places;
         p->row_count += places;
     }
+    solver->device_s = 0;
     if (rows == 0)
         return false;
     (void)cudaSetDevice((int)solver->index);
+    (void)cudaEventRecord(solver->begin, solver->stream);
     (void)cudaMemcpyAsync(solver->cost, solver->staged_cost,
                           (size_t)p->sink_count * rows * sizeof(int32_t), cudaMemcpyHostToDevice,
                           solver->stream);
@@ -104,14 +114,23 @@ rt_status dp_cuda_end(dp_cuda_solver *solver, const dp_cuda_problem *p, uint32_t
     cudaError_t launched = cudaGetLastError();
     (void)cudaMemcpyAsync(solver->staged_place, solver->place, p->real_count * sizeof(uint32_t),
                           cudaMemcpyDeviceToHost, solver->stream);
+    (void)cudaEventRecord(solver->end, solver->stream);
     cudaError_t failed = cudaStreamSynchronize(solver->stream);
     failed = launched ? launched : failed ? failed : cudaGetLastError();
     if (failed)
         return rt_fail(error, RT_IO, "cuda:%u: %s", solver->index, cudaGetErrorString(failed));
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, solver->begin, solver->end) == cudaSuccess)
+        solver->device_s = (double)ms * 1e-3;
     for (uint32_t i = 0; i < p->real_count; i++) {
         if (solver->staged_place[i] >= p->sink_count)
             return rt_fail(error, RT_IO, "cuda:%u: row %u was not placed", solver->index, i);
         sink_of_row[i] = solver->sinks[solver->staged_place[i]];
     }
     return RT_OK;
+}
+
+double dp_cuda_device_s(const void *state)
+{
+    return ((const dp_cuda_solver *)state)->device_s;
 }

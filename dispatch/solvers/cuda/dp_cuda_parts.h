@@ -37,6 +37,8 @@ typedef struct {
     uint32_t index;
     uint32_t row_count_max, sink_count_max;
     cudaStream_t stream;
+    cudaEvent_t begin, end; // of the last problem
+    double device_s;
     int32_t *cost, *staged_cost;       // device, pinned host
     uint32_t *place, *staged_place;    // per row, device and pinned
     void *work;                        // device, work_bytes per row
@@ -47,6 +49,7 @@ typedef struct {
 rt_status dp_cuda_create(uint32_t index, uint32_t row_count_max, uint32_t sink_count_max,
                          size_t work_bytes, void **state_p, rt_error *error);
 void dp_cuda_destroy(void *state);
+double dp_cuda_device_s(const void *state);
 
 // Brings the problem to the device; false: it has no rows.
 bool dp_cuda_begin(dp_cuda_solver *solver, const dp_problem *problem, dp_cuda_problem *p);

@@ -270,5 +270,6 @@ static rt_status solve(void *state, const dp_problem *problem, uint32_t *sink_of
 
 extern "C" {
 extern const dp_cuda_table dp_hungarian_cuda_table;
-const dp_cuda_table dp_hungarian_cuda_table = {"hungarian_cuda", create, dp_cuda_destroy, solve};
+const dp_cuda_table dp_hungarian_cuda_table = {"hungarian_cuda", create, dp_cuda_destroy, solve,
+                                               dp_cuda_device_s};
 }

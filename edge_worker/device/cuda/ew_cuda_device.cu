@@ -30,6 +30,13 @@ void ew_cuda_check(ew_cuda *cuda, cudaError_t error, const char *operation)
              cudaGetErrorString(error));
 }
 
+bool ew_cuda_forgive(ew_cuda *cuda)
+{
+    int written = 2;
+    return __atomic_compare_exchange_n(&cuda->failed, &written, 0, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
 static bool has_failed(const ew_cuda *cuda)
 {
     return __atomic_load_n(&cuda->failed, __ATOMIC_ACQUIRE) != 0;
@@ -277,6 +284,7 @@ static void cuda_close(void *state)
     select_device(cuda);
     if (cuda->compute)
         (void)cudaStreamSynchronize(cuda->compute);
+    ew_cuda_forget_graphs(cuda);
     if (cuda->blas)
         (void)cublasDestroy(cuda->blas);
     for (int i = 0; i < 2; i++)
@@ -355,7 +363,7 @@ extern "C" rt_status ew_cuda_create(uint32_t index, void **state_p, rt_error *er
 static const ew_device_ops device_ops = {
     cuda_close,       cuda_alloc,       cuda_free,         cuda_alloc_shared,
     cuda_free_shared, cuda_copy,        cuda_finish,       ew_cuda_rows_init,
-    ew_cuda_rows_get, ew_cuda_rows_put, ew_cuda_rows_step,
+    ew_cuda_rows_get, ew_cuda_rows_put, ew_cuda_rows_step, ew_cuda_repeat,
 };
 
 static const ew_layer_ops layer_ops = {

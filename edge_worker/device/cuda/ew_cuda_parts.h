@@ -22,12 +22,21 @@ extern "C" {
 #define EW_CUDA_STAGE_BYTES ((size_t)4 << 20) // each of two halves, in and out
 #define EW_CUDA_OUTS_MAX 16u
 #define EW_CUDA_SHARED_MAX 32u
+#define EW_CUDA_GRAPHS_MAX 16u
 
 typedef struct {
     void *to;
     const void *from; // in the staging buffer
     size_t bytes;
 } ew_cuda_out;
+
+typedef struct {
+    uint8_t key[EW_REPEAT_KEY_BYTES_MAX];
+    size_t key_bytes;
+    uint64_t used;        // the later, the larger
+    cudaGraphExec_t exec; // NULL: not yet
+    bool refused;         // it cannot be captured
+} ew_cuda_graph;
 
 typedef struct {
     uint32_t index;
@@ -52,6 +61,9 @@ typedef struct {
         size_t bytes;
     } shared[EW_CUDA_SHARED_MAX];
     uint32_t shared_count;
+    ew_cuda_graph graphs[EW_CUDA_GRAPHS_MAX]; // graph_count, in no order
+    uint32_t graph_count;
+    uint64_t graph_clock;
 } ew_cuda;
 
 // Every operation begins with enter (false: do nothing, the device has failed) and ends with leave,
@@ -59,6 +71,10 @@ typedef struct {
 bool ew_cuda_enter(ew_cuda *cuda);
 void ew_cuda_leave(ew_cuda *cuda, const char *operation);
 void ew_cuda_check(ew_cuda *cuda, cudaError_t error, const char *operation);
+
+// Forgets a failure that is none of the device's; false: there was none.
+bool ew_cuda_forgive(ew_cuda *cuda);
+void ew_cuda_forget_graphs(ew_cuda *cuda);
 
 // For rows_init, rows_get, rows_put: the stream of the caller, which leave_rows waits for.
 bool ew_cuda_enter_rows(ew_cuda *cuda, cudaStream_t *stream_p);
@@ -194,6 +210,8 @@ static __device__ inline const float *ew_cuda_row_values(const ew_lookups &l, ui
 // ---- the operations, by file -------------------------------------------------------------------
 
 extern "C" {
+void ew_cuda_repeat(void *state, const void *key, size_t bytes, void (*work)(void *context),
+                    void *context);
 void ew_cuda_rows_init(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
                        uint64_t seed, float scale, const uint64_t *keys, const uint32_t *slots,
                        uint32_t count, float *slab, uint32_t row_stride);

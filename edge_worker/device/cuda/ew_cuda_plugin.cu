@@ -6,13 +6,21 @@
 
 extern "C" {
 #include "dispatch/solvers/dp_cuda.h"
+#include "edge_worker/collective/ew_collective.h"
 #include "runtime/rt_cuda.h"
 extern const dp_cuda_table dp_hungarian_cuda_table, dp_auction_cuda_table;
 extern const ew_cuda_table ew_cuda_device_table;
+extern const ew_collective_ops *const ew_cuda_nccl_ops;
 extern const rt_cuda_plugin lanyard_cuda_plugin __attribute__((visibility("default")));
 }
 
 // cudaGetDeviceCount leaves its argument as it is when it fails.
+static uint32_t count_devices(void)
+{
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0 ? (uint32_t)count : 0;
+}
+
 static rt_status probe(uint32_t index, char *name, size_t size, rt_error *error)
 {
     int count = 0;
@@ -46,6 +54,8 @@ static const void *table(const char *name)
         return &dp_hungarian_cuda_table;
     if (strcmp(name, "dp_auction") == 0)
         return &dp_auction_cuda_table;
+    if (strcmp(name, "ew_nccl") == 0)
+        return ew_cuda_nccl_ops;
     return NULL;
 }
 
@@ -57,4 +67,4 @@ static const void *table(const char *name)
 #define BUILD "kernels on the CPU, for tests"
 #endif
 
-const rt_cuda_plugin lanyard_cuda_plugin = {RT_CUDA_ABI, BUILD, probe, table};
+const rt_cuda_plugin lanyard_cuda_plugin = {RT_CUDA_ABI, BUILD, count_devices, probe, table};

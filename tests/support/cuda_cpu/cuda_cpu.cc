@@ -656,8 +656,20 @@ extern "C" const char *cudaGetErrorString(cudaError_t error)
     }
 }
 
+// Whether a capture takes it instead; synchronous is what no capture can hold.
+template <typename F> static bool captured(const F &work)
+{
+    if (cuda_cpu_recording())
+        cuda_cpu_record_work(work);
+    return cuda_cpu_recording();
+}
+
+static bool break_capture(void);
+
 extern "C" cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
+    if (break_capture())
+        return result(cudaErrorStreamCaptureUnsupported);
     return call() ? cudaErrorIllegalAddress : result(allocate(pointer, bytes, true));
 }
 
@@ -679,9 +691,10 @@ extern "C" cudaError_t cudaFreeHost(void *pointer)
 
 extern "C" cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
-    (void)stream;
     if (call())
         return cudaErrorIllegalAddress;
+    if (captured([=]() { (void)cudaMemsetAsync(to, value, bytes, stream); }))
+        return cudaSuccess;
     if (!known(to, bytes, true))
         stop("cudaMemsetAsync: %zu bytes that are not the device's", bytes);
     device_memory(true);
@@ -693,9 +706,13 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaSt
 extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                                        cudaMemcpyKind kind, cudaStream_t stream)
 {
-    (void)stream;
     if (call())
         return cudaErrorIllegalAddress;
+    // The host's side would be read again at every launch.
+    if (kind != cudaMemcpyDeviceToDevice && break_capture())
+        return result(cudaErrorStreamCaptureUnsupported);
+    if (captured([=]() { (void)cudaMemcpyAsync(to, from, bytes, kind, stream); }))
+        return cudaSuccess;
     if ((kind != cudaMemcpyDeviceToHost) != known(to, bytes, true) ||
         (kind != cudaMemcpyHostToDevice) != known(from, bytes, true))
         stop("cudaMemcpyAsync: a pointer is not what kind %d says", (int)kind);
@@ -733,6 +750,8 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     (void)stream;
+    if (break_capture())
+        return result(cudaErrorStreamCaptureUnsupported);
     return call();
 }
 
@@ -761,6 +780,140 @@ extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     (void)event;
     return call();
+}
+
+// ---- graphs ------------------------------------------------------------------------------------
+
+struct cuda_cpu_graph {
+    cuda_cpu_step *first, **last;
+    bool broken; // something that a capture cannot hold
+};
+
+static thread_local cuda_cpu_graph *recorded;
+static uint64_t graphs_launched, graphs_alive;
+
+// As the real one: the call fails, and so does the end of the capture.
+static bool break_capture(void)
+{
+    if (recorded)
+        recorded->broken = true;
+    return recorded != NULL;
+}
+
+extern "C" bool cuda_cpu_recording(void)
+{
+    return recorded != NULL;
+}
+
+extern "C" void cuda_cpu_record(cuda_cpu_step *step)
+{
+    *recorded->last = step;
+    recorded->last = &step->next;
+}
+
+extern "C" void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive)
+{
+    *launched = graphs_launched;
+    *alive = graphs_alive;
+}
+
+extern "C" cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    (void)stream, (void)mode;
+    if (call())
+        return cudaErrorIllegalAddress;
+    if (recorded)
+        stop("cudaStreamBeginCapture: a second time");
+    recorded = static_cast<cuda_cpu_graph *>(calloc(1, sizeof *recorded));
+    recorded->last = &recorded->first;
+    __atomic_fetch_add(&graphs_alive, 1, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
+static void free_graph(cuda_cpu_graph *graph)
+{
+    for (cuda_cpu_step *next; graph->first; graph->first = next) {
+        next = graph->first->next;
+        free(graph->first);
+    }
+    free(graph);
+    __atomic_fetch_sub(&graphs_alive, 1, __ATOMIC_RELAXED);
+}
+
+extern "C" cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    (void)stream;
+    cuda_cpu_graph *done = recorded;
+    recorded = NULL;
+    *graph = NULL;
+    if (call() || done->broken) {
+        free_graph(done);
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    *graph = done;
+    return cudaSuccess;
+}
+
+// The graph itself becomes what is launched; then destroying the graph is nothing.
+extern "C" cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                                     unsigned long long flags)
+{
+    (void)flags;
+    if (call())
+        return cudaErrorIllegalAddress;
+    cuda_cpu_graph *copy = static_cast<cuda_cpu_graph *>(calloc(1, sizeof *copy));
+    copy->first = graph->first;
+    graph->first = NULL;
+    __atomic_fetch_add(&graphs_alive, 1, __ATOMIC_RELAXED);
+    *exec = copy;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    (void)stream;
+    if (call())
+        return cudaErrorIllegalAddress;
+    for (const cuda_cpu_step *step = exec->first; step; step = step->next)
+        step->run(step);
+    __atomic_fetch_add(&graphs_launched, 1, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    free_graph(graph);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    free_graph(exec);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    (void)event;
+    return call();
+}
+
+extern "C" cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
+{
+    (void)begin, (void)end;
+    *ms = 0.5f; // no clock: any number does
+    return call();
+}
+
+extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    (void)stream, (void)event, (void)flags;
+    return call();
+}
+
+extern "C" void cuda_cpu_device_memory(bool usable)
+{
+    device_memory(usable);
 }
 
 // ---- cuBLAS ------------------------------------------------------------------------------------
@@ -806,6 +959,12 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
         return CUBLAS_STATUS_INVALID_VALUE;
     if (call())
         return CUBLAS_STATUS_SUCCESS; // asynchronous: the next call of the runtime tells
+    const float given[2] = {*alpha, *beta}; // read by the call, not by what it queues
+    if (captured([=]() {
+            (void)cublasSgemm(handle, a_operation, b_operation, m, n, k, &given[0], a, a_stride, b,
+                              b_stride, &given[1], c, c_stride);
+        }))
+        return CUBLAS_STATUS_SUCCESS;
     cuda_cpu_argument("cublasSgemm", a);
     cuda_cpu_argument("cublasSgemm", b);
     cuda_cpu_argument("cublasSgemm", c);

@@ -21,6 +21,9 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+
+#include <new>
 #include <string.h>
 
 #define CUDA_CPU 1
@@ -50,6 +53,8 @@ struct cuda_cpu_thread {
 
 typedef struct cuda_cpu_stream *cudaStream_t;
 typedef struct cuda_cpu_event *cudaEvent_t;
+typedef struct cuda_cpu_graph *cudaGraph_t, *cudaGraphExec_t;
+typedef enum { cudaStreamCaptureModeThreadLocal = 1 } cudaStreamCaptureMode;
 
 extern "C" {
 const cuda_cpu_thread *cuda_cpu_self(void);
@@ -70,12 +75,38 @@ void *cuda_cpu_shared_dynamic(void);
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
+
+// Graphs that were launched, and that there are.
+void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
+
+// For what stands in for a library of CUDA's: device memory can be used between true and false.
+void cuda_cpu_device_memory(bool usable);
 }
 
 #define threadIdx (cuda_cpu_self()->thread)
 #define blockIdx (cuda_cpu_self()->block)
 #define blockDim (cuda_cpu_self()->block_dim)
 #define gridDim (cuda_cpu_self()->grid_dim)
+
+// What a stream under capture is given, until its graph is launched.
+struct cuda_cpu_step {
+    void (*run)(const cuda_cpu_step *step);
+    cuda_cpu_step *next;
+};
+extern "C" bool cuda_cpu_recording(void);
+extern "C" void cuda_cpu_record(cuda_cpu_step *step); // from malloc
+
+template <typename F> struct cuda_cpu_recorded : cuda_cpu_step {
+    F work;
+};
+template <typename F> void cuda_cpu_record_work(const F &work)
+{
+    void *room = malloc(sizeof(cuda_cpu_recorded<F>));
+    auto run = [](const cuda_cpu_step *step) {
+        static_cast<const cuda_cpu_recorded<F> *>(step)->work();
+    };
+    cuda_cpu_record(new (room) cuda_cpu_recorded<F>{{run, NULL}, work});
+}
 
 template <typename... P> struct cuda_cpu_launcher {
     const char *name;
@@ -93,6 +124,11 @@ template <typename... P> struct cuda_cpu_launcher {
     void operator()(P... arguments) const
     {
         (check(arguments), ...);
+        if (cuda_cpu_recording()) {
+            const cuda_cpu_launcher self = *this;
+            cuda_cpu_record_work([=]() { self(arguments...); });
+            return;
+        }
         auto body = [&]() { kernel(arguments...); };
         cuda_cpu_run(
             name, grid, block, shared_bytes,
@@ -194,6 +230,8 @@ typedef enum {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorIllegalAddress = 700
 } cudaError_t;
 typedef enum {
@@ -201,7 +239,7 @@ typedef enum {
     cudaMemcpyDeviceToHost,
     cudaMemcpyDeviceToDevice
 } cudaMemcpyKind;
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
 
 typedef struct {
@@ -209,6 +247,9 @@ typedef struct {
     size_t totalGlobalMem;
     int multiProcessorCount;
     int major, minor;
+    struct {
+        char bytes[16];
+    } uuid;
 } cudaDeviceProp;
 
 extern "C" {
@@ -231,6 +272,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                          unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 }
 
 #endif

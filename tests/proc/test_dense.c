@@ -1,0 +1,176 @@
+// The dense exchange in whole runs: with overlap and without, in 16 bits, by Open MPI.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "tests/support/process_case.h"
+#include "tests/support/test.h"
+
+#define RUN_S 50.0
+
+static const char *folder(void)
+{
+    static char path[200];
+    if (!path[0])
+        snprintf(path, sizeof path, "%s", test_directory());
+    return path;
+}
+
+static cJSON *read_json(const char *path)
+{
+    static char text[1 << 16];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    return json;
+}
+
+// Three workers, some chunks of gradients; out: the folder of the run. Returns its summary.
+static cJSON *run(const char *out, const char *const *sets, process *p)
+{
+    char path[300], summary[320];
+    const char *arguments[64] = {process_lanyard(), "up", "configs/demo.json", "--out", path};
+    size_t count = 5;
+    static const char *const common[] = {"workers=3",
+                                         "batch.samples_per_worker=64",
+                                         "stream.samples_max=20000",
+                                         "model.mlp=[64,32]",
+                                         "links.workers=[0.02,0.02,0.02]", // small chunks
+                                         "timeouts.start_s=20"};
+    snprintf(path, sizeof path, "%s/%s", folder(), out);
+    for (size_t i = 0; i < sizeof common / sizeof common[0]; i++) {
+        arguments[count++] = "--set";
+        arguments[count++] = common[i];
+    }
+    for (; *sets; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    arguments[count] = NULL;
+    int status = process_run(p, arguments, RUN_S);
+    if (status)
+        fail_msg("exit status %d; it said:\n%s", status, p->text);
+    snprintf(summary, sizeof summary, "%s/summary.json", path);
+    return read_json(summary);
+}
+
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number \"%s\"", name);
+    return item->valuedouble;
+}
+
+static double early_bytes(const cJSON *json)
+{
+    double sum = 0;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "dense_early_bytes"), *item;
+    assert_int_equal(cJSON_GetArraySize(list), 3);
+    cJSON_ArrayForEach(item, list) sum += item->valuedouble;
+    return sum;
+}
+
+static void must_equal(const char *left, const char *right)
+{
+    char a[400], b[400];
+    process p = {0};
+    snprintf(a, sizeof a, "%s/%s/model/dense.bin", folder(), left);
+    snprintf(b, sizeof b, "%s/%s/model/dense.bin", folder(), right);
+    const char *const compare[] = {"/usr/bin/cmp", a, b, NULL};
+    if (process_run(&p, compare, RUN_S))
+        fail_msg("%s", p.text);
+    process_fini(&p);
+}
+
+// The same model, bit for bit; and that some bytes are earlier is no accident.
+static void overlap_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const wires[] = {"network.dense_wire=fp32", "network.dense_wire=bf16"};
+    double bytes[2];
+    for (int wire = 0; wire < 2; wire++) {
+        process p[2] = {{0}};
+        cJSON *with = run("with", (const char *[]){wires[wire], NULL}, &p[0]);
+        cJSON *without = run(
+            "without", (const char *[]){wires[wire], "network.dense_overlap=false", NULL}, &p[1]);
+        must_equal("with", "without");
+        assert_true(number(with, "logloss") == number(without, "logloss"));
+        assert_true(early_bytes(without) == 0);
+        assert_true(early_bytes(with) > 0);
+        bytes[wire] = number(with, "dense_bytes");
+        assert_true(early_bytes(with) <= 3 * bytes[wire]);
+        cJSON_Delete(with);
+        cJSON_Delete(without);
+        process_fini(&p[0]);
+        process_fini(&p[1]);
+    }
+    assert_true(bytes[1] * 2 == bytes[0]);
+}
+
+// As good a model: the spread between seeds is larger (0.01 in the AUC of the last fifth).
+static void bf16_trains_as_well(void **state)
+{
+    (void)state;
+    process p[2] = {{0}};
+    cJSON *fp32 = run("fp32", (const char *[]){"stream.samples_max=60000", NULL}, &p[0]);
+    cJSON *bf16 =
+        run("bf16", (const char *[]){"stream.samples_max=60000", "network.dense_wire=bf16", NULL},
+            &p[1]);
+    assert_true(number(fp32, "auc_last_fifth") > 0.6);
+    assert_true(fabs(number(fp32, "auc_last_fifth") - number(bf16, "auc_last_fifth")) < 0.01);
+    assert_true(fabs(number(fp32, "logloss_last_fifth") - number(bf16, "logloss_last_fifth")) <
+                0.01);
+    cJSON_Delete(fp32);
+    cJSON_Delete(bf16);
+    process_fini(&p[0]);
+    process_fini(&p[1]);
+}
+
+static void workers_under_mpirun(void **state)
+{
+    (void)state;
+    process probe = {0}, p[2] = {{0}};
+    const char *const version[] = {"/usr/bin/env", "mpirun", "--version", NULL};
+    if (access("build/liblanyard_mpi.so", R_OK) != 0)
+        test_skip("build/liblanyard_mpi.so was not built (no mpicc)");
+    int status = process_run(&probe, version, RUN_S);
+    process_fini(&probe);
+    if (status)
+        test_skip("mpirun does not start");
+    if (strcmp(process_lanyard(), "build/lanyard") != 0)
+        test_skip("the plug-in lies beside another program");
+    cJSON *ps = run("ps", (const char *[]){NULL}, &p[0]);
+    cJSON *mpi = run("mpi", (const char *[]){"network.collective=mpi", NULL}, &p[1]);
+    assert_non_null(strstr(p[0].text, "dense gradients are summed by ps"));
+    assert_non_null(strstr(p[1].text, "dense gradients are summed by mpi"));
+    // Sums in another order.
+    test_close(number(mpi, "logloss"), number(ps, "logloss"), 1e-3, 0, "log loss");
+    assert_true(number(mpi, "stale_reads") == 0);
+    cJSON_Delete(ps);
+    cJSON_Delete(mpi);
+    process_fini(&p[0]);
+    process_fini(&p[1]);
+}
+
+static void bf16_is_for_ps(void **state)
+{
+    (void)state;
+    process p = {0};
+    const char *const arguments[] = {
+        process_lanyard(),         "check", "configs/demo.json",      "--set",
+        "network.dense_wire=bf16", "--set", "network.collective=mpi", NULL};
+    assert_true(process_run(&p, arguments, RUN_S) != 0);
+    assert_non_null(strstr(p.text, "network.dense_wire: \"bf16\" is for network.collective"));
+    process_fini(&p);
+}
+
+TEST_MAIN(TEST_SLOW(overlap_changes_nothing, 120), TEST(bf16_trains_as_well),
+          TEST(workers_under_mpirun), TEST(bf16_is_for_ps))

@@ -1,0 +1,239 @@
+#include "tests/support/exchange_case.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "edge_worker/device/ew_cuda.h"
+#include "runtime/rt_cuda.h"
+#include "tests/support/devices.h"
+#include "tests/support/test.h"
+
+// ---- messages --------------------------------------------------------------------------------
+
+static void put(exchange_queue *q, rt_message *message)
+{
+    assert_true(q->end - q->begin < EXCHANGE_MESSAGES_MAX);
+    q->messages[q->end++ % EXCHANGE_MESSAGES_MAX] = *message;
+    *message = (rt_message){0};
+}
+
+static rt_status send_up(void *context, uint32_t shard, rt_message *message)
+{
+    exchange_worker *w = context;
+    assert_int_equal(shard, 0);
+    put(&w->up, message);
+    return RT_OK;
+}
+
+static rt_message copy_of(const rt_message *message)
+{
+    rt_message copy;
+    const rt_wire_header *header = rt_message_header(message);
+    assert_int_equal(rt_message_create(&copy, (rt_message_type)header->type, header->sender,
+                                       header->iteration, header->count, header->payload_bytes),
+                     RT_OK);
+    memcpy(rt_message_payload(&copy), rt_message_payload(message), header->payload_bytes);
+    return copy;
+}
+
+// The shard takes one message of a worker. False: there is none.
+static bool serve(exchange_group *g, exchange_worker *w)
+{
+    rt_error error = {0};
+    rt_message answer;
+    if (w->up.begin == w->up.end)
+        return false;
+    rt_message message = w->up.messages[w->up.begin++ % EXCHANGE_MESSAGES_MAX];
+    assert_true(ps_dense_takes(rt_message_header(&message)->type));
+    if (rt_message_validate(&message, rt_peer(RT_ROLE_WORKER, w->rank), &error) ||
+        ps_dense_receive(g->dense, w->rank, &message, &answer, &error))
+        fail_msg("%s", error.text);
+    rt_message_release(&message);
+    for (uint32_t i = 0; i < g->n && answer.data; i++) {
+        rt_message copy = copy_of(&answer);
+        put(&g->workers[i].down, &copy);
+    }
+    rt_message_release(&answer);
+    return true;
+}
+
+static bool receive(exchange_worker *w, rt_status *status_p, rt_error *error)
+{
+    if (w->down.begin == w->down.end)
+        return false;
+    rt_message message = w->down.messages[w->down.begin++ % EXCHANGE_MESSAGES_MAX];
+    assert_true(ew_exchange_takes(rt_message_header(&message)->type));
+    *status_p = ew_exchange_receive(w->exchange, &message, error);
+    rt_message_release(&message);
+    return true;
+}
+
+// ---- a group ---------------------------------------------------------------------------------
+
+// Every worker with a GPU of its own: what stands in for CUDA has only one.
+static const ew_collective_ops *real_nccl(void)
+{
+    const rt_cuda_plugin *plugin;
+    rt_error error = {0};
+    if (rt_cuda_open(test_plugin_path(), &plugin, &error))
+        fail_msg("%s", error.text);
+    const ew_collective_ops *ops = plugin->table("ew_nccl");
+    assert_non_null(ops);
+    return ops;
+}
+
+static rt_status identify(void *device_state, uint8_t *device, uint8_t *id, rt_error *error)
+{
+    static uint8_t next;
+    rt_status status = real_nccl()->identify(device_state, device, id, error);
+    device[0] = ++next;
+    return status;
+}
+
+const ew_collective_ops *exchange_nccl(bool distinct)
+{
+    static ew_collective_ops ops;
+    ops = *real_nccl();
+    if (distinct)
+        ops.identify = identify;
+    return &ops;
+}
+
+rt_status exchange_worker_open(exchange_group *g, uint32_t rank, ew_exchange_config config,
+                               rt_error *error)
+{
+    exchange_worker *w = &g->workers[rank];
+    w->of = g;
+    w->rank = rank;
+    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    assert_true(w->wake_fd >= 0);
+    w->host = rt_alloc(g->count, sizeof *w->host);
+    assert_non_null(w->host);
+    w->values = w->host;
+    if (config.nccl) {
+        if (!g->device.ops && ew_cuda_open(test_plugin_path(), "cuda:0", 0, &g->device, error))
+            fail_msg("%s", error->text);
+        w->values = g->device.ops->alloc(g->device.state, g->count);
+        config.device_state = g->device.state;
+    }
+    config.rank = rank;
+    config.worker_count = g->n;
+    config.count = g->count;
+    config.gradients = w->host;
+    config.device_gradients = w->values;
+    config.wake_fd = w->wake_fd;
+    config.send = send_up;
+    config.send_context = w;
+    return ew_exchange_create(&config, &w->exchange, error);
+}
+
+// A turn of everybody, in any order. False: nobody had anything to do.
+bool exchange_turn(exchange_group *g, rt_status *status_p, rt_error *error)
+{
+    bool busy = false;
+    const uint32_t first = rt_random_below(&g->random, g->n);
+    for (uint32_t i = 0; i < g->n && !*status_p; i++) {
+        exchange_worker *w = &g->workers[(first + i) % g->n];
+        if (!w->exchange)
+            continue;
+        *status_p = ew_exchange_advance(w->exchange, error);
+        if (rt_random_below(&g->random, 3))
+            busy |= serve(g, w);
+        if (!*status_p && rt_random_below(&g->random, 3))
+            busy |= receive(w, status_p, error);
+        busy |= w->up.begin != w->up.end || w->down.begin != w->down.end;
+    }
+    return busy;
+}
+
+// Sleeps until an exchange has news; a case has a time limit.
+void exchange_await_news(exchange_group *g)
+{
+    struct pollfd fds[EXCHANGE_WORKERS_MAX];
+    uint64_t count;
+    for (uint32_t i = 0; i < g->n; i++)
+        fds[i] = (struct pollfd){.fd = g->workers[i].wake_fd, .events = POLLIN};
+    (void)poll(fds, g->n, 100);
+    for (uint32_t i = 0; i < g->n; i++)
+        if (read(g->workers[i].wake_fd, &count, sizeof count) < 0) {
+            // it had none
+        }
+}
+
+static rt_status await_ready(exchange_group *g, rt_error *error)
+{
+    for (;;) {
+        uint32_t ready = 0;
+        rt_status status = RT_OK;
+        bool busy = exchange_turn(g, &status, error);
+        for (uint32_t i = 0; i < g->n && !status; i++) {
+            ew_exchange *x = g->workers[i].exchange;
+            rt_status one = x ? ew_exchange_ready(x, error) : RT_OK;
+            ready += one == RT_OK;
+            status = one == RT_AGAIN ? RT_OK : one;
+        }
+        if (status || ready == g->n)
+            return status;
+        if (!busy)
+            exchange_await_news(g);
+    }
+}
+
+rt_status exchange_join_all(exchange_group *g, rt_error *error)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        rt_status status =
+            g->workers[i].exchange ? ew_exchange_join(g->workers[i].exchange, error) : RT_OK;
+        if (status)
+            return status;
+    }
+    return await_ready(g, error);
+}
+
+exchange_group *exchange_group_open(rt_collective kind, uint32_t n, uint32_t count,
+                                    ew_exchange_config config)
+{
+    rt_error error = {0};
+    exchange_group *g = rt_alloc(1, sizeof *g);
+    assert_non_null(g);
+    *g = (exchange_group){
+        .n = n, .count = count, .kind = kind, .random = {rt_mix(n * 1000003 + count)}};
+    assert_int_equal(ps_dense_create(n, UINT64_C(1) << 30, &g->dense), RT_OK);
+    config.collective = kind;
+    if (config.timeout_s == 0)
+        config.timeout_s = 50;
+    if (kind == RT_COLLECTIVE_NCCL)
+        config.nccl = exchange_nccl(true);
+    for (uint32_t i = 0; i < n; i++)
+        if (exchange_worker_open(g, i, config, &error))
+            fail_msg("worker %u: %s", i, error.text);
+    return g;
+}
+
+void exchange_worker_end(exchange_worker *w, bool is_complete)
+{
+    ew_exchange_destroy(w->exchange, is_complete);
+    w->exchange = NULL;
+    if (w->values != w->host)
+        w->of->device.ops->free(w->of->device.state, w->values);
+    w->values = w->host;
+}
+
+void exchange_group_close(exchange_group *g, bool is_complete)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        exchange_worker *w = &g->workers[i];
+        exchange_worker_end(w, is_complete);
+        rt_free(w->host);
+        close(w->wake_fd);
+        while (w->up.begin != w->up.end)
+            rt_message_release(&w->up.messages[w->up.begin++ % EXCHANGE_MESSAGES_MAX]);
+        while (w->down.begin != w->down.end)
+            rt_message_release(&w->down.messages[w->down.begin++ % EXCHANGE_MESSAGES_MAX]);
+    }
+    ew_device_close(&g->device);
+    ps_dense_destroy(g->dense);
+    rt_free(g);
+}

@@ -1,0 +1,221 @@
+// Steps of a shape that was seen before are launched as graphs, and compute what they computed
+// when they were launched operation by operation (a caller that asks for layer_done gets that).
+#include <string.h>
+
+#include "edge_worker/device/ew_cuda.h"
+#include "edge_worker/model/ew_model.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/devices.h"
+#include "tests/support/test.h"
+
+#define SAMPLES 20u
+#define FIELDS 4u
+#define DENSE 3u
+#define DIM 8u
+#define ROWS 40u
+#define GRAPHS_MAX 16u // EW_CUDA_GRAPHS_MAX
+
+typedef struct {
+    ew_device device;
+    ew_model *model;
+    float *slab;
+} fixture;
+
+typedef struct {
+    float labels[SAMPLES], dense[SAMPLES * DENSE];
+    uint32_t lookups[SAMPLES * FIELDS], slots[ROWS];
+} batch;
+
+typedef struct {
+    float predictions[SAMPLES], *gradients;
+    double loss;
+    uint32_t count;
+} outcome;
+
+static void setup(fixture *f, rt_model_kind kind)
+{
+    const ew_model_config config = {.model = {.kind = kind,
+                                              .embedding_dim = DIM,
+                                              .deep_input = RT_DEEP_ALL,
+                                              .mlp_layer_count = 2,
+                                              .mlp = {10, 6},
+                                              .mlp_bottom_layer_count = 1,
+                                              .mlp_bottom = {7},
+                                              .cross = RT_CROSS_MATRIX,
+                                              .cross_layer_count = 2},
+                                    .optimizer = {.kind = RT_OPTIMIZER_SGD, .learning_rate = 0.1f},
+                                    .seed = 4,
+                                    .dense_count = kind == RT_MODEL_NCF ? 0 : DENSE,
+                                    .field_count = kind == RT_MODEL_NCF ? 2 : FIELDS,
+                                    .sample_count_max = SAMPLES,
+                                    .lookup_count_max = SAMPLES * FIELDS,
+                                    .row_count_max = ROWS};
+    static float values[ROWS * 16];
+    rt_error error = {0};
+    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &f->device, &error) ||
+        ew_model_create(&config, &f->device, &f->model, &error))
+        fail_msg("%s", error.text);
+    f->slab = f->device.ops->alloc(f->device.state, ROWS * 16);
+    rt_row_init(1, 2, 1, RT_COUNT_OF(values), values);
+    f->device.ops->copy(f->device.state, EW_COPY_IN, f->slab, values, sizeof values);
+    assert_int_equal(f->device.ops->finish(f->device.state, &error), RT_OK);
+}
+
+static void teardown(fixture *f)
+{
+    f->device.ops->free(f->device.state, f->slab);
+    ew_model_destroy(f->model);
+    ew_device_close(&f->device);
+}
+
+static void not_asked(void *context, uint32_t offset, uint32_t count)
+{
+    (void)context, (void)offset, (void)count;
+}
+
+static void step(fixture *f, uint32_t samples, uint32_t fields, uint64_t seed, bool directly,
+                 outcome *out)
+{
+    batch b;
+    rt_random random = {seed};
+    rt_error error = {0};
+    ew_step_result result;
+    for (uint32_t i = 0; i < ROWS; i++)
+        b.slots[i] = (i + (uint32_t)seed) % ROWS;
+    for (uint32_t i = 0; i < samples * fields; i++) // rows of a field: every fields-th
+        b.lookups[i] = rt_random_below(&random, ROWS / fields) * fields + i % fields;
+    for (uint32_t i = 0; i < SAMPLES * DENSE; i++)
+        b.dense[i] = (float)rt_random_unit(&random);
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        b.labels[i] = (float)rt_random_below(&random, 2);
+    const ew_micro_batch micro = {.sample_count = samples,
+                                  .lookup_count = samples * fields,
+                                  .row_count = ROWS,
+                                  .labels = b.labels,
+                                  .dense = b.dense,
+                                  .lookup_rows = b.lookups,
+                                  .row_slots = b.slots,
+                                  .slab = f->slab,
+                                  .row_stride = 16,
+                                  .scale = 1.0f / SAMPLES};
+    if (ew_model_check(f->model, &micro, ROWS, &error) ||
+        ew_model_step(f->model, &micro, directly ? not_asked : NULL, NULL, &result, &error))
+        fail_msg("%s", error.text);
+    memset(out->predictions, 0, sizeof out->predictions);
+    memcpy(out->predictions, result.predictions, samples * sizeof(float));
+    out->loss = result.loss_sum;
+    (void)ew_model_dense(f->model, EW_GRADIENTS, &out->count);
+    out->gradients = rt_alloc(out->count, sizeof(float));
+    assert_int_equal(ew_model_dense_read(f->model, EW_GRADIENTS, out->gradients, &error), RT_OK);
+    ew_model_dense_step(f->model, seed);
+}
+
+static void compare(fixture *graph, fixture *direct, uint32_t samples, uint32_t fields,
+                    uint64_t seed)
+{
+    outcome got, want;
+    step(graph, samples, fields, seed, false, &got);
+    step(direct, samples, fields, seed, true, &want);
+    assert_memory_equal(got.predictions, want.predictions, sizeof got.predictions);
+    assert_true(got.loss == want.loss && got.count == want.count);
+    assert_memory_equal(got.gradients, want.gradients, got.count * sizeof(float));
+    rt_free(got.gradients);
+    rt_free(want.gradients);
+}
+
+static uint64_t launched(uint64_t *alive_p)
+{
+    void (*graphs)(uint64_t *, uint64_t *);
+    uint64_t count;
+    test_plugin_function("cuda_cpu_graphs", &graphs);
+    assert_non_null(graphs);
+    graphs(&count, alive_p);
+    return count;
+}
+
+static void a_graph_is_its_operations(void **state)
+{
+    static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
+                                          RT_MODEL_NCF};
+    // The first two of a shape are the direct one and the capture, which is launched.
+    static const uint32_t shapes[] = {20, 20, 20, 7, 20, 7, 7, 0, 0, 0, 20};
+    static const uint32_t launches[] = {0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8};
+    (void)state;
+    for (size_t k = 0; k < RT_COUNT_OF(kinds); k++) {
+        fixture graph, direct;
+        uint64_t alive, before = launched(&alive);
+        setup(&graph, kinds[k]);
+        setup(&direct, kinds[k]);
+        for (size_t i = 0; i < RT_COUNT_OF(shapes); i++) {
+            compare(&graph, &direct, shapes[i], kinds[k] == RT_MODEL_NCF ? 2 : FIELDS, i + 1);
+            assert_int_equal(launched(&alive) - before, launches[i]);
+        }
+        assert_int_equal(alive, 3);
+        teardown(&graph);
+        teardown(&direct);
+        (void)launched(&alive);
+        assert_int_equal(alive, 0);
+    }
+}
+
+// More shapes than graphs are kept: the oldest go, those in use stay.
+static void graphs_are_bounded(void **state)
+{
+    fixture graph, direct;
+    uint64_t alive;
+    (void)state;
+    setup(&graph, RT_MODEL_WDL);
+    setup(&direct, RT_MODEL_WDL);
+    for (uint32_t samples = 1; samples <= SAMPLES; samples++) {
+        compare(&graph, &direct, samples, FIELDS, samples);
+        compare(&graph, &direct, samples, FIELDS, samples + 100);
+        compare(&graph, &direct, 1, FIELDS, samples + 200); // in use all the time
+        (void)launched(&alive);
+        assert_int_equal(alive, samples < GRAPHS_MAX ? samples : GRAPHS_MAX);
+    }
+    uint64_t before = launched(&alive);
+    compare(&graph, &direct, 1, FIELDS, 300);
+    assert_int_equal(launched(&alive), before + 1);
+    compare(&graph, &direct, 2, FIELDS, 301); // gone: it begins anew
+    assert_int_equal(launched(&alive), before + 1);
+    teardown(&graph);
+    teardown(&direct);
+}
+
+// What a capture cannot hold is run as it is; and that says nothing about the device.
+typedef struct {
+    ew_device *device;
+    void *buffer;
+    uint32_t calls;
+} uncapturable;
+
+static void work_with_a_wait(void *context)
+{
+    uncapturable *u = context;
+    const float one = 1;
+    u->calls++;
+    u->device->ops->copy(u->device->state, EW_COPY_IN, u->buffer, &one, sizeof one);
+}
+
+static void what_cannot_be_captured_runs_as_it_is(void **state)
+{
+    ew_device device;
+    rt_error error = {0};
+    uint64_t alive, before = launched(&alive);
+    (void)state;
+    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+        fail_msg("%s", error.text);
+    uncapturable u = {.device = &device, .buffer = device.ops->alloc(device.state, 1)};
+    for (uint32_t i = 0; i < 5; i++) {
+        device.ops->repeat(device.state, "key", 3, work_with_a_wait, &u);
+        assert_int_equal(device.ops->finish(device.state, &error), RT_OK);
+    }
+    assert_int_equal(u.calls, 6); // one in vain
+    assert_int_equal(launched(&alive), before);
+    assert_int_equal(alive, 0);
+    device.ops->free(device.state, u.buffer);
+    ew_device_close(&device);
+}
+
+TEST_MAIN(TEST(a_graph_is_its_operations), TEST(graphs_are_bounded),
+          TEST(what_cannot_be_captured_runs_as_it_is))
