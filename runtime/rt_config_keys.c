@@ -184,7 +184,7 @@ static const rt_config_choice dense_wires[] = {
 
 static const rt_config_choice transports[] = {
     {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
-    {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else shared memory and TCP"},
+    {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else TCP"},
     {"mixed", RT_NETWORK_MIXED,
      "servers speak both (UCX at the port after ZeroMQ's), every worker one: "
      "`links.workers[].transport`"},
