@@ -6,8 +6,8 @@
 // the coordinator's to judge: it has a connection to each, and stops the run.
 //
 // Only workers that said a HELLO of this configuration are heard; others may probe the link, and
-// nothing that they send ends anything. A worker of the run that breaks the protocol ends it, named:
-// what it trained is missing.
+// nothing that they send ends anything. A worker of the run that breaks the protocol ends it, and
+// is named: what it trained is missing.
 #ifndef PS_SERVER_H
 #define PS_SERVER_H
 

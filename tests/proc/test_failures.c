@@ -17,7 +17,7 @@
 #define END_S 40.0
 #define EVERY_MAX 12 // n up to this are all taken
 #define RUNS_MAX 4000
-#define CASE_S 45.0 // no new run begins after that: the bound on a busy machine
+#define CASE_S 10.0 // no new run begins after that: the bound on a busy machine
 
 static const char *folder(void)
 {

@@ -375,12 +375,32 @@ static size_t count_text(const char *text, const char *part)
     return count;
 }
 
+// The flush at the end is part of what was planned and of what every worker says it did.
+static void flush_must_be_counted(const live *run)
+{
+    static char text[1 << 16];
+    char path[400];
+    size_t found = 0;
+    snprintf(path, sizeof path, "%s/summary.json", run->out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    for (const char *at = text; (at = strstr(at, "\"flush_push\":")); found++) {
+        at += strlen("\"flush_push\":");
+        if (strtod(at, NULL) <= 0)
+            fail_msg("no flush counted: %.40s", at);
+    }
+    assert_int_equal(found, 1 + WORKERS); // the plan's per run, and what each worker executed
+}
+
 static void undisturbed(live *run, bool with_keys)
 {
     start(run, "undisturbed", with_keys);
     feed(run, 0);
     feed(run, 1);
     finish(run);
+    flush_must_be_counted(run);
 }
 
 static void disturb(live *run, const uint8_t *server_key)

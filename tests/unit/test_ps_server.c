@@ -236,7 +236,6 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
     expect_failed(&f, RT_WIRE, "worker 0: PUSH_ROW");
 
     start(&f);
-    launch(&f);
     f.config.worker_count = 3; // not what the coordinator says
     launch(&f);
     rt_wire_welcome welcome = welcome_of(&f);
