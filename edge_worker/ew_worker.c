@@ -314,17 +314,6 @@ static void put_counts(rt_wire_report *report, const dp_counts *done)
     report->pull_sum = done->pull_sum;
 }
 
-static void put_counts(rt_wire_report *report, const dp_counts *done)
-{
-    report->miss_pull = done->miss_pull;
-    report->update_push = done->update_push;
-    report->evict_push = done->evict_push;
-    report->flush_push = done->flush_push;
-    report->grad_push = done->grad_push;
-    report->first_touch = done->first_touch;
-    report->pull_sum = done->pull_sum;
-}
-
 static rt_status send_report(worker *w, const ew_trained *trained, const dp_counts *done,
                              uint32_t sample_count, uint64_t sequence, rt_error *error)
 {

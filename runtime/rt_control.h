@@ -68,12 +68,6 @@ _Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
                            rt_wire_hello *hello, rt_error *error);
 
-// A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol or the program
-// (error names both sides'); RT_WIRE: the wrong size, or text that does not end. self is only
-// named.
-rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
-                           rt_wire_hello *hello, rt_error *error);
-
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.
 rt_status rt_control_text(const rt_message *message, char *text, size_t size);
