@@ -543,6 +543,7 @@ static int run_mpi(process *p, uint32_t n, uint32_t floats, bool dies)
     snprintf(variable, sizeof variable, "TEST_COLLECTIVES=%c%u", dies ? '-' : '+', floats);
     const char *const arguments[] = {"/usr/bin/env",
                                      variable,
+                                     "ASAN_OPTIONS=detect_leaks=0", // Open MPI's own
                                      "mpirun",
                                      "--allow-run-as-root",
                                      "--oversubscribe",
