@@ -6,6 +6,8 @@ NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc
 GPUS := 75 80 86 89 90
 DATA :=
 FUZZ_SECONDS := 10
+SEED := 1
+MINUTES := 10
 SANITIZER :=
 Q := @
 
@@ -62,7 +64,7 @@ NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=
   -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 # The tests and measurements that need a GPU, nvcc and nothing else.
 GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_optimizer.c rt_cuda.c rt_plugin.c \
-  rt_tensors.c rt_file.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
+  rt_tensors.c rt_bytes.c rt_wire.c rt_hash.c rt_file.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
   edge_worker/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
   tests/support/test.c tests/gpu/gpu_devices.c tests/gpu/gpu_stubs.c
 GPU_TESTS := $(patsubst %.c,build/gpu/%,$(wildcard tests/conform/test_device_*.c) \
@@ -71,7 +73,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all demo test ci asan tsan test-run bench bench-run lan-test lan-bench fuzz fuzz-run clean \
+.PHONY: all demo test ci asan tsan test-run bench bench-run torture lan-test lan-bench fuzz fuzz-run clean \
   format help no-plugin no-ucx no-mpi FORCE
 
 all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its tests
@@ -104,6 +106,9 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	tests/bench/compare_steps.py $(PROGRAM)
 	tests/bench/compare_models.py $(PROGRAM)
 	tests/bench/compare_training.py $(PROGRAM)
+
+torture: all ## kill, freeze and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
+	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan

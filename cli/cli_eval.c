@@ -1,4 +1,4 @@
-// `lanyard eval`: a saved model on other rows; log loss and AUC without training.
+// `lanyard eval`: a saved model, or a checkpoint, on other rows; log loss and AUC without training.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "edge_worker/model/ew_model.h"
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
+#include "runtime/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_meter.h"
@@ -29,20 +30,45 @@ typedef struct {
     uint64_t unknown_keys, lookups;
 } evaluation;
 
-static rt_status add_row(evaluation *e, uint64_t key, const float *row, rt_error *error)
+// replaces: a checkpoint's changes of rows that one before it holds.
+static rt_status add_row(evaluation *e, uint64_t key, const float *row, bool replaces,
+                         rt_error *error)
 {
     rt_status status = ps_table_reserve(e->table, 1, error);
     if (status)
         return status;
     ps_entry *entry = ps_table_find(e->table, key);
-    if (entry)
+    if (entry && !replaces)
         return rt_fail(error, RT_DATA, "key %" PRIx64 " stands twice in the model", key);
-    entry = ps_table_insert(e->table, key);
+    entry = entry ? entry : ps_table_insert(e->table, key);
     memcpy(ps_table_row(e->table, entry), row, e->config->model.embedding_dim * sizeof *row);
     return RT_OK;
 }
 
-static rt_status load_shard(evaluation *e, const char *path, rt_error *error)
+static rt_status load_rows(evaluation *e, const char *directory, uint32_t before, rt_error *error);
+
+// A file of changes needs the checkpoint that they are changes of.
+static rt_status load_base(evaluation *e, const char *path, const ps_model_info *info,
+                           uint32_t before, rt_error *error)
+{
+    char parent[RT_PATH_MAX + 64], base[RT_PATH_MAX + 128];
+    snprintf(parent, sizeof parent, "%s", path);
+    for (int i = 0; i < 2; i++) { // the file's name, then its folder's
+        char *slash = strrchr(parent, '/');
+        if (slash)
+            *slash = '\0';
+        else
+            strcpy(parent, i == 0 ? "." : "..");
+    }
+    if (info->base >= before)
+        return rt_fail(error, RT_DATA,
+                       "%s: builds on iteration %" PRIu32 ", expected one below %" PRIu32, path,
+                       info->base, before);
+    rt_status status = rt_checkpoint_path(parent, info->base, base, sizeof base, error);
+    return status ? status : load_rows(e, base, info->base, error);
+}
+
+static rt_status load_shard(evaluation *e, const char *path, uint32_t before, rt_error *error)
 {
     ps_model_info info;
     ps_model_reader *reader;
@@ -51,16 +77,32 @@ static rt_status load_shard(evaluation *e, const char *path, rt_error *error)
         return status;
     if (info.dim != e->config->model.embedding_dim || info.schema != cli_schema_hash(e->config))
         status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
+    if (!status && info.base && info.shard == 0)
+        status = load_base(e, path, &info, before, error);
     while (!status) {
         uint64_t key;
         uint32_t version;
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
         if (!status)
-            status = add_row(e, key, row, error);
+            status = add_row(e, key, row, info.base > 0, error);
     }
     ps_model_reader_close(reader);
     return status == RT_END ? RT_OK : status;
+}
+
+// All shards of a folder. before: iteration of the checkpoint that builds on it.
+static rt_status load_rows(evaluation *e, const char *directory, uint32_t before, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64];
+    const uint32_t shards = e->config->ps_shard_count;
+    rt_status status = RT_OK;
+    for (uint32_t s = 0; s < shards && !status; s++) {
+        status = ps_model_file_path(directory, s, shards, path, sizeof path, error);
+        if (!status)
+            status = load_shard(e, path, before, error);
+    }
+    return status;
 }
 
 static rt_status load_model(evaluation *e, const char *directory, rt_error *error)
@@ -85,12 +127,7 @@ static rt_status load_model(evaluation *e, const char *directory, rt_error *erro
         return status;
     status = ew_model_load(e->model, dense, error);
     rt_tensors_close(dense);
-    for (uint32_t s = 0; s < config->ps_shard_count && !status; s++) {
-        status = ps_model_file_path(directory, s, config->ps_shard_count, path, sizeof path, error);
-        if (!status)
-            status = load_shard(e, path, error);
-    }
-    return status;
+    return status ? status : load_rows(e, directory, UINT32_MAX, error);
 }
 
 static rt_status allocate(evaluation *e, rt_error *error)

@@ -191,15 +191,16 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-// SIGHUP too.
-static int open_reload_fd(void)
+// SIGHUP and SIGUSR1 too.
+static int open_signal_fd(void)
 {
-    sigset_t reload;
-    sigemptyset(&reload);
-    sigaddset(&reload, SIGHUP);
-    if (sigprocmask(SIG_BLOCK, &reload, NULL) != 0)
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGUSR1);
+    if (sigprocmask(SIG_BLOCK, &signals, NULL) != 0)
         return -1;
-    return signalfd(-1, &reload, SFD_NONBLOCK | SFD_CLOEXEC);
+    return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 static void announce(void *context, const char *address)
@@ -230,11 +231,10 @@ int cli_coordinator(int argc, char **argv)
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
-    bool trace = false;
-    const cli_option options[] = {{"out", &out, NULL},
-                                  {"announce-fd", &fd_text, NULL},
-                                  {"watch", &watch, NULL},
-                                  {"bind", &bind, NULL},
+    bool trace = false, resume = false, restart = false;
+    const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
+                                  {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
+                                  {"watch", &watch, NULL},     {"bind", &bind, NULL},
                                   {"trace", NULL, &trace}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
@@ -251,10 +251,14 @@ int cli_coordinator(int argc, char **argv)
                                          .config_hash = config_hash,
                                          .ops = transport_of(&config, false, 0),
                                          .keys = &keys,
+                                         .schema = cli_schema_hash(&config),
+                                         .resume = restart  ? DP_RESUME_IF_ANY
+                                                   : resume ? DP_RESUME_NEWEST
+                                                            : DP_RESUME_NO,
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),
-                                         .reload_fd = open_reload_fd(),
+                                         .signal_fd = open_signal_fd(),
                                          .reload = {watch ? watch : path, sets, set_count},
                                          .progress = true,
                                          .announce = announce,
@@ -270,5 +274,10 @@ int cli_coordinator(int argc, char **argv)
         status = dp_coordinator_run(&coordinator, &error);
     rt_keys_clear(&keys);
     rt_config_fini(&config);
-    return status ? cli_fail(&error) : CLI_OK;
+    if (status)
+        (void)cli_fail(&error);
+    // Another process was lost: with all of them started again the run can go on.
+    if (status == RT_PEER || status == RT_TIMEOUT)
+        return CLI_ENDED;
+    return status ? CLI_FAILED : CLI_OK;
 }

@@ -1,7 +1,9 @@
 // `lanyard up`: one run on this machine. Spawns the processes, watches them, cleans up.
 //
 // The first process that ends in an unexpected way is named and ends the run; all others are told
-// to go, then made to. Children die with this process (PR_SET_PDEATHSIG), so nothing stays behind.
+// to go, then made to. With on_worker_loss all of them are started again then, from the newest
+// checkpoint: nothing of a failed attempt is kept but what is on disk. Children die with this
+// process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
 #include <inttypes.h>
@@ -21,22 +23,25 @@
 
 #define GRACE_MS 2000u // between being told to end and being made to
 #define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)
-#define ARGUMENTS_MAX (16 + 2 * CLI_SETS_MAX)
+#define ARGUMENTS_MAX (20 + 2 * CLI_SETS_MAX)
+#define RESTARTS_MAX 1024u // that are remembered
+#define HOUR_NS (UINT64_C(3600) * 1000000000)
 
 typedef struct {
     pid_t pid; // 0: ended
     pid_t past_pid;
     int failure; // as wait reports it; 0: none
+    uint32_t peer;
     char name[32];
 } child;
 
 typedef struct {
-    const rt_config *config;
+    rt_config *config;
     const char *path; // of the configuration as the user wrote it, and what the command line adds
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     const char *out;
-    bool trace;
+    bool trace, resume;
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
     char address[RT_NAME_MAX];
@@ -44,7 +49,11 @@ typedef struct {
     uint32_t child_count;
     sigset_t signals;
     const child *first_failed;
-    bool told; // children were told to end
+    bool told;                          // children were told to end
+    bool stop_asked;                    // by the user
+    uint32_t lost;                      // peer that was lost; 0: none, or nobody knows
+    uint64_t restarts_ns[RESTARTS_MAX]; // when, a ring
+    uint32_t restart_count;
 } run;
 
 // ---- children --------------------------------------------------------------------------------
@@ -71,10 +80,13 @@ _Noreturn static void exec_child(bool reads_input, pid_t parent, char *const *ar
     _exit(EXIT_FAILURE);
 }
 
-static rt_status spawn(run *r, const char *name, char *const *arguments, rt_error *error)
+// peer: 0 where it is several.
+static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arguments,
+                       rt_error *error)
 {
     child *c = &r->children[r->child_count];
     pid_t parent = getpid();
+    *c = (child){.peer = peer};
     snprintf(c->name, sizeof c->name, "%s", name);
     fflush(NULL);
     c->pid = fork();
@@ -82,7 +94,7 @@ static rt_status spawn(run *r, const char *name, char *const *arguments, rt_erro
         exec_child(r->child_count == 0, parent, arguments);
     if (c->pid < 0) {
         c->pid = 0;
-        return rt_fail(error, RT_LIMIT, "cannot start %s: %s", name, strerror(errno));
+        return rt_fail(error, RT_LIMIT, "cannot start %s: %s", c->name, strerror(errno));
     }
     r->child_count++;
     return RT_OK;
@@ -96,7 +108,7 @@ static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *err
                          rank_text,      "--coordinator",
                          r->address,     NULL};
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
-    return spawn(r, rt_peer_name(rt_peer(role, rank), name), arguments, error);
+    return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
 }
 
 // All workers, by mpirun, which gives each its rank.
@@ -123,7 +135,7 @@ static rt_status spawn_mpi_workers(run *r, rt_error *error)
     snprintf(count, sizeof count, "%" PRIu32, r->config->worker_count);
     // mpirun closes what its children would inherit.
     snprintf(config_path, sizeof config_path, "/proc/%ld/fd/%d", (long)getpid(), r->config_fd);
-    return spawn(r, "mpirun (workers)", arguments, error);
+    return spawn(r, 0, "mpirun (workers)", arguments, error);
 }
 
 // What the coordinator writes once it listens. The wait ends early when the coordinator ends,
@@ -137,8 +149,10 @@ static rt_status read_address(run *r, int fd, rt_error *error)
         if (poll(&one, 1, 100) < 0 && errno != EINTR)
             break;
         int signal = sigtimedwait(&r->signals, NULL, &now);
-        if (signal == SIGINT || signal == SIGTERM)
+        if (signal == SIGINT || signal == SIGTERM) {
+            r->stop_asked = true;
             return rt_fail(error, RT_STOPPED, "interrupted");
+        }
         if (!(one.revents & (POLLIN | POLLHUP)))
             continue;
         ssize_t got = read(fd, r->address + used, sizeof r->address - 1 - used);
@@ -169,13 +183,17 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     }
     if (r->trace)
         arguments[count++] = "--trace";
+    if (r->restart_count)
+        arguments[count++] = "--restart";
+    else if (r->resume)
+        arguments[count++] = "--resume";
     arguments[count++] = "--watch";
     arguments[count++] = (char *)(uintptr_t)r->path;
     for (uint32_t i = 0; i < r->set_count; i++) { // for a reload; in the resolved file they are in
         arguments[count++] = "--set";
         arguments[count++] = (char *)(uintptr_t)r->sets[i];
     }
-    rt_status status = spawn(r, "coordinator", arguments, error);
+    rt_status status = spawn(r, rt_peer(RT_ROLE_COORDINATOR, 0), "coordinator", arguments, error);
     close(pipes[1]);
     if (!status)
         status = read_address(r, pipes[0], error);
@@ -199,22 +217,31 @@ static rt_status spawn_all(run *r, rt_error *error)
 
 static void judge(run *r, child *c, int status)
 {
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == CLI_OK || WEXITSTATUS(status) == CLI_ENDED))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CLI_OK)
+        return;
+    c->failure = status;
+    // The coordinator told it that the run has failed, and says itself why.
+    if (c != r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ENDED)
         return;
     if (r->told && WIFSIGNALED(status))
         return;
-    c->failure = status;
     if (!r->first_failed)
         r->first_failed = c;
 }
 
 // Names the process that failed first; one that a signal ended goes before those that noticed it
-// and said so themselves, however quick they were.
-static void report_failure(const run *r)
+// and said so themselves, however quick they were. A worker that is still there after the
+// coordinator has gone is the one that it found silent.
+static void report_failure(run *r)
 {
     const child *c = r->first_failed;
     for (uint32_t i = 0; i < r->child_count && c && !WIFSIGNALED(c->failure); i++)
         c = WIFSIGNALED(r->children[i].failure) ? &r->children[i] : c;
+    r->lost = c ? c->peer : 0;
+    for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
+        if (r->children[i].pid)
+            r->lost = r->children[i].peer;
+    }
     if (c && WIFSIGNALED(c->failure))
         rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
                      WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
@@ -274,10 +301,12 @@ static void watch(run *r)
         siginfo_t info = {0};
         int signal = sigtimedwait(&r->signals, &info, &pause);
         bool hung_up = signal == SIGHUP && info.si_code == SI_KERNEL; // the terminal is gone
-        if (signal == SIGINT || signal == SIGTERM || hung_up)
+        if (signal == SIGINT || signal == SIGTERM || hung_up) {
+            r->stop_asked = true;
             kill(r->children[0].pid, SIGINT);
-        else if (signal == SIGHUP)
-            kill(r->children[0].pid, SIGHUP);
+        } else if (signal == SIGHUP || signal == SIGUSR1) {
+            kill(r->children[0].pid, signal);
+        }
         reap(r);
     }
 }
@@ -288,8 +317,11 @@ static void end_all(run *r)
     // killed has not.
     wait_for_end(r, GRACE_MS / 2);
     report_failure(r);
-    signal_all(r, SIGTERM);
-    wait_for_end(r, GRACE_MS);
+    // What is to start again has nothing to tidy up: one that stands still would only cost time.
+    if (r->config->on_worker_loss == RT_LOSS_STOP || r->stop_asked) {
+        signal_all(r, SIGTERM);
+        wait_for_end(r, GRACE_MS);
+    }
     signal_all(r, SIGKILL);
     wait_for_end(r, GRACE_MS);
 }
@@ -308,12 +340,86 @@ static rt_status put_config(run *r, rt_error *error)
                    : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
 }
 
+// One attempt, from the first process to the end of the last. True: it came to its end.
+static bool attempt(run *r)
+{
+    rt_error error = {0};
+    r->child_count = 0;
+    r->first_failed = NULL;
+    r->told = false;
+    rt_status status = put_config(r, &error);
+    if (!status)
+        status = spawn_all(r, &error);
+    if (!status)
+        watch(r);
+    if (status && alive(r))
+        signal_all(r, SIGTERM);
+    end_all(r);
+    if (r->config_fd >= 0)
+        close(r->config_fd);
+    r->config_fd = -1;
+    if (status)
+        (void)cli_fail(&error);
+    return !status && !r->first_failed;
+}
+
+// ---- starting again --------------------------------------------------------------------------
+
+// What a configuration, a stream or a disk is to blame for would only happen again.
+static bool is_loss(const run *r)
+{
+    const int how = r->children[0].failure;
+    return r->child_count && !r->stop_asked &&
+           (WIFSIGNALED(how) || (WIFEXITED(how) && WEXITSTATUS(how) == CLI_ENDED));
+}
+
+static bool restart_is_allowed(const run *r)
+{
+    const uint32_t most = (uint32_t)rt_min_u64(r->config->restarts_max, RESTARTS_MAX);
+    if (r->restart_count < most)
+        return true;
+    if (most > 0 &&
+        rt_now_ns() - r->restarts_ns[(r->restart_count - most) % RESTARTS_MAX] > HOUR_NS)
+        return true;
+    rt_error_log("%" PRIu32 " restarts in an hour (restarts_max): giving up", most);
+    return false;
+}
+
+// The others keep their order and their links.
+static void leave_out(rt_config *config, uint32_t rank)
+{
+    config->worker_count--;
+    for (uint32_t w = rank; w < config->worker_count; w++)
+        config->links.workers[w] = config->links.workers[w + 1];
+    if (config->links.given_count > config->worker_count)
+        config->links.given_count = config->worker_count;
+}
+
+static bool prepare_restart(run *r)
+{
+    rt_config *config = r->config;
+    char name[32];
+    if (config->on_worker_loss == RT_LOSS_STOP || !is_loss(r) || !restart_is_allowed(r))
+        return false;
+    const bool is_worker = rt_peer_role(r->lost) == RT_ROLE_WORKER;
+    const bool shrinks =
+        config->on_worker_loss == RT_LOSS_SHRINK && is_worker && config->worker_count > 1;
+    if (shrinks)
+        leave_out(config, rt_peer_rank(r->lost));
+    r->restarts_ns[r->restart_count++ % RESTARTS_MAX] = rt_now_ns();
+    rt_warn("restart %" PRIu32 ": %s was lost; %" PRIu32
+            " workers go on from the newest checkpoint",
+            r->restart_count, r->lost ? rt_peer_name(r->lost, name) : "a process",
+            config->worker_count);
+    return true;
+}
+
 int cli_up(int argc, char **argv)
 {
     rt_config config;
-    rt_error error = {0};
     run r = {.config = &config, .config_fd = -1};
-    const cli_option options[] = {{"out", &r.out, NULL}, {"trace", NULL, &r.trace}};
+    const cli_option options[] = {
+        {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
     if (!cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config))
@@ -322,20 +428,12 @@ int cli_up(int argc, char **argv)
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);
     sigaddset(&r.signals, SIGTERM);
-    sigaddset(&r.signals, SIGHUP); // read the configuration again
+    sigaddset(&r.signals, SIGHUP);  // read the configuration again
+    sigaddset(&r.signals, SIGUSR1); // a checkpoint
     sigprocmask(SIG_BLOCK, &r.signals, NULL);
-    rt_status status = put_config(&r, &error);
-    if (!status)
-        status = spawn_all(&r, &error);
-    if (!status)
-        watch(&r);
-    if (status && alive(&r))
-        signal_all(&r, SIGTERM);
-    end_all(&r);
-    if (r.config_fd >= 0)
-        close(r.config_fd);
+    bool complete = attempt(&r);
+    while (!complete && prepare_restart(&r))
+        complete = attempt(&r);
     rt_config_fini(&config);
-    if (status)
-        return cli_fail(&error);
-    return r.first_failed ? CLI_FAILED : CLI_OK;
+    return complete ? CLI_OK : CLI_FAILED;
 }

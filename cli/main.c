@@ -10,14 +10,16 @@
 #define FILES_MAX 65536 // descriptors
 
 static const cli_command commands[] = {
-    {"up", "CONFIG [--out DIR] [--set KEY=VALUE]... [--trace]",
-     "train: spawns coordinator, PS shards and workers on this machine", cli_up},
+    {"up", "CONFIG [--out DIR] [--resume] [--set KEY=VALUE]... [--trace]",
+     "train: spawns coordinator, PS shards and workers on this machine; --resume: go on from the "
+     "newest checkpoint",
+     cli_up},
     {"sim",
      "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--records FILE] [--journal FILE] "
      "[--set KEY=VALUE]...",
      "plan without workers: what would be transferred, and what it would cost", cli_sim},
-    {"eval", "DIR [--json] [--set KEY=VALUE]...", "log loss and AUC of a saved model on other rows",
-     cli_eval},
+    {"eval", "DIR [--json] [--set KEY=VALUE]...",
+     "log loss and AUC of a saved model or checkpoint on other rows", cli_eval},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
@@ -31,7 +33,8 @@ static const cli_command commands[] = {
     {"report", "RUN... [--out FILE]",
      "one HTML file (default report.html) about runs: RUN is what --out named", cli_report},
     {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several", cli_keygen},
-    {"coordinator", "CONFIG [--out DIR] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
+    {"coordinator",
+     "CONFIG [--out DIR] [--resume | --restart] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
      "one process of a run; --bind: listen there, instead of network.bind", cli_coordinator},
     {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST]",
      "one process of a run; the coordinator is at network.coordinator if not given", cli_ps},
@@ -65,6 +68,8 @@ int main(int argc, char **argv)
 {
     rt_keep_freed_memory();
     prepare_process();
+    // A file that may not grow (ulimit -f) is an error of that file, not the end of the process.
+    (void)signal(SIGXFSZ, SIG_IGN);
     if (argc < 2)
         return usage(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)

@@ -33,15 +33,20 @@ void dp_cache_fini(dp_cache *cache)
     memset(cache, 0, sizeof *cache);
 }
 
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index)
+{
+    cache->slots[slot] = (dp_slot){record_index, record->first_copy};
+    record->first_copy = dp_copy(cache->worker, slot);
+    record->holders |= rt_bit(cache->worker);
+}
+
 uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
                        uint32_t iteration)
 {
     rt_assert(cache->free_count > 0);
     uint32_t slot = cache->free_slots[--cache->free_count];
     cache->occupied++;
-    cache->slots[slot] = (dp_slot){record_index, record->first_copy};
-    record->first_copy = dp_copy(cache->worker, slot);
-    record->holders |= rt_bit(cache->worker);
+    dp_cache_put(cache, slot, record, record_index);
     dp_eviction_use(cache->eviction, slot, iteration);
     return slot;
 }

@@ -49,6 +49,10 @@ void dp_cache_fini(dp_cache *cache);
 uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
                        uint32_t iteration);
 
+// Adds the copy that sits in slot to the record's chain and holders; nothing else changes. For a
+// cache whose free slots are known already.
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index);
+
 // Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
 // array that holds every worker's cache.
 void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);

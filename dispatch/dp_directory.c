@@ -126,6 +126,20 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
     return DP_NO_RECORD;
 }
 
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version)
+{
+    rt_assert(version > 0);
+    rt_status status = grow_table(directory, directory->key_count + 1);
+    if (status)
+        return status;
+    uint64_t at = dp_directory_home(directory, key);
+    while (!entry_is_free(&directory->entries[at]))
+        at = (at + 1) & directory->mask;
+    directory->entries[at] = (dp_entry){key, version, 0};
+    directory->key_count++;
+    return RT_OK;
+}
+
 void dp_directory_release(dp_directory *directory, uint32_t index)
 {
     dp_record *record = &directory->records[index];

@@ -467,3 +467,91 @@ uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead)
     uint64_t at = (uint64_t)e->cursor + ahead;
     return at < e->order_count ? (uint32_t)e->order[at] : DP_NO_SLOT;
 }
+
+// ---- saving ----------------------------------------------------------------------------------
+
+static void emark_save(const dp_eviction *v, rt_bytes *bytes)
+{
+    const emark *e = &v->emark;
+    const uint32_t head[] = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
+    rt_bytes_put(bytes, head, sizeof head);
+    rt_bytes_put(bytes, e->slots, v->config.slot_count * sizeof *e->slots);
+    rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
+}
+
+static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    emark *e = &v->emark;
+    uint32_t head[5] = {0};
+    rt_reader_get(reader, head, 1, sizeof head);
+    if (head[0] == 0 || head[1] > v->config.slot_count || head[2] > head[1] ||
+        (head[3] != NONE && head[3] > head[1]))
+        return RT_DATA;
+    e->target = head[0];
+    e->order_count = head[1];
+    e->cursor = head[2];
+    e->pinned_cursor = head[3];
+    e->iteration = head[4];
+    if (!rt_reader_get(reader, e->slots, v->config.slot_count, sizeof *e->slots) ||
+        !rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
+        return RT_DATA;
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if ((e->slots[slot].mark != 0) != is_used[slot] || e->slots[slot].mark > e->target)
+            return RT_DATA;
+    }
+    for (uint32_t i = 0; i < e->order_count; i++) {
+        if ((uint32_t)e->order[i] >= v->config.slot_count)
+            return RT_DATA;
+    }
+    return RT_OK;
+}
+
+// The lists in order: which bucket has which number means nothing.
+static void listed_save(const listed *l, rt_bytes *bytes)
+{
+    for (uint32_t b = l->lowest; b != NONE; b = l->buckets[b].next) {
+        for (uint32_t slot = l->buckets[b].first; slot != NONE; slot = l->slots[slot].next) {
+            const uint32_t one[] = {slot, l->buckets[b].frequency, l->slots[slot].used};
+            rt_bytes_put(bytes, one, sizeof one);
+        }
+    }
+}
+
+static rt_status listed_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    listed *l = &v->listed;
+    uint32_t used_count = 0, last = NONE;
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++)
+        used_count += is_used[slot];
+    for (uint32_t i = 0; i < used_count; i++) {
+        uint32_t one[3];
+        if (!rt_reader_get(reader, one, 1, sizeof one) || one[0] >= v->config.slot_count ||
+            !is_used[one[0]] || l->slots[one[0]].bucket != NONE || one[1] == 0 ||
+            (last != NONE && one[1] < l->buckets[last].frequency))
+            return RT_DATA;
+        if (last == NONE || l->buckets[last].frequency != one[1])
+            last = insert_bucket(l, last, one[1]);
+        append_slot(l, one[0], last, one[2]);
+    }
+    return RT_OK;
+}
+
+void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)
+{
+    if (v->config.kind == RT_EVICT_EMARK)
+        emark_save(v, bytes);
+    else
+        listed_save(&v->listed, bytes);
+    if (v->config.by_bytes)
+        rt_bytes_put(bytes, v->bytes, v->config.slot_count * sizeof *v->bytes);
+}
+
+rt_status dp_eviction_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    rt_status status = v->config.kind == RT_EVICT_EMARK ? emark_load(v, is_used, reader)
+                                                        : listed_load(v, is_used, reader);
+    if (!status && v->config.by_bytes &&
+        !rt_reader_get(reader, v->bytes, v->config.slot_count, sizeof *v->bytes))
+        status = RT_DATA;
+    return status;
+}

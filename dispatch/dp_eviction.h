@@ -19,6 +19,7 @@
 #ifndef DP_EVICTION_H
 #define DP_EVICTION_H
 
+#include "runtime/rt_bytes.h"
 #include "runtime/rt_config.h"
 
 typedef struct dp_eviction dp_eviction;
@@ -56,6 +57,14 @@ void dp_eviction_prefetch(const dp_eviction *eviction, uint32_t slot);
 // A slot that is likely to be the victim after `ahead` others; DP_NO_SLOT: no idea. For
 // prefetching.
 uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead);
+
+// Everything that later victims depend on, but expectations, between two iterations.
+void dp_eviction_save(const dp_eviction *eviction, rt_bytes *bytes);
+
+// Into one just created with the same kind, slot_count and by_bytes; expects may differ. is_used
+// tells by slot which are occupied. RT_DATA: no such state, or one of other slots; the eviction is
+// of no use then.
+rt_status dp_eviction_load(dp_eviction *eviction, const bool *is_used, rt_reader *reader);
 
 // Sorts count items by their upper 32 bits, ascending, stable; scratch holds count items too.
 void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count);

@@ -24,6 +24,14 @@ void dp_journal_write(rt_metrics *journal, const dp_input *input)
     rt_metrics_end(journal);
 }
 
+void dp_journal_resume(rt_metrics *journal, uint32_t iteration, uint64_t input_count)
+{
+    rt_json *json = rt_metrics_begin(journal, "resumed");
+    rt_json_u64(json, "iteration", iteration);
+    rt_json_u64(json, "inputs", input_count);
+    rt_metrics_end(journal);
+}
+
 // A member that is an integer in [0, UINT32_MAX].
 static rt_status read_u32(const cJSON *object, const char *name, uint32_t *value_p, rt_error *error)
 {
@@ -76,6 +84,11 @@ static rt_status read_line(const char *line, uint32_t worker_count, dp_inputs *i
             input.number = inputs->count + 1u;
             inputs->items[inputs->count++] = input;
         }
+    }
+    if (cJSON_IsString(record) && strcmp(record->valuestring, "resumed") == 0) {
+        uint32_t stay = 0;
+        status = read_u32(object, "inputs", &stay, error);
+        inputs->count = (uint32_t)rt_min_u64(inputs->count, stay);
     }
     cJSON_Delete(object);
     return status;

@@ -283,6 +283,13 @@ static void set_value(dp_planner_config *config, const dp_input *input)
     }
 }
 
+void dp_planner_recompute(dp_planner *planner)
+{
+    compute_ticks(planner);
+    if (planner->policy->configure)
+        planner->policy->configure(planner->policy_state, &planner->config.dispatch);
+}
+
 // Input records of the iteration that begins come into force.
 static void enter_inputs(dp_planner *planner)
 {
@@ -295,9 +302,7 @@ static void enter_inputs(dp_planner *planner)
     planner->waiting_count -= count;
     memmove(planner->waiting, planner->waiting + count,
             planner->waiting_count * sizeof *planner->waiting);
-    compute_ticks(planner);
-    if (planner->policy->configure)
-        planner->policy->configure(planner->policy_state, &planner->config.dispatch);
+    dp_planner_recompute(planner);
 }
 
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)

@@ -85,7 +85,8 @@ const dp_view *dp_planner_view(const dp_planner *planner);
 const uint32_t *dp_planner_placement(const dp_planner *planner);
 
 // After finish: every dirty row is pushed (reason flush) and stays as a clean copy. The plan has
-// iteration 0.
+// iteration 0. Batches may follow: a cut is a finish and a flush between two of them, after which
+// the PS has the latest version of every key and no key is pending.
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
 
 // How the last placed batch was decided.

@@ -65,6 +65,9 @@ struct dp_planner {
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
 
+// After a change of planner->config by anything but an input record. dp_planner.c
+void dp_planner_recompute(dp_planner *planner);
+
 static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)
 {
     return &planner->works[iteration & 1];

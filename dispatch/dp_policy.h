@@ -7,6 +7,7 @@
 #define DP_POLICY_H
 
 #include "dispatch/dp_view.h"
+#include "runtime/rt_bytes.h"
 #include "runtime/rt_config.h"
 
 typedef struct {
@@ -37,6 +38,11 @@ typedef struct dp_policy_ops {
     void (*configure)(void *state, const rt_dispatch_config *dispatch);
     // Adds to a zeroed report (error: -1) what the policy has to say; may be NULL.
     void (*report)(const void *state, dp_policy_report *report);
+    // What later placements depend on beside their views, between two batches; NULL: nothing. load
+    // takes what save wrote with the same config, into a state just created; false: it cannot be
+    // that.
+    void (*save)(const void *state, rt_bytes *bytes);
+    bool (*load)(void *state, rt_reader *reader);
 } dp_policy_ops;
 
 extern const dp_policy_ops dp_policy_random; // a uniformly random placement

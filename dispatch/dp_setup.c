@@ -10,6 +10,16 @@ bool dp_setup_needs_keys(const rt_config *config)
     return config->cache.rows == 0 && config->cache.distinct_keys == 0;
 }
 
+rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
+{
+    *keys_p = 0;
+    if (!dp_setup_needs_keys(config) || config->stream.file_count == 0)
+        return RT_OK;
+    rt_info("counting the distinct keys of the input for cache.ratio "
+            "(set cache.rows or cache.distinct_keys to skip this)");
+    return rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
+}
+
 static rt_status cache_rows(const rt_config *config, uint64_t distinct_keys, uint32_t *rows_p,
                             rt_error *error)
 {

@@ -15,4 +15,8 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
 // True when dp_setup needs the number of distinct keys and the config does not declare it.
 bool dp_setup_needs_keys(const rt_config *config);
 
+// Counts them, where dp_setup needs them and they can be counted; *keys_p is 0 otherwise. Errors as
+// rt_stream_count_keys.
+rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error);
+
 #endif

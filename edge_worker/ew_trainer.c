@@ -296,33 +296,110 @@ void ew_trainer_attach(ew_trainer *t, ew_exchange *exchange)
     t->exchange = exchange;
 }
 
-static rt_status write_tensors(ew_trainer *t, float *values, rt_tensor *tensors, const char *path,
-                               rt_error *error)
+// ---- dense parameters ------------------------------------------------------------------------
+
+#define STATE_NAME "optimizer.state"
+
+static rt_status await_tasks(ew_trainer *t, rt_error *error)
+{
+    void *item;
+    give(t, (task){.kind = TASK_BARRIER});
+    rt_status status = rt_queue_take(t->barriers, &item);
+    return status ? rt_fail(error, status, "the training thread has ended") : RT_OK;
+}
+
+// Tensors by name; values and state: host copies of the two blocks, state NULL to leave it out.
+static uint32_t list_tensors(const ew_trainer *t, const float *values, const float *state,
+                             uint32_t state_count, rt_tensor *tensors)
 {
     uint32_t count = 0;
-    rt_status status = ew_model_dense_read(t->config.model, EW_VALUES, values, error);
-    if (status)
-        return status;
-    while (count < RT_TENSORS_MAX &&
+    while (count + 1 < RT_TENSORS_MAX &&
            ew_model_tensor(t->config.model, count, values, &tensors[count]))
         count++;
-    return rt_tensors_write(path, tensors, count, error);
+    if (state) {
+        tensors[count] = (rt_tensor){.rank = 1, .shape = {state_count}, .values = state};
+        strcpy(tensors[count++].name, STATE_NAME);
+    }
+    return count;
+}
+
+typedef struct {
+    float *values, *state;
+    uint32_t state_count;
+    rt_tensor *tensors;
+} host_copy;
+
+static void host_copy_fini(host_copy *copy)
+{
+    rt_free(copy->values);
+    rt_free(copy->state);
+    rt_free(copy->tensors);
+}
+
+static rt_status host_copy_init(ew_trainer *t, host_copy *copy, rt_error *error)
+{
+    *copy = (host_copy){0};
+    (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &copy->state_count);
+    copy->values = rt_alloc(t->dense_count, sizeof *copy->values);
+    copy->state = rt_alloc(copy->state_count + 1u, sizeof *copy->state);
+    copy->tensors = rt_alloc(RT_TENSORS_MAX, sizeof *copy->tensors);
+    rt_status status = copy->values && copy->state && copy->tensors
+                           ? await_tasks(t, error)
+                           : rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
+    if (!status)
+        status = ew_model_dense_read(t->config.model, EW_VALUES, copy->values, error);
+    if (!status && copy->state_count)
+        status = ew_model_dense_read(t->config.model, EW_OPTIMIZER_STATE, copy->state, error);
+    if (status)
+        host_copy_fini(copy);
+    return status;
 }
 
 rt_status ew_trainer_save(ew_trainer *t, const char *path, rt_error *error)
 {
-    void *item;
-    float *values = rt_alloc(t->dense_count, sizeof *values);
-    rt_tensor *tensors = rt_alloc(RT_TENSORS_MAX, sizeof *tensors);
-    rt_status status = RT_NO_MEMORY;
-    if (values && tensors) {
-        give(t, (task){.kind = TASK_BARRIER});
-        status = rt_queue_take(t->barriers, &item);
-    }
-    status = status
-                 ? rt_fail(error, status, "cannot save the dense part: %s", rt_status_text(status))
-                 : write_tensors(t, values, tensors, path, error);
-    rt_free(values);
-    rt_free(tensors);
+    host_copy copy;
+    rt_status status = host_copy_init(t, &copy, error);
+    if (status)
+        return status;
+    uint32_t count = list_tensors(t, copy.values, NULL, 0, copy.tensors);
+    status = rt_tensors_write(path, copy.tensors, count, error);
+    host_copy_fini(&copy);
+    return status;
+}
+
+rt_status ew_trainer_get_state(ew_trainer *t, rt_bytes *bytes, rt_error *error)
+{
+    host_copy copy;
+    rt_status status = host_copy_init(t, &copy, error);
+    if (status)
+        return status;
+    uint32_t count = list_tensors(t, copy.values, copy.state, copy.state_count, copy.tensors);
+    if (rt_tensors_encode(copy.tensors, count, bytes))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
+    host_copy_fini(&copy);
+    return status;
+}
+
+rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *error)
+{
+    rt_tensors *tensors;
+    uint32_t count;
+    rt_status status =
+        rt_tensors_decode("the dense part", bytes->data, bytes->size, &tensors, error);
+    if (status)
+        return status;
+    const rt_tensor *state = rt_tensors_find(tensors, STATE_NAME);
+    (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &count);
+    if (!state || state->rank != 1 || state->shape[0] != count)
+        status = rt_fail(error, RT_DATA,
+                         "the dense part has %llu floats of optimizer state, expected %u",
+                         state ? (unsigned long long)state->shape[0] : 0, count);
+    if (!status)
+        status = await_tasks(t, error);
+    if (!status)
+        status = ew_model_load(t->config.model, tensors, error);
+    if (!status && count)
+        status = ew_model_dense_write(t->config.model, EW_OPTIMIZER_STATE, state->values, error);
+    rt_tensors_close(tensors);
     return status;
 }

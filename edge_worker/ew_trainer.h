@@ -11,6 +11,7 @@
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
+#include "runtime/rt_bytes.h"
 
 typedef struct ew_trainer ew_trainer;
 
@@ -60,5 +61,10 @@ void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
 
 // Waits until all tasks are done and writes the dense parameters to path (rt_tensors).
 rt_status ew_trainer_save(ew_trainer *trainer, const char *path, rt_error *error);
+
+// Waits until all tasks are done; appends dense parameters and optimizer state (rt_tensors), or
+// takes them from such bytes. RT_DATA: not those of this model; error names the tensor.
+rt_status ew_trainer_get_state(ew_trainer *trainer, rt_bytes *bytes, rt_error *error);
+rt_status ew_trainer_set_state(ew_trainer *trainer, const rt_bytes *bytes, rt_error *error);
 
 #endif

@@ -44,6 +44,10 @@ typedef struct {
     bool apply;         // the job's iteration counts
     uint64_t iteration; // of the job
     bool finishing, finish_answered, ended;
+    bool marked;       // a MARK waits for its answer
+    uint64_t mark;     // its number
+    bool mark_dense;   // the dense part goes before the answer
+    rt_bytes restored; // dense part of a checkpoint, as far as it has come
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
     uint64_t looked_ns; // until then the waiting is in waited_ns
@@ -68,6 +72,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     worker *w = context;
     const size_t size = message->size;
     const uint32_t type = rt_message_header(message)->type;
+    rt_message_header(message)->epoch = w->member.welcome.epoch;
     rt_status status =
         w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
     if (!status)
@@ -212,6 +217,7 @@ static rt_status create_executor(worker *w, rt_error *error)
     ew_executor_config executor = {
         .rank = w->config->rank,
         .shard_count = welcome->shard_count,
+        .epoch = welcome->epoch,
         .slice_count_max = welcome->run_ahead + 1,
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
@@ -463,6 +469,46 @@ static rt_status save(worker *w, const rt_message *message, rt_error *error)
     return rt_member_send(&w->member, &answer, error);
 }
 
+// A checkpoint's dense part; once all of it is there it takes the place of the model's.
+static rt_status take_part(worker *w, const rt_message *message, rt_error *error)
+{
+    rt_wire_part part;
+    rt_reader reader = rt_message_reader(message);
+    if (!rt_reader_get(&reader, &part, 1, sizeof part) || part.offset != w->restored.size ||
+        part.total > RT_WIRE_PAYLOAD_BYTES_MAX || reader.left > part.total - part.offset)
+        return rt_fail(error, RT_WIRE, "coordinator: a PART that does not fit the one before");
+    rt_bytes_put(&w->restored, reader.next, reader.left);
+    if (w->restored.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
+    if (w->restored.size < part.total)
+        return RT_OK;
+    rt_status status = ew_trainer_set_state(w->trainer, &w->restored, error);
+    rt_bytes_fini(&w->restored);
+    return status;
+}
+
+static rt_status send_state(worker *w, rt_error *error)
+{
+    rt_bytes bytes = {0};
+    rt_status status = ew_trainer_get_state(w->trainer, &bytes, error);
+    for (size_t at = 0; at < bytes.size && !status; at += RT_WIRE_PART_BYTES_MAX) {
+        rt_message message;
+        const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, bytes.size - at);
+        const rt_wire_part part = {at, bytes.size};
+        status =
+            rt_message_create(&message, RT_MESSAGE_PART, self(w), w->mark, 1, sizeof part + size);
+        if (status) {
+            rt_fail(error, status, "out of memory");
+            break;
+        }
+        memcpy(rt_message_payload(&message), &part, sizeof part);
+        memcpy(rt_message_payload(&message) + sizeof part, bytes.data + at, size);
+        status = rt_member_send(&w->member, &message, error);
+    }
+    rt_bytes_fini(&bytes);
+    return status;
+}
+
 static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error *error)
 {
     switch (rt_message_header(message)->type) {
@@ -476,6 +522,13 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
         return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
     case RT_MESSAGE_FINISH:
         w->finishing = true;
+        return RT_OK;
+    case RT_MESSAGE_PART:
+        return take_part(w, message, error);
+    case RT_MESSAGE_MARK:
+        w->marked = true;
+        w->mark = rt_message_header(message)->iteration;
+        w->mark_dense = rt_message_header(message)->count;
         return RT_OK;
     case RT_MESSAGE_SAVE:
         return save(w, message, error);
@@ -553,6 +606,29 @@ static rt_status drain_shard(worker *w, uint32_t shard, rt_error *error)
     return RT_OK;
 }
 
+static bool is_idle(const worker *w)
+{
+    return !w->phase && !ew_exchange_busy(w->exchange) &&
+           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
+}
+
+// Everything that came before the MARK is carried out, and the shards have confirmed every push.
+static rt_status answer_mark_if_idle(worker *w, rt_error *error)
+{
+    rt_message message;
+    if (!w->marked || !is_idle(w))
+        return RT_OK;
+    w->marked = false;
+    if (w->mark_dense) {
+        rt_status status = send_state(w, error);
+        if (status)
+            return status;
+    }
+    if (rt_message_create(&message, RT_MESSAGE_MARK, self(w), w->mark, 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(&w->member, &message, error);
+}
+
 // What was done and stands in no report.
 static dp_counts unreported(const worker *w)
 {
@@ -570,8 +646,7 @@ static dp_counts unreported(const worker *w)
 static rt_status finish_if_idle(worker *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || w->phase || ew_exchange_busy(w->exchange) ||
-        (w->planner && !ew_planner_idle(w->planner)) || !ew_executor_idle(w->executor))
+    if (!w->finishing || w->finish_answered || !is_idle(w))
         return RT_OK;
     w->finish_answered = true;
     const dp_counts rest = unreported(w);
@@ -612,6 +687,8 @@ static rt_status turn(worker *w, rt_error *error)
     if (!status)
         status = start_job(w, error);
     if (!status)
+        status = answer_mark_if_idle(w, error);
+    if (!status)
         status = finish_if_idle(w, error);
     return status ? status : rt_member_beat(&w->member, error);
 }
@@ -626,6 +703,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
     if (w->transport)
         w->config->ops->close(w->transport);
+    rt_bytes_fini(&w->restored);
     ew_executor_destroy(w->executor);
     ew_model_destroy(w->model);
     ew_host_rows_fini(&w->rows);

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <zstd.h>
 
 #include "runtime/rt_file.h"
 #include "runtime/rt_hash.h"
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
-#define VERSION 1u
+#define VERSION 2u
+#define LEVEL 1 // of zstd
+#define PACKED 1u
 #define ROW_FLOATS_MAX (UINT32_C(1) << 16)
 
 typedef struct {
@@ -23,28 +26,35 @@ typedef struct {
     uint32_t state_floats;
     uint32_t optimizer;
     uint32_t block_rows; // rows of every block but the last
-    uint64_t checksum;   // XXH3 of the bytes before
+    uint32_t iteration;
+    uint32_t base;
+    uint64_t checksum; // XXH3 of the bytes before
 } file_header;
-_Static_assert(sizeof(file_header) == 64, "file layout");
+_Static_assert(sizeof(file_header) == 72, "file layout");
 
-// Followed by row_count keys (8 bytes), row_count versions (4), row_count rows, zeros up to a
-// multiple of 8.
+// Followed by stored_bytes: row_count keys (8 bytes), row_count versions (4), row_count rows, zeros
+// up to a multiple of 8; or, with the flag PACKED, a frame of zstd that holds these.
 typedef struct {
     uint64_t checksum; // XXH3 of the rest of the block
     uint32_t row_count;
     uint32_t index; // of the block, from 0
+    uint32_t stored_bytes;
+    uint32_t flags;
 } block_header;
-_Static_assert(sizeof(block_header) == 16, "file layout");
+_Static_assert(sizeof(block_header) == 24, "file layout");
 
 // One block in memory; where its columns stand follows from row_count.
 typedef struct {
-    uint8_t *bytes;
+    uint8_t *bytes;  // header and columns
+    uint8_t *packed; // header and frame; NULL where nothing is packed
     size_t row_bytes;
 } block;
 
 struct ps_model_writer {
     rt_file *file;
     block block;
+    ZSTD_CCtx *packer; // NULL: not packed
+    rt_file_sum sum;
     ps_model_info info;
     uint64_t written; // rows, those in the block included
     uint32_t block_index;
@@ -56,6 +66,8 @@ struct ps_model_reader {
     FILE *file;
     char *path;
     block block;
+    ZSTD_DCtx *unpacker;
+    rt_file_sum sum;
     ps_model_info info;
     uint64_t taken; // rows given out
     uint32_t block_index;
@@ -84,18 +96,39 @@ static size_t block_size(size_t row_bytes, uint32_t rows)
     return (size + 7) / 8 * 8;
 }
 
-static uint64_t block_checksum(const block *one, uint32_t rows)
+static size_t columns_size(size_t row_bytes, uint32_t rows)
 {
-    const size_t from = sizeof(uint64_t);
-    return rt_hash_bytes(one->bytes + from, block_size(one->row_bytes, rows) - from);
+    return block_size(row_bytes, rows) - sizeof(block_header);
 }
 
-static rt_status block_init(block *one, const ps_model_info *info)
+// bytes: a header, and what it says is stored.
+static uint64_t block_checksum(const uint8_t *bytes)
+{
+    const size_t from = sizeof(uint64_t);
+    const block_header *header = (const block_header *)(const void *)bytes;
+    return rt_hash_bytes(bytes + from, sizeof *header - from + header->stored_bytes);
+}
+
+static void add_to_sum(rt_file_sum *sum, size_t bytes, uint64_t checksum)
+{
+    sum->bytes += bytes;
+    sum->hash = rt_mix(sum->hash ^ checksum);
+}
+
+static rt_status block_init(block *one, const ps_model_info *info, bool packs)
 {
     const uint32_t rows = (uint32_t)rt_min_u64(PS_MODEL_BLOCK_ROWS, info->row_count);
     one->row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
     one->bytes = rt_alloc(1, block_size(one->row_bytes, rows));
-    return one->bytes ? RT_OK : RT_NO_MEMORY;
+    if (packs)
+        one->packed = rt_alloc(1, block_size(one->row_bytes, rows));
+    return one->bytes && (!packs || one->packed) ? RT_OK : RT_NO_MEMORY;
+}
+
+static void block_fini(block *one)
+{
+    rt_free(one->bytes);
+    rt_free(one->packed);
 }
 
 rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t shard_count,
@@ -127,8 +160,11 @@ static rt_status write_header(ps_model_writer *writer, rt_error *error)
                           .dim = info->dim,
                           .state_floats = info->state_floats,
                           .optimizer = info->optimizer,
-                          .block_rows = PS_MODEL_BLOCK_ROWS};
+                          .block_rows = PS_MODEL_BLOCK_ROWS,
+                          .iteration = info->iteration,
+                          .base = info->base};
     header.checksum = rt_hash_bytes(&header, offsetof(file_header, checksum));
+    add_to_sum(&writer->sum, sizeof header, header.checksum);
     return rt_file_write(writer->file, &header, sizeof header, error);
 }
 
@@ -136,8 +172,11 @@ rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
                                ps_model_writer **writer_p, rt_error *error)
 {
     ps_model_writer *writer = rt_alloc(1, sizeof *writer);
-    if (!writer || block_init(&writer->block, info) != RT_OK) {
-        rt_free(writer);
+    if (writer && info->packed)
+        writer->packer = ZSTD_createCCtx();
+    if (!writer || (info->packed && !writer->packer) ||
+        block_init(&writer->block, info, info->packed) != RT_OK) {
+        ps_model_writer_abort(writer);
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     }
     writer->info = *info;
@@ -158,8 +197,29 @@ void ps_model_writer_abort(ps_model_writer *writer)
     if (!writer)
         return;
     rt_file_abort(writer->file);
-    rt_free(writer->block.bytes);
+    block_fini(&writer->block);
+    ZSTD_freeCCtx(writer->packer);
     rt_free(writer);
+}
+
+// The block as it is stored: packed if that makes it smaller.
+static uint8_t *pack_block(ps_model_writer *writer)
+{
+    const block *one = &writer->block;
+    block_header *header = (block_header *)(void *)one->bytes;
+    const size_t size = columns_size(one->row_bytes, writer->block_rows);
+    header->stored_bytes = (uint32_t)size;
+    header->flags = 0;
+    if (!writer->packer)
+        return one->bytes;
+    size_t packed = ZSTD_compressCCtx(writer->packer, one->packed + sizeof *header, size,
+                                      one->bytes + sizeof *header, size, LEVEL);
+    if (ZSTD_isError(packed) || packed >= size)
+        return one->bytes;
+    header->stored_bytes = (uint32_t)packed;
+    header->flags = PACKED;
+    memcpy(one->packed, header, sizeof *header);
+    return one->packed;
 }
 
 static rt_status write_block(ps_model_writer *writer, rt_error *error)
@@ -170,10 +230,13 @@ static rt_status write_block(ps_model_writer *writer, rt_error *error)
     header->index = writer->block_index++;
     uint8_t *end = block_row(&writer->block, writer->block_rows, writer->block_rows);
     memset(end, 0, size - (size_t)(end - writer->block.bytes));
-    header->checksum = block_checksum(&writer->block, writer->block_rows);
+    uint8_t *stored = pack_block(writer);
+    header = (block_header *)(void *)stored;
+    header->checksum = block_checksum(stored);
     writer->block_rows = rows_of_next_block(&writer->info, writer->written);
     writer->filled = 0;
-    return rt_file_write(writer->file, writer->block.bytes, size, error);
+    add_to_sum(&writer->sum, sizeof *header + header->stored_bytes, header->checksum);
+    return rt_file_write(writer->file, stored, sizeof *header + header->stored_bytes, error);
 }
 
 rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,
@@ -188,12 +251,14 @@ rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t ve
     return writer->filled == rows ? write_block(writer, error) : RT_OK;
 }
 
-rt_status ps_model_writer_commit(ps_model_writer *writer, rt_error *error)
+rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt_error *error)
 {
     rt_assert(writer->written == writer->info.row_count && writer->filled == 0);
     rt_status status = rt_file_commit(writer->file, error);
-    rt_free(writer->block.bytes);
-    rt_free(writer);
+    if (sum_p)
+        *sum_p = writer->sum;
+    writer->file = NULL;
+    ps_model_writer_abort(writer);
     return status;
 }
 
@@ -233,7 +298,10 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
                                    .shard_count = header.shard_count,
                                    .dim = header.dim,
                                    .state_floats = header.state_floats,
-                                   .optimizer = header.optimizer};
+                                   .optimizer = header.optimizer,
+                                   .iteration = header.iteration,
+                                   .base = header.base};
+    add_to_sum(&reader->sum, sizeof header, header.checksum);
     return RT_OK;
 }
 
@@ -254,7 +322,8 @@ rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_r
         status = rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
     if (status == RT_OK)
         status = read_header(reader, error);
-    if (status == RT_OK && block_init(&reader->block, &reader->info) != RT_OK)
+    if (status == RT_OK && (!(reader->unpacker = ZSTD_createDCtx()) ||
+                            block_init(&reader->block, &reader->info, true) != RT_OK))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     if (status != RT_OK) {
         ps_model_reader_close(reader);
@@ -272,26 +341,51 @@ void ps_model_reader_close(ps_model_reader *reader)
     if (reader->file)
         fclose(reader->file);
     rt_free(reader->path);
-    rt_free(reader->block.bytes);
+    block_fini(&reader->block);
+    ZSTD_freeDCtx(reader->unpacker);
     rt_free(reader);
+}
+
+static rt_status damaged(const ps_model_reader *reader, rt_error *error)
+{
+    return rt_fail(error, RT_DATA, "%s: block %u (rows from %llu on) is damaged", reader->path,
+                   reader->block_index, (unsigned long long)reader->taken);
 }
 
 static rt_status read_block(ps_model_reader *reader, rt_error *error)
 {
     const uint32_t rows = rows_of_next_block(&reader->info, reader->taken);
-    const block_header *header = (const block_header *)(void *)reader->block.bytes;
-    const size_t size = block_size(reader->block.row_bytes, rows);
-    rt_status status = read_bytes(reader, reader->block.bytes, size, error);
+    const size_t size = columns_size(reader->block.row_bytes, rows);
+    uint8_t *stored = reader->block.packed, *columns = reader->block.bytes + sizeof(block_header);
+    const block_header *header = (const block_header *)(void *)stored;
+    rt_status status = read_bytes(reader, stored, sizeof *header, error);
     if (status != RT_OK)
         return status;
-    if (header->checksum != block_checksum(&reader->block, rows) || header->row_count != rows ||
-        header->index != reader->block_index)
-        return rt_fail(error, RT_DATA, "%s: block %u (rows from %llu on) is damaged", reader->path,
-                       reader->block_index, (unsigned long long)reader->taken);
+    const bool packed = header->flags & PACKED;
+    if (header->flags & ~PACKED || header->row_count != rows ||
+        header->index != reader->block_index ||
+        (packed ? header->stored_bytes >= size : header->stored_bytes != size))
+        return damaged(reader, error);
+    status = read_bytes(reader, stored + sizeof *header, header->stored_bytes, error);
+    if (status != RT_OK)
+        return status;
+    if (header->checksum != block_checksum(stored))
+        return damaged(reader, error);
+    if (!packed)
+        memcpy(columns, stored + sizeof *header, size);
+    else if (ZSTD_decompressDCtx(reader->unpacker, columns, size, stored + sizeof *header,
+                                 header->stored_bytes) != size)
+        return damaged(reader, error);
+    add_to_sum(&reader->sum, sizeof *header + header->stored_bytes, header->checksum);
     reader->block_index++;
     reader->block_rows = rows;
     reader->next = 0;
     return RT_OK;
+}
+
+rt_file_sum ps_model_reader_sum(const ps_model_reader *reader)
+{
+    return reader->sum;
 }
 
 rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_t *version_p,

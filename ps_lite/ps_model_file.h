@@ -5,7 +5,7 @@
 #ifndef PS_MODEL_FILE_H
 #define PS_MODEL_FILE_H
 
-#include "runtime/rt_base.h"
+#include "runtime/rt_pack.h"
 
 #define PS_MODEL_BLOCK_ROWS 4096u
 
@@ -20,6 +20,9 @@ typedef struct {
     uint32_t dim;          // values per row
     uint32_t state_floats; // optimizer state per row, after the values
     uint32_t optimizer;    // rt_optimizer_kind
+    uint32_t iteration;    // of the cut that the rows belong to; 0: not a checkpoint
+    uint32_t base;         // only rows that changed after this iteration; 0: all
+    bool packed;           // blocks are packed with zstd where that makes them smaller
 } ps_model_info;
 
 // "directory/rows-003-of-008.bin"; path has room for size bytes. RT_CONFIG: too long.
@@ -32,7 +35,8 @@ rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
                                ps_model_writer **writer_p, rt_error *error);
 rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,
                               const float *row, rt_error *error);
-rt_status ps_model_writer_commit(ps_model_writer *writer, rt_error *error); // frees the writer
+// sum_p may be NULL. Frees the writer.
+rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt_error *error);
 void ps_model_writer_abort(ps_model_writer *writer);
 
 // RT_IO, RT_DATA (not a model file, or damaged), RT_NO_MEMORY.
@@ -41,6 +45,9 @@ rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_r
 // RT_END after the last row. *row_p (dim + state_floats floats) is valid until the next call.
 rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_t *version_p,
                                const float **row_p, rt_error *error);
+
+// Of the file, after RT_END.
+rt_file_sum ps_model_reader_sum(const ps_model_reader *reader);
 void ps_model_reader_close(ps_model_reader *reader);
 
 #endif

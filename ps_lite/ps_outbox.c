@@ -44,6 +44,11 @@ rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p)
     return RT_OK;
 }
 
+void ps_outbox_begin_epoch(ps_outbox *outbox, uint32_t epoch)
+{
+    outbox->config.epoch = epoch;
+}
+
 void ps_outbox_destroy(ps_outbox *outbox)
 {
     if (!outbox)

@@ -24,6 +24,9 @@ typedef struct {
 rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p);
 void ps_outbox_destroy(ps_outbox *outbox); // drops what was not sent
 
+// The epoch of the messages from now on; before the first one.
+void ps_outbox_begin_epoch(ps_outbox *outbox, uint32_t epoch);
+
 // Room for one record of size bytes in the open message; the caller fills it at once. Errors as
 // ps_outbox_send.
 rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type type,

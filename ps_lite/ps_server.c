@@ -6,13 +6,13 @@
 
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
+#include "ps_lite/ps_checkpoint.h"
 #include "runtime/rt_address.h"
 #include "runtime/rt_log.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
 #define QUEUE_MESSAGES_MAX 4096u
 #define LINGER_MS 1000u
-#define NO_WAKE (-1)
 
 // When the pushes of a worker came that are not confirmed yet, in order.
 typedef struct {
@@ -27,6 +27,7 @@ typedef struct {
     rt_endpoint *workers; // the listener
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
+    ps_checkpoint checkpoint;
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
@@ -102,6 +103,8 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .context = s};
     if (ps_shard_create(&shard, &s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
+    ps_checkpoint_init(&s->checkpoint, s->shard, s->config->schema, s->config->rank,
+                       config->ps_shard_count);
     return RT_OK;
 }
 
@@ -158,7 +161,11 @@ static rt_status join(server *s, rt_error *error)
                                      .timeout_peer_s = config->timeout_peer_s};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
-    return status == RT_OK ? check_welcome(s, error) : status;
+    if (status == RT_OK)
+        status = check_welcome(s, error);
+    if (status == RT_OK)
+        ps_shard_begin_epoch(s->shard, s->member.welcome.epoch);
+    return status;
 }
 
 static void leave(server *s, rt_status status, const rt_error *error)
@@ -168,6 +175,8 @@ static void leave(server *s, rt_status status, const rt_error *error)
         s->ops->end(s->workers, LINGER_MS);
     if (s->transport)
         s->ops->close(s->transport);
+    if (s->shard)
+        ps_checkpoint_fini(&s->checkpoint);
     ps_shard_destroy(s->shard);
 }
 
@@ -195,8 +204,76 @@ static rt_status save(server *s, const rt_message *message, rt_error *error)
     if (rt_control_text(message, directory, sizeof directory) != RT_OK)
         return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
                        message->size - sizeof(rt_wire_header));
-    rt_status status = ps_shard_save(s->shard, directory, s->config->schema, beat, s, error);
+    rt_status status =
+        ps_shard_save(s->shard, directory, s->config->schema, NULL, beat, s, NULL, error);
     return status == RT_OK ? say_finished(s, error) : status;
+}
+
+static rt_status cut(server *s, const rt_message *message, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_status status = ps_checkpoint_begin(&s->checkpoint, message, error);
+    if (status != RT_OK)
+        return status;
+    if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->config->rank),
+                          rt_message_header(message)->iteration, 0, 0) != RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    return rt_member_send(&s->member, &answer, error);
+}
+
+static rt_status tell_written(server *s, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_status status = ps_checkpoint_poll(&s->checkpoint, &answer);
+    if (status == RT_AGAIN)
+        return RT_OK;
+    if (status != RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    return rt_member_send(&s->member, &answer, error);
+}
+
+// The first file of a checkpoint: whatever an earlier one that turned out to be damaged left is
+// dropped.
+static rt_status load(server *s, const rt_message *message, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_wire_load head;
+    const bool is_whole = rt_control_has(message, sizeof head);
+    if (is_whole)
+        memcpy(&head, rt_message_payload(message), sizeof head);
+    if (is_whole && head.first && ps_shard_clear(s->shard) != RT_OK)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
+    rt_status status =
+        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank,
+                           s->config->config->ps_shard_count, beat, s, &answer, error);
+    return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
+}
+
+static rt_status tell_keys(server *s, const rt_message *message, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_status status = ps_checkpoint_keys(s->shard, message, s->config->rank, &answer, error);
+    return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
+}
+
+static rt_status take_from_coordinator(server *s, const rt_message *message, rt_error *error)
+{
+    switch (rt_message_header(message)->type) {
+    case RT_MESSAGE_SAVE:
+        return save(s, message, error);
+    case RT_MESSAGE_CUT:
+        return cut(s, message, error);
+    case RT_MESSAGE_LOAD:
+        return load(s, message, error);
+    case RT_MESSAGE_KEYS:
+        return tell_keys(s, message, error);
+    case RT_MESSAGE_FINISH:
+        s->finished = true;
+        return RT_OK;
+    default:
+        return rt_fail(error, RT_WIRE, "coordinator: a PS shard takes no %s",
+                       rt_message_type_name(rt_message_header(message)->type));
+    }
 }
 
 static rt_status drain_coordinator(server *s, rt_error *error)
@@ -208,14 +285,7 @@ static rt_status drain_coordinator(server *s, rt_error *error)
             return RT_OK;
         if (status != RT_OK)
             return status;
-        const uint32_t type = rt_message_header(&message)->type;
-        if (type == RT_MESSAGE_SAVE)
-            status = save(s, &message, error);
-        else if (type == RT_MESSAGE_FINISH)
-            s->finished = true;
-        else
-            status = rt_fail(error, RT_WIRE, "coordinator: a PS shard takes no %s",
-                             rt_message_type_name(type));
+        status = take_from_coordinator(s, &message, error);
         rt_message_release(&message);
         if (status != RT_OK)
             return status;
@@ -330,7 +400,7 @@ static rt_status turn(server *s, rt_error *error)
     // The transport does not tell when it has room again.
     const uint32_t wait_ms = s->unsent ? 1 : rt_member_wait_ms(&s->member);
     const uint64_t begin_ns = rt_now_ns();
-    rt_status status = s->ops->wait(endpoints, 2, NO_WAKE, wait_ms, ready);
+    rt_status status = s->ops->wait(endpoints, 2, ps_checkpoint_fd(&s->checkpoint), wait_ms, ready);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status != RT_OK)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
@@ -338,6 +408,8 @@ static rt_status turn(server *s, rt_error *error)
         status = drain_workers(s, error);
     if (status == RT_OK)
         status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
+    if (status == RT_OK)
+        status = tell_written(s, error);
     if (status != RT_OK)
         return status;
     status = ps_shard_flush(s->shard, error);

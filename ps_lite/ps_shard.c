@@ -5,7 +5,6 @@
 
 #include "ps_lite/ps_aggregate.h"
 #include "ps_lite/ps_dense.h"
-#include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_outbox.h"
 #include "ps_lite/ps_parked.h"
 #include "runtime/rt_hash.h"
@@ -714,87 +713,67 @@ const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *versio
 
 // ---- Files
 
+static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
+{
+    const ps_shard_config *config = &shard->config;
+    return (ps_model_info){.schema = schema,
+                           .shard = config->rank,
+                           .shard_count = config->shard_count,
+                           .dim = config->dim,
+                           .state_floats = shard->row_floats - config->dim,
+                           .optimizer = config->optimizer.kind};
+}
+
 rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
-                        ps_progress progress, void *context, rt_error *error)
+                        const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
+                        rt_error *error)
 {
-    const ps_shard_config *config = &shard->config;
-    const ps_model_info info = {.schema = schema,
-                                .row_count = ps_table_count(shard->table),
-                                .shard = config->rank,
-                                .shard_count = config->shard_count,
-                                .dim = config->dim,
-                                .state_floats = shard->row_floats - config->dim,
-                                .optimizer = config->optimizer.kind};
     char path[RT_PATH_MAX];
-    ps_model_writer *writer = NULL;
+    ps_model_info info = info_of(shard, schema);
     rt_status status =
-        ps_model_file_path(directory, config->rank, config->shard_count, path, sizeof path, error);
-    if (status == RT_OK)
-        status = ps_model_writer_open(path, &info, &writer, error);
-    for (uint64_t i = 0; status == RT_OK && i < info.row_count; i++) {
+        ps_model_file_path(directory, info.shard, info.shard_count, path, sizeof path, error);
+    if (cut) {
+        info.iteration = cut->iteration;
+        info.base = cut->base;
+        info.packed = true;
+    }
+    return status == RT_OK
+               ? ps_snapshot_write(shard->table, &info, path, progress, context, sum_p, error)
+               : status;
+}
+
+rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
+                        void *context, rt_file_sum *sum_p, rt_error *error)
+{
+    const ps_model_info info = info_of(shard, schema);
+    return ps_snapshot_read(shard->table, &info, path, progress, context, sum_p, error);
+}
+
+rt_status ps_shard_clear(ps_shard *shard)
+{
+    const ps_table_config config = {shard->row_floats, shard->config.memory_bytes_max};
+    ps_table *empty;
+    rt_status status = ps_table_create(&config, &empty);
+    if (status != RT_OK)
+        return status;
+    ps_table_destroy(shard->table);
+    shard->table = empty;
+    return RT_OK;
+}
+
+uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
+                       rt_wire_key *records)
+{
+    uint32_t count = 0;
+    for (uint64_t i = from; i < ps_table_count(shard->table) && count < count_max; i++) {
         const ps_entry *entry = ps_table_find(shard->table, ps_table_key(shard->table, i));
-        status = ps_model_writer_add(writer, entry->key, entry->version,
-                                     ps_table_row(shard->table, entry), error);
-        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
-            status = progress(context, error);
+        records[count++] = (rt_wire_key){entry->key, entry->version, 0};
     }
-    if (status == RT_OK)
-        return ps_model_writer_commit(writer, error);
-    ps_model_writer_abort(writer);
-    return status;
+    return count;
 }
 
-static rt_status check_info(const ps_shard *shard, const char *path, const ps_model_info *info,
-                            uint64_t schema, rt_error *error)
+void ps_shard_begin_epoch(ps_shard *shard, uint32_t epoch)
 {
-    const ps_shard_config *config = &shard->config;
-    const uint32_t state = shard->row_floats - config->dim;
-    if (info->dim != config->dim || info->state_floats != state ||
-        info->optimizer != (uint32_t)config->optimizer.kind)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: rows of %u values and %u floats of state of optimizer %u; this run "
-                       "has %u, %u, optimizer %u",
-                       path, info->dim, info->state_floats, info->optimizer, config->dim, state,
-                       (uint32_t)config->optimizer.kind);
-    if (info->schema != schema)
-        return rt_fail(error, RT_CONFIG, "%s: schema %016llx, this run has %016llx", path,
-                       (unsigned long long)info->schema, (unsigned long long)schema);
-    return RT_OK;
-}
-
-static rt_status load_row(ps_shard *shard, const char *path, uint64_t key, uint32_t version,
-                          const float *row, rt_error *error)
-{
-    if (rt_key_shard(key, shard->config.shard_count) != shard->config.rank)
-        return RT_OK;
-    if (ps_table_find(shard->table, key))
-        return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", path,
-                       (unsigned long long)key);
-    rt_status status = ps_table_reserve(shard->table, 1, error);
-    if (status != RT_OK)
-        return status;
-    ps_entry *entry = ps_table_insert(shard->table, key);
-    entry->version = version;
-    memcpy(ps_table_row(shard->table, entry), row, shard->row_floats * sizeof *row);
-    return RT_OK;
-}
-
-rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, rt_error *error)
-{
-    ps_model_info info;
-    ps_model_reader *reader = NULL;
-    rt_status status = ps_model_reader_open(path, &info, &reader, error);
-    if (status != RT_OK)
-        return status;
-    status = check_info(shard, path, &info, schema, error);
-    while (status == RT_OK) {
-        uint64_t key;
-        uint32_t version;
-        const float *row;
-        status = ps_model_reader_next(reader, &key, &version, &row, error);
-        if (status == RT_OK)
-            status = load_row(shard, path, key, version, row, error);
-    }
-    ps_model_reader_close(reader);
-    return status == RT_END ? RT_OK : status;
+    shard->config.epoch = epoch;
+    ps_outbox_begin_epoch(shard->outbox, epoch);
 }

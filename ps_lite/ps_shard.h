@@ -15,9 +15,9 @@
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 
-#include "ps_lite/ps_table.h"
+#include "ps_lite/ps_snapshot.h"
 #include "runtime/rt_optimizer.h"
-#include "runtime/rt_wire.h"
+#include "runtime/rt_control.h"
 
 typedef struct ps_shard ps_shard;
 
@@ -79,17 +79,34 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
 // The values and state of a key, NULL when it has no row. For tests and tools.
 const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p);
 
-// Called now and then while a file is written; anything but RT_OK ends the writing.
-typedef rt_status (*ps_progress)(void *context, rt_error *error);
+// What of a checkpoint goes into a file.
+typedef struct {
+    uint32_t iteration; // of the cut
+    uint32_t base;      // only rows that changed after this iteration; 0: all
+} ps_cut;
 
-// Writes all rows to directory (ps_model_file_path). progress may be NULL. RT_IO, RT_NO_MEMORY;
-// error names the file; or what progress returned.
+// Writes rows to directory (ps_model_file_path): all, or those of a cut, packed then. progress and
+// sum_p may be NULL. RT_IO, RT_NO_MEMORY; error names the file; or what progress returned.
 rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
-                        ps_progress progress, void *context, rt_error *error);
+                        const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
+                        rt_error *error);
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
-// shards. Only before the first message. RT_CONFIG: other dimension, optimizer or schema than this
-// shard's; RT_IO, RT_DATA, RT_LIMIT, RT_NO_MEMORY.
-rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, rt_error *error);
+// shards. Files of changes come after the one that they change. Only before the first message.
+// RT_CONFIG: other dimension, optimizer or schema than this shard's; RT_IO, RT_DATA, RT_LIMIT,
+// RT_NO_MEMORY.
+rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
+                        void *context, rt_file_sum *sum_p, rt_error *error);
+
+// Drops all rows, and nothing else: what workers have said so far about the dense exchange stays.
+// Before the first message with rows. RT_NO_MEMORY: unchanged.
+rt_status ps_shard_clear(ps_shard *shard);
+
+// Keys and versions of up to count_max rows, from row number `from` on. Returns how many.
+uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
+                       rt_wire_key *records);
+
+// The epoch of the messages from now on; before the first one.
+void ps_shard_begin_epoch(ps_shard *shard, uint32_t epoch);
 
 #endif

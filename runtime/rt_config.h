@@ -196,6 +196,18 @@ typedef enum {
 typedef enum { RT_DENSE_FP32, RT_DENSE_BF16 } rt_dense_wire;
 
 typedef struct {
+    char directory[256];       // "": checkpoints/ in the directory of the results
+    uint32_t every_iterations; // 0: not by count
+    double every_s;            // 0: not by time
+    uint32_t full_every;       // of so many one has all rows, the others those that changed
+    uint32_t keep;             // the newest so many stay, and what they build on
+    bool at_end;
+} rt_checkpoint_config;
+
+// What happens when a process of a run is lost.
+typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
+
+typedef struct {
     rt_log_level log_level;
     uint64_t seed;
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
@@ -230,11 +242,14 @@ typedef struct {
     char security_allow[RT_PATH_MAX];      // public keys of those that may join
     char security_server_key[RT_PATH_MAX]; // public key file of the coordinator's box
     bool security_insecure;                // other addresses than loopback without keys
-    double timeout_peer_s;                 // a peer silent for so long has failed
-    double timeout_start_s;                // all processes must have joined by then
-    uint64_t sim_iterations;               // "sim.iterations"; 0: until the input ends
-    uint32_t sim_warmup;                   // iterations not counted
-    bool sim_dense;                        // the dense exchange is part of the predicted time
+    rt_checkpoint_config checkpoint;
+    rt_on_loss on_worker_loss;
+    uint32_t restarts_max;        // in an hour
+    double timeout_peer_s;        // a peer silent for so long has failed
+    double timeout_start_s;       // all processes must have joined by then
+    uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
+    uint32_t sim_warmup;          // iterations not counted
+    bool sim_dense;               // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;

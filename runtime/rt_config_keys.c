@@ -59,6 +59,12 @@ static const rt_config_choice log_levels[] = {
     {"info", RT_LOG_INFO, "a few lines per run"}, {"debug", RT_LOG_DEBUG, "lines per object"},
     {"trace", RT_LOG_TRACE, "lines per message"}, {0},
 };
+static const rt_config_choice losses[] = {
+    {"stop", RT_LOSS_STOP, "the run ends"},
+    {"restart", RT_LOSS_RESTART, "all processes start again, from the newest checkpoint"},
+    {"shrink", RT_LOSS_SHRINK, "the same; without the worker, if it was one that was lost"},
+    {0},
+};
 static const rt_config_choice formats[] = {
     {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
     {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
@@ -364,6 +370,29 @@ const rt_config_key rt_config_keys[] = {
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
 
+    {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
+         "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
+         "on "
+         "other machines use the same path there."),
+     IN(0, 255), .offset = TEXT_OFFSET(rt_config, checkpoint.directory),
+     .size = sizeof((rt_config *)0)->checkpoint.directory},
+    U32("checkpoint.every_iterations", checkpoint.every_iterations, "0", IN(0, 1e9), "iterations",
+        "A checkpoint after every so many iterations; 0: not by count."),
+    DOUBLE("checkpoint.every_s", checkpoint.every_s, "0", IN(0, 1e7), "s",
+           "A checkpoint when so much time has passed since the last one; 0: not by time."),
+    U32("checkpoint.full_every", checkpoint.full_every, "10", IN(1, 1000), "checkpoints",
+        "One of so many holds all rows, the others those that changed since the one before; 1: all "
+        "rows every time."),
+    U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
+        "The newest so many stay, and those that they build on."),
+    BOOL("checkpoint.at_end", checkpoint.at_end, "false",
+         "One more at the end of a run, so that another run can go on from there."),
+
+    CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
+           "What `lanyard up` does when a process is lost."),
+    U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
+        "In an hour; a run that needs more ends."),
+
     CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"", transports,
            "How messages travel."),
     TEXT("network.coordinator", network_coordinator,
@@ -445,6 +474,8 @@ static const struct {
     {"guards", "What a run does about batches that would spoil the model."},
     {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
+    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the "
+                   "coordinator, or to `lanyard up`, asks for one at any time."},
     {"sim", "For `lanyard sim` only."},
 };
 

@@ -49,6 +49,20 @@ rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint
     return status;
 }
 
+rt_status rt_control_create_struct(rt_message *message, rt_message_type type, uint32_t sender,
+                                   uint64_t iteration, const void *bytes, size_t size,
+                                   const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    rt_status status = rt_message_create(message, type, sender, iteration, 1, size + length);
+    if (status != RT_OK)
+        return status;
+    memcpy(rt_message_payload(message), bytes, size);
+    if (length)
+        memcpy(rt_message_payload(message) + size, text, length);
+    return RT_OK;
+}
+
 rt_status rt_control_create(rt_message *message, rt_message_type type, uint32_t sender)
 {
     return rt_message_create(message, type, sender, 0, 0, 0);

@@ -10,6 +10,7 @@
 #define RT_PROGRAM_VERSION "0.1.0"
 #define RT_ADDRESS_MAX 64u
 #define RT_WIRE_KEY_BYTES 32u
+#define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
 
 // HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
 // Fields up to program are where they are in every version.
@@ -36,10 +37,12 @@ typedef struct {
     uint32_t sample_count_max; // of one micro-batch
     uint32_t run_ahead;        // slices that may be outstanding
     uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
+    uint32_t epoch;            // of all messages with rows and gradients
+    uint32_t reserved;
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 40 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 48 + 16 * (64 + 32), "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 // Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
@@ -68,6 +71,54 @@ _Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
                            rt_wire_hello *hello, rt_error *error);
 
+// PART: followed by bytes [offset, ...) of total. header.iteration: of the cut.
+typedef struct {
+    uint64_t offset, total;
+} rt_wire_part;
+_Static_assert(sizeof(rt_wire_part) == 16, "wire layout");
+
+#define RT_WIRE_PART_BYTES_MAX (UINT32_C(1) << 20)
+
+// CUT: write rows whose version is above base (0: all) to a folder, and remove checkpoints of
+// iterations before keep_from from its parent. header.iteration: of the cut. The answer has no
+// payload.
+typedef struct {
+    uint32_t base;
+    uint32_t keep_from;
+    char folder[RT_FOLDER_MAX];
+} rt_wire_cut;
+_Static_assert(sizeof(rt_wire_cut) == 8 + 1024, "wire layout");
+
+// WRITTEN, LOADED: followed by text, which says what went wrong. header.iteration: of the cut.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t reserved;
+    uint64_t bytes, hash; // rt_file_sum
+    uint64_t ns;          // WRITTEN: that it took
+} rt_wire_written;
+_Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
+
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
+typedef struct {
+    uint32_t shard_count; // 0: no rows
+    uint32_t first;       // 1: all rows held so far are dropped before
+    struct {
+        uint64_t bytes, hash; // rt_file_sum that a shard's file must have
+    } files[RT_SHARDS_MAX];
+    char folder[RT_FOLDER_MAX];
+} rt_wire_load;
+_Static_assert(sizeof(rt_wire_load) == 8 + 16 * 16 + 1024, "wire layout");
+
+// KEYS: a row that a shard holds.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t reserved;
+} rt_wire_key;
+_Static_assert(sizeof(rt_wire_key) == 16, "wire layout");
+
+#define RT_WIRE_KEYS_MAX (UINT32_C(1) << 16) // of one answer
+
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.
 rt_status rt_control_text(const rt_message *message, char *text, size_t size);
@@ -75,6 +126,11 @@ rt_status rt_control_text(const rt_message *message, char *text, size_t size);
 // A message whose payload is text. RT_NO_MEMORY.
 rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint32_t sender,
                                  const char *text);
+
+// A message whose payload is one struct, followed by text (NULL: none). RT_NO_MEMORY.
+rt_status rt_control_create_struct(rt_message *message, rt_message_type type, uint32_t sender,
+                                   uint64_t iteration, const void *bytes, size_t size,
+                                   const char *text);
 
 // A message that is only a header.
 rt_status rt_control_create(rt_message *message, rt_message_type type, uint32_t sender);

@@ -40,7 +40,8 @@ void rt_member_leave(rt_member *member, const rt_error *failure);
 rt_status rt_member_check(const rt_member *member, rt_error *error);
 
 // The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
-// run ends (error has the reason). RT_TIMEOUT: the coordinator is silent. RT_WIRE.
+// run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong).
+// RT_TIMEOUT: the coordinator is silent. RT_WIRE.
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);
 
 // Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.

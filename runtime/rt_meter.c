@@ -53,6 +53,32 @@ void rt_meter_destroy(rt_meter *meter)
     rt_free(meter);
 }
 
+void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, meter->tail_start);
+    rt_bytes_put_u64(bytes, meter->segment_size);
+    rt_bytes_put_u32(bytes, meter->segment_count);
+    rt_bytes_put(bytes, &meter->total, sizeof meter->total);
+    for (uint32_t i = 0; i < meter->segment_count; i++)
+        rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);
+}
+
+rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
+{
+    const uint64_t tail_start = rt_reader_u64(reader), segment_size = rt_reader_u64(reader);
+    const uint32_t segment_count = rt_reader_u32(reader);
+    if (reader->failed || segment_size == 0 || segment_count == 0 ||
+        segment_count > SEGMENT_COUNT || reader->left / sizeof(tally) < segment_count + 1u)
+        return RT_DATA;
+    meter->tail_start = tail_start;
+    meter->segment_size = segment_size;
+    meter->segment_count = segment_count;
+    rt_reader_get(reader, &meter->total, 1, sizeof meter->total);
+    for (uint32_t i = 0; i < segment_count; i++)
+        rt_reader_get(reader, meter->segments[i], 1, sizeof *meter->segments[i]);
+    return RT_OK;
+}
+
 static void clear(tally *one)
 {
     memset(one, 0, sizeof *one);

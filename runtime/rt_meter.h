@@ -15,7 +15,7 @@
 #ifndef RT_METER_H
 #define RT_METER_H
 
-#include "runtime/rt_base.h"
+#include "runtime/rt_bytes.h"
 
 #define RT_METER_CLIP 1e-7
 
@@ -44,6 +44,10 @@ void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels
 
 // Forgets the window; what is added from now on is the next one.
 void rt_meter_begin_window(rt_meter *meter);
+
+// Everything but the window, and back into a new one. RT_DATA: no such state; the meter is empty.
+void rt_meter_save(const rt_meter *meter, rt_bytes *bytes);
+rt_status rt_meter_load(rt_meter *meter, rt_reader *reader);
 
 rt_quality rt_meter_total(const rt_meter *meter);
 rt_quality rt_meter_window(const rt_meter *meter);

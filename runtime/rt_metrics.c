@@ -17,7 +17,17 @@ struct rt_metrics {
     char path[]; // for messages
 };
 
-rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
+// A process that was killed may have left a line without its end.
+static void find_end(rt_metrics *metrics)
+{
+    char last = '\n';
+    off_t end = lseek(metrics->file, 0, SEEK_END);
+    metrics->size = end > 0 ? (uint64_t)end : 0;
+    if (end > 0 && pread(metrics->file, &last, 1, end - 1) == 1)
+        metrics->is_broken = last != '\n';
+}
+
+static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, rt_error *error)
 {
     size_t length = path ? strlen(path) : 0;
     rt_metrics *metrics = rt_alloc(1, sizeof *metrics + length + 1);
@@ -28,15 +38,26 @@ rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *er
     rt_json_init(&metrics->json, 0);
     if (path) {
         memcpy(metrics->path, path, length + 1);
-        metrics->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        metrics->file = open(path, O_CREAT | O_CLOEXEC | flags, 0644);
         if (metrics->file < 0) {
             int cause = errno;
             rt_free(metrics);
             return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(cause));
         }
+        find_end(metrics);
     }
     *metrics_p = metrics;
     return RT_OK;
+}
+
+rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    return open_file(path, O_WRONLY | O_TRUNC, metrics_p, error);
+}
+
+rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    return open_file(path, O_RDWR, metrics_p, error);
 }
 
 void rt_metrics_close(rt_metrics *metrics)

@@ -18,6 +18,9 @@ typedef struct rt_metrics rt_metrics;
 // Creates or empties the file. path NULL: a writer that drops every record. RT_NO_MEMORY, RT_IO;
 // error names the file.
 rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error);
+
+// The same, but what the file holds stays.
+rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error);
 void rt_metrics_close(rt_metrics *metrics);
 
 // Starts a record: {"record": name, "time_s": seconds since open, ... Members are added to the

@@ -77,36 +77,49 @@ static void fill_directory(const rt_tensor *tensors, uint32_t count, file_header
         (file_header){MAGIC, VERSION, count, end, rt_hash_bytes(entries, count * sizeof *entries)};
 }
 
-static rt_status write_padded(rt_file *file, const void *bytes, uint64_t size, rt_error *error)
+rt_status rt_tensors_encode(const rt_tensor *tensors, uint32_t count, rt_bytes *bytes)
 {
-    static const uint8_t zeros[ALIGN];
-    rt_status status = rt_file_write(file, bytes, size, error);
-    return status == RT_OK ? rt_file_write(file, zeros, align_up(size) - size, error) : status;
+    if (count > RT_TENSORS_MAX)
+        return RT_LIMIT;
+    const size_t directory_bytes = sizeof(file_header) + count * sizeof(file_entry);
+    uint8_t *directory = rt_alloc(1, directory_bytes);
+    if (!directory)
+        return RT_NO_MEMORY;
+    file_header *header = (file_header *)(void *)directory;
+    file_entry *entries = (file_entry *)(void *)(directory + sizeof *header);
+    fill_directory(tensors, count, header, entries);
+    uint8_t *out = rt_bytes_extend(bytes, header->file_bytes);
+    if (out) {
+        memset(out, 0, header->file_bytes);
+        memcpy(out, directory, directory_bytes);
+    }
+    for (uint32_t i = 0; out && i < count; i++)
+        memcpy(out + entries[i].offset, tensors[i].values, entries[i].value_count * sizeof(float));
+    rt_free(directory);
+    return out ? RT_OK : RT_NO_MEMORY;
 }
 
 rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t count,
                            rt_error *error)
 {
-    if (count > RT_TENSORS_MAX)
+    rt_bytes bytes = {0};
+    rt_file *file = NULL;
+    rt_status status = rt_tensors_encode(tensors, count, &bytes);
+    if (status == RT_LIMIT)
         return rt_fail(error, RT_LIMIT, "%s: %u tensors, at most %u fit into a file", path, count,
                        RT_TENSORS_MAX);
-    const size_t directory_bytes = sizeof(file_header) + count * sizeof(file_entry);
-    uint8_t *directory = rt_alloc(1, directory_bytes);
-    rt_file *file = NULL;
-    if (!directory)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    file_entry *entries = (file_entry *)(void *)(directory + sizeof(file_header));
-    fill_directory(tensors, count, (file_header *)(void *)directory, entries);
-    rt_status status = rt_file_create(path, &file, error);
+    if (status != RT_OK)
+        rt_fail(error, status, "out of memory: %s", path);
     if (status == RT_OK)
-        status = write_padded(file, directory, directory_bytes, error);
-    for (uint32_t i = 0; status == RT_OK && i < count; i++)
-        status =
-            write_padded(file, tensors[i].values, entries[i].value_count * sizeof(float), error);
-    rt_free(directory);
-    if (status == RT_OK)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
+        status = rt_file_create(path, &file, error);
+    if (status == RT_OK) {
+        status = rt_file_write(file, bytes.data, bytes.size, error);
+        if (status == RT_OK)
+            status = rt_file_commit(file, error);
+        else
+            rt_file_abort(file);
+    }
+    rt_bytes_fini(&bytes);
     return status;
 }
 
@@ -180,6 +193,22 @@ static rt_status take_entry(const char *path, rt_tensors *tensors, const file_en
     return RT_OK;
 }
 
+// Validates the bytes, which are in place.
+static rt_status take_all(const char *path, rt_tensors *tensors, rt_error *error)
+{
+    rt_status status = check_header(path, tensors, error);
+    if (status != RT_OK)
+        return status;
+    const file_header *header = (const file_header *)(void *)tensors->bytes;
+    const file_entry *entries = (const file_entry *)(const void *)(header + 1);
+    tensors->tensors = rt_alloc(header->tensor_count, sizeof *tensors->tensors);
+    if (!tensors->tensors)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    for (uint32_t i = 0; status == RT_OK && i < header->tensor_count; i++)
+        status = take_entry(path, tensors, &entries[i], error);
+    return status;
+}
+
 rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *error)
 {
     rt_tensors *tensors = rt_alloc(1, sizeof *tensors);
@@ -187,16 +216,28 @@ rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *er
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     rt_status status = read_all(path, tensors, error);
     if (status == RT_OK)
-        status = check_header(path, tensors, error);
-    if (status == RT_OK) {
-        const file_header *header = (const file_header *)(void *)tensors->bytes;
-        const file_entry *entries = (const file_entry *)(const void *)(header + 1);
-        tensors->tensors = rt_alloc(header->tensor_count, sizeof *tensors->tensors);
-        if (!tensors->tensors)
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-        for (uint32_t i = 0; status == RT_OK && i < header->tensor_count; i++)
-            status = take_entry(path, tensors, &entries[i], error);
+        status = take_all(path, tensors, error);
+    if (status != RT_OK) {
+        rt_tensors_close(tensors);
+        return status;
     }
+    *tensors_p = tensors;
+    return RT_OK;
+}
+
+rt_status rt_tensors_decode(const char *name, const void *bytes, size_t size,
+                            rt_tensors **tensors_p, rt_error *error)
+{
+    rt_tensors *tensors = rt_alloc(1, sizeof *tensors);
+    if (tensors)
+        tensors->bytes = rt_alloc(1, size);
+    if (!tensors || !tensors->bytes) {
+        rt_tensors_close(tensors);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", name);
+    }
+    memcpy(tensors->bytes, bytes, size);
+    tensors->size = size;
+    rt_status status = take_all(name, tensors, error);
     if (status != RT_OK) {
         rt_tensors_close(tensors);
         return status;

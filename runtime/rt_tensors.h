@@ -5,7 +5,7 @@
 #ifndef RT_TENSORS_H
 #define RT_TENSORS_H
 
-#include "runtime/rt_base.h"
+#include "runtime/rt_bytes.h"
 
 #define RT_TENSOR_NAME_MAX 64
 #define RT_TENSOR_RANK_MAX 4
@@ -24,8 +24,15 @@ typedef struct rt_tensors rt_tensors;
 rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t count,
                            rt_error *error);
 
+// Appends the bytes of such a file. RT_NO_MEMORY, RT_LIMIT.
+rt_status rt_tensors_encode(const rt_tensor *tensors, uint32_t count, rt_bytes *bytes);
+
 // RT_IO, RT_DATA (not such a file, or damaged), RT_NO_MEMORY. error names the file and the tensor.
 rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *error);
+
+// The same from bytes, which are copied; name stands for the file in errors.
+rt_status rt_tensors_decode(const char *name, const void *bytes, size_t size,
+                            rt_tensors **tensors_p, rt_error *error);
 void rt_tensors_close(rt_tensors *tensors);
 
 uint32_t rt_tensors_count(const rt_tensors *tensors);

@@ -28,6 +28,7 @@ static payload_rule rule_of(uint32_t type)
     switch ((rt_message_type)type) {
     case RT_MESSAGE_HEARTBEAT:
     case RT_MESSAGE_FINISH:
+    case RT_MESSAGE_MARK:
         return (payload_rule){SHAPE_EMPTY, 0};
     case RT_MESSAGE_HELLO:
     case RT_MESSAGE_WELCOME:
@@ -41,6 +42,12 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PUSHED:
     case RT_MESSAGE_PROBE:
     case RT_MESSAGE_PROBED:
+    case RT_MESSAGE_PART:
+    case RT_MESSAGE_CUT:
+    case RT_MESSAGE_WRITTEN:
+    case RT_MESSAGE_LOAD:
+    case RT_MESSAGE_LOADED:
+    case RT_MESSAGE_KEYS:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

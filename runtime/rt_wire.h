@@ -15,34 +15,41 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
-#define RT_MESSAGE_MAP(XX)                                                                    \
-    XX(HELLO, 1)       /* joins: rt_wire_hello */                                             \
-    XX(WELCOME, 2)     /* coordinator: schema and PS addresses, rt_wire_welcome */            \
-    XX(SLICE, 3)       /* coordinator to worker: its part of a plan, rt_wire_slice */         \
-    XX(REPORT, 4)      /* worker to coordinator: an iteration is done, rt_wire_report */      \
-    XX(HEARTBEAT, 5)   /* both ways, no payload */                                            \
-    XX(STOP, 6)        /* end now; payload: reason as text */                                 \
-    XX(FAILED, 7)      /* to the coordinator: sender gives up; payload: reason as text */     \
-    XX(FINISH, 8)      /* coordinator: no more slices; payload none */                        \
-    XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                            \
-    XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */    \
-    XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */      \
-    XX(PULL, 20)       /* worker to PS: rt_wire_pull[count] */                                \
-    XX(ROWS, 21)       /* PS to worker: count x (rt_wire_row, floats) */                      \
-    XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */           \
-    XX(PUSH_GRAD, 23)  /* worker to PS: count x (rt_wire_grad, floats) */                     \
-    XX(PUSHED, 24)     /* PS to worker: one push message was processed, its credit returns */ \
-    XX(DENSE_GRAD, 25) /* worker to PS: floats; count: the first one's place in the vector */ \
-    XX(DENSE_SUM, 26)  /* PS to worker: the same floats, summed in worker order */            \
-    XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */ \
-    XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */                      \
-    XX(DENSE_GRAD_BF16, 29) /* as DENSE_GRAD, every float in 16 bits (rt_bf16) */             \
-    XX(DENSE_SUM_BF16, 30)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */     \
-    XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */       \
-    XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */         \
-    XX(PROBE, 40)      /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
-    XX(PROBED, 41)     /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
-    XX(LINK, 42)       /* worker to coordinator: rt_wire_link, what a probe measured */
+#define RT_MESSAGE_MAP(XX)                                                                         \
+    XX(HELLO, 1)       /* joins: rt_wire_hello */                                                  \
+    XX(WELCOME, 2)     /* coordinator: schema and PS addresses, rt_wire_welcome */                 \
+    XX(SLICE, 3)       /* coordinator to worker: its part of a plan, rt_wire_slice */              \
+    XX(REPORT, 4)      /* worker to coordinator: an iteration is done, rt_wire_report */           \
+    XX(HEARTBEAT, 5)   /* both ways, no payload */                                                 \
+    XX(STOP, 6)        /* end now; payload: reason as text */                                      \
+    XX(FAILED, 7)      /* to the coordinator: sender gives up; payload: reason as text */          \
+    XX(FINISH, 8)      /* coordinator: no more slices; payload none */                             \
+    XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                                 \
+    XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */         \
+    XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */           \
+    XX(MARK, 12)       /* to a worker: answer with the same once all so far is carried out */      \
+    XX(PART, 13)       /* a piece of the dense part of a checkpoint, rt_wire_part and bytes */     \
+    XX(CUT, 14)        /* to a shard: write your rows, rt_wire_cut; answer: they are captured */   \
+    XX(WRITTEN, 15)    /* a shard's rows are on disk, or not: rt_wire_written, text */             \
+    XX(LOAD, 16)       /* to a shard: take rows from files, rt_wire_load */                        \
+    XX(LOADED, 17)     /* the answer: rt_wire_written, text */                                     \
+    XX(KEYS, 18)       /* to a shard: from row `iteration` on; the answer: rt_wire_key[count] */   \
+    XX(PULL, 20)       /* worker to PS: rt_wire_pull[count] */                                     \
+    XX(ROWS, 21)       /* PS to worker: count x (rt_wire_row, floats) */                           \
+    XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */                \
+    XX(PUSH_GRAD, 23)  /* worker to PS: count x (rt_wire_grad, floats) */                          \
+    XX(PUSHED, 24)     /* PS to worker: one push message was processed, its credit returns */      \
+    XX(DENSE_GRAD, 25) /* worker to PS: floats; count: the first one's place in the vector */      \
+    XX(DENSE_SUM, 26)  /* PS to worker: the same floats, summed in worker order */                 \
+    XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */      \
+    XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */                           \
+    XX(DENSE_GRAD_BF16, 29) /* as DENSE_GRAD, every float in 16 bits (rt_bf16) */                  \
+    XX(DENSE_SUM_BF16, 30)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */          \
+    XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
+    XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
+    XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
+    XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
+    XX(LINK, 42)            /* worker to coordinator: rt_wire_link, what a probe measured */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -128,9 +135,9 @@ _Static_assert(sizeof(rt_wire_link) == 40, "wire layout");
 // DENSE_JOIN: how a worker can sum dense gradients with the others. All decide by the same answer.
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
 typedef struct {
-    uint32_t collectives; // bits 1 << rt_collective
-    uint32_t reserved;    // zero
-    uint8_t device[16];   // which GPU it is, in all the world; zeros: none
+    uint32_t collectives;          // bits 1 << rt_collective
+    uint32_t reserved;             // zero
+    uint8_t device[16];            // which GPU it is, in all the world; zeros: none
     uint8_t id[RT_DENSE_ID_BYTES]; // nccl: where the others find worker 0, who alone fills it in
 } rt_wire_dense_join;
 _Static_assert(sizeof(rt_wire_dense_join) == 152, "wire layout");

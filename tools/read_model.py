@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a model folder (docs/MODEL_FORMAT.md) into numpy arrays.
+"""Reads a model folder or a checkpoint (docs/MODEL_FORMAT.md) into numpy arrays.
 
     from read_model import read_model
     model = read_model("out/model")
@@ -8,7 +8,7 @@
     model.values    float32, rows x dim
     model.state     float32, rows x state floats
     model.dense     dict: name -> float32 array
-    model.meta      what meta.json holds, {} without one
+    model.meta      what manifest.json of a checkpoint holds, {} of a model
     model.lookup(keys) -> indices of rows, -1 where there is none
 
 As a program it prints a summary. Checksums are verified where libxxhash.so.0 is installed.
@@ -27,12 +27,13 @@ OPTIMIZERS = ["sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl"]
 ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<u4"),
                         ("schema", "<u8"), ("row_count", "<u8"), ("shard", "<u4"),
                         ("shard_count", "<u4"), ("dim", "<u4"), ("state_floats", "<u4"),
-                        ("optimizer", "<u4"), ("block_rows", "<u4"), ("checksum", "<u8")])
+                        ("optimizer", "<u4"), ("block_rows", "<u4"), ("iteration", "<u4"),
+                        ("base", "<u4"), ("checksum", "<u8")])
 DENSE_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("count", "<u4"),
                          ("file_bytes", "<u8"), ("checksum", "<u8")])
 DENSE_ENTRY = np.dtype([("name", "S64"), ("rank", "<u4"), ("reserved", "<u4"), ("shape", "<u8", 4),
                         ("offset", "<u8"), ("value_count", "<u8"), ("checksum", "<u8")])
-assert ROWS_HEADER.itemsize == 64 and DENSE_HEADER.itemsize == 32 and DENSE_ENTRY.itemsize == 128
+assert ROWS_HEADER.itemsize == 72 and DENSE_HEADER.itemsize == 32 and DENSE_ENTRY.itemsize == 128
 
 
 class ModelError(Exception):
@@ -59,22 +60,46 @@ def _check(path, what, array, checksum):
         raise ModelError(f"{path}: {what} is damaged (checksum)")
 
 
-def _header_of(path, data, dtype, magic):
+def _load_zstd():
+    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
+    try:
+        function = ctypes.CDLL(name).ZSTD_decompress
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_size_t
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+    return function
+
+
+_ZSTD = _load_zstd()
+
+
+def _unpack(path, index, stored, size):
+    if not _ZSTD:
+        raise ModelError(f"{path}: is packed, and libzstd is not installed")
+    columns = np.empty(size, np.uint8)
+    stored = np.ascontiguousarray(stored)
+    if _ZSTD(columns.ctypes.data, size, stored.ctypes.data, stored.nbytes) != size:
+        raise ModelError(f"{path}: block {index} is damaged (zstd)")
+    return columns
+
+
+def _header_of(path, data, dtype, magic, version=1):
     if len(data) < dtype.itemsize:
         raise ModelError(f"{path}: {len(data)} bytes are too few for a header")
     header = data[:dtype.itemsize].view(dtype)[0]
     if header["magic"] != magic:
         raise ModelError(f"{path}: not a file that starts with {magic.decode()}")
-    if header["version"] != 1:
-        raise ModelError(f"{path}: format version {header['version']}, this reader knows 1")
+    if header["version"] != version:
+        raise ModelError(f"{path}: format version {header['version']}, this reader knows {version}")
     return header
 
 
 def read_rows(path):
     """Returns (header as dict, keys, versions, values, state)."""
     data = np.fromfile(path, dtype=np.uint8)
-    header = _header_of(path, data, ROWS_HEADER, b"RLYNROWS")
-    _check(path, "the header", data[:56], header["checksum"])
+    header = _header_of(path, data, ROWS_HEADER, b"RLYNROWS", 2)
+    _check(path, "the header", data[:64], header["checksum"])
     count, dim = int(header["row_count"]), int(header["dim"])
     floats, block_rows = dim + int(header["state_floats"]), int(header["block_rows"])
     keys = np.empty(count, np.uint64)
@@ -83,19 +108,23 @@ def read_rows(path):
     at, index = ROWS_HEADER.itemsize, 0
     for first in range(0, count, block_rows):
         n = min(block_rows, count - first)
-        size = (16 + n * (8 + 4 + 4 * floats) + 7) // 8 * 8
-        block = data[at:at + size]
-        if len(block) != size:
+        size = (n * (8 + 4 + 4 * floats) + 7) // 8 * 8
+        head = data[at:at + 24]
+        stored = int(head[16:20].view("<u4")[0]) if len(head) == 24 else 0
+        block = data[at:at + 24 + stored]
+        if len(head) != 24 or len(block) != 24 + stored:
             raise ModelError(f"{path}: ends early, within rows {first} to {first + n - 1}")
-        checksum = block[:8].view("<u8")[0]
-        _check(path, f"block {index}", block[8:], checksum)
-        if tuple(block[8:16].view("<u4")) != (n, index):
+        _check(path, f"block {index}", block[8:], head[:8].view("<u8")[0])
+        if tuple(head[8:16].view("<u4")) != (n, index):
             raise ModelError(f"{path}: block {index} is not where it belongs")
-        keys[first:first + n] = block[16:16 + 8 * n].view("<u8")
-        versions[first:first + n] = block[16 + 8 * n:16 + 12 * n].view("<u4")
-        values = block[16 + 12 * n:16 + 12 * n + 4 * n * floats].view("<f4")
+        columns = _unpack(path, index, block[24:], size) if head[20] & 1 else block[24:]
+        if len(columns) != size:
+            raise ModelError(f"{path}: block {index} has {len(columns)} bytes, expected {size}")
+        keys[first:first + n] = columns[:8 * n].view("<u8")
+        versions[first:first + n] = columns[8 * n:12 * n].view("<u4")
+        values = columns[12 * n:12 * n + 4 * n * floats].view("<f4")
         rows[first:first + n] = values.reshape(n, floats)
-        at, index = at + size, index + 1
+        at, index = at + 24 + stored, index + 1
     if at != len(data):
         raise ModelError(f"{path}: {len(data) - at} bytes after the last row")
     info = {name: header[name].item() for name in ROWS_HEADER.names if name != "magic"}
@@ -143,27 +172,48 @@ class Model:
         return np.where(self.keys[row] == keys, row, -1)
 
 
-def read_model(folder):
-    """Reads all files of a folder; raises ModelError or OSError."""
+def _read_shards(folder):
+    """All rows files of one folder: (header of the first, keys, versions, values, state)."""
     paths = sorted(glob.glob(os.path.join(glob.escape(folder), "rows-*-of-*.bin")))
     if not paths:
         raise ModelError(f"{folder}: holds no rows-*-of-*.bin")
     parts = [read_rows(path) for path in paths]
     first = parts[0][0]
     for path, part in zip(paths, parts):
-        for name in ("schema", "dim", "state_floats", "optimizer", "shard_count"):
+        for name in ("schema", "dim", "state_floats", "optimizer", "shard_count", "base"):
             if part[0][name] != first[name]:
                 raise ModelError(f"{path}: {name} {part[0][name]}, {paths[0]} has {first[name]}")
     if sorted(part[0]["shard"] for part in parts) != list(range(first["shard_count"])):
         raise ModelError(f"{folder}: {len(parts)} of {first['shard_count']} shards' files")
-    dense_path, meta_path = (os.path.join(folder, name) for name in ("dense.bin", "meta.json"))
+    return [first] + [np.concatenate([part[i] for part in parts]) for i in range(1, 5)]
+
+
+def _put_over(old, new):
+    """Rows of new replace those of old."""
+    stays = ~np.isin(old[1], new[1])
+    return [new[0]] + [np.concatenate([old[i][stays], new[i]]) for i in range(1, 5)]
+
+
+def read_model(folder):
+    """Reads all files of a folder; of a checkpoint, also those that it builds on. Raises ModelError
+    or OSError."""
+    manifest_path = os.path.join(folder, "manifest.json")
     meta = {}
-    if os.path.exists(meta_path):
-        with open(meta_path, encoding="utf-8") as file:
+    if os.path.exists(manifest_path):
+        with open(manifest_path, encoding="utf-8") as file:
             meta = json.load(file)
+    rows = _read_shards(folder)
+    layers, base = [rows], rows[0]["base"]
+    while base:
+        parent = os.path.dirname(os.path.abspath(folder))
+        layers.append(_read_shards(os.path.join(parent, f"ckpt-{base:012d}")))
+        base = layers[-1][0]["base"]
+    rows = layers.pop()
+    while layers:
+        rows = _put_over(rows, layers.pop())
+    dense_path = os.path.join(folder, "dense.bin")
     dense = read_tensors(dense_path) if os.path.exists(dense_path) else {}
-    keys, versions, values, state = (np.concatenate([part[i] for part in parts])
-                                     for i in range(1, 5))
+    first, keys, versions, values, state = rows
     return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, meta)
 
 

@@ -89,6 +89,15 @@ void dp_controller_init(const rt_config *config, dp_controller *c)
         c->workers[j].compute_s = config->compute_us_per_sample * 1e-6;
 }
 
+void dp_controller_resume(dp_controller *c, double alpha, uint32_t evaluations,
+                          const double *compute_s)
+{
+    c->step = (uint32_t)(alpha * DP_CONTROLLER_ALPHA_STEPS);
+    c->evaluations_max = evaluations;
+    for (uint32_t j = 0; j < c->worker_count; j++)
+        c->workers[j].compute_s = compute_s[j];
+}
+
 // ---- alpha -------------------------------------------------------------------------------------
 
 static void enter_step(dp_controller *c, uint32_t step)

@@ -57,6 +57,10 @@ typedef struct {
 
 void dp_controller_init(const rt_config *config, dp_controller *controller);
 
+// A run goes on where these values are in force. compute_s: by worker.
+void dp_controller_resume(dp_controller *controller, double alpha, uint32_t evaluations,
+                          const double *compute_s);
+
 // dispatch.alpha was reloaded: a number, or "auto" from the alpha in force on.
 void dp_controller_set_alpha(dp_controller *controller, bool is_auto, double alpha);
 

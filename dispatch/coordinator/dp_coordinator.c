@@ -4,19 +4,23 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bandwidth_probe/bw_table.h"
 #include "dispatch/coordinator/dp_controller.h"
+#include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_resume.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/dp_setup.h"
+#include "runtime/rt_checkpoint.h"
 #include "runtime/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -42,10 +46,20 @@ typedef struct {
     uint64_t finished_workers, finished_shards; // that answered FINISH or SAVE
     bool last_sent;                             // the flush is out
     bool interrupted;
-    int wake_fd;
+    int wake_fd;                   // written by others
+    int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
+    char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
+    dp_checkpoint *checkpoint;
+    dp_cut cut;
+    bool cut_requested;
+    uint32_t epoch;
+    dp_planner_config planner;
+    dp_account_config costs;
+    dp_resumed resumed; // planner NULL: a run of its own
     dp_controller controller;
     bw_table links;
     bw_rates estimates[RT_WORKERS_MAX]; // of the links, since the last iteration was complete
+    rt_wire_link measured[RT_WORKERS_MAX];
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
@@ -54,60 +68,65 @@ typedef struct {
 
 // ---- starting --------------------------------------------------------------------------------
 
-static rt_status count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
-{
-    *keys_p = 0;
-    if (!dp_setup_needs_keys(config) || config->stream.file_count == 0)
-        return RT_OK;
-    rt_info("counting the distinct keys of the input for cache.ratio "
-            "(set cache.rows or cache.distinct_keys to skip this)");
-    return rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
-}
-
-static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error)
+static rt_status create_parts(coordinator *c, rt_stream *stream, bool resumes, rt_error *error)
 {
     const rt_config *config = c->config->config;
     const rt_schema *schema = rt_stream_schema(stream);
-    dp_planner_config planner;
-    dp_account_config costs;
     uint64_t keys = 0;
-    rt_status status = count_keys(config, &keys, error);
+    rt_status status = dp_setup_count_keys(config, &keys, error);
     if (!status)
-        status = dp_setup(config, schema, keys, &planner, error);
+        status = dp_setup(config, schema, keys, &c->planner, error);
     if (status)
         return status;
-    planner.dense_bytes = c->config->dense_bytes;
-    planner.measure_error = config->sim_dispatch_error;
-    dp_account_init(&planner, &costs);
+    c->planner.dense_bytes = c->config->dense_bytes;
+    c->planner.measure_error = config->sim_dispatch_error;
+    dp_account_init(&c->planner, &c->costs);
     c->limits = (dp_slice_limits){
         .dense_count = schema->dense_count,
         .field_count = schema->field_count,
         .worker_count = config->worker_count,
-        .sample_count_max = dp_planner_micro_batch_max(&planner),
-        .lookup_count_max = dp_planner_micro_batch_max(&planner) * planner.keys_per_sample_max,
-        .slot_count = planner.slot_count[0],
+        .sample_count_max = dp_planner_micro_batch_max(&c->planner),
+        .lookup_count_max =
+            dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
+        .slot_count = c->planner.slot_count[0],
     };
     dp_tally_config tally = {.config = config,
-                             .costs = costs,
+                             .costs = c->costs,
                              .dense_count = schema->dense_count,
                              .directory = c->config->directory,
                              .trace = c->config->trace,
-                             .progress = c->config->progress};
-    status = dp_tally_create(&tally, &c->tally, error);
-    if (status)
-        return status;
+                             .progress = c->config->progress,
+                             .resumed = resumes};
+    return dp_tally_create(&tally, &c->tally, error);
+}
+
+// Reading and planning begin.
+static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
+{
     char journal[RT_PATH_MAX + 32];
+    const bool resumed = c->resumed.planner != NULL;
     snprintf(journal, sizeof journal, "%s/records.jsonl",
              c->config->directory ? c->config->directory : "");
-    dp_feed_config feed = {.config = config,
-                           .planner = &planner,
-                           .costs = costs,
+    dp_feed_config feed = {.config = c->config->config,
+                           .planner = &c->planner,
+                           .costs = c->costs,
                            .limits = c->limits,
                            .planned_max = c->flight_max + 2,
                            .wake_fd = c->wake_fd,
                            .sender = SELF,
-                           .journal = c->config->directory ? journal : NULL};
-    return dp_feed_create(&feed, stream, &c->feed, error);
+                           .journal = c->config->directory ? journal : NULL,
+                           .cuts = c->checkpoint != NULL,
+                           .epoch = c->epoch,
+                           .sequence_first = resumed ? c->resumed.sequence_next : 1,
+                           .restored = c->resumed.planner,
+                           .iteration = c->resumed.restored.iteration,
+                           .input_count = c->resumed.restored.input_count,
+                           .position = c->resumed.position};
+    rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
+    if (!status)
+        c->resumed.planner = NULL;
+    c->cut.feed = c->feed;
+    return status;
 }
 
 static rt_status welcome(coordinator *c, rt_error *error)
@@ -122,7 +141,8 @@ static rt_status welcome(coordinator *c, rt_error *error)
                                .slot_count = c->limits.slot_count,
                                .sample_count_max = c->limits.sample_count_max,
                                .run_ahead = c->flight_max,
-                               .dense_bytes = c->config->dense_bytes};
+                               .dense_bytes = c->config->dense_bytes,
+                               .epoch = c->epoch};
     for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
         memcpy(payload.shard_keys[s], dp_roster_shard_key(c->roster, s), RT_WIRE_KEY_BYTES);
@@ -149,9 +169,15 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
     rt_status status = RT_OK;
     for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
         status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
-    if (status || planned->iteration == 0) { // the flush trains nothing: FINISH asks for its end
-        c->last_sent = !status;
+    if (!status && planned->iteration == 0) // a flush trains nothing: MARK, FINISH ask for its end
+        c->last_sent = planned->is_last;
+    if (!status && planned->iteration == 0)
         dp_tally_flush(c->tally, planned);
+    if (!status && planned->is_cut) {
+        c->cut_requested = false;
+        return dp_cut_begin(&c->cut, planned, error);
+    }
+    if (status || planned->iteration == 0) {
         dp_feed_give(c->feed, planned);
         return status;
     }
@@ -164,7 +190,7 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
 
 static rt_status send_what_is_planned(coordinator *c, rt_error *error)
 {
-    while (!c->last_sent && c->flight_count < c->flight_max) {
+    while (!c->last_sent && !c->cut.planned && c->flight_count < c->flight_max) {
         dp_planned *planned;
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
@@ -300,6 +326,35 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     return status;
 }
 
+// ---- checkpoints -----------------------------------------------------------------------------
+
+// What is due of a checkpoint, and whether one is due.
+static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
+{
+    const double every_s = c->config->config->checkpoint.every_s;
+    if (!c->checkpoint)
+        return RT_OK;
+    dp_checkpoint_step(c->checkpoint);
+    if (every_s > 0 && !dp_checkpoint_busy(c->checkpoint) && !c->cut.planned && !c->cut_requested &&
+        (double)(rt_now_ns() - c->cut.end_ns) * 1e-9 >= every_s) {
+        c->cut_requested = true;
+        dp_feed_request_cut(c->feed);
+    }
+    return c->flight_count ? RT_OK : dp_cut_step(&c->cut, error);
+}
+
+static void tell_links(coordinator *c, uint32_t worker)
+{
+    const rt_wire_link *link = &c->measured[worker];
+    const double rates[BW_WAYS] = {
+        [BW_UP] = link->up_bytes_per_s, [BW_DOWN] = link->down_bytes_per_s};
+    for (bw_way way = 0; way < BW_WAYS; way++) {
+        const double before = bw_table_rate(&c->links, worker, way);
+        if (bw_table_measured(&c->links, worker, way, BW_PROBED, rates[way]))
+            tell_link(c, worker, way, before);
+    }
+}
+
 static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
                            rt_error *error)
 {
@@ -312,13 +367,9 @@ static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *mess
     memcpy(&link, rt_message_payload(message), sizeof link);
     rt_debug("%s measured %.1f Mbit/s up, %.1f down, %.3f ms", name, link.up_bytes_per_s * 8e-6,
              link.down_bytes_per_s * 8e-6, link.rtt_s * 1e3);
-    const double rates[BW_WAYS] = {
-        [BW_UP] = link.up_bytes_per_s, [BW_DOWN] = link.down_bytes_per_s};
-    for (bw_way way = 0; way < BW_WAYS; way++) {
-        const double before = bw_table_rate(&c->links, rt_peer_rank(peer), way);
-        if (bw_table_measured(&c->links, rt_peer_rank(peer), way, BW_PROBED, rates[way]))
-            tell_link(c, rt_peer_rank(peer), way, before);
-    }
+    c->measured[rt_peer_rank(peer)] = link;
+    if (c->feed) // otherwise the run is not that far yet
+        tell_links(c, rt_peer_rank(peer));
     return RT_OK;
 }
 
@@ -342,9 +393,10 @@ static rt_status take_finished(coordinator *c, uint32_t peer, const rt_message *
     return RT_OK;
 }
 
-static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *message,
+static rt_status take_message(void *context, uint32_t peer, const rt_message *message,
                               rt_error *error)
 {
+    coordinator *c = context;
     char name[32];
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_REPORT)
@@ -353,6 +405,14 @@ static rt_status take_message(coordinator *c, uint32_t peer, const rt_message *m
         return take_link(c, peer, message, error);
     if (type == RT_MESSAGE_FINISHED)
         return take_finished(c, peer, message, error);
+    if (type == RT_MESSAGE_MARK)
+        return dp_cut_mark(&c->cut, peer, message, error);
+    if (type == RT_MESSAGE_PART)
+        return dp_cut_part(&c->cut, peer, message, error);
+    if (type == RT_MESSAGE_CUT)
+        return dp_cut_captured(&c->cut, peer, error);
+    if (type == RT_MESSAGE_WRITTEN && rt_peer_role(peer) == RT_ROLE_PS && c->checkpoint)
+        return dp_checkpoint_written(c->checkpoint, rt_peer_rank(peer), message, error);
     return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
                    rt_message_type_name(type));
 }
@@ -379,10 +439,21 @@ static void drain(int fd)
     }
 }
 
+// The end of a part of a checkpoint ends a wait too. A descriptor that is closed leaves by itself.
+static void watch_child(coordinator *c)
+{
+    const int fd = c->checkpoint ? dp_checkpoint_fd(c->checkpoint) : -1;
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd >= 0 && epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        // it is watched already; without it waits end all the same, later
+    }
+}
+
 // Waits for messages or plans, and notes a request to stop.
 static rt_status wait_for_events(coordinator *c, rt_error *error)
 {
-    rt_status status = dp_roster_wait(c->roster, c->wake_fd, error);
+    watch_child(c);
+    rt_status status = dp_roster_wait(c->roster, c->wait_fd, error);
     drain(c->wake_fd);
     struct pollfd stop = {.fd = c->config->stop_fd, .events = POLLIN};
     if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
@@ -395,32 +466,29 @@ static rt_status wait_for_events(coordinator *c, rt_error *error)
 
 // ---- reloading -------------------------------------------------------------------------------
 
-static bool reload_was_asked(const coordinator *c)
+// True: the configuration should be read again. A request for a checkpoint is passed on.
+static bool take_signals(coordinator *c)
 {
-    struct signalfd_siginfo signal;
-    bool asked = false;
-    while (c->config->reload_fd >= 0 &&
-           read(c->config->reload_fd, &signal, sizeof signal) == sizeof signal)
-        asked = true;
-    return asked;
+    struct signalfd_siginfo one;
+    bool reload = false;
+    while (c->config->signal_fd >= 0 &&
+           read(c->config->signal_fd, &one, sizeof one) == sizeof one) {
+        reload |= one.ssi_signo == SIGHUP;
+        if (one.ssi_signo == SIGUSR1 && c->checkpoint)
+            dp_feed_request_cut(c->feed);
+        else if (one.ssi_signo == SIGUSR1)
+            rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+    }
+    return reload;
 }
 
 static void take_over(coordinator *c, const dp_reloaded *values)
 {
     const dp_reloaded *old = &c->in_force;
-    char from[32], to[32];
-    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto) {
-        rt_info("dispatch.alpha reloaded: %s -> %s",
-                old->alpha_auto ? "\"auto\"" : rt_json_format_double(old->alpha, from),
-                values->alpha_auto ? "\"auto\"" : rt_json_format_double(values->alpha, to));
+    dp_reload_tell(old, values);
+    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
         dp_controller_set_alpha(&c->controller, values->alpha_auto,
                                 values->alpha_auto ? old->alpha : values->alpha);
-    }
-    if (values->search_evaluations != old->search_evaluations)
-        rt_info("dispatch.search_evaluations reloaded: %" PRIu32 " -> %" PRIu32,
-                old->search_evaluations, values->search_evaluations);
-    if (values->budget_ms != old->budget_ms)
-        rt_info("dispatch.budget_ms reloaded: %g -> %g", old->budget_ms, values->budget_ms);
     if (values->search_evaluations != old->search_evaluations ||
         values->budget_ms != old->budget_ms)
         dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
@@ -434,7 +502,7 @@ static void reload_config(coordinator *c)
     char restart[512];
     rt_error error = {0};
     dp_reloaded values;
-    bool asked = reload_was_asked(c);
+    bool asked = take_signals(c);
     bool due = dp_reload_due(&c->reload, rt_now_ns());
     if (!c->config->reload.path || (!asked && !due))
         return;
@@ -449,17 +517,33 @@ static void reload_config(coordinator *c)
 
 static rt_status train(coordinator *c, rt_error *error)
 {
-    while (!c->last_sent || c->flight_count) {
+    while (!c->last_sent || c->flight_count || c->cut.planned) {
         rt_status status = send_what_is_planned(c, error);
         reload_config(c);
         if (!status)
             status = wait_for_events(c, error);
         if (!status)
             status = receive_all(c, error);
+        if (!status)
+            status = go_on_with_checkpoint(c, error);
         if (status)
             return status;
     }
     return RT_OK;
+}
+
+// The last checkpoint is on disk, or has failed.
+static rt_status end_checkpoints(coordinator *c, rt_error *error)
+{
+    rt_status status = RT_OK;
+    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint) && !status) {
+        status = wait_for_events(c, error);
+        if (!status)
+            status = receive_all(c, error);
+        if (!status)
+            dp_checkpoint_step(c->checkpoint);
+    }
+    return status;
 }
 
 // ---- the end ---------------------------------------------------------------------------------
@@ -493,24 +577,6 @@ static rt_status ask(coordinator *c, uint64_t workers, uint64_t shards, const ch
     return status;
 }
 
-static rt_status save_config(const coordinator *c, const char *directory, rt_error *error)
-{
-    char path[RT_PATH_MAX + 64];
-    char *json;
-    snprintf(path, sizeof path, "%s/config.json", directory);
-    if (rt_config_to_json(c->config->config, &json))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    FILE *file = fopen(path, "w");
-    bool written = file && fputs(json, file) >= 0;
-    int reason = errno;
-    if (file && fclose(file) != 0) {
-        reason = written ? errno : reason;
-        written = false;
-    }
-    rt_free(json);
-    return written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
-}
-
 static rt_status save_model(coordinator *c, rt_error *error)
 {
     char directory[RT_PATH_MAX + 16];
@@ -518,16 +584,18 @@ static rt_status save_model(coordinator *c, rt_error *error)
     if (!c->config->directory)
         return RT_OK;
     snprintf(directory, sizeof directory, "%s/model", c->config->directory);
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return rt_fail(error, RT_IO, "%s: %s", directory, strerror(errno));
-    rt_status status = ask(c, 1, shards, directory, error); // worker 0 has the dense part
-    return status ? status : save_config(c, directory, error);
+    rt_status status = rt_checkpoint_make(directory, error);
+    if (!status)
+        status = ask(c, 1, shards, directory, error); // worker 0 has the dense part
+    return status ? status : dp_checkpoint_write_config(c->config->config, directory, error);
 }
 
 static rt_status finish(coordinator *c, rt_error *error)
 {
     uint32_t n = c->limits.worker_count;
-    rt_status status = ask(c, UINT64_MAX >> (64 - n), 0, NULL, error);
+    rt_status status = end_checkpoints(c, error);
+    if (!status)
+        status = ask(c, UINT64_MAX >> (64 - n), 0, NULL, error);
     if (!status)
         status = save_model(c, error);
     if (status)
@@ -536,30 +604,134 @@ static rt_status finish(coordinator *c, rt_error *error)
     return dp_tally_finish(c->tally, &stats, c->interrupted, error);
 }
 
+// ---- going on --------------------------------------------------------------------------------
+
+// Controllers and link table know what is in force.
+static void take_over_values(coordinator *c)
+{
+    const dp_planner *planner = c->resumed.planner;
+    double compute_s[RT_WORKERS_MAX] = {0};
+    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
+        c->costs.links[w].up_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_UP, w);
+        c->costs.links[w].down_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
+        c->links.links[w][BW_UP].bytes_per_s = c->costs.links[w].up_bytes_per_s;
+        c->links.links[w][BW_DOWN].bytes_per_s = c->costs.links[w].down_bytes_per_s;
+        compute_s[w] = dp_planner_value(planner, DP_INPUT_COMPUTE, w);
+        c->costs.compute_s_per_sample[w] = compute_s[w];
+    }
+    c->costs.ps_bytes_per_s = dp_planner_value(planner, DP_INPUT_PS_LINK, 0);
+    dp_controller_resume(&c->controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
+                         (uint32_t)dp_planner_value(planner, DP_INPUT_SEARCH_EVALUATIONS, 0),
+                         compute_s);
+}
+
+static rt_status resume(coordinator *c, rt_error *error)
+{
+    const dp_resume_config config = {.config = c->config->config,
+                                     .directory = c->checkpoints,
+                                     .schema = c->config->schema,
+                                     .config_hash = c->config->config_hash,
+                                     .epoch = c->epoch,
+                                     .sender = SELF,
+                                     .planner = &c->planner,
+                                     .limits = c->limits,
+                                     .roster = c->roster,
+                                     .tally = c->tally,
+                                     .other = take_message,
+                                     .context = c};
+    rt_status status = dp_resume_run(&config, &c->resumed, error);
+    if (status == RT_NOT_FOUND && c->config->resume == DP_RESUME_IF_ANY) {
+        rt_warn("%s: starting from the beginning", error->text);
+        c->resumed = (dp_resumed){0};
+        *error = (rt_error){0};
+        return RT_OK;
+    }
+    if (status)
+        return status;
+    take_over_values(c);
+    return RT_OK;
+}
+
+static rt_status create_checkpoint(coordinator *c, rt_error *error)
+{
+    const dp_checkpoint_config config = {.directory = c->checkpoints,
+                                         .config = c->config->config,
+                                         .config_hash = c->config->config_hash,
+                                         .schema = c->config->schema,
+                                         .epoch = c->epoch,
+                                         .metrics = dp_tally_metrics(c->tally)};
+    if (!*c->checkpoints)
+        return RT_OK;
+    rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
+                                            &c->checkpoint, error);
+    c->cut = (dp_cut){.roster = c->roster,
+                      .end_ns = rt_now_ns(),
+                      .tally = c->tally,
+                      .checkpoint = c->checkpoint,
+                      .sender = SELF,
+                      .worker_count = c->limits.worker_count,
+                      .shard_count = c->config->config->ps_shard_count};
+    return status;
+}
+
+// The stream is taken over.
+static rt_status begin_feed(coordinator *c, rt_stream *stream, rt_error *error)
+{
+    rt_status status = create_checkpoint(c, error);
+    if (!status)
+        status = create_feed(c, stream, error);
+    if (!c->feed)
+        rt_stream_close(stream);
+    return status;
+}
+
+// All are there: to the end of the run. stream: NULL where the feed has begun already.
+static rt_status conduct(coordinator *c, rt_stream *stream, rt_error *error)
+{
+    rt_status status = welcome(c, error);
+    if (!status && stream)
+        status = resume(c, error);
+    if (!status && stream)
+        status = begin_feed(c, stream, error);
+    else if (stream)
+        rt_stream_close(stream);
+    for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++) {
+        if (c->measured[w].up_bytes_per_s > 0)
+            tell_links(c, w);
+    }
+    if (!status)
+        status = train(c, error);
+    return status ? status : finish(c, error);
+}
+
 static rt_status run(coordinator *c, rt_error *error)
 {
     const rt_config *config = c->config->config;
     rt_stream *stream = NULL;
-    rt_status status = rt_stream_open(&config->stream, config->seed, &stream, error);
+    bool resumes = false;
+    rt_status status =
+        dp_resume_prepare(config, c->config->directory, c->config->resume, c->checkpoints,
+                          sizeof c->checkpoints, &resumes, &c->epoch, error);
+    if (!status)
+        status = rt_stream_open(&config->stream, config->seed, &stream, error);
     if (!status) {
         dp_roster_config roster = {c->config->ops, c->transport, config, c->config->config_hash,
                                    c->config->keys};
         status = dp_roster_create(&roster, &c->roster, error);
     }
     if (!status)
-        status = create_parts(c, stream, error);
-    if (!c->feed)
-        rt_stream_close(stream);
+        status = create_parts(c, stream, resumes, error);
+    if (!status && !resumes) { // a run of its own plans while others join
+        status = begin_feed(c, stream, error);
+        stream = NULL;
+    }
     if (!status && c->config->announce)
         c->config->announce(c->config->announce_context, dp_roster_address(c->roster));
     if (!status)
         status = dp_roster_assemble(c->roster, c->config->stop_fd, error);
     if (!status)
-        status = welcome(c, error);
-    if (!status)
-        status = train(c, error);
-    if (!status)
-        status = finish(c, error);
+        return conduct(c, stream, error);
+    rt_stream_close(stream);
     return status;
 }
 
@@ -569,22 +741,52 @@ static void give_back_flights(coordinator *c)
         if (c->flights[i].planned)
             dp_feed_give(c->feed, c->flights[i].planned);
     }
+    if (c->cut.planned)
+        dp_feed_give(c->feed, c->cut.planned);
+}
+
+static rt_status open_descriptors(coordinator *c, rt_error *error)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    c->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (c->wake_fd >= 0 && c->wait_fd >= 0 &&
+        epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, c->wake_fd, &event) == 0)
+        return RT_OK;
+    return rt_fail(error, RT_LIMIT, "out of descriptors");
+}
+
+static void close_all(coordinator *c)
+{
+    dp_checkpoint_destroy(c->checkpoint);
+    dp_feed_destroy(c->feed);
+    dp_planner_destroy(c->resumed.planner);
+    dp_tally_destroy(c->tally);
+    dp_roster_destroy(c->roster);
+    rt_free(c->resumed.past);
+    dp_cut_fini(&c->cut);
+    if (c->transport)
+        c->config->ops->close(c->transport);
+    if (c->wake_fd >= 0)
+        close(c->wake_fd);
+    if (c->wait_fd >= 0)
+        close(c->wait_fd);
+    rt_free(c->flights);
 }
 
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
     coordinator c = {.config = config, .flight_max = config->config->run_ahead + 1};
-    c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
-    c.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     const rt_dispatch_config *dispatch = &config->config->dispatch;
+    c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_controller_init(config->config, &c.controller);
     bw_table_init(config->config, &c.links);
     dp_reload_init(&config->reload, config->config, &c.reload);
-    rt_status status = RT_OK;
-    if (!c.flights || c.wake_fd < 0)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory or descriptors");
+    rt_status status = open_descriptors(&c, error);
+    if (!status && !c.flights)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = rt_transport_open(config->ops, config->keys, &c.transport, error);
     if (!status)
@@ -593,13 +795,6 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         dp_roster_stop(c.roster, status ? error->text : RT_RUN_COMPLETE);
     if (c.flights && c.feed)
         give_back_flights(&c);
-    dp_feed_destroy(c.feed);
-    dp_tally_destroy(c.tally);
-    dp_roster_destroy(c.roster);
-    if (c.transport)
-        config->ops->close(c.transport);
-    if (c.wake_fd >= 0)
-        close(c.wake_fd);
-    rt_free(c.flights);
+    close_all(&c);
     return status;
 }

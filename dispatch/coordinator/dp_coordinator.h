@@ -6,20 +6,23 @@
 #define DP_COORDINATOR_H
 
 #include "dispatch/coordinator/dp_reload.h"
+#include "dispatch/coordinator/dp_resume.h"
 #include "runtime/rt_config.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct {
     const rt_config *config;
-    uint64_t config_hash;
+    uint64_t config_hash, schema;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
-    // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/; or NULL.
+    dp_resume_kind resume;
+    // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or
+    // NULL.
     const char *directory;
     bool trace;           // trace.jsonl: what every worker executed, by iteration
     uint64_t dense_bytes; // of one worker, each way and iteration, for the prediction
     int stop_fd;          // becomes readable when the run should end early; or -1
-    int reload_fd;        // a signalfd: readable when the configuration should be read again; or -1
+    int signal_fd;        // a signalfd: SIGHUP: read the configuration again; SIGUSR1: a checkpoint
     dp_reload_source reload;
     bool progress; // a live line on standard error
     // Called once, with the address that members connect to.

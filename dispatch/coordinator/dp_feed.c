@@ -18,6 +18,7 @@
 
 typedef struct {
     rt_batch batch;
+    rt_stream_position end; // of the batch in the stream
     uint64_t read_ns;
 } read_batch;
 
@@ -30,12 +31,15 @@ struct dp_feed {
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
     uint32_t ahead_count;
-    dp_planned *planned; // config.planned_max
+    uint32_t iteration;       // planned last
+    uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
+    rt_stream_position stood; // after the batch that was planned last
+    dp_planned *planned;      // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
-    atomic_bool stop;
+    atomic_bool stop, cut_requested;
     int stop_fd;            // readable once stop is set: ends a wait for input
     rt_metrics *journal;    // the planner thread's
     dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
@@ -69,6 +73,7 @@ static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, 
     uint64_t begin = rt_now_ns();
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
     into->read_ns = rt_now_ns() - begin;
+    into->end = rt_stream_tell(feed->stream);
     pthread_mutex_lock(&feed->lock);
     feed->stats = rt_stream_statistics(feed->stream);
     pthread_mutex_unlock(&feed->lock);
@@ -81,9 +86,14 @@ static void *run_reader(void *context)
     const rt_config *config = feed->config.config;
     prctl(PR_SET_NAME, "reader");
     uint64_t left = config->sim_iterations ? config->sim_iterations : UINT64_MAX;
+    left = rt_max_u64(left, feed->config.iteration) - feed->config.iteration;
+    rt_error error = {0};
+    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->config.position, &error)) {
+        fail(feed, &error);
+        left = 0;
+    }
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
-        rt_error error = {0};
         if (rt_queue_take(feed->free_batches, &item))
             break;
         rt_status status = read_one(feed, item, feed->batch_size, &error);
@@ -172,6 +182,7 @@ static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batc
         if (status)
             return status;
         dp_slice_set_fingerprint(&planned->slices[w], planned->fingerprint);
+        rt_message_header(&planned->slices[w])->epoch = feed->config.epoch;
     }
     return RT_OK;
 }
@@ -232,10 +243,12 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->place_ns = decided - looked_up;
     planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
+    feed->iteration = dp_planner_view(feed->planner)->iteration;
+    feed->stood = read->end;
     return status;
 }
 
-static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
+static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned *planned)
 {
     const dp_plan *plan;
     rt_status status = dp_planner_flush(feed->planner, &plan);
@@ -244,7 +257,17 @@ static rt_status plan_flush(dp_feed *feed, dp_planned *planned)
     planned->fingerprint = 0;
     for (uint32_t w = 0; !status && w < plan->worker_count; w++)
         dp_counts_add_slice(&planned->account.workers[w], &plan->slices[w]);
-    return status ? status : encode(feed, plan, NULL, planned);
+    planned->is_cut = is_cut;
+    planned->is_last = is_last;
+    planned->cut = feed->iteration;
+    if (status || !is_cut)
+        return status ? status : encode(feed, plan, NULL, planned);
+    feed->last_cut = feed->iteration;
+    rt_bytes_put(&planned->state, &feed->stood, sizeof feed->stood);
+    dp_planner_save(feed->planner, &planned->state);
+    if (planned->state.failed)
+        return RT_NO_MEMORY;
+    return encode(feed, plan, NULL, planned);
 }
 
 // The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
@@ -277,6 +300,7 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     *planned_p = item;
     (*planned_p)->sequence = sequence;
     (*planned_p)->slice_bytes = 0;
+    (*planned_p)->is_cut = (*planned_p)->is_last = false;
     (*planned_p)->account = (dp_account){0};
     return RT_OK;
 }
@@ -300,46 +324,75 @@ static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
     return status;
 }
 
-static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
+// What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
+// its way through the planner afterwards.
+static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool is_last,
+                          planning *before)
 {
     const dp_plan *plan = NULL;
     dp_planned *flush;
-    pthread_mutex_lock(&feed->lock);
-    rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
-    pthread_mutex_unlock(&feed->lock);
-    if (!status && before->planned) {
+    rt_status status = RT_OK;
+    if (before->planned) {
         status = dp_planner_finish(feed->planner, &plan);
         if (!status)
             status = hand_on(feed, plan, before);
     }
     if (!status)
-        status = next_planned(feed, sequence, &flush);
+        status = next_planned(feed, (*sequence)++, &flush);
     if (!status)
-        status = plan_flush(feed, flush);
+        status = plan_flush(feed, is_cut, is_last, flush);
     return status ? status : rt_queue_put(feed->full_planned, flush);
+}
+
+static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
+{
+    const bool is_cut = feed->config.cuts && feed->config.config->checkpoint.at_end &&
+                        feed->iteration > feed->last_cut;
+    pthread_mutex_lock(&feed->lock);
+    rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
+    pthread_mutex_unlock(&feed->lock);
+    return status ? status : plan_cut(feed, &sequence, is_cut, true, before);
+}
+
+static bool cut_is_due(dp_feed *feed)
+{
+    const uint32_t every = feed->config.config->checkpoint.every_iterations;
+    if (!feed->config.cuts || feed->iteration == feed->last_cut)
+        return false;
+    return (every && feed->iteration % every == 0) || atomic_exchange(&feed->cut_requested, false);
+}
+
+// One batch on its way: what it makes final is handed on.
+static rt_status plan_batch(dp_feed *feed, uint64_t sequence, planning *now, planning *before)
+{
+    const dp_plan *plan = NULL;
+    rt_status status = next_planned(feed, sequence, &now->planned);
+    if (!status)
+        status = plan_one(feed, now->batch, now->planned, &plan);
+    if (!status && plan && before->planned)
+        status = hand_on(feed, plan, before);
+    else if (!status && plan)
+        status = hand_on(feed, plan, now);
+    if (!status && now->planned)
+        *before = *now;
+    return status;
 }
 
 static rt_status plan_all(dp_feed *feed)
 {
     planning before = {0};
-    for (uint64_t sequence = 1;; sequence++) {
-        const dp_plan *plan = NULL;
+    uint64_t sequence = feed->config.sequence_first;
+    for (;;) {
         planning now = {0};
         rt_status status = next_batch(feed, &now.batch);
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
+        if (!status && cut_is_due(feed))
+            status = plan_cut(feed, &sequence, true, false, &before);
         if (!status)
-            status = next_planned(feed, sequence, &now.planned);
-        if (!status)
-            status = plan_one(feed, now.batch, now.planned, &plan);
-        if (!status && plan && before.planned)
-            status = hand_on(feed, plan, &before);
-        else if (!status && plan)
-            status = hand_on(feed, plan, &now);
+            status = plan_batch(feed, sequence++, &now, &before);
         if (status)
             return status;
-        if (now.planned)
-            before = now;
     }
 }
 
@@ -403,6 +456,7 @@ static void release(dp_feed *feed)
     for (uint32_t i = 0; feed->planned && i < feed->config.planned_max; i++) {
         for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
             rt_message_release(&feed->planned[i].slices[w]);
+        rt_bytes_fini(&feed->planned[i].state);
         rt_free(feed->planned[i].labels);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
@@ -428,9 +482,18 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     feed->config.planner = NULL;
     feed->batch_size = config->planner->sample_count_max;
     pthread_mutex_init(&feed->lock, NULL);
-    rt_status status = dp_planner_create(config->planner, &feed->planner, error);
+    rt_status status = RT_OK;
+    if (!config->restored)
+        status = dp_planner_create(config->planner, &feed->planner, error);
     if (!status)
-        status = rt_metrics_open(config->journal, &feed->journal, error);
+        status = (config->restored ? rt_metrics_append : rt_metrics_open)(config->journal,
+                                                                          &feed->journal, error);
+    if (!status && config->restored)
+        dp_journal_resume(feed->journal, config->iteration, config->input_count);
+    if (config->restored) {
+        feed->stood = config->position;
+        feed->iteration = feed->last_cut = config->iteration;
+    }
     feed->config.journal = NULL; // the caller's
     if (!status && allocate(feed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
@@ -438,6 +501,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && feed->stop_fd < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     feed->stream = stream;
+    if (!status && config->restored)
+        feed->planner = config->restored;
     if (!status) {
         rt_stream_set_stop(stream, feed->stop_fd);
         feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
@@ -447,8 +512,9 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
             status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
     }
     if (status) {
+        feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
         release(feed);
-        rt_stream_set_stop(stream, -1); // it stays the caller's
+        rt_stream_set_stop(stream, -1); // so does this
         return status;
     }
     *feed_p = feed;
@@ -487,7 +553,13 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
 {
     for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
         rt_message_release(&planned->slices[w]);
+    rt_bytes_fini(&planned->state);
     (void)rt_queue_put(feed->free_planned, planned);
+}
+
+void dp_feed_request_cut(dp_feed *feed)
+{
+    atomic_store(&feed->cut_requested, true);
 }
 
 void dp_feed_stop(dp_feed *feed)

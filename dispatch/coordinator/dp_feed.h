@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/dp_account.h"
 #include "dispatch/dp_journal.h"
+#include "dispatch/dp_snapshot.h"
 #include "dispatch/dp_slice_wire.h"
 #include "runtime/rt_config.h"
 #include "runtime/stream/rt_stream.h"
@@ -18,8 +19,12 @@
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
 // dp_feed_give; messages that were not sent are released then.
 typedef struct {
-    uint64_t sequence;  // of slices, from 1
-    uint32_t iteration; // 0: the final flush
+    uint64_t sequence;  // of slices, from dp_feed_config.sequence_first
+    uint32_t iteration; // 0: a flush, of a cut or the final one
+    bool is_last;       // the final flush
+    bool is_cut;        // everything up to here goes into a checkpoint:
+    uint32_t cut;       // the last iteration before it
+    rt_bytes state;     // rt_stream_position, dp_planner_save
     uint32_t sample_count;
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
@@ -42,6 +47,14 @@ typedef struct {
     int wake_fd;          // written whenever a planned iteration is ready, or -1
     uint32_t sender;      // of the slices
     const char *journal;  // file for the input records; NULL: none
+    bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
+    uint32_t epoch;       // of the slices
+    uint64_t sequence_first;
+    // A run that goes on: the planner (taken over on RT_OK) and where its stream stood.
+    dp_planner *restored;
+    uint32_t iteration;   // trained last
+    uint64_t input_count; // records taken until then
+    rt_stream_position position;
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;
@@ -52,7 +65,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
 // Stops the threads. All planned iterations must have been given back.
 void dp_feed_destroy(dp_feed *feed);
 
-// The next planned iteration, the last one being the flush (iteration 0). RT_AGAIN: not ready.
+// The next planned iteration or cut, the last one being the final flush. RT_AGAIN: not ready.
 // RT_END: the flush was taken. RT_DATA, RT_IO, RT_NO_MEMORY: the stream or the planner failed.
 rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error);
 void dp_feed_give(dp_feed *feed, dp_planned *planned);
@@ -63,6 +76,9 @@ void dp_feed_stop(dp_feed *feed);
 // An input record for the next look-up (its number and iteration are not looked at). One of the
 // same kind and worker that the planner has not taken yet is replaced. Any thread.
 void dp_feed_tell(dp_feed *feed, const dp_input *input);
+
+// A cut before the next batch that is planned, if one was planned since the last cut. Any thread.
+void dp_feed_request_cut(dp_feed *feed);
 
 rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 

@@ -1,8 +1,11 @@
 #include "dispatch/coordinator/dp_reload.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "runtime/rt_json.h"
 
 #define LOOK_NS UINT64_C(1000000000)
 
@@ -75,4 +78,21 @@ rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *res
     }
     rt_config_fini(&fresh);
     return status;
+}
+
+static const char *alpha_text(const dp_reloaded *values, char text[32])
+{
+    return values->alpha_auto ? "\"auto\"" : rt_json_format_double(values->alpha, text);
+}
+
+void dp_reload_tell(const dp_reloaded *old, const dp_reloaded *values)
+{
+    char from[32], to[32];
+    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
+        rt_info("dispatch.alpha reloaded: %s -> %s", alpha_text(old, from), alpha_text(values, to));
+    if (values->search_evaluations != old->search_evaluations)
+        rt_info("dispatch.search_evaluations reloaded: %" PRIu32 " -> %" PRIu32,
+                old->search_evaluations, values->search_evaluations);
+    if (values->budget_ms != old->budget_ms)
+        rt_info("dispatch.budget_ms reloaded: %g -> %g", old->budget_ms, values->budget_ms);
 }

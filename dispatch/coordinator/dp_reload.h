@@ -40,4 +40,7 @@ bool dp_reload_due(dp_reload *reload, uint64_t now_ns);
 rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
                          rt_error *error);
 
+// One line in the log for every key that changed.
+void dp_reload_tell(const dp_reloaded *old, const dp_reloaded *values);
+
 #endif

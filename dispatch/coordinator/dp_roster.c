@@ -140,9 +140,10 @@ void dp_roster_stop(dp_roster *roster, const char *reason)
 {
     for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
-        if (roster->members[i].joined &&
-            rt_control_create_text(&message, RT_MESSAGE_STOP, SELF, reason) == RT_OK)
-            (void)dp_roster_send(roster, roster->members[i].peer, &message, NULL);
+        if (!roster->members[i].joined ||
+            rt_control_create_text(&message, RT_MESSAGE_STOP, SELF, reason) != RT_OK)
+            continue;
+        (void)dp_roster_send(roster, roster->members[i].peer, &message, NULL);
     }
 }
 

@@ -50,7 +50,8 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
 // Waits for messages, for wake_fd, or until heartbeats are due, and sends those.
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error);
 
-// Tells everybody to end; reason is shown there.
+// Tells everybody to end; reason is shown there. With another than RT_RUN_COMPLETE members end as
+// having been stopped by a failure, so that whoever watches over them starts them again.
 void dp_roster_stop(dp_roster *roster, const char *reason);
 
 #endif

@@ -42,6 +42,7 @@ struct dp_tally {
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
     uint64_t begin_ns, last_ns, shown_ns;
+    uint64_t past_ns; // of training before this process resumed it
     bool tty;
 };
 
@@ -81,11 +82,12 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
     if (!status) {
         snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory ? config->directory : "");
-        status = rt_metrics_open(config->directory ? path : NULL, &tally->metrics, error);
+        status = (config->resumed ? rt_metrics_append : rt_metrics_open)(
+            config->directory ? path : NULL, &tally->metrics, error);
     }
     if (!status && config->directory && config->trace) {
         snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
-        tally->trace = fopen(path, "w");
+        tally->trace = fopen(path, config->resumed ? "a" : "w");
         if (!tally->trace)
             status = rt_fail(error, RT_IO, "%s: cannot write", path);
     }
@@ -110,6 +112,60 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally->open);
     rt_free(tally->predictions);
     rt_free(tally);
+}
+
+// Plain numbers, as they are in memory: a program that has others starts its sums anew.
+void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, sizeof t->planned + sizeof t->executed + sizeof t->workers);
+    rt_bytes_put(bytes, &t->planned, sizeof t->planned);
+    rt_bytes_put(bytes, t->executed, sizeof t->executed);
+    rt_bytes_put(bytes, t->workers, sizeof t->workers);
+    rt_bytes_put_u64(bytes, t->stale_reads);
+    rt_bytes_put_u64(bytes, t->decision_ns);
+    rt_bytes_put_u64(bytes, t->slice_bytes);
+    rt_bytes_put(bytes, &t->decisions, sizeof t->decisions);
+    rt_bytes_put_u64(bytes, t->fingerprint);
+    rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : 0);
+    rt_meter_save(t->meter, bytes);
+}
+
+static bool take_sums(dp_tally *t, rt_reader *reader)
+{
+    rt_reader_get(reader, &t->planned, 1, sizeof t->planned);
+    rt_reader_get(reader, t->executed, 1, sizeof t->executed);
+    rt_reader_get(reader, t->workers, 1, sizeof t->workers);
+    t->stale_reads = rt_reader_u64(reader);
+    t->decision_ns = rt_reader_u64(reader);
+    t->slice_bytes = rt_reader_u64(reader);
+    rt_reader_get(reader, &t->decisions, 1, sizeof t->decisions);
+    t->fingerprint = rt_reader_u64(reader);
+    t->past_ns = rt_reader_u64(reader);
+    return !reader->failed && rt_meter_load(t->meter, reader) == RT_OK;
+}
+
+rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
+{
+    if (rt_reader_u64(reader) != sizeof t->planned + sizeof t->executed + sizeof t->workers)
+        return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
+    if (take_sums(t, reader))
+        return RT_OK;
+    t->planned = (dp_account){0};
+    memset(t->executed, 0, sizeof t->executed);
+    memset(t->workers, 0, sizeof t->workers);
+    t->stale_reads = t->decision_ns = t->slice_bytes = t->fingerprint = t->past_ns = 0;
+    t->decisions = (dp_decisions){0};
+    return rt_fail(error, RT_DATA, "sums of the run: they end early");
+}
+
+rt_metrics *dp_tally_metrics(const dp_tally *tally)
+{
+    return tally->metrics;
+}
+
+uint64_t dp_tally_samples(const dp_tally *tally)
+{
+    return tally->planned.samples;
 }
 
 static dp_counts report_counts(const rt_wire_report *report)
@@ -312,7 +368,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
-        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns;
+        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
     rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);

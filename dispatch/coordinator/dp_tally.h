@@ -18,10 +18,20 @@ typedef struct {
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
     bool trace;
     bool progress;
+    bool resumed; // metrics.jsonl and trace.jsonl go on
 } dp_tally_config;
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error);
 void dp_tally_destroy(dp_tally *tally);
+
+// Sums over all iterations that are complete, and back into a new tally. RT_DATA: no such state.
+void dp_tally_save(const dp_tally *tally, rt_bytes *bytes);
+rt_status dp_tally_load(dp_tally *tally, rt_reader *reader, rt_error *error);
+
+// Where this object's records go; others may add theirs.
+rt_metrics *dp_tally_metrics(const dp_tally *tally);
+
+uint64_t dp_tally_samples(const dp_tally *tally); // of all complete iterations
 
 // One worker's report on an iteration. predictions: report->sample_count.
 void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,

@@ -257,4 +257,4 @@ static void report(const void *state, dp_policy_report *out)
     *out = ((const esd *)state)->report;
 }
 
-const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, configure, report};
+const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, configure, report, NULL, NULL};

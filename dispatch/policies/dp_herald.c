@@ -121,5 +121,24 @@ static void configure(void *state, const rt_dispatch_config *dispatch)
     ((herald *)state)->table_count = dispatch->tables;
 }
 
-const dp_policy_ops dp_policy_herald = {
-    .name = "herald", .create = create, .destroy = rt_free, .place = place, .configure = configure};
+static void save(const void *state, rt_bytes *bytes)
+{
+    const herald *self = state;
+    rt_bytes_put(bytes, &self->random, sizeof self->random);
+    rt_bytes_put(bytes, &self->profile, sizeof self->profile);
+}
+
+static bool load(void *state, rt_reader *reader)
+{
+    herald *self = state;
+    return rt_reader_get(reader, &self->random, 1, sizeof self->random) &&
+           rt_reader_get(reader, &self->profile, 1, sizeof self->profile);
+}
+
+const dp_policy_ops dp_policy_herald = {.name = "herald",
+                                        .create = create,
+                                        .destroy = rt_free,
+                                        .place = place,
+                                        .configure = configure,
+                                        .save = save,
+                                        .load = load};

@@ -52,5 +52,19 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     }
 }
 
-const dp_policy_ops dp_policy_laia = {
-    .name = "laia", .create = create, .destroy = rt_free, .place = place};
+static void save(const void *state, rt_bytes *bytes)
+{
+    rt_bytes_put(bytes, state, sizeof(rt_random));
+}
+
+static bool load(void *state, rt_reader *reader)
+{
+    return rt_reader_get(reader, state, 1, sizeof(rt_random));
+}
+
+const dp_policy_ops dp_policy_laia = {.name = "laia",
+                                      .create = create,
+                                      .destroy = rt_free,
+                                      .place = place,
+                                      .save = save,
+                                      .load = load};

@@ -132,8 +132,10 @@ static void adapt(makespan *self, const dp_ticks *ticks)
         largest = fmax(largest, follow(&w->up[j], times.up[j] / longest));
         largest = fmax(largest, follow(&w->down[j], times.down[j] / longest));
     }
-    w->ps_up = fmax(w->ps_up / largest, WEIGHT_MIN);
-    w->ps_down = fmax(w->ps_down / largest, WEIGHT_MIN);
+    if (ticks->ps_row[0]) { // otherwise they count for nothing, and would grow without end
+        w->ps_up = fmax(w->ps_up / largest, WEIGHT_MIN);
+        w->ps_down = fmax(w->ps_down / largest, WEIGHT_MIN);
+    }
     for (uint32_t j = 0; j < self->worker_count; j++) {
         w->up[j] = fmax(w->up[j] / largest, WEIGHT_MIN);
         w->down[j] = fmax(w->down[j] / largest, WEIGHT_MIN);
@@ -183,4 +185,28 @@ static void report(const void *state, dp_policy_report *out)
     out->evaluations = ((const makespan *)state)->evaluations;
 }
 
-const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place, configure, report};
+static void save(const void *state, rt_bytes *bytes)
+{
+    const makespan *self = state;
+    rt_bytes_put(bytes, &self->random, sizeof self->random);
+    rt_bytes_put(bytes, &self->weights, sizeof self->weights);
+    rt_bytes_put(bytes, self->last, sizeof self->last);
+    rt_bytes_put_u32(bytes, self->last_count);
+}
+
+static bool load(void *state, rt_reader *reader)
+{
+    makespan *self = state;
+    const weights *w = &self->weights;
+    rt_reader_get(reader, &self->random, 1, sizeof self->random);
+    rt_reader_get(reader, &self->weights, 1, sizeof self->weights);
+    rt_reader_get(reader, self->last, 1, sizeof self->last);
+    self->last_count = rt_reader_u32(reader);
+    bool sane = w->ps_up >= 0 && w->ps_up <= 1 && w->ps_down >= 0 && w->ps_down <= 1;
+    for (uint32_t j = 0; j < self->worker_count; j++)
+        sane &= w->up[j] >= 0 && w->up[j] <= 1 && w->down[j] >= 0 && w->down[j] <= 1;
+    return sane && !reader->failed;
+}
+
+const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place,
+                                          configure,  report, save,    load};

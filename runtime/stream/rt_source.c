@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "runtime/rt_log.h"
+
 // Small enough that unpacked text is parsed while it is still in the cache.
 #define BLOCK_BYTES ((size_t)256 << 10)
 #define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
@@ -378,4 +380,74 @@ rt_status rt_source_line(rt_source *source, rt_line *line, rt_error *error)
         }
     }
     return RT_END;
+}
+
+// ---- positions -------------------------------------------------------------------------------
+
+rt_source_position rt_source_tell(const rt_source *source)
+{
+    return (rt_source_position){source->file, source->offset, source->line};
+}
+
+static rt_status too_short(const rt_source *source, uint64_t offset, rt_error *error)
+{
+    return rt_fail(error, RT_DATA, "%s ends before byte %llu, where reading is to go on",
+                   current_path(source), (unsigned long long)offset);
+}
+
+static rt_status seek_plain(rt_source *source, uint64_t offset, rt_error *error)
+{
+    struct stat info;
+    if (fstat(source->descriptor, &info) != 0 ||
+        lseek(source->descriptor, (off_t)offset, SEEK_SET) < 0)
+        return fail_here(source, RT_IO, strerror(errno), error);
+    source->bytes_read += offset - source->packed_end;
+    source->packed_next = source->packed_end = 0;
+    return (uint64_t)info.st_size < offset ? too_short(source, offset, error) : RT_OK;
+}
+
+static rt_status skip_packed(rt_source *source, uint64_t offset, rt_error *error)
+{
+    while (source->offset < offset && !source->is_file_end) {
+        rt_status status = fill(source, error);
+        if (status)
+            return status;
+        size_t step = rt_min_u64(source->end - source->next, offset - source->offset);
+        source->next += step;
+        source->offset += step;
+        source->scanned = source->next;
+    }
+    return source->offset < offset ? too_short(source, offset, error) : RT_OK;
+}
+
+rt_status rt_source_seek(rt_source *source, const rt_source_position *position, rt_error *error)
+{
+    rt_assert(source->file == 0 && source->offset == 0 && source->end == 0);
+    if (position->file > source->path_count)
+        return rt_fail(error, RT_DATA, "reading is to go on in file %u of %u", position->file + 1,
+                       source->path_count);
+    while (source->file < position->file) {
+        struct stat info;
+        if (stat(source->paths[source->file], &info) == 0)
+            source->bytes_read += (uint64_t)info.st_size;
+        leave_file(source);
+        source->file++;
+    }
+    if (source->file == source->path_count)
+        return RT_OK;
+    rt_status status = position->file > 0 ? enter_file(source, error) : RT_OK;
+    if (status || position->offset == 0)
+        return status;
+    if (source->is_waiting) {
+        rt_info("%s goes on with what comes", current_path(source));
+    } else {
+        status = find_packing(source, error);
+        if (!status && source->packing == PACKING_PLAIN)
+            status = seek_plain(source, position->offset, error);
+        else if (!status)
+            status = skip_packed(source, position->offset, error);
+    }
+    source->offset = position->offset;
+    source->line = position->line;
+    return status;
 }

@@ -24,6 +24,19 @@ void rt_source_set_stop(rt_source *source, int fd);
 // off): error names file and line; the source is of no further use.
 rt_status rt_source_line(rt_source *source, rt_line *line, rt_error *error);
 
+// Where the next line begins: everything before it was given out.
+typedef struct {
+    uint32_t file;   // path_count: at the end
+    uint64_t offset; // in the unpacked file
+    uint64_t line;   // lines of the file before it
+} rt_source_position;
+
+rt_source_position rt_source_tell(const rt_source *source);
+
+// Before the first line. Plain files are sought, packed ones unpacked up to there; standard input
+// and pipes go on with what comes. RT_IO, RT_DATA: the file ends before; error names it.
+rt_status rt_source_seek(rt_source *source, const rt_source_position *position, rt_error *error);
+
 // Path by a line's file index, as given.
 const char *rt_source_path(const rt_source *source, uint32_t file);
 

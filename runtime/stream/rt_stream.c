@@ -264,6 +264,42 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
     return batch->sample_count > 0 ? RT_OK : RT_END;
 }
 
+rt_stream_position rt_stream_tell(const rt_stream *stream)
+{
+    rt_stream_position position = {.samples = stream->stats.samples,
+                                   .lines = stream->stats.lines,
+                                   .malformed = stream->stats.malformed};
+    if (stream->synthetic) {
+        position.offset = rt_synthetic_position(stream->synthetic);
+        return position;
+    }
+    const rt_source_position source = rt_source_tell(stream->source);
+    position.file = source.file;
+    position.offset = source.offset;
+    position.line = source.line;
+    position.blank_lines = stream->blank_lines;
+    position.blank_file = stream->first_blank.file;
+    position.first_blank = stream->first_blank.number;
+    return position;
+}
+
+rt_status rt_stream_seek(rt_stream *stream, const rt_stream_position *position, rt_error *error)
+{
+    rt_assert(stream->stats.samples == 0 && !stream->is_ended);
+    stream->stats.samples = position->samples;
+    stream->stats.lines = position->lines;
+    stream->stats.malformed = position->malformed;
+    stream->is_ended = position->samples >= stream->samples_max;
+    if (stream->synthetic) {
+        rt_synthetic_seek(stream->synthetic, position->offset);
+        return RT_OK;
+    }
+    const rt_source_position source = {position->file, position->offset, position->line};
+    stream->blank_lines = position->blank_lines;
+    stream->first_blank = (rt_line){.file = position->blank_file, .number = position->first_blank};
+    return rt_source_seek(stream->source, &source, error);
+}
+
 static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
 {
     rt_batch batch;

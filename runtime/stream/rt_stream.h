@@ -25,6 +25,16 @@ typedef struct {
 
 typedef struct rt_stream rt_stream;
 
+// Between two batches: what was read, and where reading goes on. Plain numbers, for files.
+typedef struct {
+    uint64_t samples, lines, malformed;
+    uint64_t offset; // of the next line in its unpacked file; of a generator: the next sample
+    uint64_t line;   // lines of the file before it
+    uint64_t blank_lines, first_blank; // just read, not judged yet, and the number of the first
+    uint32_t file, blank_file;
+} rt_stream_position;
+_Static_assert(sizeof(rt_stream_position) == 64, "file layout");
+
 // Opens the first input, so a missing file is found here; error names it.
 rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_stream **stream_p,
                          rt_error *error);
@@ -46,6 +56,12 @@ void rt_stream_set_stop(rt_stream *stream, int fd);
 // input. RT_END: nothing left, batch is empty. RT_DATA, RT_IO: error names file and line.
 rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,
                          rt_error *error);
+
+rt_stream_position rt_stream_tell(const rt_stream *stream);
+
+// Before the first read: goes on from there; a stream from a pipe, with what comes. RT_DATA: the
+// input is shorter; error names it. RT_IO.
+rt_status rt_stream_seek(rt_stream *stream, const rt_stream_position *position, rt_error *error);
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream);
 

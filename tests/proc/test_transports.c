@@ -14,8 +14,6 @@
 #define RUN_S 50.0
 #define END_S 10.0
 #define WORKERS 4
-#define ROWS_HEADER_BYTES 64
-#define BLOCK_HEADER_BYTES 16
 
 // Two of the workers reach a mixed run by ZeroMQ, two by UCX.
 static const char config_text[] =
@@ -80,64 +78,14 @@ static uint8_t *read_all(const run *r, const char *name, size_t *size_p)
     return bytes;
 }
 
-// Key, version, values and state of a row; the rows of a file stand in the order of their arrival.
-typedef struct {
-    uint64_t key;
-    uint32_t version;
-    uint32_t size;
-    const uint8_t *floats;
-} row;
-
-static int compare_rows(const void *a, const void *b)
-{
-    const row *left = a, *right = b;
-    return left->key < right->key ? -1 : left->key > right->key;
-}
-
-// docs/MODEL_FORMAT.md; the caller frees.
-static row *sort_rows(const uint8_t *bytes, size_t size, uint64_t *count_p)
-{
-    uint32_t dim, state;
-    memcpy(count_p, bytes + 24, 8);
-    memcpy(&dim, bytes + 40, 4);
-    memcpy(&state, bytes + 44, 4);
-    const uint32_t row_bytes = (dim + state) * 4;
-    row *rows = calloc(*count_p + 1, sizeof *rows);
-    size_t at = ROWS_HEADER_BYTES;
-    for (uint64_t done = 0; done < *count_p;) {
-        uint32_t n;
-        memcpy(&n, bytes + at + 8, 4);
-        const uint8_t *keys = bytes + at + BLOCK_HEADER_BYTES, *versions = keys + 8 * n;
-        assert_true(n > 0 && versions + 4 * n + (size_t)n * row_bytes <= bytes + size);
-        for (uint32_t i = 0; i < n; i++, done++) {
-            memcpy(&rows[done].key, keys + 8 * i, 8);
-            memcpy(&rows[done].version, versions + 4 * i, 4);
-            rows[done].size = row_bytes;
-            rows[done].floats = versions + 4 * n + (size_t)i * row_bytes;
-        }
-        at += (BLOCK_HEADER_BYTES + (size_t)n * (12 + row_bytes) + 7) / 8 * 8;
-    }
-    qsort(rows, *count_p, sizeof *rows, compare_rows);
-    return rows;
-}
-
+// Rows stand in the order of their keys: equal models have equal files.
 static void compare_shard(const run *a, const run *b, const char *name)
 {
     size_t sizes[2];
-    uint64_t counts[2];
     uint8_t *left = read_all(a, name, &sizes[0]), *right = read_all(b, name, &sizes[1]);
-    row *left_rows = sort_rows(left, sizes[0], &counts[0]);
-    row *right_rows = sort_rows(right, sizes[1], &counts[1]);
-    assert_int_equal(counts[0], counts[1]);
-    assert_true(counts[0] > 100);
-    for (uint64_t i = 0; i < counts[0]; i++) {
-        assert_int_equal(left_rows[i].key, right_rows[i].key);
-        assert_int_equal(left_rows[i].version, right_rows[i].version);
-        assert_int_equal(left_rows[i].size, right_rows[i].size);
-        assert_memory_equal(left_rows[i].floats, right_rows[i].floats, left_rows[i].size);
-    }
-    free(left_rows);
-    free(right_rows);
+    assert_true(sizes[0] > 1000);
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(left, right, sizes[0]);
     free(left);
     free(right);
 }

@@ -88,6 +88,9 @@ const char config_everything[] =
     "  \"collective\": \"ps\", \"dense_wire\": \"bf16\", \"dense_overlap\": false},"
     " \"guards\": {\"skip_bad_batches\": false, \"bad_batches_max\": 7},"
     " \"security\": {\"key\": \"k\", \"allow\": \"l\", \"server_key\": \"s\", \"insecure\": true},"
+    " \"checkpoint\": {\"directory\": \"/x/y\", \"every_iterations\": 5, \"every_s\": 2.25,"
+    "  \"full_every\": 4, \"keep\": 6, \"at_end\": true},"
+    " \"on_worker_loss\": \"shrink\", \"restarts_max\": 8,"
     " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
     " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -23,9 +24,10 @@ static void row_of(uint64_t i, float row[5])
         row[k] = (float)i * 10 + (float)k;
 }
 
-static void write_rows(const char *path, uint64_t rows)
+static void write_rows_as(const char *path, uint64_t rows, bool packed, rt_file_sum *sum_p)
 {
-    const ps_model_info info = info_of(rows);
+    ps_model_info info = info_of(rows);
+    info.packed = packed;
     ps_model_writer *writer = NULL;
     float row[5];
     assert_int_equal(ps_model_writer_open(path, &info, &writer, NULL), RT_OK);
@@ -33,7 +35,12 @@ static void write_rows(const char *path, uint64_t rows)
         row_of(i, row);
         assert_int_equal(ps_model_writer_add(writer, i * 977, (uint32_t)i + 5, row, NULL), RT_OK);
     }
-    assert_int_equal(ps_model_writer_commit(writer, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_commit(writer, sum_p, NULL), RT_OK);
+}
+
+static void write_rows(const char *path, uint64_t rows)
+{
+    write_rows_as(path, rows, false, NULL);
 }
 
 // Reads to the end; RT_END and every row right, or the error.
@@ -91,30 +98,64 @@ static void overwrite(const char *path, const uint8_t *bytes, size_t size)
 }
 
 // Every byte changed, every length cut: an error that names the file, or (nothing) a good read.
-static void test_damage_is_found(void **context)
+static void find_damage(bool packed)
 {
-    (void)context;
     static uint8_t bytes[4096];
+    enum { ROWS = 21 };
     rt_error error = {RT_OK, ""};
     const char *path = file_in(test_directory());
-    write_rows(path, 5);
+    write_rows_as(path, ROWS, packed, NULL);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     const size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    assert_int_equal(size, 64 + 16 + 5 * (8 + 4 + 20));
+    assert_true(packed ? size < 72 + 24 + ROWS * (8 + 4 + 20)
+                       : size == 72 + 24 + ROWS * (8 + 4 + 20));
     for (size_t i = 0; i < size; i++) {
         bytes[i] ^= 0x41;
         overwrite(path, bytes, size);
-        assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+        assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
         assert_non_null(strstr(error.text, path));
         bytes[i] ^= 0x41;
         overwrite(path, bytes, i);
-        assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+        assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
     }
     overwrite(path, bytes, size + 1);
-    assert_int_equal(read_rows(path, 5, &error), RT_DATA);
+    assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
     assert_non_null(strstr(error.text, "goes on"));
+}
+
+static void test_damage_is_found(void **context)
+{
+    (void)context;
+    find_damage(false);
+}
+
+static void test_damage_is_found_in_packed_files(void **context)
+{
+    (void)context;
+    find_damage(true);
+}
+
+// Packed or not, what is read is the same; the sum is that of the bytes on disk.
+static void test_packed_files(void **context)
+{
+    (void)context;
+    const uint64_t rows[] = {0, 1, PS_MODEL_BLOCK_ROWS, 9001};
+    const char *path = file_in(test_directory());
+    uint64_t hash = 0;
+    for (size_t i = 0; i < RT_COUNT_OF(rows); i++) {
+        for (int packed = 0; packed < 2; packed++) {
+            struct stat info;
+            rt_file_sum sum;
+            write_rows_as(path, rows[i], packed, &sum);
+            assert_int_equal(read_rows(path, rows[i], NULL), RT_END);
+            assert_int_equal(stat(path, &info), 0);
+            assert_int_equal(info.st_size, sum.bytes);
+            assert_true(rows[i] < PS_MODEL_BLOCK_ROWS || sum.hash != hash); // a row is not worth it
+            hash = sum.hash;
+        }
+    }
 }
 
 static void test_the_old_file_stays_until_the_new_one_is_complete(void **context)
@@ -140,4 +181,5 @@ static void test_the_old_file_stays_until_the_new_one_is_complete(void **context
 }
 
 TEST_MAIN(TEST(test_what_is_written_is_read), TEST(test_damage_is_found),
+          TEST(test_damage_is_found_in_packed_files), TEST(test_packed_files),
           TEST(test_the_old_file_stays_until_the_new_one_is_complete))

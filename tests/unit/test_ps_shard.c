@@ -793,16 +793,16 @@ static void test_save_and_load(void **context)
         drop_sent(&f);
     }
     const char *folder = test_directory();
-    assert_int_equal(ps_shard_save(f.shard, folder, 42, NULL, NULL, &error), RT_OK);
+    assert_int_equal(ps_shard_save(f.shard, folder, 42, NULL, NULL, NULL, NULL, &error), RT_OK);
     snprintf(path, sizeof path, "%s/rows-000-of-001.bin", folder);
     setup(&g);
-    assert_int_equal(ps_shard_load(g.shard, path, 43, &error), RT_CONFIG);
+    assert_int_equal(ps_shard_load(g.shard, path, 43, NULL, NULL, NULL, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "schema"));
-    assert_int_equal(ps_shard_load(g.shard, path, 42, &error), RT_OK);
+    assert_int_equal(ps_shard_load(g.shard, path, 42, NULL, NULL, NULL, &error), RT_OK);
     assert_int_equal(statistics_of(&g).rows, 9000);
     for (uint32_t key = 1; key <= 9000; key++)
         expect_row(&g, key * 7919, key, (float)key);
-    assert_int_equal(ps_shard_load(g.shard, path, 42, &error), RT_DATA); // every key twice
+    assert_int_equal(ps_shard_load(g.shard, path, 42, NULL, NULL, NULL, &error), RT_DATA); // every key twice
     teardown(&g);
 
     uint64_t rows = 0; // the same file into two shards
@@ -811,7 +811,7 @@ static void test_save_and_load(void **context)
         config.rank = rank;
         config.shard_count = 2;
         start(&g, &config);
-        assert_int_equal(ps_shard_load(g.shard, path, 42, &error), RT_OK);
+        assert_int_equal(ps_shard_load(g.shard, path, 42, NULL, NULL, NULL, &error), RT_OK);
         rows += statistics_of(&g).rows;
         teardown(&g);
     }

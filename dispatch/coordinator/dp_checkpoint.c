@@ -1,0 +1,422 @@
+#include "dispatch/coordinator/dp_checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_checkpoint.h"
+#include "runtime/rt_child.h"
+#include "runtime/rt_file.h"
+#include "runtime/rt_hash.h"
+
+#define WRITE_LIMIT_S 900.0
+
+typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
+
+typedef struct {
+    rt_file_sum sum;
+    uint64_t ns;
+} part;
+
+struct dp_checkpoint {
+    dp_checkpoint_config config;
+    char directory[RT_PATH_MAX];
+    dp_checkpoint_past *past; // complete ones that stay, ascending
+    uint32_t past_count, past_capacity;
+    step step;
+    dp_checkpoint_content content;
+    uint32_t base, keep_from;
+    char folder[RT_FOLDER_MAX];
+    rt_child child;
+    bool own_done;
+    uint64_t shards_done;
+    part planner, dense, shards[RT_SHARDS_MAX];
+    rt_error failure; // the first
+    uint64_t begin_ns;
+};
+
+rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
+                               uint32_t past_count, dp_checkpoint **checkpoint_p, rt_error *error)
+{
+    dp_checkpoint *c = rt_alloc(1, sizeof *c);
+    if (!c)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
+    c->config = *config;
+    c->child.fd = -1;
+    snprintf(c->directory, sizeof c->directory, "%s", config->directory);
+    rt_status status = RT_OK;
+    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
+    if (status) {
+        dp_checkpoint_destroy(c);
+        return status;
+    }
+    if (past_count)
+        memcpy(c->past, past, past_count * sizeof *past);
+    c->past_count = past_count;
+    *checkpoint_p = c;
+    return RT_OK;
+}
+
+static void content_fini(dp_checkpoint *c)
+{
+    rt_bytes_fini(&c->content.state);
+    rt_bytes_fini(&c->content.dense);
+}
+
+void dp_checkpoint_destroy(dp_checkpoint *c)
+{
+    if (!c)
+        return;
+    rt_child_end(&c->child);
+    content_fini(c);
+    rt_free(c->past);
+    rt_free(c);
+}
+
+bool dp_checkpoint_busy(const dp_checkpoint *c)
+{
+    return c->step != STEP_IDLE;
+}
+
+int dp_checkpoint_fd(const dp_checkpoint *c)
+{
+    return c->child.fd;
+}
+
+static rt_status write_bytes(const char *path, const rt_bytes *bytes, rt_file_sum *sum,
+                             rt_error *error)
+{
+    rt_file *file;
+    *sum = (rt_file_sum){bytes->size, rt_hash_bytes(bytes->data, bytes->size)};
+    rt_status status = rt_file_create(path, &file, error);
+    if (status)
+        return status;
+    status = rt_file_write(file, bytes->data, bytes->size, error);
+    if (!status)
+        return rt_file_commit(file, error);
+    rt_file_abort(file);
+    return status;
+}
+
+rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16], text[32] = "";
+    unsigned long past = 0;
+    snprintf(path, sizeof path, "%s/epoch", directory);
+    FILE *file = fopen(path, "re");
+    if (file && fgets(text, sizeof text, file))
+        past = strtoul(text, NULL, 10);
+    if (file)
+        fclose(file);
+    *epoch_p = (uint32_t)past + 1;
+    int length = snprintf(text, sizeof text, "%" PRIu32 "\n", *epoch_p);
+    const rt_bytes bytes = {.data = (uint8_t *)text, .size = (size_t)length};
+    rt_file_sum sum;
+    return write_bytes(path, &bytes, &sum, error);
+}
+
+// ---- beginning -------------------------------------------------------------------------------
+
+// Changes since the newest one, until full_every of them stand behind each other.
+static uint32_t choose_base(const dp_checkpoint *c)
+{
+    uint32_t length = 0;
+    for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
+        length++;
+    if (c->past_count == 0 || length + 1 >= c->config.config->checkpoint.full_every)
+        return 0;
+    return c->past[c->past_count - 1].iteration;
+}
+
+// The first of those that stay once this one is complete: the newest so many, and what they build
+// on. past_count: with this one.
+static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
+{
+    const uint32_t keep = c->config.config->checkpoint.keep;
+    if (c->past_count + 1 <= keep)
+        return 0;
+    uint32_t first = c->past_count + 1 - keep;
+    if (first == c->past_count) { // this one alone
+        if (c->base == 0)
+            return iteration;
+        first--;
+    }
+    while (first > 0 && c->past[first].base)
+        first--;
+    return c->past[first].iteration;
+}
+
+rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
+                                     rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32], *json;
+    rt_file_sum sum;
+    if (rt_config_to_json(config, &json))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const rt_bytes bytes = {.data = (uint8_t *)json, .size = strlen(json)};
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    rt_status status = write_bytes(path, &bytes, &sum, error);
+    rt_free(json);
+    return status;
+}
+
+// In the forked copy.
+static void write_parts(void *context, rt_child_result *result)
+{
+    const dp_checkpoint *c = context;
+    char path[RT_FOLDER_MAX + 32];
+    rt_file_sum planner = {0}, dense = {0};
+    rt_status status = rt_checkpoint_make(c->folder, &result->error);
+    snprintf(path, sizeof path, "%s/planner.bin", c->folder);
+    if (!status)
+        status = rt_pack_write(path, DP_CHECKPOINT_MAGIC, c->content.state.data,
+                               c->content.state.size, &planner, &result->error);
+    snprintf(path, sizeof path, "%s/dense.bin", c->folder);
+    if (!status)
+        status = write_bytes(path, &c->content.dense, &dense, &result->error);
+    if (!status)
+        (void)dp_checkpoint_write_config(c->config.config, c->folder, &result->error);
+    result->values[0] = planner.bytes;
+    result->values[1] = planner.hash;
+    result->values[2] = dense.bytes;
+    result->values[3] = dense.hash;
+}
+
+static void fail(dp_checkpoint *c, const rt_error *error)
+{
+    if (!c->failure.status)
+        c->failure = *error;
+}
+
+rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, rt_wire_cut *cut,
+                              rt_error *error)
+{
+    rt_error failure = {0};
+    rt_assert(c->step == STEP_IDLE);
+    rt_status status =
+        rt_checkpoint_path(c->directory, content->iteration, c->folder, sizeof c->folder, error);
+    if (status)
+        return status;
+    rt_checkpoint_remove(c->directory, content->iteration, NULL); // one that was never complete
+    content_fini(c);
+    c->content = *content;
+    content->state = content->dense = (rt_bytes){0};
+    c->base = choose_base(c);
+    c->keep_from = choose_keep_from(c, c->content.iteration);
+    c->failure = (rt_error){0};
+    c->shards_done = 0;
+    c->begin_ns = rt_now_ns();
+    c->step = STEP_PARTS;
+    c->own_done = rt_child_start(&c->child, write_parts, c, WRITE_LIMIT_S, &failure) != RT_OK;
+    if (c->own_done)
+        fail(c, &failure);
+    *cut = (rt_wire_cut){.base = c->base, .keep_from = c->keep_from};
+    rt_control_put_text(cut->folder, sizeof cut->folder, c->folder);
+    return RT_OK;
+}
+
+void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
+{
+    c->content.pause_ms = pause_ms;
+}
+
+rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_message *message,
+                                rt_error *error)
+{
+    rt_wire_written written;
+    rt_reader reader = rt_message_reader(message);
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    if (!rt_reader_get(&reader, &written, 1, sizeof written) || c->step != STEP_PARTS ||
+        iteration != c->content.iteration || shard >= c->config.config->ps_shard_count ||
+        c->shards_done >> shard & 1)
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": WRITTEN that nobody waits for", shard);
+    c->shards_done |= rt_bit(shard);
+    c->shards[shard] = (part){{written.bytes, written.hash}, written.ns};
+    if (written.status) {
+        rt_error failure = {0};
+        rt_fail(&failure, RT_IO, "ps %" PRIu32 ": %.*s", shard, (int)rt_min_u64(reader.left, 384),
+                (const char *)reader.next);
+        fail(c, &failure);
+    }
+    dp_checkpoint_step(c);
+    return RT_OK;
+}
+
+// ---- ending ----------------------------------------------------------------------------------
+
+static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
+{
+    char hash[32];
+    snprintf(hash, sizeof hash, "%016" PRIx64, sum->hash);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "name", name);
+    rt_json_u64(json, "bytes", sum->bytes);
+    rt_json_string(json, "hash", hash);
+    rt_json_end_object(json);
+}
+
+static void put_hash(rt_json *json, const char *key, uint64_t hash)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    rt_json_string(json, key, text);
+}
+
+static void put_manifest(const dp_checkpoint *c, rt_json *json)
+{
+    const rt_config *config = c->config.config;
+    char name[64];
+    rt_json_begin_object(json, NULL);
+    rt_json_u64(json, "format", 1);
+    rt_json_u64(json, "iteration", c->content.iteration);
+    rt_json_u64(json, "base", c->base);
+    rt_json_u64(json, "samples", c->content.samples);
+    rt_json_u64(json, "epoch", c->config.epoch);
+    rt_json_u64(json, "workers", config->worker_count);
+    rt_json_u64(json, "shards", config->ps_shard_count);
+    put_hash(json, "schema", c->config.schema);
+    put_hash(json, "config", c->config.config_hash);
+    rt_json_begin_array(json, "parts");
+    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
+        snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s,
+                 config->ps_shard_count);
+        put_part(json, name, &c->shards[s].sum);
+    }
+    put_part(json, "planner.bin", &c->planner.sum);
+    put_part(json, "dense.bin", &c->dense.sum);
+    rt_json_end_array(json);
+    rt_json_end_object(json);
+}
+
+// The text of an object with one more member, the checksum of all bytes before it.
+void dp_checkpoint_sign(const char *text, rt_bytes *bytes)
+{
+    char tail[64];
+    size_t length = text ? strlen(text) : 0;
+    while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
+        length--;
+    int size = snprintf(tail, sizeof tail, DP_CHECKPOINT_SIGNATURE "%016" PRIx64 "\"\n}\n",
+                        rt_hash_bytes(text, length));
+    rt_bytes_put(bytes, text, length);
+    rt_bytes_put(bytes, tail, (size_t)size);
+}
+
+// In a forked copy: syncing and removing may take long.
+static void close_checkpoint(void *context, rt_child_result *result)
+{
+    const dp_checkpoint *c = context;
+    char path[RT_FOLDER_MAX + 32];
+    uint32_t *iterations, count;
+    rt_json json;
+    if (c->failure.status) {
+        rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
+        return;
+    }
+    rt_json_init(&json, 2);
+    put_manifest(c, &json);
+    const char *text = rt_json_text(&json, NULL);
+    rt_bytes bytes = {0};
+    rt_file_sum sum;
+    dp_checkpoint_sign(text, &bytes);
+    snprintf(path, sizeof path, "%s/manifest.json", c->folder);
+    if (!text || bytes.failed)
+        rt_fail(&result->error, RT_NO_MEMORY, "out of memory");
+    else if (write_bytes(path, &bytes, &sum, &result->error) == RT_OK &&
+             rt_checkpoint_list(c->directory, &iterations, &count, NULL) == RT_OK) {
+        for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
+            rt_checkpoint_remove(c->directory, iterations[i], NULL);
+        rt_free(iterations);
+    }
+    rt_json_fini(&json);
+}
+
+static uint64_t bytes_of_rows(const dp_checkpoint *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < c->config.config->ps_shard_count; s++)
+        bytes += c->shards[s].sum.bytes;
+    return bytes;
+}
+
+static void report(const dp_checkpoint *c)
+{
+    const double write_s = (double)(rt_now_ns() - c->begin_ns) * 1e-9;
+    const uint64_t bytes = bytes_of_rows(c) + c->planner.sum.bytes + c->dense.sum.bytes;
+    rt_json *json = rt_metrics_begin(c->config.metrics, "checkpoint");
+    rt_json_u64(json, "iteration", c->content.iteration);
+    rt_json_u64(json, "base", c->base);
+    rt_json_bool(json, "complete", !c->failure.status);
+    rt_json_u64(json, "bytes", bytes);
+    rt_json_double(json, "drain_ms", c->content.drain_ms);
+    rt_json_double(json, "wait_ms", c->content.wait_ms);
+    rt_json_double(json, "pause_ms", c->content.pause_ms);
+    rt_json_double(json, "write_s", write_s);
+    rt_metrics_end(c->config.metrics);
+    if (!c->failure.status)
+        rt_debug("checkpoint at iteration %" PRIu32 ": %.1f MB in %.2f s%s", c->content.iteration,
+                 (double)bytes * 1e-6, write_s, c->base ? ", changes" : "");
+    else if (c->past_count)
+        rt_warn("the checkpoint at iteration %" PRIu32
+                " could not be written, training goes on without it (the newest is that of "
+                "iteration %" PRIu32 "): %s",
+                c->content.iteration, c->past[c->past_count - 1].iteration, c->failure.text);
+    else
+        rt_warn("the checkpoint at iteration %" PRIu32
+                " could not be written, training goes on without any: %s",
+                c->content.iteration, c->failure.text);
+}
+
+static void finish(dp_checkpoint *c, const rt_error *error)
+{
+    if (error->status)
+        fail(c, error);
+    c->step = STEP_IDLE;
+    report(c);
+    if (c->failure.status)
+        return;
+    uint32_t gone = 0;
+    while (gone < c->past_count && c->past[gone].iteration < c->keep_from)
+        gone++;
+    c->past_count -= gone;
+    memmove(c->past, c->past + gone, c->past_count * sizeof *c->past);
+    if (rt_grow(&c->past, &c->past_capacity, c->past_count + 1u, sizeof *c->past)) {
+        c->past_count = 0; // the next one has all rows
+        return;
+    }
+    c->past[c->past_count++] = (dp_checkpoint_past){c->content.iteration, c->base};
+}
+
+static void start_closing(dp_checkpoint *c)
+{
+    rt_error failure = {0};
+    content_fini(c);
+    c->step = STEP_CLOSING;
+    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure) != RT_OK)
+        finish(c, &failure);
+}
+
+static void take_own(dp_checkpoint *c, const rt_child_result *result)
+{
+    c->own_done = true;
+    c->planner.sum = (rt_file_sum){result->values[0], result->values[1]};
+    c->dense.sum = (rt_file_sum){result->values[2], result->values[3]};
+    if (result->error.status)
+        fail(c, &result->error);
+}
+
+void dp_checkpoint_step(dp_checkpoint *c)
+{
+    rt_child_result result = {0};
+    const uint64_t shards = rt_bit(c->config.config->ps_shard_count) - 1;
+    if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
+        if (c->step == STEP_CLOSING) {
+            finish(c, &result.error);
+            return;
+        }
+        take_own(c, &result);
+    }
+    if (c->step == STEP_PARTS && c->own_done && c->shards_done == shards)
+        start_closing(c);
+}

@@ -1,0 +1,84 @@
+// dp_checkpoint - the coordinator's part in checkpoints: folders, manifest, which ones stay.
+//
+// One checkpoint is written at a time, by forked copies of the processes (rt_child), while the run
+// goes on. Its folder holds the shards' rows, planner.bin, dense.bin, config.json, and, written
+// last, manifest.json: a folder without it is no checkpoint. A checkpoint that fails is warned of
+// and removed; the one before stays what a run would be resumed from, and what the next one builds
+// on. docs/MODEL_FORMAT.md describes the files. One thread.
+#ifndef DP_CHECKPOINT_H
+#define DP_CHECKPOINT_H
+
+#include "runtime/rt_bytes.h"
+#include "runtime/rt_config.h"
+#include "runtime/rt_control.h"
+#include "runtime/rt_metrics.h"
+#include "runtime/rt_pack.h"
+
+#define DP_CHECKPOINT_MAGIC UINT64_C(0x4e414c504e594c52) // "RLYNPLAN"
+
+#define DP_CHECKPOINT_SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
+
+typedef struct dp_checkpoint dp_checkpoint;
+
+typedef struct {
+    const char *directory; // DIRECTORY/ckpt-...
+    const rt_config *config;
+    uint64_t config_hash, schema;
+    uint32_t epoch;
+    rt_metrics *metrics;
+} dp_checkpoint_config;
+
+// A checkpoint that is complete on disk, as far as writing the next one goes.
+typedef struct {
+    uint32_t iteration;
+    uint32_t base; // the one that it changes; 0: it has all rows
+} dp_checkpoint_past;
+
+// What goes into one.
+typedef struct {
+    uint32_t iteration;
+    uint64_t samples;
+    rt_bytes state;  // of coordinator and planner; taken over
+    rt_bytes dense;  // dense.bin; taken over
+    double drain_ms; // from the cut in the plan until all workers had carried it out
+    double wait_ms;  // from then on until the checkpoint before was written
+    double pause_ms; // from then on until all rows were captured; set later
+} dp_checkpoint_content;
+
+// Every start of a run has an epoch of its own, above those before; kept in the directory, which is
+// there. RT_IO, RT_NO_MEMORY.
+rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
+
+// directory/config.json: the configuration with all defaults. RT_IO, RT_NO_MEMORY.
+rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
+                                     rt_error *error);
+
+// past: those that are there, by iteration, copied; a run that starts anew has none. RT_NO_MEMORY.
+rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
+                               uint32_t past_count, dp_checkpoint **checkpoint_p, rt_error *error);
+void dp_checkpoint_destroy(dp_checkpoint *checkpoint); // ends what is being written
+
+// True while one is being written: no other can begin.
+bool dp_checkpoint_busy(const dp_checkpoint *checkpoint);
+
+// Readable when dp_checkpoint_step has something to do; -1: nothing is under way here.
+int dp_checkpoint_fd(const dp_checkpoint *checkpoint);
+
+// Begins to write; *cut is what shards are to be told. RT_CONFIG: the path is too long.
+rt_status dp_checkpoint_begin(dp_checkpoint *checkpoint, dp_checkpoint_content *content,
+                              rt_wire_cut *cut, rt_error *error);
+
+// How long the run stood still for the one that began last.
+void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);
+
+// A shard's rows are on disk, or not. RT_WIRE: nobody waits for that.
+rt_status dp_checkpoint_written(dp_checkpoint *checkpoint, uint32_t shard,
+                                const rt_message *message, rt_error *error);
+
+// Goes on once its parts are done. Call it now and then while busy.
+void dp_checkpoint_step(dp_checkpoint *checkpoint);
+
+// A manifest as it stands in its file: text, an object, with its checksum. bytes->failed.
+void dp_checkpoint_sign(const char *text, rt_bytes *bytes);
+
+#endif

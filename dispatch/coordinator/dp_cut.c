@@ -1,0 +1,126 @@
+#include "dispatch/coordinator/dp_cut.h"
+
+#include <string.h>
+
+#include "runtime/rt_log.h"
+
+void dp_cut_fini(dp_cut *cut)
+{
+    rt_bytes_fini(&cut->dense);
+}
+
+rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
+{
+    rt_assert(!cut->planned);
+    cut->planned = planned;
+    cut->marks = cut->captured = 0;
+    cut->asked = false;
+    cut->dense_bytes = 0;
+    cut->drained_ns = 0;
+    cut->begin_ns = rt_now_ns();
+    for (uint32_t w = 0; w < cut->worker_count; w++) {
+        rt_message mark; // count: worker 0 sends the dense part
+        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence, w == 0, 0))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, w), &mark, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || !cut->planned ||
+        cut->marks >> rt_peer_rank(peer) & 1 ||
+        rt_message_header(message)->iteration != cut->planned->sequence)
+        return rt_fail(error, RT_WIRE, "%s: a MARK that nobody waits for",
+                       rt_peer_name(peer, name));
+    cut->marks |= rt_bit(rt_peer_rank(peer));
+    return RT_OK;
+}
+
+rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    rt_wire_part part;
+    rt_reader reader = rt_message_reader(message);
+    if (peer != rt_peer(RT_ROLE_WORKER, 0) || !cut->planned ||
+        !rt_reader_get(&reader, &part, 1, sizeof part) || part.offset != cut->dense.size ||
+        part.total > RT_WIRE_PAYLOAD_BYTES_MAX || part.total < part.offset ||
+        reader.left > part.total - part.offset)
+        return rt_fail(error, RT_WIRE, "a PART of the dense weights that nobody waits for");
+    cut->dense_bytes = part.total;
+    rt_bytes_put(&cut->dense, reader.next, reader.left);
+    return cut->dense.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+}
+
+// Sums of the run, after what the planner knew when it made the cut.
+static void gather_state(const dp_cut *cut, rt_bytes *state)
+{
+    const rt_bytes *planned = &cut->planned->state;
+    *state = (rt_bytes){0};
+    rt_bytes_put_u64(state, planned->size);
+    rt_bytes_put(state, planned->data, planned->size);
+    dp_tally_save(cut->tally, state);
+}
+
+// Every worker has carried out everything up to the cut, and shards have processed what they sent:
+// the rows that they hold are the checkpoint's.
+static rt_status ask_shards(dp_cut *cut, rt_error *error)
+{
+    dp_checkpoint_content content = {.iteration = cut->planned->cut,
+                                     .samples = dp_tally_samples(cut->tally),
+                                     .dense = cut->dense,
+                                     .drain_ms = (double)(cut->drained_ns - cut->begin_ns) * 1e-6};
+    rt_wire_cut order;
+    cut->dense = (rt_bytes){0};
+    cut->asked = true;
+    cut->asked_ns = rt_now_ns();
+    content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
+    gather_state(cut, &content.state);
+    if (content.state.failed) {
+        rt_bytes_fini(&content.state);
+        rt_bytes_fini(&content.dense);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the state of the planner");
+    }
+    rt_status status = dp_checkpoint_begin(cut->checkpoint, &content, &order, error);
+    for (uint32_t s = 0; s < cut->shard_count && !status; s++) {
+        rt_message message;
+        if (rt_control_create_struct(&message, RT_MESSAGE_CUT, cut->sender, content.iteration,
+                                     &order, sizeof order, NULL))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+    }
+    return status;
+}
+
+rt_status dp_cut_step(dp_cut *cut, rt_error *error)
+{
+    if (!cut->planned || cut->asked || rt_bit_count(cut->marks) < cut->worker_count ||
+        cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes)
+        return RT_OK;
+    const bool busy = dp_checkpoint_busy(cut->checkpoint);
+    if (!cut->drained_ns) {
+        cut->drained_ns = rt_now_ns();
+        if (busy)
+            rt_info("the checkpoint before is still being written: training waits for it");
+    }
+    return busy ? RT_OK : ask_shards(cut, error);
+}
+
+rt_status dp_cut_captured(dp_cut *cut, uint32_t peer, rt_error *error)
+{
+    char name[32];
+    if (rt_peer_role(peer) != RT_ROLE_PS || !cut->asked)
+        return rt_fail(error, RT_WIRE, "%s: a CUT that nobody asked for", rt_peer_name(peer, name));
+    cut->captured |= rt_bit(rt_peer_rank(peer));
+    if (rt_bit_count(cut->captured) < cut->shard_count)
+        return RT_OK;
+    cut->end_ns = rt_now_ns();
+    dp_checkpoint_paused(cut->checkpoint, (double)(cut->end_ns - cut->asked_ns) * 1e-6);
+    dp_feed_give(cut->feed, cut->planned);
+    cut->planned = NULL;
+    cut->asked = false;
+    return RT_OK;
+}

@@ -1,0 +1,52 @@
+// dp_cut - a checkpoint between its plan and the moment when every row of it is captured.
+//
+// The plan of a cut flushes every dirty row. Nothing that was planned after it goes out while
+// dp_cut.planned is set, so that no update of a later iteration exists while the cut is open:
+//   MARK   to every worker; each answers once all so far is carried out and the shards have
+//          processed every push of it; worker 0 sends the dense part before (PART)
+//   CUT    to every shard, when all have answered and the last iteration is reported; each
+//          captures its rows (a forked copy writes them) and answers at once
+// A plain value of the coordinator's thread.
+#ifndef DP_CUT_H
+#define DP_CUT_H
+
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_roster.h"
+#include "dispatch/coordinator/dp_tally.h"
+
+typedef struct {
+    dp_roster *roster;
+    dp_feed *feed;
+    const dp_tally *tally;
+    dp_checkpoint *checkpoint;
+    uint32_t sender, worker_count, shard_count;
+
+    dp_planned *planned; // NULL: no cut is open
+    uint64_t marks;      // workers that have answered
+    uint64_t captured;   // shards
+    bool asked;          // shards were told
+    rt_bytes dense;      // of worker 0, dense_bytes once it is complete
+    uint64_t dense_bytes;
+    uint64_t begin_ns, drained_ns, asked_ns;
+    uint64_t end_ns; // of the last one
+} dp_cut;
+
+void dp_cut_fini(dp_cut *cut);
+
+// The slices of the cut are out. planned is the cut's from now on.
+rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error);
+
+// Answers of workers. RT_WIRE: nobody waits for that.
+rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error);
+rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error);
+
+// No iteration is under way: tells the shards, as soon as the workers have answered and the
+// checkpoint before is written.
+rt_status dp_cut_step(dp_cut *cut, rt_error *error);
+
+// A shard has captured its rows; when all have, planned goes back to the feed and iterations may go
+// out again.
+rt_status dp_cut_captured(dp_cut *cut, uint32_t peer, rt_error *error);
+
+#endif

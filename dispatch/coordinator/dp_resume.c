@@ -1,0 +1,383 @@
+#include "dispatch/coordinator/dp_resume.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_checkpoint.h"
+#include "runtime/rt_log.h"
+
+#define PULLS_MAX (1u << 16) // of one slice that fills caches
+
+typedef struct {
+    const dp_resume_config *config;
+    dp_planner *planner;
+    uint64_t marks;        // workers that answered the last MARK
+    uint32_t loaded;       // LOADED since the last candidate
+    rt_error damage;       // what is wrong with the candidate
+    uint64_t keys_missing; // shards whose keys are not all known
+    uint64_t keys_from[RT_SHARDS_MAX];
+    uint64_t sequence; // of the last slice
+    uint64_t begin_ns;
+} resume;
+
+// ---- before a run ----------------------------------------------------------------------------
+
+static rt_status find_any(const char *directory, dp_resume_kind kind, bool *found_p,
+                          rt_error *error)
+{
+    uint32_t *iterations, count;
+    rt_status status = rt_checkpoint_list(directory, &iterations, &count, error);
+    if (status)
+        return status;
+    rt_free(iterations);
+    *found_p = count > 0;
+    if (count > 0 && kind == DP_RESUME_NO)
+        return rt_fail(error, RT_CONFIG,
+                       "%s holds checkpoints of an earlier run: --resume goes on from there; or "
+                       "remove them, or take another folder",
+                       directory);
+    if (count == 0 && kind == DP_RESUME_NEWEST)
+        return rt_fail(error, RT_NOT_FOUND, "%s holds no checkpoint to resume from", directory);
+    return RT_OK;
+}
+
+rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_kind kind,
+                            char *directory, size_t size, bool *resumes_p, uint32_t *epoch_p,
+                            rt_error *error)
+{
+    const rt_checkpoint_config *c = &config->checkpoint;
+    const bool makes = c->every_iterations || c->every_s > 0 || c->at_end;
+    const bool wanted = makes || kind == DP_RESUME_NEWEST;
+    *resumes_p = false;
+    *epoch_p = 0;
+    *directory = '\0';
+    if (wanted && config->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "checkpoints need planner.placement \"coordinator\": the state of workers "
+                       "that plan by themselves is not saved");
+    if (wanted && !*c->directory && !out)
+        return rt_fail(error, RT_CONFIG,
+                       "checkpoints need a place: give --out or checkpoint.directory");
+    if (config->placement == RT_PLACEMENT_WORKER || (!*c->directory && !out))
+        return RT_OK;
+    snprintf(directory, size, "%s%s", *c->directory ? c->directory : out,
+             *c->directory ? "" : "/checkpoints");
+    rt_status status = find_any(directory, kind, resumes_p, error);
+    if (status || !(makes || *resumes_p))
+        return status;
+    status = rt_checkpoint_make(directory, error);
+    return status ? status : dp_checkpoint_begin_epoch(directory, epoch_p, error);
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+static rt_status send_empty(resume *r, uint32_t peer, rt_message_type type, uint64_t number,
+                            rt_error *error)
+{
+    rt_message message;
+    if (rt_message_create(&message, type, r->config->sender, number, 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return dp_roster_send(r->config->roster, peer, &message, error);
+}
+
+static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
+{
+    rt_wire_written loaded;
+    rt_reader reader = rt_message_reader(message);
+    if (!rt_reader_get(&reader, &loaded, 1, sizeof loaded))
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a LOADED that is too short", shard);
+    r->loaded++;
+    if (loaded.status && !r->damage.status)
+        rt_fail(&r->damage, RT_DATA, "%.*s", (int)rt_min_u64(reader.left, 384),
+                (const char *)reader.next);
+    return RT_OK;
+}
+
+static rt_status take_keys(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
+{
+    rt_reader reader = rt_message_reader(message);
+    const uint32_t count = rt_message_header(message)->count;
+    if (!(r->keys_missing >> shard & 1) || count > RT_WIRE_KEYS_MAX)
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": keys that nobody asked for", shard);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_wire_key record;
+        if (!rt_reader_get(&reader, &record, 1, sizeof record))
+            return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": keys are cut short", shard);
+        rt_status status = dp_planner_know(r->planner, record.key, record.version);
+        if (status)
+            return rt_fail(error, status, "ps %" PRIu32 ": key %016" PRIx64 ": %s", shard,
+                           record.key, rt_status_text(status));
+    }
+    r->keys_from[shard] += count;
+    if (count == 0)
+        r->keys_missing &= ~rt_bit(shard);
+    return count == 0 ? RT_OK
+                      : send_empty(r, rt_peer(RT_ROLE_PS, shard), RT_MESSAGE_KEYS,
+                                   r->keys_from[shard], error);
+}
+
+static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const bool is_shard = rt_peer_role(peer) == RT_ROLE_PS;
+    if (is_shard && header->type == RT_MESSAGE_LOADED)
+        return take_loaded(r, rt_peer_rank(peer), message, error);
+    if (is_shard && header->type == RT_MESSAGE_KEYS)
+        return take_keys(r, rt_peer_rank(peer), message, error);
+    if (!is_shard && header->type == RT_MESSAGE_MARK) {
+        if (header->iteration == r->sequence)
+            r->marks |= rt_bit(rt_peer_rank(peer));
+        return RT_OK;
+    }
+    return r->config->other(r->config->context, peer, message, error);
+}
+
+// Waits for messages and takes all that came.
+static rt_status turn(resume *r, rt_error *error)
+{
+    rt_status status = dp_roster_wait(r->config->roster, -1, error);
+    while (!status) {
+        uint32_t peer;
+        rt_message message = {0};
+        status = dp_roster_receive(r->config->roster, &peer, &message, error);
+        if (!status)
+            status = take(r, peer, &message, error);
+        rt_message_release(&message);
+    }
+    return status == RT_AGAIN ? RT_OK : status;
+}
+
+// ---- a candidate -----------------------------------------------------------------------------
+
+static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
+{
+    const uint32_t shards = r->config->config->ps_shard_count;
+    rt_status status = RT_OK;
+    r->loaded = 0;
+    r->damage = (rt_error){0};
+    for (uint32_t i = 0; i < saved->count * shards && !status; i++) {
+        rt_message message;
+        rt_wire_load load = saved->loads[i / shards];
+        load.first = i / shards == 0;
+        if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
+                                     saved->past[i / shards].iteration, &load, sizeof load, NULL))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status =
+            dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, i % shards), &message, error);
+    }
+    while (!status && r->loaded < saved->count * shards)
+        status = turn(r, error);
+    return status;
+}
+
+// Whatever a checkpoint that was damaged left there.
+static rt_status empty_shards(resume *r, rt_error *error)
+{
+    const uint32_t shards = r->config->config->ps_shard_count;
+    const rt_wire_load load = {.first = 1};
+    rt_status status = RT_OK;
+    r->loaded = 0;
+    for (uint32_t s = 0; s < shards && !status; s++) {
+        rt_message message;
+        if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender, 0, &load,
+                                     sizeof load, NULL))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+    }
+    while (!status && r->loaded < shards)
+        status = turn(r, error);
+    return status;
+}
+
+static rt_status load_keys(resume *r, rt_error *error)
+{
+    const uint32_t shards = r->config->config->ps_shard_count;
+    rt_status status = RT_OK;
+    memset(r->keys_from, 0, sizeof r->keys_from);
+    r->keys_missing = rt_bit(shards) - 1;
+    for (uint32_t s = 0; s < shards && !status; s++)
+        status = send_empty(r, rt_peer(RT_ROLE_PS, s), RT_MESSAGE_KEYS, 0, error);
+    while (!status && r->keys_missing)
+        status = turn(r, error);
+    return status;
+}
+
+// Damage shows in r->damage; what is returned ends the run.
+static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(&saved->state);
+    const uint64_t size = rt_reader_u64(&reader);
+    const void *bytes = rt_reader_take(&reader, size, 1);
+    rt_reader planner = {bytes, bytes ? size : 0, !bytes};
+    if (!rt_reader_get(&planner, &resumed->position, 1, sizeof resumed->position)) {
+        rt_fail(&r->damage, RT_DATA, "the position in the stream is missing");
+        return RT_OK;
+    }
+    rt_status status = dp_planner_create(r->config->planner, &r->planner, error);
+    if (!status)
+        status = load_keys(r, error);
+    if (status)
+        return status;
+    status = dp_planner_load(r->planner, &planner, saved->config_hash == r->config->config_hash,
+                             &resumed->restored, &r->damage);
+    if (!status && resumed->restored.iteration != saved->iteration)
+        status = rt_fail(&r->damage, RT_DATA, "state of the planner: of another iteration");
+    if (!status)
+        status = dp_tally_load(r->config->tally, &reader, &r->damage);
+    if (status) {
+        dp_planner_destroy(r->planner);
+        r->planner = NULL;
+    }
+    return RT_OK;
+}
+
+static rt_status try_one(resume *r, uint32_t iteration, dp_saved *saved, dp_resumed *resumed,
+                         rt_error *error)
+{
+    const dp_resume_config *config = r->config;
+    r->damage = (rt_error){0};
+    if (dp_saved_read(config->directory, iteration, config->schema, saved, &r->damage))
+        return r->damage.status == RT_NO_MEMORY || r->damage.status == RT_CONFIG
+                   ? rt_fail(error, r->damage.status, "%s", r->damage.text)
+                   : RT_OK;
+    rt_status status = load_rows(r, saved, error);
+    if (!status && !r->damage.status)
+        status = load_state(r, saved, resumed, error);
+    if (status || r->damage.status)
+        dp_saved_fini(saved);
+    return status;
+}
+
+// ---- workers ---------------------------------------------------------------------------------
+
+static rt_status send_dense(resume *r, const dp_saved *saved, rt_error *error)
+{
+    const dp_resume_config *config = r->config;
+    rt_status status = RT_OK;
+    for (uint32_t w = 0; w < config->config->worker_count && !status; w++) {
+        for (size_t at = 0; at < saved->dense.size && !status; at += RT_WIRE_PART_BYTES_MAX) {
+            rt_message message;
+            const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, saved->dense.size - at);
+            const rt_wire_part part = {at, saved->dense.size};
+            if (rt_message_create(&message, RT_MESSAGE_PART, config->sender, saved->iteration, 1,
+                                  sizeof part + size))
+                return rt_fail(error, RT_NO_MEMORY, "out of memory");
+            memcpy(rt_message_payload(&message), &part, sizeof part);
+            memcpy(rt_message_payload(&message) + sizeof part, saved->dense.data + at, size);
+            status = dp_roster_send(config->roster, rt_peer(RT_ROLE_WORKER, w), &message, error);
+        }
+    }
+    return status;
+}
+
+// One slice to every worker, and until all have carried it out.
+static rt_status send_plan(resume *r, const dp_plan *plan, rt_error *error)
+{
+    const dp_resume_config *config = r->config;
+    const uint32_t workers = config->config->worker_count;
+    rt_status status = RT_OK;
+    r->sequence++;
+    r->marks = 0;
+    for (uint32_t w = 0; w < workers && !status; w++) {
+        rt_message slice;
+        const uint32_t peer = rt_peer(RT_ROLE_WORKER, w);
+        if (dp_slice_encode(plan, w, NULL, &config->limits, config->sender, r->sequence, &slice))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        rt_message_header(&slice)->epoch = config->epoch;
+        status = dp_roster_send(config->roster, peer, &slice, error);
+        if (!status)
+            status = send_empty(r, peer, RT_MESSAGE_MARK, r->sequence, error);
+    }
+    while (!status && rt_bit_count(r->marks) < workers)
+        status = turn(r, error);
+    return status;
+}
+
+static rt_status fill_caches(resume *r, rt_error *error)
+{
+    const dp_plan *plan;
+    uint32_t slot = 0;
+    for (;;) {
+        rt_status status = dp_planner_refill(r->planner, PULLS_MAX, &slot, &plan);
+        if (status == RT_END)
+            return RT_OK;
+        if (status)
+            return rt_fail(error, status, "out of memory for the rows of the caches");
+        status = send_plan(r, plan, error);
+        if (status)
+            return status;
+    }
+}
+
+static void report(const resume *r, const dp_resumed *resumed)
+{
+    rt_metrics *metrics = dp_tally_metrics(r->config->tally);
+    rt_json *json = rt_metrics_begin(metrics, "resumed");
+    rt_json_u64(json, "iteration", resumed->restored.iteration);
+    rt_json_u64(json, "epoch", r->config->epoch);
+    rt_json_bool(json, "caches", resumed->restored.caches);
+    rt_json_double(json, "seconds", (double)(rt_now_ns() - r->begin_ns) * 1e-9);
+    rt_metrics_end(metrics);
+}
+
+static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    rt_status status = send_dense(r, saved, error);
+    if (!status)
+        status = fill_caches(r, error);
+    if (status)
+        return status;
+    rt_info("going on after iteration %" PRIu32 ", %" PRIu64 " samples (%s)", saved->iteration,
+            saved->samples,
+            resumed->restored.caches ? "caches as they were" : "caches start empty");
+    report(r, resumed);
+    resumed->planner = r->planner;
+    resumed->sequence_next = r->sequence + 1;
+    // With another number of shards the next checkpoint builds on nothing.
+    if (saved->loads[saved->count - 1].shard_count == r->config->config->ps_shard_count) {
+        resumed->past = saved->past;
+        resumed->past_count = saved->count;
+        saved->past = NULL;
+    }
+    return RT_OK;
+}
+
+// From the newest on; those passed over are set aside.
+static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    uint32_t *iterations, count;
+    rt_status status = rt_checkpoint_list(r->config->directory, &iterations, &count, error);
+    for (uint32_t i = count; i-- > 0 && !status && !r->planner;) {
+        status = try_one(r, iterations[i], saved, resumed, error);
+        if (status || r->planner)
+            break;
+        if (r->damage.status == RT_NOT_FOUND)
+            rt_info("the checkpoint of iteration %" PRIu32 " was not completed", iterations[i]);
+        else
+            rt_warn("the checkpoint of iteration %" PRIu32 " is damaged and passed over: %s",
+                    iterations[i], r->damage.text);
+        rt_checkpoint_set_aside(r->config->directory, iterations[i]);
+    }
+    rt_free(iterations);
+    return status;
+}
+
+rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)
+{
+    resume r = {.config = config, .begin_ns = rt_now_ns()};
+    dp_saved saved = {0};
+    *resumed = (dp_resumed){0};
+    rt_status status = find_whole(&r, &saved, resumed, error);
+    if (!status && r.planner) {
+        status = go_on(&r, &saved, resumed, error);
+    } else if (!status) {
+        status = empty_shards(&r, error);
+        if (!status)
+            status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint is whole", config->directory);
+    }
+    dp_saved_fini(&saved);
+    if (status)
+        dp_planner_destroy(r.planner);
+    return status;
+}

@@ -1,0 +1,242 @@
+#include "dispatch/coordinator/dp_saved.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_checkpoint.h"
+#include "runtime/rt_hash.h"
+
+#define MANIFEST_BYTES_MAX (1u << 20)
+#define FILE_BYTES_MAX (UINT64_C(1) << 40)
+#define CHAIN_MAX 1000u // of checkpoint.full_every
+
+typedef struct {
+    uint32_t iteration, base, epoch, shard_count;
+    uint64_t samples, schema, config_hash;
+    rt_file_sum planner, dense;
+    rt_wire_load load;
+} manifest;
+
+// ---- files -----------------------------------------------------------------------------------
+
+static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes, rt_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return rt_fail(error, errno == ENOENT ? RT_NOT_FOUND : RT_IO, "cannot open %s: %s", path,
+                       strerror(errno));
+    rt_status status = RT_OK;
+    for (size_t got = 1; got > 0 && !status;) {
+        uint8_t block[65536];
+        got = fread(block, 1, sizeof block, file);
+        rt_bytes_put(bytes, block, got);
+        if (bytes->failed)
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+        else if (bytes->size > size_max)
+            status = rt_fail(error, RT_DATA, "%s: longer than %" PRIu64 " bytes", path, size_max);
+    }
+    if (!status && ferror(file))
+        status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    fclose(file);
+    return status;
+}
+
+// ---- manifest --------------------------------------------------------------------------------
+
+static bool get_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(value >= 0 && value <= (double)most) || value != floor(value))
+        return false;
+    *value_p = (uint64_t)value;
+    return true;
+}
+
+static bool get_u32(const cJSON *object, const char *name, uint64_t most, uint32_t *value_p)
+{
+    uint64_t value;
+    if (!get_u64(object, name, most, &value))
+        return false;
+    *value_p = (uint32_t)value;
+    return true;
+}
+
+static bool get_hash(const cJSON *object, const char *name, uint64_t *hash_p)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    char *end;
+    if (!cJSON_IsString(item) || strlen(item->valuestring) != 16)
+        return false;
+    *hash_p = strtoull(item->valuestring, &end, 16);
+    return *end == '\0';
+}
+
+static bool get_part(const cJSON *parts, const char *name, rt_file_sum *sum)
+{
+    const cJSON *part;
+    cJSON_ArrayForEach(part, parts)
+    {
+        const cJSON *own = cJSON_GetObjectItemCaseSensitive(part, "name");
+        if (cJSON_IsString(own) && strcmp(own->valuestring, name) == 0)
+            return get_u64(part, "bytes", FILE_BYTES_MAX, &sum->bytes) &&
+                   get_hash(part, "hash", &sum->hash);
+    }
+    return false;
+}
+
+static bool take_parts(const cJSON *root, manifest *m)
+{
+    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(root, "parts");
+    m->load.shard_count = m->shard_count;
+    for (uint32_t s = 0; s < m->shard_count; s++) {
+        char name[64];
+        rt_file_sum sum;
+        snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s, m->shard_count);
+        if (!get_part(parts, name, &sum))
+            return false;
+        m->load.files[s].bytes = sum.bytes;
+        m->load.files[s].hash = sum.hash;
+    }
+    return get_part(parts, "planner.bin", &m->planner) && get_part(parts, "dense.bin", &m->dense);
+}
+
+static bool take_manifest(const cJSON *root, manifest *m)
+{
+    uint64_t format;
+    return cJSON_IsObject(root) && get_u64(root, "format", 1, &format) && format == 1 &&
+           get_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
+           get_u32(root, "base", UINT32_MAX, &m->base) &&
+           get_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
+           get_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&
+           get_u64(root, "samples", UINT64_C(1) << 53, &m->samples) &&
+           get_hash(root, "schema", &m->schema) && get_hash(root, "config", &m->config_hash) &&
+           take_parts(root, m);
+}
+
+// The last member is the checksum of all bytes before it.
+static bool is_signed(const rt_bytes *bytes)
+{
+    const size_t tail = sizeof DP_CHECKPOINT_SIGNATURE - 1 + 16 + 4;
+    char want[64];
+    if (bytes->size < tail)
+        return false;
+    snprintf(want, sizeof want, DP_CHECKPOINT_SIGNATURE "%016" PRIx64 "\"\n}\n",
+             rt_hash_bytes(bytes->data, bytes->size - tail));
+    return memcmp(bytes->data + bytes->size - tail, want, tail) == 0;
+}
+
+static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
+                               manifest *m, rt_error *error)
+{
+    char folder[RT_FOLDER_MAX], path[RT_FOLDER_MAX + 32];
+    rt_bytes bytes = {0};
+    *m = (manifest){0};
+    rt_status status = rt_checkpoint_path(directory, iteration, folder, sizeof folder, error);
+    snprintf(path, sizeof path, "%s/manifest.json", folder);
+    if (!status)
+        status = read_file(path, MANIFEST_BYTES_MAX, &bytes, error);
+    if (!status && !is_signed(&bytes))
+        status = rt_fail(error, RT_DATA, "%s is damaged", path);
+    if (!status) {
+        cJSON *root = cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
+        if (!take_manifest(root, m) || m->iteration != iteration || m->base >= iteration)
+            status =
+                rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, path, iteration);
+        cJSON_Delete(root);
+    }
+    rt_bytes_fini(&bytes);
+    if (!status && m->schema != schema)
+        status = rt_fail(error, RT_CONFIG,
+                         "%s: of another model, optimizer or stream format (schema %016" PRIx64
+                         ", this run has %016" PRIx64 ")",
+                         path, m->schema, schema);
+    memcpy(m->load.folder, folder, sizeof m->load.folder);
+    return status;
+}
+
+// ---- all of it -------------------------------------------------------------------------------
+
+static rt_status read_own(const manifest *m, dp_saved *saved, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    rt_file_sum sum;
+    snprintf(path, sizeof path, "%s/planner.bin", m->load.folder);
+    rt_status status = rt_pack_read(path, DP_CHECKPOINT_MAGIC, &saved->state, &sum, error);
+    if (!status && (sum.bytes != m->planner.bytes || sum.hash != m->planner.hash))
+        status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/dense.bin", m->load.folder);
+    status = read_file(path, m->dense.bytes, &saved->dense, error);
+    if (!status && (saved->dense.size != m->dense.bytes ||
+                    rt_hash_bytes(saved->dense.data, saved->dense.size) != m->dense.hash))
+        status = rt_fail(error, RT_DATA, "%s is damaged", path);
+    return status;
+}
+
+// The chain from the checkpoint down to one with all rows, then turned round.
+static rt_status read_chain(const char *directory, const manifest *newest, uint64_t schema,
+                            dp_saved *saved, rt_error *error)
+{
+    uint32_t past_capacity = 0, load_capacity = 0;
+    manifest m = *newest;
+    for (;;) {
+        if (saved->count == CHAIN_MAX)
+            return rt_fail(error, RT_DATA, "more than %u checkpoints build on each other",
+                           CHAIN_MAX);
+        if (rt_grow(&saved->past, &past_capacity, saved->count + 1u, sizeof *saved->past) ||
+            rt_grow(&saved->loads, &load_capacity, saved->count + 1u, sizeof *saved->loads))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        saved->past[saved->count] = (dp_checkpoint_past){m.iteration, m.base};
+        saved->loads[saved->count++] = m.load;
+        if (m.base == 0)
+            break;
+        rt_status status = read_manifest(directory, m.base, schema, &m, error);
+        if (status)
+            return status;
+    }
+    for (uint32_t i = 0, j = saved->count - 1; i < j; i++, j--) {
+        const dp_checkpoint_past past = saved->past[i];
+        const rt_wire_load load = saved->loads[i];
+        saved->past[i] = saved->past[j];
+        saved->loads[i] = saved->loads[j];
+        saved->past[j] = past;
+        saved->loads[j] = load;
+    }
+    return RT_OK;
+}
+
+rt_status dp_saved_read(const char *directory, uint32_t iteration, uint64_t schema, dp_saved *saved,
+                        rt_error *error)
+{
+    manifest m;
+    *saved = (dp_saved){0};
+    rt_status status = read_manifest(directory, iteration, schema, &m, error);
+    if (status)
+        return status; // without a manifest: RT_NOT_FOUND
+    saved->iteration = iteration;
+    saved->epoch = m.epoch;
+    saved->samples = m.samples;
+    saved->config_hash = m.config_hash;
+    status = read_own(&m, saved, error);
+    if (!status)
+        status = read_chain(directory, &m, schema, saved, error);
+    if (status)
+        dp_saved_fini(saved);
+    return status == RT_NOT_FOUND ? RT_DATA : status;
+}
+
+void dp_saved_fini(dp_saved *saved)
+{
+    rt_bytes_fini(&saved->state);
+    rt_bytes_fini(&saved->dense);
+    rt_free(saved->past);
+    rt_free(saved->loads);
+    *saved = (dp_saved){0};
+}

@@ -1,0 +1,166 @@
+#include "ps_lite/ps_checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_checkpoint.h"
+
+#define WRITE_LIMIT_S 900.0
+
+void ps_checkpoint_init(ps_checkpoint *checkpoint, const ps_shard *shard, uint64_t schema,
+                        uint32_t rank, uint32_t shard_count)
+{
+    *checkpoint = (ps_checkpoint){.shard = shard,
+                                  .schema = schema,
+                                  .rank = rank,
+                                  .shard_count = shard_count,
+                                  .child = {.fd = -1}};
+}
+
+void ps_checkpoint_fini(ps_checkpoint *checkpoint)
+{
+    rt_child_end(&checkpoint->child);
+}
+
+int ps_checkpoint_fd(const ps_checkpoint *checkpoint)
+{
+    return checkpoint->child.fd;
+}
+
+// ---- writing
+
+// On a box of its own this is all that removes old files of the shard.
+static void remove_old(const ps_checkpoint *c)
+{
+    char parent[RT_FOLDER_MAX], name[64];
+    uint32_t *iterations, count;
+    snprintf(parent, sizeof parent, "%s", c->folder);
+    char *slash = strrchr(parent, '/');
+    if (!slash || rt_checkpoint_list((*slash = '\0', parent), &iterations, &count, NULL))
+        return;
+    snprintf(name, sizeof name, "rows-%03u-of-%03u.bin", c->rank, c->shard_count);
+    for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
+        rt_checkpoint_remove(parent, iterations[i], name);
+    rt_free(iterations);
+}
+
+// In the forked copy.
+static void write_rows(void *context, rt_child_result *result)
+{
+    const ps_checkpoint *c = context;
+    rt_file_sum sum = {0};
+    rt_status status = rt_checkpoint_make(c->folder, &result->error);
+    if (!status)
+        status = ps_shard_save(c->shard, c->folder, c->schema, &c->cut, NULL, NULL, &sum,
+                               &result->error);
+    result->values[0] = sum.bytes;
+    result->values[1] = sum.hash;
+    if (!status)
+        remove_old(c);
+}
+
+rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_error *error)
+{
+    rt_wire_cut cut;
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    if (!rt_control_has(message, sizeof cut))
+        return rt_fail(error, RT_WIRE, "coordinator: a CUT of %zu bytes, expected %zu",
+                       message->size - sizeof(rt_wire_header), sizeof cut);
+    memcpy(&cut, rt_message_payload(message), sizeof cut);
+    if (!memchr(cut.folder, 0, sizeof cut.folder) || iteration > UINT32_MAX || cut.base > iteration)
+        return rt_fail(error, RT_WIRE, "coordinator: a CUT with impossible values");
+    if (c->child.fd >= 0)
+        return rt_fail(error, RT_WIRE, "coordinator: a CUT while another one is being written");
+    c->cut = (ps_cut){(uint32_t)iteration, cut.base};
+    c->keep_from = cut.keep_from;
+    memcpy(c->folder, cut.folder, sizeof c->folder);
+    c->failure = (rt_error){0};
+    (void)rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure);
+    return RT_OK;
+}
+
+rt_status ps_checkpoint_poll(ps_checkpoint *c, rt_message *answer)
+{
+    rt_child_result result = {.error = c->failure};
+    if (!c->failure.status && (c->child.fd < 0 || rt_child_poll(&c->child, &result) == RT_AGAIN))
+        return RT_AGAIN;
+    c->failure = (rt_error){0};
+    const rt_wire_written written = {.status = result.error.status,
+                                     .bytes = result.values[0],
+                                     .hash = result.values[1],
+                                     .ns = result.ns};
+    return rt_control_create_struct(answer, RT_MESSAGE_WRITTEN, rt_peer(RT_ROLE_PS, c->rank),
+                                    c->cut.iteration, &written, sizeof written, result.error.text);
+}
+
+// ---- reading
+
+typedef struct {
+    ps_shard *shard;
+    uint64_t schema;
+    ps_progress progress;
+    void *context;
+    rt_status stopped; // what progress returned
+} loading;
+
+static rt_status go_on(void *context, rt_error *error)
+{
+    loading *l = context;
+    l->stopped = l->progress ? l->progress(l->context, error) : RT_OK;
+    return l->stopped;
+}
+
+static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 64];
+    rt_file_sum sum = {0};
+    rt_status status =
+        ps_model_file_path(load->folder, file, load->shard_count, path, sizeof path, error);
+    if (!status)
+        status = ps_shard_load(l->shard, path, l->schema, go_on, l, &sum, error);
+    if (!status && (sum.bytes != load->files[file].bytes || sum.hash != load->files[file].hash))
+        status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    return status;
+}
+
+rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_t schema,
+                             uint32_t rank, uint32_t shard_count, ps_progress progress,
+                             void *context, rt_message *answer, rt_error *error)
+{
+    rt_wire_load load;
+    rt_error found = {0};
+    loading l = {shard, schema, progress, context, RT_OK};
+    if (!rt_control_has(message, sizeof load))
+        return rt_fail(error, RT_WIRE, "coordinator: a LOAD of %zu bytes, expected %zu",
+                       message->size - sizeof(rt_wire_header), sizeof load);
+    memcpy(&load, rt_message_payload(message), sizeof load);
+    if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
+        return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
+    rt_status status = RT_OK;
+    for (uint32_t f = 0; f < load.shard_count && !status; f++) {
+        // With as many shards as there were, only its own file has rows of this one.
+        if (load.shard_count != shard_count || f == rank)
+            status = load_file(&l, &load, f, &found);
+    }
+    if (l.stopped) {
+        *error = found;
+        return l.stopped;
+    }
+    const rt_wire_written loaded = {.status = status};
+    return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank),
+                                    rt_message_header(message)->iteration, &loaded, sizeof loaded,
+                                    found.text);
+}
+
+rt_status ps_checkpoint_keys(const ps_shard *shard, const rt_message *message, uint32_t rank,
+                             rt_message *answer, rt_error *error)
+{
+    const uint64_t from = rt_message_header(message)->iteration;
+    if (rt_message_create(answer, RT_MESSAGE_KEYS, rt_peer(RT_ROLE_PS, rank), from, 0,
+                          RT_WIRE_KEYS_MAX * sizeof(rt_wire_key)))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    rt_wire_key *records = (rt_wire_key *)(void *)rt_message_payload(answer);
+    const uint32_t count = ps_shard_keys(shard, from, RT_WIRE_KEYS_MAX, records);
+    rt_message_finish(answer, count, count * sizeof *records);
+    return RT_OK;
+}

@@ -1,0 +1,131 @@
+#include "ps_lite/ps_snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+// ---- Writing
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint64_t collect_keys(const ps_table *table, uint32_t base, uint64_t *keys)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < ps_table_count(table); i++) {
+        const uint64_t key = ps_table_key(table, i);
+        if (base == 0 || ps_table_find(table, key)->version > base)
+            keys[count++] = key;
+    }
+    qsort(keys, count, sizeof *keys, compare_keys);
+    return count;
+}
+
+static rt_status write_rows(const ps_table *table, const uint64_t *keys, uint64_t count,
+                            ps_model_writer *writer, ps_progress progress, void *context,
+                            rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (uint64_t i = 0; status == RT_OK && i < count; i++) {
+        const ps_entry *entry = ps_table_find(table, keys[i]);
+        status = ps_model_writer_add(writer, entry->key, entry->version, ps_table_row(table, entry),
+                                     error);
+        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
+            status = progress(context, error);
+    }
+    return status;
+}
+
+rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const char *path,
+                            ps_progress progress, void *context, rt_file_sum *sum_p,
+                            rt_error *error)
+{
+    ps_model_info own = *info;
+    ps_model_writer *writer = NULL;
+    uint64_t *keys = rt_alloc(ps_table_count(table) + 1, sizeof *keys);
+    if (!keys)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    own.row_count = collect_keys(table, info->base, keys);
+    rt_status status = ps_model_writer_open(path, &own, &writer, error);
+    if (status == RT_OK)
+        status = write_rows(table, keys, own.row_count, writer, progress, context, error);
+    rt_free(keys);
+    if (status == RT_OK)
+        return ps_model_writer_commit(writer, sum_p, error);
+    ps_model_writer_abort(writer);
+    return status;
+}
+
+// ---- Reading
+
+static rt_status check_info(const ps_model_info *own, const char *path, const ps_model_info *info,
+                            rt_error *error)
+{
+    if (info->dim != own->dim || info->state_floats != own->state_floats ||
+        info->optimizer != own->optimizer)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: rows of %u values and %u floats of state of optimizer %u; this run "
+                       "has %u, %u, optimizer %u",
+                       path, info->dim, info->state_floats, info->optimizer, own->dim,
+                       own->state_floats, own->optimizer);
+    if (info->schema != own->schema)
+        return rt_fail(error, RT_CONFIG, "%s: schema %016llx, this run has %016llx", path,
+                       (unsigned long long)info->schema, (unsigned long long)own->schema);
+    return RT_OK;
+}
+
+typedef struct {
+    ps_table *table;
+    const ps_model_info *own;
+    const char *path;
+    bool replaces;
+} loading;
+
+static rt_status load_row(const loading *l, uint64_t key, uint32_t version, const float *row,
+                          rt_error *error)
+{
+    if (rt_key_shard(key, l->own->shard_count) != l->own->shard)
+        return RT_OK;
+    ps_entry *entry = ps_table_find(l->table, key);
+    if (entry && !l->replaces)
+        return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", l->path,
+                       (unsigned long long)key);
+    rt_status status = entry ? RT_OK : ps_table_reserve(l->table, 1, error);
+    if (status != RT_OK)
+        return status;
+    entry = entry ? entry : ps_table_insert(l->table, key);
+    entry->version = version;
+    memcpy(ps_table_row(l->table, entry), row,
+           ((size_t)l->own->dim + l->own->state_floats) * sizeof *row);
+    return RT_OK;
+}
+
+rt_status ps_snapshot_read(ps_table *table, const ps_model_info *info, const char *path,
+                           ps_progress progress, void *context, rt_file_sum *sum_p, rt_error *error)
+{
+    ps_model_info found;
+    ps_model_reader *reader = NULL;
+    rt_status status = ps_model_reader_open(path, &found, &reader, error);
+    if (status != RT_OK)
+        return status;
+    const loading l = {table, info, path, found.base > 0};
+    status = check_info(info, path, &found, error);
+    for (uint64_t i = 0; status == RT_OK; i++) {
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (status == RT_OK)
+            status = load_row(&l, key, version, row, error);
+        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
+            status = progress(context, error);
+    }
+    if (sum_p)
+        *sum_p = ps_model_reader_sum(reader);
+    ps_model_reader_close(reader);
+    return status == RT_END ? RT_OK : status;
+}

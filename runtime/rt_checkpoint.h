@@ -1,0 +1,30 @@
+// rt_checkpoint - the folders of the checkpoints of a run: DIRECTORY/ckpt-000000001200.
+//
+// What is inside is the business of others; here are only names. docs/MODEL_FORMAT.md.
+#ifndef RT_CHECKPOINT_H
+#define RT_CHECKPOINT_H
+
+#include "runtime/rt_base.h"
+
+// The folder of an iteration. RT_CONFIG: the path is too long.
+rt_status rt_checkpoint_path(const char *directory, uint32_t iteration, char *path, size_t size,
+                             rt_error *error);
+
+// Creates a folder and those above it that are missing, synced. RT_IO.
+rt_status rt_checkpoint_make(const char *path, rt_error *error);
+
+// Iterations that have a folder, ascending; *iterations_p is the caller's (rt_free). A directory
+// that is not there has none. RT_IO, RT_NO_MEMORY.
+rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uint32_t *count_p,
+                             rt_error *error);
+
+// Removes the files of a checkpoint (one of that name, or all: NULL), and its folder once it is
+// empty. What cannot be removed stays: nobody depends on its absence.
+void rt_checkpoint_remove(const char *directory, uint32_t iteration, const char *file);
+
+// Renames a checkpoint that is of no use, to DIRECTORY/damaged-ckpt-...; one that was there before
+// goes, and so does one that was never complete. Nothing builds on it, or is taken for it, any
+// more.
+void rt_checkpoint_set_aside(const char *directory, uint32_t iteration);
+
+#endif

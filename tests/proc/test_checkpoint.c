@@ -1,0 +1,497 @@
+// Checkpoints and restarts with real processes: whatever is killed, frozen or damaged on the way,
+// the model at the end is the one of a run that nothing happened to, byte for byte.
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ps_lite/ps_model_file.h"
+#include "ps_lite/ps_table.h"
+#include "runtime/rt_base.h"
+#include "runtime/rt_tensors.h"
+#include "tests/support/process_case.h"
+
+#define RUN_S 60.0
+#define SETS_MAX 24
+
+static const char config[] =
+    "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 4800,"
+    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+    " \"dispatch\": {\"measure_compute\": false},"
+    " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
+    " \"checkpoint\": {\"every_iterations\": 20, \"full_every\": 2, \"keep\": 3}}";
+
+static const char *folder(void)
+{
+    static char path[200];
+    if (!path[0])
+        snprintf(path, sizeof path, "%s", test_directory());
+    return path;
+}
+
+// Starts "lanyard up CONFIG --out FOLDER/out FLAG --set SET..."; FLAG may be NULL.
+static void start(process *p, const char *out, const char *flag, const char *const *sets)
+{
+    static char path[300], directory[300];
+    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), "up", path, "--out", directory};
+    size_t count = 5;
+    snprintf(path, sizeof path, "%s/config.json", folder());
+    snprintf(directory, sizeof directory, "%s/%s", folder(), out);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(config, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    if (flag)
+        arguments[count++] = flag;
+    for (; sets && *sets; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    *p = (process){0};
+    process_start(p, arguments);
+}
+
+static void must_end(process *p, int want)
+{
+    int status = process_end(p, RUN_S);
+    if (status != want)
+        fail_msg("exit status %d, expected %d; it said:\n%s", status, want, p->text);
+}
+
+static void must_say(const process *p, const char *text)
+{
+    if (!strstr(p->text, text))
+        fail_msg("nothing about \"%s\" in:\n%s", text, p->text);
+}
+
+static void run(const char *out, const char *flag, const char *const *sets)
+{
+    process p;
+    start(&p, out, flag, sets);
+    must_end(&p, 0);
+    process_fini(&p);
+}
+
+// Of a file below FOLDER/out, terminated; NULL: there is none.
+static char *read_file(const char *out, const char *name, size_t *size_p)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/%s", folder(), out, name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    char *bytes = calloc(1 << 23, 1);
+    *size_p = fread(bytes, 1, (1 << 23) - 1, file);
+    fclose(file);
+    return bytes;
+}
+
+static void write_file(const char *out, const char *name, const char *bytes, size_t size)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/%s", folder(), out, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void must_equal(const char *out, const char *other, const char *name)
+{
+    size_t size[2] = {0};
+    char *bytes[2] = {read_file(out, name, &size[0]), read_file(other, name, &size[1])};
+    if (!bytes[0] || !bytes[1] || size[0] != size[1] || memcmp(bytes[0], bytes[1], size[0]) != 0)
+        fail_msg("%s of %s and %s differ (%zu and %zu bytes)", name, out, other, size[0], size[1]);
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+static void same_line(const char *out, const char *other, const char *key)
+{
+    size_t size;
+    char *text[2] = {read_file(out, "summary.json", &size),
+                     read_file(other, "summary.json", &size)};
+    char *at[2];
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(text[i]);
+        at[i] = strstr(text[i], key);
+        assert_non_null(at[i]);
+        at[i][strcspn(at[i], "\n")] = '\0';
+    }
+    assert_string_equal(at[0], at[1]);
+    free(text[0]);
+    free(text[1]);
+}
+
+// Model, plans, and what was predicted on the way.
+static void must_be_the_same_run(const char *out, const char *other, uint32_t shards)
+{
+    char name[64];
+    must_equal(out, other, "model/dense.bin");
+    for (uint32_t s = 0; s < shards; s++) {
+        snprintf(name, sizeof name, "model/rows-%03u-of-%03u.bin", s, shards);
+        must_equal(out, other, name);
+    }
+    same_line(out, other, "\"plan_fingerprint\"");
+    same_line(out, other, "\"iterations\"");
+    same_line(out, other, "\"samples\"");
+    same_line(out, other, "\"logloss\"");
+    same_line(out, other, "\"auc_last_fifth\"");
+    same_line(out, other, "\"stale_reads\": 0");
+}
+
+// Waits until `count` iterations were reported, those that were lost and made again included.
+static void await_iterations(process *p, const char *out, uint32_t count)
+{
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
+    for (uint32_t seen = 0; seen < count;) {
+        size_t size;
+        char *text = read_file(out, "metrics.jsonl", &size);
+        seen = 0;
+        for (const char *at = text; at && (at = strstr(at, "\"record\":\"iteration\"")); at++)
+            seen++;
+        free(text);
+        if (rt_now_ns() > end)
+            fail_msg("%u iterations, waited for %u; it said:\n%s", seen, count, p->text);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void strike(process *p, const char *out, const char *victim, int signal, uint32_t after)
+{
+    await_iterations(p, out, after);
+    assert_int_equal(kill(process_child(p, victim), signal), 0);
+}
+
+// ---- killed ----------------------------------------------------------------------------------
+
+typedef struct {
+    const char *sets[SETS_MAX];
+    uint32_t shards;
+    const char *victims[3];
+    uint32_t after[3]; // iterations
+} attack;
+
+static void kill_and_compare(const attack *a)
+{
+    process p;
+    run("calm", NULL, a->sets);
+    start(&p, "hit", NULL, a->sets);
+    for (uint32_t i = 0; i < 3 && a->victims[i]; i++)
+        strike(&p, "hit", a->victims[i], SIGKILL, a->after[i]);
+    must_end(&p, 0);
+    must_say(&p, "restart 1: ");
+    must_say(&p, "caches as they were");
+    process_fini(&p);
+    must_be_the_same_run("hit", "calm", a->shards);
+}
+
+static void a_worker_is_killed(void **state)
+{
+    (void)state;
+    kill_and_compare(&(attack){.sets = {"on_worker_loss=restart", "stream.samples_max=6000"},
+                               .shards = 1,
+                               .victims = {"--rank 1", "worker"},
+                               .after = {45, 70}});
+}
+
+static void a_shard_is_killed(void **state)
+{
+    (void)state;
+    kill_and_compare(
+        &(attack){.sets = {"on_worker_loss=restart", "ps.shards=2", "dispatch.policy=makespan",
+                           "dispatch.keeper=true", "optimizer.rows.name=adam",
+                           "optimizer.dense.name=adam", "cache.eviction=lfu", "cache.lookahead=2"},
+                  .shards = 2,
+                  .victims = {"ps"},
+                  .after = {50}});
+}
+
+static void the_coordinator_is_killed(void **state)
+{
+    (void)state;
+    kill_and_compare(
+        &(attack){.sets = {"on_worker_loss=restart", "dispatch.policy=herald", "dispatch.tables=5",
+                           "cache.eviction=lru", "checkpoint.full_every=4", "checkpoint.keep=1"},
+                  .shards = 1,
+                  .victims = {"coordinator"},
+                  .after = {85}});
+}
+
+// Killed before there is a checkpoint: from the beginning.
+static void killed_early(void **state)
+{
+    (void)state;
+    process p;
+    const char *const sets[] = {"on_worker_loss=restart", "checkpoint.every_iterations=1000", NULL};
+    run("calm", NULL, sets);
+    start(&p, "hit", NULL, sets);
+    strike(&p, "hit", "--rank 1", SIGKILL, 10);
+    must_end(&p, 0);
+    process_fini(&p);
+    must_be_the_same_run("hit", "calm", 1);
+}
+
+// A process that stands still is named, ended, and replaced.
+static void a_frozen_process(void **state)
+{
+    (void)state;
+    static const char *const victims[] = {"--rank 2", "ps", "coordinator"};
+    static const char *const names[] = {"worker 2", "ps 0", "coordinator"};
+    const char *const sets[] = {"on_worker_loss=restart", "timeouts.peer_s=1", NULL};
+    run("calm", NULL, sets);
+    for (size_t i = 0; i < RT_COUNT_OF(victims); i++) {
+        char out[16];
+        process p;
+        snprintf(out, sizeof out, "hit%zu", i);
+        start(&p, out, NULL, sets);
+        strike(&p, out, victims[i], SIGSTOP, 45);
+        must_end(&p, 0);
+        must_say(&p, "was silent for 1");
+        must_say(&p, names[i]);
+        process_fini(&p);
+        must_be_the_same_run(out, "calm", 1);
+    }
+}
+
+static void one_worker_fewer(void **state)
+{
+    (void)state;
+    process p;
+    const char *const sets[] = {"on_worker_loss=shrink", "batch.samples_per_worker=16", NULL};
+    start(&p, "hit", NULL, sets);
+    strike(&p, "hit", "--rank 1", SIGKILL, 45);
+    must_end(&p, 0);
+    must_say(&p, "worker 1 was lost; 2 workers go on");
+    must_say(&p, "4800 samples");
+    process_fini(&p);
+}
+
+static void too_many_restarts(void **state)
+{
+    (void)state;
+    process p;
+    const char *const sets[] = {"on_worker_loss=restart", "restarts_max=1", NULL};
+    start(&p, "hit", NULL, sets);
+    strike(&p, "hit", "--rank 1", SIGKILL, 25);
+    process_await(&p, 0, "going on after iteration", RUN_S);
+    assert_int_equal(kill(process_child(&p, "ps"), SIGKILL), 0);
+    must_end(&p, 1);
+    must_say(&p, "giving up");
+    process_fini(&p);
+}
+
+// ---- resumed ---------------------------------------------------------------------------------
+
+static void two_parts_are_one(void **state)
+{
+    (void)state;
+    process p;
+    const char *const whole[] = {"checkpoint.every_iterations=50", NULL};
+    const char *const first[] = {"checkpoint.every_iterations=0", "checkpoint.at_end=true",
+                                 "stream.samples_max=2400", NULL};
+    const char *const second[] = {"checkpoint.every_iterations=0", NULL};
+    run("whole", NULL, whole);
+    run("parts", NULL, first);
+    start(&p, "parts", NULL, second); // not by mistake over an earlier run
+    must_end(&p, 1);
+    must_say(&p, "holds checkpoints of an earlier run");
+    process_fini(&p);
+    run("parts", "--resume", second);
+    must_be_the_same_run("parts", "whole", 1);
+    start(&p, "nothing", "--resume", second);
+    must_end(&p, 1);
+    must_say(&p, "holds no checkpoint");
+    process_fini(&p);
+}
+
+// SIGUSR1 to `up`: a checkpoint when nothing else asks for one.
+static void on_request(void **state)
+{
+    (void)state;
+    process p;
+    const char *const sets[] = {"checkpoint.every_iterations=0", "stream.samples_max=24000", NULL};
+    start(&p, "asked", NULL, sets);
+    await_iterations(&p, "asked", 20);
+    assert_int_equal(kill(p.pid, SIGUSR1), 0);
+    must_end(&p, 0);
+    process_fini(&p);
+    size_t size;
+    char *metrics = read_file("asked", "metrics.jsonl", &size);
+    assert_non_null(metrics);
+    assert_non_null(strstr(metrics, "\"record\":\"checkpoint\""));
+    assert_non_null(strstr(metrics, "\"complete\":true"));
+    free(metrics);
+}
+
+static void load_rows(const char *out, uint32_t shards, ps_table **table_p)
+{
+    const ps_table_config sizes = {4, 1 << 28};
+    assert_int_equal(ps_table_create(&sizes, table_p), RT_OK);
+    for (uint32_t s = 0; s < shards; s++) {
+        char path[600];
+        ps_model_info info;
+        ps_model_reader *reader;
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        snprintf(path, sizeof path, "%s/%s/model/rows-%03u-of-%03u.bin", folder(), out, s, shards);
+        assert_int_equal(ps_model_reader_open(path, &info, &reader, NULL), RT_OK);
+        while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK) {
+            assert_int_equal(ps_table_reserve(*table_p, 1, NULL), RT_OK);
+            ps_entry *entry = ps_table_insert(*table_p, key);
+            entry->version = version;
+            memcpy(ps_table_row(*table_p, entry), row, 4 * sizeof *row);
+        }
+        ps_model_reader_close(reader);
+    }
+}
+
+// Another number of workers, shards, another cache: sums in another order, so the bound is that of
+// tests/conform/test_oracle.c, 1e-4 of the largest value.
+static void with_other_numbers(void **state)
+{
+    (void)state;
+    ps_table *tables[2];
+    float largest = 0, furthest = 0;
+    const char *const whole[] = {"checkpoint.every_iterations=50", NULL};
+    const char *const first[] = {"checkpoint.every_iterations=25", "checkpoint.at_end=true",
+                                 "stream.samples_max=2400", NULL};
+    const char *const second[] = {"workers=2",      "batch.samples_per_worker=24", "ps.shards=3",
+                                  "cache.rows=900", "cache.eviction=lru",          NULL};
+    run("whole", NULL, whole);
+    run("parts", NULL, first);
+    run("parts", "--resume", second);
+    load_rows("whole", 1, &tables[0]);
+    load_rows("parts", 3, &tables[1]);
+    assert_int_equal(ps_table_count(tables[0]), ps_table_count(tables[1]));
+    for (uint64_t i = 0; i < ps_table_count(tables[0]); i++) {
+        const ps_entry *a = ps_table_find(tables[0], ps_table_key(tables[0], i));
+        const ps_entry *b = ps_table_find(tables[1], a->key);
+        assert_non_null(b);
+        assert_int_equal(a->version, b->version);
+        for (uint32_t k = 0; k < 4; k++) {
+            float x = ps_table_row(tables[0], a)[k], y = ps_table_row(tables[1], b)[k];
+            largest = fmaxf(largest, fabsf(x));
+            furthest = fmaxf(furthest, fabsf(x - y));
+        }
+    }
+    test_close(furthest, 0, 1e-4, largest, "a row's value");
+    ps_table_destroy(tables[0]);
+    ps_table_destroy(tables[1]);
+}
+
+// ---- damaged ---------------------------------------------------------------------------------
+
+static void copy_run(const char *from, const char *to)
+{
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf '%s/%s' && cp -a '%s/%s' '%s/%s'", folder(), to,
+             folder(), from, folder(), to);
+    assert_int_equal(system(command), 0);
+}
+
+static void passes_over(const char *name, const char *text)
+{
+    process p;
+    start(&p, "bent", "--resume", NULL);
+    must_end(&p, 0);
+    if (!strstr(p.text, "the checkpoint of iteration 80 is damaged and passed over") ||
+        !strstr(p.text, text) || !strstr(p.text, "going on after iteration 60"))
+        fail_msg("%s: %s", name, p.text);
+    process_fini(&p);
+    must_be_the_same_run("bent", "good", 1);
+}
+
+// Every part of the newest checkpoint, at its beginning, middle and end, and cut short.
+static void damaged_parts_are_named(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"manifest.json", "planner.bin", "dense.bin",
+                                        "rows-000-of-001.bin"};
+    run("good", NULL, NULL);
+    for (size_t i = 0; i < RT_COUNT_OF(parts); i++) {
+        char name[100];
+        size_t size;
+        snprintf(name, sizeof name, "checkpoints/ckpt-000000000080/%s", parts[i]);
+        char *bytes = read_file("good", name, &size);
+        assert_non_null(bytes);
+        const size_t places[] = {2, size / 2, size - 3};
+        for (size_t k = 0; k < RT_COUNT_OF(places); k++) {
+            copy_run("good", "bent");
+            bytes[places[k]] ^= 0x20;
+            write_file("bent", name, bytes, size);
+            bytes[places[k]] ^= 0x20;
+            passes_over(name, "ckpt-000000000080");
+        }
+        copy_run("good", "bent");
+        write_file("bent", name, bytes, size / 2);
+        passes_over(name, parts[i]);
+        free(bytes);
+    }
+}
+
+// The checkpoint that the newest one builds on is damaged: both are of no use.
+static void a_damaged_base(void **state)
+{
+    (void)state;
+    process p;
+    size_t size;
+    const char *name = "checkpoints/ckpt-000000000060/rows-000-of-001.bin";
+    run("good", NULL, NULL); // 20 all, 40 changes, 60 all, 80 changes of 60; 20 stays, 40 needs it
+    char *bytes = read_file("good", name, &size);
+    assert_non_null(bytes);
+    bytes[size / 2] ^= 1;
+    copy_run("good", "bent");
+    write_file("bent", name, bytes, size);
+    free(bytes);
+    start(&p, "bent", "--resume", NULL);
+    must_end(&p, 0);
+    must_say(&p, "iteration 80 is damaged");
+    must_say(&p, "iteration 60 is damaged");
+    must_say(&p, "going on after iteration 40");
+    process_fini(&p);
+    must_be_the_same_run("bent", "good", 1);
+}
+
+// Where checkpoints go there is suddenly something else: training goes on, the one before stays.
+static void a_failing_disk(void **state)
+{
+    (void)state;
+    process p;
+    char directory[300], away[320];
+    const char *const sets[] = {"stream.samples_max=9600", NULL};
+    snprintf(directory, sizeof directory, "%s/out/checkpoints", folder());
+    snprintf(away, sizeof away, "%s.away", directory);
+    run("calm", NULL, sets);
+    start(&p, "out", NULL, sets);
+    await_iterations(&p, "out", 45);
+    assert_int_equal(rename(directory, away), 0);
+    FILE *file = fopen(directory, "w");
+    assert_non_null(file);
+    fclose(file);
+    must_end(&p, 0);
+    must_say(&p, "could not be written, training goes on");
+    process_fini(&p);
+    must_be_the_same_run("out", "calm", 1);
+    assert_int_equal(unlink(directory), 0);
+    assert_int_equal(rename(away, directory), 0);
+    run("out", "--resume", sets);
+    must_be_the_same_run("out", "calm", 1);
+}
+
+TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
+          TEST_SLOW(the_coordinator_is_killed, 120), TEST(killed_early),
+          TEST_SLOW(a_frozen_process, 180), TEST(one_worker_fewer), TEST(too_many_restarts),
+          TEST(two_parts_are_one), TEST(on_request), TEST(with_other_numbers),
+          TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(a_damaged_base, 90),
+          TEST_SLOW(a_failing_disk, 90))

@@ -1,0 +1,176 @@
+// A stream that goes on from a position gives what the one that told it would have given.
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "runtime/rt_hash.h"
+#include "runtime/stream/rt_stream.h"
+#include "tests/support/config_case.h"
+
+#define LINES 4000u
+
+// Rows "label,id,text"; with bad lines, blank ones within and at the end, long ones, CRLF.
+static size_t make_text(char *text, uint64_t seed)
+{
+    rt_random random = {seed};
+    size_t size = 0;
+    for (uint32_t i = 0; i < LINES; i++) {
+        uint32_t kind = rt_random_below(&random, 100);
+        if (kind == 0)
+            size += (size_t)sprintf(text + size, "\n");
+        else if (kind == 1)
+            size += (size_t)sprintf(text + size, "what is this\n");
+        else
+            size += (size_t)sprintf(text + size, "%u,%u,v%u%s\n", rt_random_below(&random, 2),
+                                    rt_random_below(&random, 1000), rt_random_below(&random, 50),
+                                    kind == 2 ? "\r" : "");
+    }
+    return size + (size_t)sprintf(text + size, "\n\n");
+}
+
+static void set_up(rt_config *config, bool packed)
+{
+    char *text = malloc(1 << 20), *frame = malloc(1 << 20), name[32], assignment[700] = "";
+    *config = config_fresh();
+    config_must_set(config, "stream.format=table");
+    config_must_set(config, "stream.malformed_share_max=0.5");
+    config_must_set(config, "stream.table={\"columns\": [{\"name\": \"y\", \"kind\": \"label\"},"
+                            "{\"name\": \"u\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                            "{\"name\": \"v\", \"kind\": \"categorical\"}]}");
+    strcpy(assignment, "stream.files=[");
+    for (uint32_t f = 0; f < 3; f++) {
+        size_t size = make_text(text, f + 1);
+        snprintf(name, sizeof name, "%u.csv%s", f, packed ? ".zst" : "");
+        if (packed)
+            size = ZSTD_compress(frame, 1 << 20, text, size, 1);
+        const char *path = config_write_bytes(name, packed ? frame : text, size);
+        sprintf(assignment + strlen(assignment), "%s\"%s\"", f ? "," : "", path);
+    }
+    strcat(assignment, "]");
+    config_must_set(config, assignment);
+    free(text);
+    free(frame);
+}
+
+static uint64_t hash_of(const rt_batch *batch)
+{
+    uint64_t hash = batch->sample_count;
+    for (uint32_t i = 0; i < batch->sample_count; i++)
+        hash = rt_mix(hash + (uint64_t)(batch->labels[i] + 7));
+    for (uint32_t k = 0; k < batch->key_count; k++)
+        hash = rt_mix(hash + batch->keys[k]);
+    for (size_t k = 0; k < (size_t)batch->sample_count * batch->dense_count; k++)
+        hash = rt_mix(hash + (uint64_t)(batch->dense[k] * 1024));
+    return hash;
+}
+
+// Hashes of all batches from here to the end; positions before each, where wanted.
+static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes,
+                         rt_stream_position *positions, rt_stream_stats *stats)
+{
+    rt_batch batch;
+    rt_error error = {0};
+    uint32_t count = 0;
+    rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
+    for (;;) {
+        if (positions)
+            positions[count] = rt_stream_tell(stream);
+        rt_status status = rt_stream_read(stream, &batch, samples, &error);
+        if (status == RT_END)
+            break;
+        if (status)
+            fail_msg("%s", error.text);
+        hashes[count++] = hash_of(&batch);
+    }
+    *stats = rt_stream_statistics(stream);
+    rt_batch_fini(&batch);
+    rt_stream_close(stream);
+    return count;
+}
+
+static rt_stream *open_stream(const rt_config *config)
+{
+    rt_stream *stream;
+    rt_error error = {0};
+    if (rt_stream_open(&config->stream, 5, &stream, &error))
+        fail_msg("%s", error.text);
+    return stream;
+}
+
+static void from_everywhere(const rt_config *config, uint32_t samples)
+{
+    static uint64_t hashes[2][4096];
+    static rt_stream_position positions[4096];
+    rt_stream_stats stats[2];
+    rt_error error = {0};
+    uint32_t count = read_all(open_stream(config), samples, hashes[0], positions, &stats[0]);
+    assert_true(count > 20);
+    for (uint32_t i = 0; i <= count; i += i < 5 || i + 5 > count ? 1 : 7) {
+        rt_stream *stream = open_stream(config);
+        if (rt_stream_seek(stream, &positions[i], &error))
+            fail_msg("%s", error.text);
+        assert_int_equal(read_all(stream, samples, hashes[1], NULL, &stats[1]), count - i);
+        assert_memory_equal(hashes[1], hashes[0] + i, (count - i) * sizeof **hashes);
+        assert_int_equal(stats[1].samples, stats[0].samples);
+        assert_int_equal(stats[1].lines, stats[0].lines);
+        assert_int_equal(stats[1].malformed, stats[0].malformed);
+        assert_true(stats[1].bytes_read <= stats[1].bytes_all);
+    }
+}
+
+static void plain_files(void **state)
+{
+    (void)state;
+    rt_config config;
+    set_up(&config, false);
+    from_everywhere(&config, 3);
+    from_everywhere(&config, 128);
+    config_must_set(&config, "stream.samples_max=5000");
+    from_everywhere(&config, 100);
+    rt_config_fini(&config);
+}
+
+static void packed_files(void **state)
+{
+    (void)state;
+    rt_config config;
+    set_up(&config, true);
+    from_everywhere(&config, 64);
+    rt_config_fini(&config);
+}
+
+static void generated(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=synthetic");
+    config_must_set(&config, "stream.samples_max=3000");
+    from_everywhere(&config, 64);
+    rt_config_fini(&config);
+}
+
+static void files_that_became_shorter(void **state)
+{
+    (void)state;
+    for (int packed = 0; packed < 2; packed++) {
+        rt_config config;
+        rt_error error = {0};
+        set_up(&config, packed);
+        rt_stream *stream = open_stream(&config);
+        const rt_stream_position far = {.samples = 9, .file = 1, .offset = 1 << 20};
+        assert_int_equal(rt_stream_seek(stream, &far, &error), RT_DATA);
+        assert_non_null(strstr(error.text, "1.csv"));
+        rt_stream_close(stream);
+        stream = open_stream(&config);
+        const rt_stream_position beyond = {.samples = 9, .file = 4};
+        assert_int_equal(rt_stream_seek(stream, &beyond, &error), RT_DATA);
+        rt_stream_close(stream);
+        rt_config_fini(&config);
+    }
+}
+
+TEST_MAIN(TEST(plain_files), TEST(packed_files), TEST(generated), TEST(files_that_became_shorter))
