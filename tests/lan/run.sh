@@ -48,7 +48,8 @@ member() { # box, name of the log, arguments
         >"$out/logs/$name" 2>&1 &
     started+=("$!")
 }
-resolved=$("$lanyard" check "$config" "${sets[@]}")
+resolved=$("$lanyard" check "$config" "${sets[@]}" 2>"$out/logs/check") ||
+    { cat "$out/logs/check" >&2 && exit 1; }
 value() { # of a key of the resolved configuration
     python3 -c 'import functools, json, sys
 print(functools.reduce(dict.get, sys.argv[1].split("."), json.load(sys.stdin)))' "$1" <<<"$resolved"

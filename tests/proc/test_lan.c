@@ -29,6 +29,8 @@ static const char *program(void)
     path = path && *path ? path : "build/lanyard";
     if (access(path, X_OK) != 0 || access(LAN, X_OK) != 0)
         test_skip("%s or %s is not there", path, LAN);
+    if (system("command -v python3 >/dev/null") != 0)
+        test_skip("python3 is not installed");
     // In process namespaces of its own it does not find its threads in /proc.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     return path;
