@@ -191,6 +191,17 @@ static bool is_there(const rt_transport_ops *ops)
 }
 
 // Goes through the phases as the coordinator says "go" for each.
+// A shard hears only those who said it.
+static void say_hello(worker *w)
+{
+    rt_message message;
+    rt_wire_hello hello = {.role = RT_ROLE_WORKER, .rank = rt_peer_rank(w->self)};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    must(!rt_message_create(&message, RT_MESSAGE_HELLO, w->self, 0, 1, sizeof hello), "memory");
+    memcpy(rt_message_payload(&message), &hello, sizeof hello);
+    send_message(w, &message);
+}
+
 static int run_worker(const load *work, uint32_t rank, int in, int out)
 {
     char address[RT_ADDRESS_MAX], go;
@@ -204,6 +215,7 @@ static int run_worker(const load *work, uint32_t rank, int in, int out)
     read_exactly(in, address, sizeof address);
     must(!work->ops->open(&transport, NULL), "opening the transport");
     must(!work->ops->connect(transport, w.self, SHARD, address, &w.endpoint, NULL), "connecting");
+    say_hello(&w);
     pull_all(&w, w.key_count / work->records * 2); // creates most of the rows
     push_all(&w, 4);
     write_exactly(out, &go, 1);
@@ -288,6 +300,8 @@ static void admit_shard(const load *work, rt_endpoint *endpoint, char address[RT
                                .shard_count = 1,
                                .field_count = 1,
                                .slot_count = 1,
+                               .sample_count_max = 1,
+                               .keys_per_sample_max = 1,
                                .run_ahead = 1};
     while (work->ops->receive(endpoint, &peer, &message, NULL) != RT_OK)
         must(work->ops->wait(&endpoint, 1, -1, WAIT_MS, &ready) == RT_OK, "waiting");

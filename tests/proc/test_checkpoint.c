@@ -280,9 +280,10 @@ static void too_many_restarts(void **state)
 {
     (void)state;
     process p;
-    const char *const sets[] = {"on_worker_loss=restart", "restarts_max=1", NULL};
+    const char *const sets[] = {"on_worker_loss=restart", "restarts_max=1",
+                                "stream.samples_max=24000", NULL};
     start(&p, "hit", NULL, sets);
-    strike(&p, "hit", "--rank 1", SIGKILL, 25);
+    strike(&p, "hit", "--rank 1", SIGKILL, 45);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(process_child(&p, "ps"), SIGKILL), 0);
     must_end(&p, 1);
