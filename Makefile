@@ -204,7 +204,7 @@ no-mpi:
 build/liblanyard_mpi.so: edge_worker/collective/mpi/ew_mpi_plugin.c runtime/rt_status.c runtime/rt_base.c \
   edge_worker/collective/ew_collective.h $(DIR)/flags
 	@echo "link $@"
-	$(Q)mpicc $(CFLAGS) $(WARNINGS) -I. -fPIC -fvisibility=hidden -shared $(filter %.c,$^) -o $@
+	$(Q)OMPI_CC=$(CC) mpicc $(CFLAGS) $(WARNINGS) -I. -fPIC -fvisibility=hidden -shared $(filter %.c,$^) -o $@
 
 $(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
   $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
