@@ -561,6 +561,9 @@ static void need_mpi(void)
     rt_error error = {0};
     process p = {0};
     const char *const probe[] = {"/usr/bin/env", "mpirun", "--version", NULL};
+#ifdef __SANITIZE_THREAD__
+    test_skip("Open MPI is not built for the thread sanitizer");
+#endif
     if (!mpi(&error))
         test_skip("no Open MPI: %s", error.text);
     int status = process_run(&p, probe, 50);
