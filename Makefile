@@ -112,8 +112,10 @@ torture: all ## kill, freeze and damage runs for MINUTES=10, by SEED=1: their mo
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
-lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, about an hour and a half
+lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, more than an hour
 	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
+	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section again
+	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section rows
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
 
 gpu-test: gpu-build ## the CUDA kernels and solvers on a GPU: needs nvcc and a GPU, nothing else

@@ -58,6 +58,9 @@ inside() { # the first process of the new namespaces
         in_box "$box" ip link set lo up
         in_box "$box" ip link set eth0 up
         in_box "$box" ip address add "10.77.0.$number/24" dev eth0
+        # What Debian uses, where a kernel prefers another one and knows this one.
+        in_box "$box" ip route change 10.77.0.0/24 dev eth0 proto kernel scope link \
+            src "10.77.0.$number" congctl cubic 2>/dev/null || true
         shape add "in_box $box" eth0 "${rate%/*}"
         shape add "" "port$number" "${rate#*/}"
         echo "10.77.0.$number port$number" >"$run/$box"
