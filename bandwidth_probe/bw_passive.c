@@ -19,46 +19,151 @@ static int64_t excess_us(bw_delay *delay, uint32_t handed, uint32_t arrived, uin
     if (now_us > delay->at_us)
         delay->least += (double)(now_us - delay->at_us) * BW_PASSIVE_DRIFT;
     delay->at_us = now_us;
+    delay->count += delay->count < UINT32_MAX;
     delay->least = fmin(delay->least, beyond);
     return (int64_t)(beyond - delay->least);
 }
 
-// The messages of the stretch took the time since it began for all but what passes at once.
-static void note_least(bw_stretch *s)
+static double doubt_us(const bw_delay *delay)
 {
-    const double us = (double)(s->last_us - s->begin_us) + BW_PASSIVE_DOUBT_US;
+    const double halvings = (double)delay->count / BW_PASSIVE_DOUBT_MESSAGES;
+    return fmax(BW_PASSIVE_DOUBT_US / (1 + halvings), BW_PASSIVE_DOUBT_US_MIN);
+}
+
+// The messages of the stretch took the time since it began for all but what passes at once.
+static void note_least(bw_stretch *s, const bw_delay *delay)
+{
+    const double us = (double)(s->last_us - s->begin_us) + BW_PASSIVE_BURST_US + doubt_us(delay);
     const double bytes = (double)s->all_bytes - BW_PASSIVE_BURST_BYTES;
     if (s->open && us > 0 && bytes > 0)
         s->least = fmax(s->least, bytes / us);
+    if (s->open && us > 0 && bytes > s->shown * us) {
+        s->shown = bytes / us;
+        s->held_up = 0;
+    }
 }
 
-static void add(bw_stretch *s, int64_t handed_us, int64_t arrived_us, uint64_t bytes, bool prompt)
+// Whether point b is on or above the line from a to c.
+static bool is_above(const bw_stretch *s, uint32_t a, uint32_t b, uint32_t c)
 {
-    if (!s->open || handed_us + BW_PASSIVE_DEPTH_US > s->last_us) { // the link was idle, or may be
-        *s = (bw_stretch){.open = prompt,
-                          .begin_us = handed_us,
-                          .last_us = arrived_us,
-                          .all_bytes = bytes,
-                          .least = s->least,
-                          .bytes = s->bytes,
-                          .us = s->us};
+    const double bytes_b = (double)(s->points[b].bytes - s->points[a].bytes);
+    const double bytes_c = (double)(s->points[c].bytes - s->points[a].bytes);
+    return (double)(s->points[b].us - s->points[a].us) * bytes_c >=
+           (double)(s->points[c].us - s->points[a].us) * bytes_b;
+}
+
+// Microseconds per byte of that edge of the points' lower convex hull which passes their middle.
+// The first and the last may be late.
+static double middle_edge(const bw_stretch *s)
+{
+    uint32_t hull[BW_PASSIVE_POINTS], count = 0, edge = 1;
+    const uint32_t last = s->point_count - 1;
+    for (uint32_t i = 0; i <= last; i++) {
+        while (count > 1 && is_above(s, hull[count - 2], hull[count - 1], i))
+            count--;
+        hull[count++] = i;
+    }
+    const uint64_t first_bytes = s->points[0].bytes, all = s->points[last].bytes - first_bytes;
+    while (s->points[hull[edge]].bytes - first_bytes < all / 2)
+        edge++;
+    const uint32_t from = hull[edge - 1], to = hull[edge];
+    return (double)(s->points[to].us - s->points[from].us) /
+           (double)(s->points[to].bytes - s->points[from].bytes);
+}
+
+// Whether pushes that were handed over so early were not confirmed so much later.
+static bool pushes_wait(const bw_passive *passive, int64_t to_us)
+{
+    for (uint32_t i = 0; i < RT_SHARDS_MAX; i++) {
+        const bw_stream *stream = &passive->streams[i];
+        if (stream->count && stream->pushes[stream->first].handed_us + BW_PASSIVE_DEPTH_US < to_us)
+            return true;
+    }
+    return false;
+}
+
+static bool other_is_full(const bw_passive *passive, bw_way way, int64_t from_us, int64_t to_us)
+{
+    const bw_stretch *other = &passive->ways[way == BW_UP ? BW_DOWN : BW_UP];
+    for (uint32_t i = 0; i < BW_PASSIVE_SPANS; i++) {
+        if (other->spans[i].from_us < to_us && other->spans[i].to_us > from_us)
+            return true;
+    }
+    if (other->point_count > 1 && other->begin_us < to_us && other->last_us > from_us)
+        return true;
+    return way == BW_DOWN && pushes_wait(passive, to_us);
+}
+
+static void count_rate(bw_stretch *s, double bytes, double us_per_byte, bool alone)
+{
+    if (alone || BW_PASSIVE_HELD_UP / us_per_byte >= s->shown ||
+        s->held_up == BW_PASSIVE_HELD_UP_MAX) {
+        s->bytes += bytes;
+        s->us += bytes * us_per_byte;
     } else {
-        s->pending_bytes += bytes;
+        s->held_up++;
+    }
+    if (alone) {
+        s->shown = 1 / us_per_byte;
+        s->held_up = 0;
+    }
+}
+
+// Counts the points so far; the last is where the next ones begin.
+static void count_points(bw_passive *passive, bw_way way)
+{
+    bw_stretch *s = &passive->ways[way];
+    if (s->point_count < 2)
+        return;
+    const uint32_t last = s->point_count - 1;
+    const int64_t from_us = s->points[0].us, to_us = s->points[last].us;
+    if (last > 1 || to_us - from_us >= BW_PASSIVE_LONG_US)
+        count_rate(s, (double)(s->points[last].bytes - s->points[0].bytes), middle_edge(s),
+                   !other_is_full(passive, way, from_us, to_us));
+    s->spans[s->span_next].from_us = s->begin_us;
+    s->spans[s->span_next].to_us = s->last_us;
+    s->span_next = (s->span_next + 1) % BW_PASSIVE_SPANS;
+    s->points[0] = s->points[last];
+    s->point_count = 1;
+}
+
+static void add_point(bw_passive *passive, bw_way way)
+{
+    bw_stretch *s = &passive->ways[way];
+    if (s->point_count == BW_PASSIVE_POINTS)
+        count_points(passive, way);
+    s->points[s->point_count].us = s->last_us;
+    s->points[s->point_count++].bytes = s->all_bytes;
+}
+
+// begun_us, handed_us: when the first and when the last of the bytes were handed over.
+static void add(bw_passive *passive, bw_way way, const bw_delay *delay, int64_t begun_us,
+                int64_t handed_us, int64_t arrived_us, uint64_t bytes, bool prompt)
+{
+    bw_stretch *s = &passive->ways[way];
+    if (!s->open || handed_us + BW_PASSIVE_DEPTH_US > s->last_us) { // the link was idle, or may be
+        count_points(passive, way);
+        s->open = prompt;
+        s->begin_us = begun_us;
+        s->all_bytes = bytes;
+        s->point_count = 0;
+    } else {
         s->all_bytes += bytes;
         if (!prompt || arrived_us <= s->last_us)
             return;
-        s->bytes += s->pending_bytes;
-        s->us += (uint64_t)(arrived_us - s->last_us);
-        s->pending_bytes = 0;
-        s->last_us = arrived_us;
     }
-    note_least(s);
+    s->last_us = arrived_us;
+    if (s->open)
+        add_point(passive, way);
+    note_least(s, delay);
 }
 
 void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool push,
                      uint64_t now_us)
 {
     bw_stream *stream = &passive->streams[shard];
+    if (stream->bytes == 0)
+        stream->begun_us = (int64_t)now_us;
     stream->bytes += bytes;
     if (!push)
         return;
@@ -67,6 +172,7 @@ void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool p
         return;
     }
     const uint32_t at = (stream->first + stream->count++) % BW_PASSIVE_PUSHES_MAX;
+    stream->pushes[at].begun_us = stream->begun_us;
     stream->pushes[at].handed_us = (int64_t)now_us;
     stream->pushes[at].bytes = stream->bytes;
     stream->bytes = 0;
@@ -79,6 +185,7 @@ void bw_passive_confirmed(bw_passive *passive, uint32_t shard, uint32_t stamp, u
         stream->unfollowed -= stream->unfollowed > 0;
         return;
     }
+    const int64_t begun_us = stream->pushes[stream->first].begun_us;
     const int64_t handed_us = stream->pushes[stream->first].handed_us;
     const uint64_t bytes = stream->pushes[stream->first].bytes;
     stream->first = (stream->first + 1) % BW_PASSIVE_PUSHES_MAX;
@@ -86,7 +193,7 @@ void bw_passive_confirmed(bw_passive *passive, uint32_t shard, uint32_t stamp, u
     if (!stamp)
         return;
     const int64_t took_us = excess_us(&stream->up, (uint32_t)handed_us, stamp >> 1, now_us);
-    add(&passive->ways[BW_UP], handed_us, handed_us + took_us, bytes, stamp & 1);
+    add(passive, BW_UP, &stream->up, begun_us, handed_us, handed_us + took_us, bytes, stamp & 1);
 }
 
 void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, uint32_t stamp,
@@ -94,20 +201,22 @@ void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, ui
 {
     bw_stretch *down = &passive->ways[BW_DOWN];
     if (!stamp) { // the next one with a stamp decides
-        down->pending_bytes += down->open ? bytes : 0;
+        down->all_bytes += down->open ? bytes : 0;
         return;
     }
-    const int64_t took_us =
-        excess_us(&passive->streams[shard].down, stamp >> 1, (uint32_t)now_us, now_us);
-    add(down, (int64_t)now_us - took_us, (int64_t)now_us, bytes, prompt);
+    bw_delay *delay = &passive->streams[shard].down;
+    const int64_t took_us = excess_us(delay, stamp >> 1, (uint32_t)now_us, now_us);
+    const int64_t handed_us = (int64_t)now_us - took_us;
+    add(passive, BW_DOWN, delay, handed_us, handed_us, (int64_t)now_us, bytes, prompt);
 }
 
 double bw_passive_estimate(bw_passive *passive, bw_way way)
 {
     bw_stretch *stretch = &passive->ways[way];
+    count_points(passive, way);
     if (stretch->us < BW_PASSIVE_LEAST_US || stretch->bytes < BW_PASSIVE_LEAST_BYTES)
         return 0;
-    const double rate = (double)stretch->bytes * 1e6 / (double)stretch->us;
+    const double rate = stretch->bytes * 1e6 / stretch->us;
     stretch->bytes = 0;
     stretch->us = 0;
     return rate;

@@ -6,7 +6,11 @@
 // (clocks, and latency, are in that) says when it was handed over by the clock of the other end. An
 // application that hands over little, or late, makes no such stretches, so it is never read as a
 // slow link. By the time that so much waits, what an idle link lets pass at full speed has passed.
-// Moments at which the receiver was busy with something else do not count either.
+// Moments at which the receiver was busy with something else do not count either. What comes late
+// for other reasons comes late, never early: of the arrivals of a stretch only those count that no
+// line between others passes below. While one way is full, what acknowledges the other waits too,
+// so a stretch beside which the other way was full does not count if the way has shown to be
+// faster.
 //
 // All times are microseconds of the worker's clock, except in stamps. A plain value, one thread,
 // reads no clock. Shards share one link and add up.
@@ -16,13 +20,21 @@
 #include "bandwidth_probe/bw_table.h"
 #include "runtime/rt_control.h"
 
-#define BW_PASSIVE_PUSHES_MAX 64u      // to one shard that are not confirmed; more are not followed
-#define BW_PASSIVE_BURST_BYTES 65536   // an idle link may pass so much at once
-#define BW_PASSIVE_DEPTH_US 10000      // handed over so long before; hides the pace of processes
-#define BW_PASSIVE_LEAST_US 20000      // counted time of an estimate
+#define BW_PASSIVE_PUSHES_MAX 64u    // to one shard that are not confirmed; more are not followed
+#define BW_PASSIVE_BURST_BYTES 65536 // an idle link may pass so much at once,
+#define BW_PASSIVE_BURST_US 4000     // ... and what it carries in so long
+#define BW_PASSIVE_DEPTH_US 10000    // handed over so long before; hides the pace of processes
+#define BW_PASSIVE_LONG_US 40000     // two arrivals so far apart say something, else it takes three
+#define BW_PASSIVE_LEAST_US 20000    // counted time of an estimate
 #define BW_PASSIVE_LEAST_BYTES 131072u // ... and bytes
 #define BW_PASSIVE_DRIFT 2e-4          // of two clocks against each other, at most
-#define BW_PASSIVE_DOUBT_US 12000      // by which the quickest message may have been late
+#define BW_PASSIVE_DOUBT_US 8000       // by which the first message may have been late
+#define BW_PASSIVE_DOUBT_MESSAGES 32   // the quickest of so many: by half of it, and so on
+#define BW_PASSIVE_DOUBT_US_MIN 2000   // but never less
+#define BW_PASSIVE_HELD_UP 1.2         // times as fast as it seems a way was
+#define BW_PASSIVE_HELD_UP_MAX 16      // stretches in a row that do not count for that
+#define BW_PASSIVE_SPANS 8             // of time in which a way was full, that are remembered
+#define BW_PASSIVE_POINTS 64           // of a stretch that are kept before it is summed up
 
 #define BW_PROMPT_NS 20000u // who waited so long was idle: what woke it has just come
 
@@ -38,24 +50,37 @@ typedef struct {
     bool known;
     uint32_t first; // delay of the first message, modulo 2^31
     double least;   // beyond it: the quickest message, later by what clocks may drift
+    uint32_t count;
     uint64_t at_us;
 } bw_delay;
 
 typedef struct {
     bool open;
-    int64_t begin_us, last_us;         // last: newest arrival whose time is certain
-    uint64_t all_bytes, pending_bytes; // of the stretch; those since last
-    uint64_t bytes, us;                // counted since the last estimate
+    int64_t begin_us, last_us; // last: newest arrival whose time is certain
+    uint64_t all_bytes;        // of the stretch
+    uint32_t point_count;
+    struct {
+        int64_t us;
+        uint64_t bytes;          // of the stretch up to then
+    } points[BW_PASSIVE_POINTS]; // certain arrivals that are not counted yet, from the last counted
+    double bytes, us;            // counted since the last estimate
+    double shown;                // bytes/us: counted last beside an empty way, or had at least
+    uint32_t held_up;            // stretches that did not count since then
+    uint32_t span_next;
+    struct {
+        int64_t from_us, to_us;
+    } spans[BW_PASSIVE_SPANS];
     double least; // bytes/us that the link has at least, since it was asked for
 } bw_stretch;
 
 typedef struct {
     bw_delay up, down;
-    uint64_t bytes; // handed over since the last push
+    uint64_t bytes;   // handed over since the last push
+    int64_t begun_us; // when the first of them was
     uint32_t first, count;
     struct {
-        int64_t handed_us;
-        uint64_t bytes; // of the push and of what went before it
+        int64_t begun_us, handed_us; // the first of its bytes, the push itself
+        uint64_t bytes;              // of the push and of what went before it
     } pushes[BW_PASSIVE_PUSHES_MAX];
     uint32_t unfollowed; // pushes behind those, to be confirmed
 } bw_stream;

@@ -9,63 +9,67 @@
 
 #define ECHOES 5u
 #define PIECES 8u
+#define PIECE_NS_MIN 1000000u // what was taken in one go did not arrive at that pace
 #define CHUNK_BYTES_MIN 8192u
 #define CHUNK_BYTES_MAX 65536u
 #define CHUNK_S 0.004             // worth of one message
 #define WINDOW_S 0.03             // worth of what is under way
-#define WINDOW_BYTES_MIN 65536u   // until the rate is known a little
-#define WINDOW_BYTES_MAX 4194304u // 64 messages of CHUNK_BYTES_MAX, far below the queues' marks
+#define WINDOW_BYTES_MIN 65536u   // of a stream, until the rate is known a little
+#define WINDOW_BYTES_MAX 4194304u // of a stream: 64 messages, far below the queues' marks
 #define FIRST_S 0.02              // a rate is not believed from less time than this
 #define MESSAGES_MAX (BW_TRAIN_BYTES_MAX / CHUNK_BYTES_MIN)
 #define WAIT_MS 100u
 #define NS_PER_S 1e9
 
-// Where a train stood when a message of it arrived.
 typedef struct {
-    uint64_t bytes; // so far, this message included
     uint64_t arrived_ns;
+    uint64_t bytes; // of the message; once all have arrived, of all up to it
+    uint32_t stream;
 } mark;
 
 typedef struct {
     const bw_probe_config *config;
     bool down;
+    double rtt_s, limit_s;
     uint64_t first_number; // of the train's messages
     uint64_t begin_ns;
-    uint64_t sent_bytes;
+    uint64_t sent_bytes, arrived_bytes;
     uint32_t sent, arrived;
-    mark *marks; // MESSAGES_MAX; bytes are set when sent
+    uint64_t noted_ns, noted_bytes;     // what had arrived a moment ago
+    double recent_bytes_per_s;          // since the moment before that
+    uint32_t next[BW_STREAMS_MAX];      // a message of the stream that has not arrived, or later
+    uint64_t under_way[BW_STREAMS_MAX]; // bytes
+    mark *marks;                        // MESSAGES_MAX
 } train;
 
 // ---- messages --------------------------------------------------------------------------------
 
-static rt_status send_probe(const bw_probe_config *config, rt_probe_kind kind, uint64_t number,
-                            uint32_t filler, uint32_t answer_bytes)
+static rt_status send_probe(const bw_probe_config *config, uint32_t stream, rt_probe_kind kind,
+                            uint64_t number, uint32_t filler, uint32_t answer_bytes)
 {
     rt_message message;
+    const bw_stream_end *end = &config->streams[stream];
     const rt_wire_probe probe = {kind, answer_bytes};
-    rt_status status = rt_message_create(&message, RT_MESSAGE_PROBE, config->self, number, 1,
-                                         sizeof probe + filler);
+    rt_status status =
+        rt_message_create(&message, RT_MESSAGE_PROBE, end->self, number, 1, sizeof probe + filler);
     if (status)
         return status;
     memset(rt_message_payload(&message), 0, sizeof probe + filler); // no memory of ours goes out
     memcpy(rt_message_payload(&message), &probe, sizeof probe);
-    status = config->ops->send(config->endpoint, config->server, &message);
+    status = config->ops->send(end->endpoint, end->server, &message);
     rt_message_release(&message);
     return status;
 }
 
-// Waits for the answer to a probe. RT_AGAIN: none within WAIT_MS.
-static rt_status take_answer(const bw_probe_config *config, uint64_t number, uint32_t answer_bytes,
-                             bool wait, rt_wire_probed *probed, rt_error *error)
+// The answer to a probe, if it has come. RT_AGAIN: it has not.
+static rt_status take_answer(const bw_probe_config *config, uint32_t stream, uint64_t number,
+                             uint32_t answer_bytes, rt_wire_probed *probed, rt_error *error)
 {
-    bool ready;
     char name[32];
     uint32_t peer;
     rt_message message = {0};
-    rt_status status = wait ? config->ops->wait(&config->endpoint, 1, -1, WAIT_MS, &ready) : RT_OK;
-    if (status)
-        return rt_fail(error, status, "waiting for a probe: %s", rt_status_text(status));
-    status = config->ops->receive(config->endpoint, &peer, &message, error);
+    const bw_stream_end *end = &config->streams[stream];
+    rt_status status = config->ops->receive(end->endpoint, &peer, &message, error);
     if (status)
         return status;
     const rt_wire_header *header = rt_message_header(&message);
@@ -76,7 +80,7 @@ static rt_status take_answer(const bw_probe_config *config, uint64_t number, uin
         status = rt_fail(error, RT_WIRE,
                          "%s: %s number %" PRIu64 " with %zu bytes, expected the answer to probe "
                          "%" PRIu64 " with %zu",
-                         rt_peer_name(config->server, name), rt_message_type_name(header->type),
+                         rt_peer_name(end->server, name), rt_message_type_name(header->type),
                          header->iteration, message.size - sizeof *header, number,
                          sizeof *probed + answer_bytes);
     else
@@ -85,11 +89,22 @@ static rt_status take_answer(const bw_probe_config *config, uint64_t number, uin
     return status;
 }
 
+static rt_status wait_for(const bw_probe_config *config, uint32_t count, rt_error *error)
+{
+    bool ready[BW_STREAMS_MAX];
+    rt_endpoint *endpoints[BW_STREAMS_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        endpoints[i] = config->streams[i].endpoint;
+    rt_status status = config->ops->wait(endpoints, count, -1, WAIT_MS, ready);
+    return status ? rt_fail(error, status, "waiting for a probe: %s", rt_status_text(status))
+                  : RT_OK;
+}
+
 static rt_status silent(const bw_probe_config *config, double limit_s, rt_error *error)
 {
     char name[32];
     return rt_fail(error, RT_TIMEOUT, "%s did not answer a probe within %.1f s",
-                   rt_peer_name(config->server, name), limit_s);
+                   rt_peer_name(config->streams[0].server, name), limit_s);
 }
 
 static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t number,
@@ -97,10 +112,11 @@ static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t
 {
     rt_wire_probed probed;
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
-    rt_status status = send_probe(config, kind, number, 0, 0);
+    rt_status status = send_probe(config, 0, kind, number, 0, 0);
     if (status)
         return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
-    while ((status = take_answer(config, number, 0, true, &probed, error)) == RT_AGAIN) {
+    while (!(status = wait_for(config, 1, error)) &&
+           (status = take_answer(config, 0, number, 0, &probed, error)) == RT_AGAIN) {
         if (rt_now_ns() > end_ns)
             return silent(config, limit_s, error);
         if (config->progress && (status = config->progress(config->context, error)) != RT_OK)
@@ -111,54 +127,88 @@ static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t
 
 // ---- trains ----------------------------------------------------------------------------------
 
-static uint64_t arrived_bytes(const train *t)
-{
-    return t->arrived ? t->marks[t->arrived - 1].bytes : 0;
-}
-
+// What passes in so many seconds, at the rate so far, or (on a long link, which shows its rate only
+// once enough is under way) at that of late.
 static uint32_t worth(const train *t, double seconds, uint32_t least, uint32_t most)
 {
-    double passed_s = (double)(rt_now_ns() - t->begin_ns) / NS_PER_S;
-    double bytes = (double)arrived_bytes(t) / fmax(passed_s, FIRST_S) * seconds;
-    return (uint32_t)fmin(fmax(bytes, least), most);
+    const double passed_s = (double)(rt_now_ns() - t->begin_ns) / NS_PER_S;
+    const double rate =
+        fmax((double)t->arrived_bytes / fmax(passed_s, FIRST_S), t->recent_bytes_per_s);
+    return (uint32_t)fmin(fmax(rate * seconds, least), most);
+}
+
+static void note_rate(train *t)
+{
+    const uint64_t now = rt_now_ns();
+    const double passed_s = (double)(now - t->noted_ns) / NS_PER_S;
+    if (t->rtt_s < FIRST_S || passed_s < t->rtt_s)
+        return;
+    t->recent_bytes_per_s = (double)(t->arrived_bytes - t->noted_bytes) / passed_s;
+    t->noted_ns = now;
+    t->noted_bytes = t->arrived_bytes;
+}
+
+static uint32_t emptiest(const train *t)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < t->config->stream_count; i++)
+        best = t->under_way[i] < t->under_way[best] ? i : best;
+    return best;
 }
 
 // Sends what fits into the window.
 static rt_status fill_window(train *t, rt_error *error)
 {
-    const uint32_t window = worth(t, WINDOW_S, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    const uint32_t window =
+        worth(t, WINDOW_S + 2 * t->rtt_s, WINDOW_BYTES_MIN * t->config->stream_count,
+              WINDOW_BYTES_MAX * t->config->stream_count);
     const uint32_t chunk = worth(t, CHUNK_S, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
-    while (t->sent_bytes - arrived_bytes(t) < window && t->sent_bytes < BW_TRAIN_BYTES_MAX &&
+    while (t->sent_bytes - t->arrived_bytes < window && t->sent_bytes < BW_TRAIN_BYTES_MAX &&
            t->sent < MESSAGES_MAX) {
-        rt_status status = send_probe(t->config, RT_PROBE_ECHO, t->first_number + t->sent,
+        const uint32_t stream = emptiest(t);
+        rt_status status = send_probe(t->config, stream, RT_PROBE_ECHO, t->first_number + t->sent,
                                       t->down ? 0 : chunk, t->down ? chunk : 0);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status)
             return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
         t->sent_bytes += chunk;
-        t->marks[t->sent++].bytes = t->sent_bytes;
+        t->under_way[stream] += chunk;
+        t->marks[t->sent++] = (mark){.bytes = chunk, .stream = stream};
     }
     return RT_OK;
 }
 
-static rt_status take_arrivals(train *t, rt_error *error)
+// The answers of one stream, which come in the order of its messages.
+static rt_status take_arrivals(train *t, uint32_t stream, rt_error *error)
 {
-    bool wait = true;
-    while (t->arrived < t->sent) {
-        mark *next = &t->marks[t->arrived];
-        uint64_t before = arrived_bytes(t);
-        uint32_t answer = t->down ? (uint32_t)(next->bytes - before) : 0;
+    for (;;) {
+        uint32_t *at = &t->next[stream];
+        while (*at < t->sent && t->marks[*at].stream != stream)
+            ++*at;
+        if (*at == t->sent)
+            return RT_OK;
+        mark *next = &t->marks[*at];
         rt_wire_probed probed;
-        rt_status status =
-            take_answer(t->config, t->first_number + t->arrived, answer, wait, &probed, error);
+        rt_status status = take_answer(t->config, stream, t->first_number + *at,
+                                       t->down ? (uint32_t)next->bytes : 0, &probed, error);
         if (status)
             return status == RT_AGAIN ? RT_OK : status;
         next->arrived_ns = t->down ? rt_now_ns() : probed.arrived_ns;
+        t->arrived_bytes += next->bytes;
+        t->under_way[stream] -= next->bytes;
         t->arrived++;
-        wait = false;
+        ++*at;
     }
-    return RT_OK;
+}
+
+static rt_status take_all_arrivals(train *t, rt_error *error)
+{
+    rt_status status = wait_for(t->config, t->config->stream_count, error);
+    for (uint32_t i = 0; i < t->config->stream_count && !status; i++)
+        status = take_arrivals(t, i, error);
+    note_rate(t);
+    return status;
 }
 
 static rt_status drive(train *t, rt_error *error)
@@ -168,14 +218,14 @@ static rt_status drive(train *t, rt_error *error)
     while (!status) {
         const uint64_t now = rt_now_ns();
         const uint32_t arrived = t->arrived;
-        const bool over = (double)(now - t->begin_ns) / NS_PER_S > BW_TRAIN_S ||
+        const bool over = (double)(now - t->begin_ns) / NS_PER_S > t->limit_s ||
                           t->sent_bytes >= BW_TRAIN_BYTES_MAX || t->sent == MESSAGES_MAX;
         if (over && t->arrived == t->sent)
             return RT_OK;
         if (!over)
             status = fill_window(t, error);
         if (!status)
-            status = take_arrivals(t, error);
+            status = take_all_arrivals(t, error);
         if (t->arrived > arrived)
             heard_ns = rt_now_ns();
         else if (!status && (double)(rt_now_ns() - heard_ns) / NS_PER_S > BW_DEADLINE_S)
@@ -192,23 +242,44 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int compare_marks(const void *a, const void *b)
+{
+    const mark *x = a, *y = b;
+    return (x->arrived_ns > y->arrived_ns) - (x->arrived_ns < y->arrived_ns);
+}
+
+// In the order of arrival over all streams, with the bytes up to each.
+static void order_marks(const train *t)
+{
+    qsort(t->marks, t->arrived, sizeof *t->marks, compare_marks);
+    for (uint32_t i = 1; i < t->arrived; i++)
+        t->marks[i].bytes += t->marks[i - 1].bytes;
+}
+
 // A message counts at the moment when all of it has arrived, so a piece begins and ends with one.
 static bw_rate rate_of(const train *t)
 {
     double rates[PIECES];
     uint32_t count = 0, from = t->arrived / 3;
-    const uint64_t skipped = t->marks[from].bytes, all = arrived_bytes(t) - skipped;
+    order_marks(t);
+    const uint64_t skipped = t->marks[from].bytes, all = t->arrived_bytes - skipped;
     for (uint32_t at = from; at < t->arrived && count < PIECES; at++) {
         const mark *begin = &t->marks[from], *end = &t->marks[at];
         if (end->bytes - skipped < all * (count + 1) / PIECES ||
-            end->arrived_ns <= begin->arrived_ns)
+            end->arrived_ns < begin->arrived_ns + PIECE_NS_MIN)
             continue;
         rates[count++] = (double)(end->bytes - begin->bytes) * NS_PER_S /
                          (double)(end->arrived_ns - begin->arrived_ns);
         from = at;
     }
-    if (count == 0)
+    if (t->arrived == 0)
         return (bw_rate){.bytes = t->sent_bytes};
+    if (count == 0) { // all came in one go: what can be said is from the beginning
+        const uint64_t ns = t->marks[t->arrived - 1].arrived_ns - t->marks[0].arrived_ns;
+        const uint64_t bytes = t->arrived_bytes - t->marks[0].bytes;
+        return (bw_rate){.bytes_per_s = (double)bytes * NS_PER_S / fmax((double)ns, PIECE_NS_MIN),
+                         .bytes = t->sent_bytes};
+    }
     qsort(rates, count, sizeof *rates, compare);
     const double middle = (rates[count / 2] + rates[(count - 1) / 2]) / 2;
     return (bw_rate){.bytes_per_s = middle,
@@ -216,13 +287,17 @@ static bw_rate rate_of(const train *t)
                      .bytes = t->sent_bytes};
 }
 
-static rt_status run_train(const bw_probe_config *config, bool down, uint64_t *number, mark *marks,
-                           bw_rate *rate, rt_error *error)
+static rt_status run_train(const bw_probe_config *config, bool down, double rtt_s, uint64_t *number,
+                           mark *marks, bw_rate *rate, rt_error *error)
 {
+    const uint64_t now = rt_now_ns();
     train t = {.config = config,
                .down = down,
+               .rtt_s = rtt_s,
+               .limit_s = fmin(fmax(BW_TRAIN_S, BW_TRAIN_RTTS * rtt_s), BW_TRAIN_S_MAX),
                .first_number = *number,
-               .begin_ns = rt_now_ns(),
+               .begin_ns = now,
+               .noted_ns = now,
                .marks = marks};
     rt_status status = drive(&t, error);
     *number += t.sent;
@@ -252,6 +327,7 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
 {
     uint64_t number = 1;
     bw_result found = {0};
+    rt_assert(config->stream_count >= 1 && config->stream_count <= BW_STREAMS_MAX);
     mark *marks = rt_alloc(MESSAGES_MAX, sizeof *marks);
     if (!marks)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
@@ -262,15 +338,21 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
     if (!status)
         status = measure_rtt(config, &number, &found.rtt_s, error);
     if (!status)
-        status = run_train(config, false, &number, marks, &found.up, error);
+        status = run_train(config, false, found.rtt_s, &number, marks, &found.up, error);
     if (!status)
-        status = run_train(config, true, &number, marks, &found.down, error);
+        status = run_train(config, true, found.rtt_s, &number, marks, &found.down, error);
     if (!status)
         status = ask(config, RT_PROBE_END, number, BW_DEADLINE_S, error);
     rt_free(marks);
     if (!status)
         *result = found;
     return status;
+}
+
+bool bw_probe_is_long(const bw_result *result)
+{
+    const double most = fmax(result->up.bytes_per_s, result->down.bytes_per_s);
+    return most * result->rtt_s > BW_STREAM_BYTES;
 }
 
 // ---- the side that answers -------------------------------------------------------------------

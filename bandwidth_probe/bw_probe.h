@@ -4,7 +4,9 @@
 // that PROBEs ask for. An idle link lets a burst pass at full speed and TCP takes a while to find
 // its pace, so the first third of a train does not count; the rest is cut into pieces of equal
 // bytes, and the result is the median of their rates, in bytes of payload. A train is bounded in
-// bytes and in time, and so is what is under way at once (about 30 ms worth).
+// bytes and in time, and so is what is under way at once (about 30 ms worth, and two round trips').
+// It goes over all streams that are given, as traffic will: one TCP stream may not fill a long
+// link.
 //
 // Who answers takes one probe at a time, so that several do not measure each other: BEGIN is
 // answered when it is one's turn. Blocking, one thread.
@@ -15,7 +17,11 @@
 
 #define BW_TRAIN_BYTES_MAX (UINT64_C(96) << 20) // each way
 #define BW_TRAIN_S 0.4                          // each way; then what is under way comes in
-#define BW_DEADLINE_S 5.0                       // silence for so long fails a probe
+#define BW_TRAIN_RTTS 16                        // ... or so long, if that is longer
+#define BW_TRAIN_S_MAX 3.0                      // ... but never longer than this
+#define BW_STREAMS_MAX RT_SHARDS_MAX
+#define BW_STREAM_BYTES 32768 // under way: any stream carries so much
+#define BW_DEADLINE_S 5.0     // silence for so long fails a probe
 
 typedef struct {
     double bytes_per_s;
@@ -29,10 +35,15 @@ typedef struct {
 } bw_result;
 
 typedef struct {
-    const rt_transport_ops *ops;
     rt_endpoint *endpoint; // connected to server; nothing else arrives on it meanwhile
     uint32_t self, server;
-    double turn_s; // to wait at most for one's turn
+} bw_stream_end;
+
+typedef struct {
+    const rt_transport_ops *ops;
+    const bw_stream_end *streams; // to one box; turns are taken, and echoes timed, on the first
+    uint32_t stream_count;        // at most BW_STREAMS_MAX
+    double turn_s;                // to wait at most for one's turn
     // Called every 100 ms or so while waiting; not RT_OK ends the probe. May be NULL.
     rt_status (*progress)(void *context, rt_error *error);
     void *context;
@@ -41,6 +52,10 @@ typedef struct {
 // RT_TIMEOUT: the other side is silent or busy with other probes; RT_NOT_FOUND: its connection
 // ended; RT_WIRE: it does not answer as it should; or what progress returned.
 rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_error *error);
+
+// Whether the link may have more than one stream carried: it is long, so that the stream's window
+// or a lost packet may have been what held it up.
+bool bw_probe_is_long(const bw_result *result);
 
 // ---- the side that answers
 

@@ -6,19 +6,19 @@
 double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
                     const uint32_t *micro_batch)
 {
-    double slowest = 0, ps_up = 0, ps_down = 0;
+    double slowest = 0, rows_up = 0, rows_down = 0;
+    const double dense = (double)config->dense_bytes * config->worker_count;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         double up = (double)(traffic[j].up + config->dense_bytes);
         double down = (double)(traffic[j].down + config->dense_bytes);
         double links =
             fmax(up / config->links[j].up_bytes_per_s, down / config->links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->compute_s_per_sample[j] * micro_batch[j]);
-        ps_up += up;
-        ps_down += down;
+        rows_up += (double)traffic[j].up;
+        rows_down += (double)traffic[j].down;
     }
-    if (config->ps_bytes_per_s > 0)
-        slowest = fmax(slowest, fmax(ps_up, ps_down) / config->ps_bytes_per_s);
-    return slowest;
+    return fmax(slowest, dp_shards_s(config->ps_bytes_per_s, &config->shards,
+                                     fmax(rows_up, rows_down), dense));
 }
 
 void dp_account_init(const dp_planner_config *planner, dp_account_config *config)
@@ -26,6 +26,7 @@ void dp_account_init(const dp_planner_config *planner, dp_account_config *config
     *config = (dp_account_config){.layout = planner->layout,
                                   .worker_count = planner->worker_count,
                                   .ps_bytes_per_s = planner->ps_bytes_per_s,
+                                  .shards = planner->shards,
                                   .dense_bytes = planner->dense_bytes};
     memcpy(config->links, planner->links, sizeof config->links);
     memcpy(config->compute_s_per_sample, planner->compute_s_per_sample,
@@ -46,6 +47,9 @@ void dp_account_apply(const dp_input *input, dp_account_config *config)
         break;
     case DP_INPUT_PS_LINK:
         config->ps_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_SHARD_LINK:
+        config->shards.bytes_per_s[input->worker] = input->value;
         break;
     case DP_INPUT_ALPHA:
     case DP_INPUT_SEARCH_EVALUATIONS:

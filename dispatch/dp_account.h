@@ -11,7 +11,8 @@ typedef struct {
     dp_layout layout;
     uint32_t worker_count;
     dp_link links[RT_WORKERS_MAX];
-    double ps_bytes_per_s;                       // each way, shared by all workers; 0: no limit
+    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
+    dp_shards shards;
     uint64_t dense_bytes;                        // of one worker, each way and iteration
     double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
 } dp_account_config;
@@ -44,9 +45,9 @@ double dp_account_cost_s(const dp_account *account, uint32_t worker_count);
 double dp_account_unit_s(const dp_account_config *config);
 
 // Iteration time of a plan:
-//     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], max(sum up, sum down) / B_ps
-//     )
-// up_j, down_j: bytes of worker j, dense part included; c_j compute time per sample, m_j samples.
+//     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
+// up_j, down_j: bytes of worker j, dense part included; c_j compute time per sample, m_j samples;
+// PS: dp_shards_s.
 double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
                     const uint32_t *micro_batch);
 

@@ -6,18 +6,20 @@
 
 typedef struct {
     const char *name;
-    bool by_worker, is_integer;
+    const char *subject; // NULL: none
+    bool is_integer;
     double min, max;
 } input_kind;
 
 static const input_kind kinds[DP_INPUT_KINDS] = {
-    [DP_INPUT_LINK_UP] = {"link_up", true, false, 1, 1e15},
-    [DP_INPUT_LINK_DOWN] = {"link_down", true, false, 1, 1e15},
-    [DP_INPUT_COMPUTE] = {"compute", true, false, 0, 3600},
-    [DP_INPUT_ALPHA] = {"alpha", false, false, 0, 1},
-    [DP_INPUT_SEARCH_EVALUATIONS] = {"search_evaluations", false, true, 0, UINT32_MAX},
-    [DP_INPUT_TABLES] = {"tables", false, true, 0, RT_FIELDS_MAX},
-    [DP_INPUT_PS_LINK] = {"ps_link", false, false, 0, 1e15},
+    [DP_INPUT_LINK_UP] = {"link_up", "worker", false, 1, 1e15},
+    [DP_INPUT_LINK_DOWN] = {"link_down", "worker", false, 1, 1e15},
+    [DP_INPUT_COMPUTE] = {"compute", "worker", false, 0, 3600},
+    [DP_INPUT_ALPHA] = {"alpha", NULL, false, 0, 1},
+    [DP_INPUT_SEARCH_EVALUATIONS] = {"search_evaluations", NULL, true, 0, UINT32_MAX},
+    [DP_INPUT_TABLES] = {"tables", NULL, true, 0, RT_FIELDS_MAX},
+    [DP_INPUT_PS_LINK] = {"ps_link", NULL, false, 0, 1e15},
+    [DP_INPUT_SHARD_LINK] = {"shard_link", "shard", false, 0, 1e15},
 };
 
 const char *dp_input_name(dp_input_kind kind)
@@ -25,9 +27,9 @@ const char *dp_input_name(dp_input_kind kind)
     return kinds[kind].name;
 }
 
-bool dp_input_by_worker(dp_input_kind kind)
+const char *dp_input_subject(dp_input_kind kind)
 {
-    return kinds[kind].by_worker;
+    return kinds[kind].subject;
 }
 
 rt_status dp_input_find(const char *name, dp_input_kind *kind_p)
@@ -45,9 +47,12 @@ rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error 
 {
     rt_assert(input->kind < DP_INPUT_KINDS);
     const input_kind *kind = &kinds[input->kind];
-    if (input->worker >= (kind->by_worker ? worker_count : 1))
-        return rt_fail(error, RT_CONFIG, "%s: worker %" PRIu32 ", expected one below %" PRIu32,
-                       kind->name, input->worker, kind->by_worker ? worker_count : 1);
+    const uint32_t count = input->kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX
+                           : kind->subject                    ? worker_count
+                                                              : 1;
+    if (input->worker >= count)
+        return rt_fail(error, RT_CONFIG, "%s: %s %" PRIu32 ", expected one below %" PRIu32,
+                       kind->name, kind->subject ? kind->subject : "worker", input->worker, count);
     if (!(input->value >= kind->min && input->value <= kind->max) ||
         (kind->is_integer && input->value != floor(input->value)))
         return rt_fail(error, RT_CONFIG, "%s: %g, expected %s in [%g, %g]", kind->name,

@@ -18,6 +18,7 @@ typedef enum {
     DP_INPUT_SEARCH_EVALUATIONS, // dispatch.search_evaluations
     DP_INPUT_TABLES,             // herald: tables that are scored; 0: all
     DP_INPUT_PS_LINK,            // bytes/s of the parameter servers, each way; 0: no limit
+    DP_INPUT_SHARD_LINK,         // bytes/s of one of their shards, each way; 0: no limit
     DP_INPUT_KINDS
 } dp_input_kind;
 
@@ -25,17 +26,17 @@ typedef struct {
     uint64_t number;    // from 1, in the order in which the planner took them; 0: not yet
     uint32_t iteration; // the first whose look-up sees it; 0: the next
     uint32_t kind;      // dp_input_kind
-    uint32_t worker;    // of kinds that are about one, else 0
+    uint32_t worker;    // or shard, of kinds that are about one, else 0
     double value;
 } dp_input;
 
 const char *dp_input_name(dp_input_kind kind); // "link_up"
-bool dp_input_by_worker(dp_input_kind kind);
+const char *dp_input_subject(dp_input_kind kind); // "worker", "shard"; NULL: about all
 
 // RT_CONFIG: no such kind.
 rt_status dp_input_find(const char *name, dp_input_kind *kind_p);
 
-// RT_CONFIG: worker or value out of range; error names the kind and what is allowed.
+// RT_CONFIG: worker, shard or value out of range; error names the kind and what is allowed.
 rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error *error);
 
 #endif

@@ -18,8 +18,8 @@ void dp_journal_write(rt_metrics *journal, const dp_input *input)
     rt_json_u64(json, "number", input->number);
     rt_json_u64(json, "iteration", input->iteration);
     rt_json_string(json, "kind", dp_input_name(kind));
-    if (dp_input_by_worker(kind))
-        rt_json_u64(json, "worker", input->worker);
+    if (dp_input_subject(kind))
+        rt_json_u64(json, dp_input_subject(kind), input->worker);
     rt_json_double(json, "value", input->value);
     rt_metrics_end(journal);
 }
@@ -57,8 +57,8 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     input->kind = kind;
     input->value = value->valuedouble;
     rt_status status = read_u32(object, "iteration", &input->iteration, error);
-    if (!status && dp_input_by_worker(kind))
-        status = read_u32(object, "worker", &input->worker, error);
+    if (!status && dp_input_subject(kind))
+        status = read_u32(object, dp_input_subject(kind), &input->worker, error);
     return status ? status : dp_input_check(input, worker_count, error);
 }
 

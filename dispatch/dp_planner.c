@@ -115,8 +115,10 @@ static void compute_ticks(dp_planner *planner)
                                                     : config->keys_per_sample_max;
     dp_ticks_compute(&config->layout, config->links, config->worker_count, keys_max,
                      &planner->ticks);
-    dp_ticks_add_load(&config->layout, config->links, config->ps_bytes_per_s, config->dense_bytes,
-                      config->compute_s_per_sample, &planner->ticks);
+    dp_ticks_add_load(config->links, config->dense_bytes, config->compute_s_per_sample,
+                      &planner->ticks);
+    dp_ticks_add_shards(&config->layout, config->ps_bytes_per_s, &config->shards,
+                        config->dense_bytes, &planner->ticks);
 }
 
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
@@ -278,6 +280,9 @@ static void set_value(dp_planner_config *config, const dp_input *input)
     case DP_INPUT_PS_LINK:
         config->ps_bytes_per_s = input->value;
         break;
+    case DP_INPUT_SHARD_LINK:
+        config->shards.bytes_per_s[input->worker] = input->value;
+        break;
     case DP_INPUT_KINDS:
         break;
     }
@@ -393,7 +398,7 @@ rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
 {
     const dp_planner_config *config = &planner->config;
-    rt_assert(worker < config->worker_count);
+    rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
     switch (kind) {
     case DP_INPUT_LINK_UP:
         return config->links[worker].up_bytes_per_s;
@@ -409,6 +414,8 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
         return config->dispatch.tables;
     case DP_INPUT_PS_LINK:
         return config->ps_bytes_per_s;
+    case DP_INPUT_SHARD_LINK:
+        return config->shards.bytes_per_s[worker];
     case DP_INPUT_KINDS:
         break;
     }

@@ -34,6 +34,12 @@ typedef struct {
     double down_bytes_per_s; // PS to worker
 } dp_link;
 
+// Rows are spread over the shards by hash, evenly; the dense exchange goes by way of the first.
+typedef struct {
+    uint32_t count;
+    double bytes_per_s[RT_SHARDS_MAX]; // each way, shared by all workers; 0: no limit
+} dp_shards;
+
 typedef struct {
     uint32_t worker_count;
     uint32_t sample_count_max; // of a batch, N
@@ -44,7 +50,8 @@ typedef struct {
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
     dp_link links[RT_WORKERS_MAX];
-    double ps_bytes_per_s;                       // each way, shared by all workers; 0: no limit
+    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
+    dp_shards shards;
     uint64_t dense_bytes;                        // of one worker, each way and iteration
     double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
     rt_dispatch_config dispatch;

@@ -56,6 +56,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;
     planner->ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
+    planner->shards.count = config->ps_shard_count;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
     planner->layout.field_count = schema->field_count;

@@ -6,7 +6,7 @@
 
 #include "dispatch/dp_planner_parts.h"
 
-#define FORMAT 1u
+#define FORMAT 2u
 
 // What must be equal for the caches of one planner to be those of another.
 typedef struct {
@@ -34,8 +34,9 @@ _Static_assert(sizeof(snapshot_worker) == 40, "file layout");
 typedef struct {
     double alpha, ps_bytes_per_s;
     uint32_t search_evaluations, tables;
+    double shard_bytes_per_s[RT_SHARDS_MAX];
 } snapshot_values;
-_Static_assert(sizeof(snapshot_values) == 24, "file layout");
+_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16, "file layout");
 
 // Keys that were trained, and a sum over keys and versions that knows no order.
 static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t *sum_p)
@@ -102,8 +103,12 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
                           .by_bytes = planner->by_bytes,
                           .policy = config->dispatch.policy,
                           .waiting_count = planner->waiting_count};
-    const snapshot_values values = {config->dispatch.alpha, config->ps_bytes_per_s,
-                                    config->dispatch.search_evaluations, config->dispatch.tables};
+    snapshot_values values = {config->dispatch.alpha,
+                              config->ps_bytes_per_s,
+                              config->dispatch.search_evaluations,
+                              config->dispatch.tables,
+                              {0}};
+    memcpy(values.shard_bytes_per_s, config->shards.bytes_per_s, sizeof values.shard_bytes_per_s);
     rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
     rt_bytes_put(bytes, &head, sizeof head);
@@ -210,6 +215,12 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     if (!(values->alpha >= 0 && values->alpha <= 1) || !(values->ps_bytes_per_s >= 0) ||
         !isfinite(values->ps_bytes_per_s))
         return bad(error, "a value in force is out of range");
+    for (uint32_t s = 0; s < RT_SHARDS_MAX; s++) {
+        if (!(values->shard_bytes_per_s[s] >= 0) || !isfinite(values->shard_bytes_per_s[s]))
+            return bad(error, "a value in force is out of range");
+    }
+    memcpy(config->shards.bytes_per_s, values->shard_bytes_per_s,
+           sizeof config->shards.bytes_per_s);
     config->dispatch.alpha = values->alpha;
     config->dispatch.search_evaluations = values->search_evaluations;
     config->dispatch.tables = values->tables;

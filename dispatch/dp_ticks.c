@@ -64,8 +64,8 @@ static int64_t to_long_ticks(double bytes, double bytes_per_s, double tick_s)
     return llrint(fmin(bytes / bytes_per_s / tick_s, 1e15));
 }
 
-void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_bytes_per_s,
-                       uint64_t dense_bytes, const double *compute_s_per_sample, dp_ticks *ticks)
+void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
+                       const double *compute_s_per_sample, dp_ticks *ticks)
 {
     double bytes = (double)dense_bytes;
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
@@ -74,14 +74,75 @@ void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_
         ticks->dense_up[j] = to_long_ticks(bytes, links[j].up_bytes_per_s, ticks->tick_s);
         ticks->dense_down[j] = to_long_ticks(bytes, links[j].down_bytes_per_s, ticks->tick_s);
     }
-    if (ps_bytes_per_s <= 0)
-        return;
-    ticks->ps_dense = to_long_ticks(bytes * ticks->worker_count, ps_bytes_per_s, ticks->tick_s);
-    for (uint32_t f = 0; f < layout->field_count; f++) {
-        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
-        ticks->ps_row[f] = to_ticks(row, ps_bytes_per_s, ticks->tick_s);
-        ticks->ps_grad[f] = to_ticks(grad, ps_bytes_per_s, ticks->tick_s);
+}
+
+// What limits all workers together: bytes of rows that pass per second, and bytes/s for the rest.
+typedef struct {
+    double rows_per_s, dense_per_s; // dense_per_s 0: the dense exchange does not pass
+} limit;
+
+// Of the shards beyond the first only the slowest can be what limits.
+static uint32_t limits_of(double ps_bytes_per_s, const dp_shards *shards, limit limits[3])
+{
+    uint32_t count = 0;
+    double others = 0;
+    if (ps_bytes_per_s > 0)
+        limits[count++] = (limit){ps_bytes_per_s, ps_bytes_per_s};
+    for (uint32_t s = 1; s < shards->count; s++) {
+        const double rate = shards->bytes_per_s[s];
+        if (rate > 0 && (others <= 0 || rate < others))
+            others = rate;
     }
+    if (shards->count > 0 && shards->bytes_per_s[0] > 0)
+        limits[count++] = (limit){shards->bytes_per_s[0] * shards->count, shards->bytes_per_s[0]};
+    if (others > 0)
+        limits[count++] = (limit){others * shards->count, 0};
+    return count;
+}
+
+void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
+                         uint64_t dense_bytes, dp_ticks *ticks)
+{
+    limit limits[3];
+    const uint32_t count = limits_of(ps_bytes_per_s, shards, limits);
+    double slowest = INFINITY;
+    for (uint32_t i = 0; i < count; i++)
+        slowest = fmin(slowest, limits[i].rows_per_s);
+    ticks->ps_limit_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const limit *one = &limits[i];
+        const double dense = (double)dense_bytes * ticks->worker_count;
+        ticks->ps_limits[i].share = slowest / one->rows_per_s;
+        ticks->ps_limits[i].dense =
+            one->dense_per_s > 0 ? to_long_ticks(dense, one->dense_per_s, ticks->tick_s) : 0;
+    }
+    for (uint32_t f = 0; f < layout->field_count && count; f++) {
+        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        ticks->ps_row[f] = to_ticks(row, slowest, ticks->tick_s);
+        ticks->ps_grad[f] = to_ticks(grad, slowest, ticks->tick_s);
+    }
+}
+
+double dp_ticks_shards(const dp_ticks *ticks, double row_ticks)
+{
+    double longest = 0;
+    for (uint32_t i = 0; i < ticks->ps_limit_count; i++)
+        longest = fmax(longest,
+                       ticks->ps_limits[i].share * row_ticks + (double)ticks->ps_limits[i].dense);
+    return longest;
+}
+
+double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_bytes,
+                   double dense_bytes)
+{
+    limit limits[3];
+    const uint32_t count = limits_of(ps_bytes_per_s, shards, limits);
+    double longest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double dense = limits[i].dense_per_s > 0 ? dense_bytes / limits[i].dense_per_s : 0;
+        longest = fmax(longest, row_bytes / limits[i].rows_per_s + dense);
+    }
+    return longest;
 }
 
 uint32_t dp_dense_chunk_floats(double bytes_per_s)

@@ -14,10 +14,20 @@ void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t wo
                       uint32_t keys_per_sample_max, dp_ticks *ticks);
 
 // The members of dp_ticks beside the row transfers, in the same tick: computing time (by worker,
-// seconds per sample), dense exchange (bytes of one worker, each way), link of the parameter
-// servers (shared by all, each way; 0: no limit).
-void dp_ticks_add_load(const dp_layout *layout, const dp_link *links, double ps_bytes_per_s,
-                       uint64_t dense_bytes, const double *compute_s_per_sample, dp_ticks *ticks);
+// seconds per sample) and dense exchange (bytes of one worker, each way).
+void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
+                       const double *compute_s_per_sample, dp_ticks *ticks);
+
+// The link of the parameter servers: of all shards (each way; 0: no limit), and of each.
+void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
+                         uint64_t dense_bytes, dp_ticks *ticks);
+
+// Ticks that the parameter servers take, one way, with rows that take so many of ps_row.
+double dp_ticks_shards(const dp_ticks *ticks, double row_ticks);
+
+// Seconds that they take for the bytes of rows and of the dense exchange, one way, of all workers.
+double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_bytes,
+                   double dense_bytes);
 
 // Floats of one message of the dense exchange, for a link of such bytes/s, the slowest that takes
 // part: a part is summed and on its way back while the next is on its way up, so that only the

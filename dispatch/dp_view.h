@@ -23,7 +23,11 @@ typedef struct {
     int64_t dense_down[RT_WORKERS_MAX]; //
     int32_t ps_row[RT_FIELDS_MAX];      // row with state on the PS link, one way; 0: no limit
     int32_t ps_grad[RT_FIELDS_MAX];     // gradient on the PS link
-    int64_t ps_dense;                   // all workers' dense exchange on the PS link, one way
+    struct {
+        double share;  // of its time for rows in that of the slowest, which ps_row and ps_grad are
+        int64_t dense; // all workers' dense exchange on it, one way
+    } ps_limits[3]; // all shards, the first, the slowest of the others: those that are known
+    uint32_t ps_limit_count;
 } dp_ticks;
 
 // Thousands of slow transfers: nothing but computing matters beyond it.

@@ -242,31 +242,54 @@ static rt_status beat(void *context, rt_error *error)
     return rt_member_beat(&w->member, error);
 }
 
-// Measures the own link by way of shard 0 and tells the coordinator.
-static rt_status measure_link(worker *w, rt_error *error)
+// Measures the link to the box of a shard, over the connections to all shards that are there.
+static rt_status measure_box(worker *w, const uint32_t *box_of, uint32_t shard, rt_wire_link *link,
+                             rt_error *error)
 {
-    rt_message message;
     bw_result result;
-    if (w->config->config->links.pin)
-        return RT_OK;
-    const bw_probe_config probe = {.ops = w->config->ops,
-                                   .endpoint = w->endpoints[1],
-                                   .self = self(w),
-                                   .server = rt_peer(RT_ROLE_PS, 0),
-                                   .turn_s = w->config->config->timeout_start_s,
-                                   .progress = beat,
-                                   .context = w};
+    bw_stream_end streams[RT_SHARDS_MAX];
+    bw_probe_config probe = {.ops = w->config->ops,
+                             .streams = streams,
+                             .turn_s = w->config->config->timeout_start_s,
+                             .progress = beat,
+                             .context = w};
+    for (uint32_t s = shard; s < w->shard_count; s++) {
+        if (box_of[s] == shard)
+            streams[probe.stream_count++] =
+                (bw_stream_end){w->endpoints[1 + s], self(w), rt_peer(RT_ROLE_PS, s)};
+    }
     rt_status status = bw_probe_run(&probe, &result, error);
     if (status)
         return status;
-    const rt_wire_link link = {.up_bytes_per_s = result.up.bytes_per_s,
-                               .down_bytes_per_s = result.down.bytes_per_s,
-                               .up_spread = result.up.spread,
-                               .down_spread = result.down.spread,
-                               .rtt_s = result.rtt_s};
-    if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, 1, sizeof link))
+    *link = (rt_wire_link){.shard = shard,
+                           .streams = probe.stream_count,
+                           .up_bytes_per_s = result.up.bytes_per_s,
+                           .down_bytes_per_s = result.down.bytes_per_s,
+                           .up_spread = result.up.spread,
+                           .down_spread = result.down.spread,
+                           .rtt_s = result.rtt_s};
+    return RT_OK;
+}
+
+// Measures the links to all boxes of shards, one after the other, and tells the coordinator.
+static rt_status measure_links(worker *w, rt_error *error)
+{
+    rt_message message;
+    rt_wire_link links[RT_SHARDS_MAX];
+    uint32_t box_of[RT_SHARDS_MAX], count = 0;
+    if (w->config->config->links.pin)
+        return RT_OK;
+    bw_boxes(w->member.welcome.shards, w->shard_count, box_of);
+    for (uint32_t s = 0; s < w->shard_count; s++) {
+        if (box_of[s] != s)
+            continue;
+        rt_status status = measure_box(w, box_of, s, &links[count++], error);
+        if (status)
+            return status;
+    }
+    if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, count, count * sizeof *links))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    memcpy(rt_message_payload(&message), &link, sizeof link);
+    memcpy(rt_message_payload(&message), links, count * sizeof *links);
     return rt_member_send(&w->member, &message, error);
 }
 
@@ -303,7 +326,7 @@ static rt_status join(worker *w, rt_error *error)
     if (!status)
         status = create_planner(w, error);
     if (!status)
-        status = measure_link(w, error);
+        status = measure_links(w, error);
     return status ? status : ew_exchange_join(w->exchange, error);
 }
 

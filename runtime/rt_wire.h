@@ -49,7 +49,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
-    XX(LINK, 42)            /* worker to coordinator: rt_wire_link, what a probe measured */
+    XX(LINK, 42)            /* worker to coordinator: rt_wire_link[count], what probes measured */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -124,13 +124,15 @@ typedef struct {
 } rt_wire_probed;
 _Static_assert(sizeof(rt_wire_probed) == 8, "wire layout");
 
-// LINK: the worker's own link, by way of shard 0.
+// LINK: the link to a box of shards; one for every box that a worker has probed, in order.
 typedef struct {
+    uint32_t shard;   // the first on the box
+    uint32_t streams; // that the probe used
     double up_bytes_per_s, down_bytes_per_s;
     double up_spread, down_spread; // interquartile range / median
     double rtt_s;
 } rt_wire_link;
-_Static_assert(sizeof(rt_wire_link) == 40, "wire layout");
+_Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 
 // DENSE_JOIN: how a worker can sum dense gradients with the others. All decide by the same answer.
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId

@@ -12,10 +12,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "bandwidth_probe/bw_table.h"
 #include "dispatch/coordinator/dp_controller.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
@@ -57,9 +57,7 @@ typedef struct {
     dp_account_config costs;
     dp_resumed resumed; // planner NULL: a run of its own
     dp_controller controller;
-    bw_table links;
-    bw_rates estimates[RT_WORKERS_MAX]; // of the links, since the last iteration was complete
-    rt_wire_link measured[RT_WORKERS_MAX];
+    dp_links links;
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
@@ -147,6 +145,7 @@ static rt_status welcome(coordinator *c, rt_error *error)
         memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
         memcpy(payload.shard_keys[s], dp_roster_shard_key(c->roster, s), RT_WIRE_KEY_BYTES);
     }
+    dp_links_place(&c->links, payload.shards);
     for (uint32_t i = 0; i < config->worker_count + config->ps_shard_count; i++) {
         bool worker = i < config->worker_count;
         uint32_t peer =
@@ -210,36 +209,6 @@ static void tell_records(coordinator *c)
         dp_feed_tell(c->feed, &input);
 }
 
-static void tell_link(coordinator *c, uint32_t worker, bw_way way, double before)
-{
-    const dp_input input = {.kind = way == BW_UP ? DP_INPUT_LINK_UP : DP_INPUT_LINK_DOWN,
-                            .worker = worker,
-                            .value = bw_table_rate(&c->links, worker, way)};
-    rt_info("link of worker %" PRIu32 ", %s: %.1f -> %.1f Mbit/s, as measured", worker,
-            way == BW_UP ? "up" : "down", before * 8e-6, input.value * 8e-6);
-    dp_feed_tell(c->feed, &input);
-}
-
-// What the transfers of an iteration say of the links.
-static void tell_estimates(coordinator *c)
-{
-    bw_changes changes;
-    const bw_table before = c->links;
-    bw_table_estimated(&c->links, c->estimates, &changes);
-    for (bw_way way = 0; way < BW_WAYS; way++) {
-        for (uint32_t j = 0; j < c->limits.worker_count; j++) {
-            if (changes.links[way] >> j & 1)
-                tell_link(c, j, way, bw_table_rate(&before, j, way));
-        }
-    }
-    if (changes.ps) {
-        const dp_input input = {.kind = DP_INPUT_PS_LINK, .value = bw_table_ps_rate(&c->links)};
-        rt_info("link of the parameter servers: %.1f Mbit/s, as measured", input.value * 8e-6);
-        dp_feed_tell(c->feed, &input);
-    }
-    memset(c->estimates, 0, sizeof c->estimates);
-}
-
 // All workers agree, and not too often.
 static rt_status check_verdict(coordinator *c, const flight *f, rt_error *error)
 {
@@ -276,7 +245,7 @@ static void finish_iteration(coordinator *c, flight *f)
     dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
                           (double)planned->place_ns * 1e-9);
     tell_records(c);
-    tell_estimates(c);
+    dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
     dp_feed_give(c->feed, f->planned);
     f->planned = NULL;
     c->flight_count--;
@@ -312,8 +281,7 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
                        name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
-    c->estimates[worker] = (bw_rates){.ways = {report.up_bytes_per_s, report.down_bytes_per_s},
-                                      .at_least = {report.up_at_least, report.down_at_least}};
+    dp_links_reported(&c->links, worker, &report);
     dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
@@ -345,32 +313,16 @@ static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
 
 static void tell_links(coordinator *c, uint32_t worker)
 {
-    const rt_wire_link *link = &c->measured[worker];
-    const double rates[BW_WAYS] = {
-        [BW_UP] = link->up_bytes_per_s, [BW_DOWN] = link->down_bytes_per_s};
-    for (bw_way way = 0; way < BW_WAYS; way++) {
-        const double before = bw_table_rate(&c->links, worker, way);
-        if (bw_table_measured(&c->links, worker, way, BW_PROBED, rates[way]))
-            tell_link(c, worker, way, before);
-    }
+    dp_links_tell(&c->links, worker, c->feed, dp_tally_metrics(c->tally));
 }
 
 static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
                            rt_error *error)
 {
-    char name[32];
-    rt_wire_link link;
-    rt_peer_name(peer, name);
-    if (rt_peer_role(peer) != RT_ROLE_WORKER || !rt_control_has(message, sizeof link))
-        return rt_fail(error, RT_WIRE, "%s: a LINK of %zu bytes, expected %zu of a worker", name,
-                       message->size - sizeof(rt_wire_header), sizeof link);
-    memcpy(&link, rt_message_payload(message), sizeof link);
-    rt_debug("%s measured %.1f Mbit/s up, %.1f down, %.3f ms", name, link.up_bytes_per_s * 8e-6,
-             link.down_bytes_per_s * 8e-6, link.rtt_s * 1e3);
-    c->measured[rt_peer_rank(peer)] = link;
-    if (c->feed) // otherwise the run is not that far yet
+    rt_status status = dp_links_take(&c->links, peer, message, error);
+    if (!status && c->feed) // otherwise the run is not that far yet
         tell_links(c, rt_peer_rank(peer));
-    return RT_OK;
+    return status;
 }
 
 // A worker's answer to FINISH says what it did since its last report: the flush.
@@ -614,12 +566,13 @@ static void take_over_values(coordinator *c)
     for (uint32_t w = 0; w < c->limits.worker_count; w++) {
         c->costs.links[w].up_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_UP, w);
         c->costs.links[w].down_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
-        c->links.links[w][BW_UP].bytes_per_s = c->costs.links[w].up_bytes_per_s;
-        c->links.links[w][BW_DOWN].bytes_per_s = c->costs.links[w].down_bytes_per_s;
         compute_s[w] = dp_planner_value(planner, DP_INPUT_COMPUTE, w);
         c->costs.compute_s_per_sample[w] = compute_s[w];
     }
     c->costs.ps_bytes_per_s = dp_planner_value(planner, DP_INPUT_PS_LINK, 0);
+    for (uint32_t s = 0; s < c->config->config->ps_shard_count; s++)
+        c->costs.shards.bytes_per_s[s] = dp_planner_value(planner, DP_INPUT_SHARD_LINK, s);
+    dp_links_resume(&c->links, planner);
     dp_controller_resume(&c->controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
                          (uint32_t)dp_planner_value(planner, DP_INPUT_SEARCH_EVALUATIONS, 0),
                          compute_s);
@@ -695,10 +648,8 @@ static rt_status conduct(coordinator *c, rt_stream *stream, rt_error *error)
         status = begin_feed(c, stream, error);
     else if (stream)
         rt_stream_close(stream);
-    for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++) {
-        if (c->measured[w].up_bytes_per_s > 0)
-            tell_links(c, w);
-    }
+    for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++)
+        tell_links(c, w);
     if (!status)
         status = train(c, error);
     return status ? status : finish(c, error);
@@ -782,7 +733,7 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_controller_init(config->config, &c.controller);
-    bw_table_init(config->config, &c.links);
+    dp_links_init(config->config, &c.links);
     dp_reload_init(&config->reload, config->config, &c.reload);
     rt_status status = open_descriptors(&c, error);
     if (!status && !c.flights)

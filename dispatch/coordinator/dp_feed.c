@@ -137,9 +137,10 @@ static void apply_one(dp_feed *feed, dp_input *input)
         rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
     dp_journal_write(feed->journal, input);
-    if (dp_input_by_worker(kind))
-        rt_debug("worker %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on", input->worker,
-                 dp_input_name(kind), old, input->value, input->iteration);
+    if (dp_input_subject(kind))
+        rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
+                 dp_input_subject(kind), input->worker, dp_input_name(kind), old, input->value,
+                 input->iteration);
     else
         rt_info("%s %g -> %g from iteration %" PRIu32 " on", dp_input_name(kind), old, input->value,
                 input->iteration);

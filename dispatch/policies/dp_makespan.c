@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dispatch/dp_ticks.h"
 #include "dispatch/policies/dp_search.h"
 #include "dispatch/solvers/dp_solver.h"
 
@@ -102,8 +103,8 @@ static double link_times(const makespan *self, const dp_ticks *ticks, weights *t
 {
     dp_loads loads;
     dp_search_loads(self->search, &loads);
-    times->ps_up = (double)(loads.ps_up + (ticks->ps_row[0] ? ticks->ps_dense : 0));
-    times->ps_down = (double)(loads.ps_down + (ticks->ps_row[0] ? ticks->ps_dense : 0));
+    times->ps_up = dp_ticks_shards(ticks, (double)loads.ps_up);
+    times->ps_down = dp_ticks_shards(ticks, (double)loads.ps_down);
     double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
     for (uint32_t j = 0; j < self->worker_count; j++) {
         double compute = (double)ticks->compute[j] * loads.samples[j];

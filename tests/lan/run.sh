@@ -5,7 +5,8 @@
 #   CONFIG  its `workers` must be the number of boxes named w0, w1, ...
 #   OUT     summary.json, metrics.jsonl, model/ as of `lanyard up --out`; logs/ of every process,
 #           and bytes: "BOX UP DOWN" that went through each box's interface
-# Box `ps` holds the coordinator and the PS shards, box wN worker N.
+# Box `ps` holds the coordinator and the PS shards, except shard N where there is a box psN; box wN
+# worker N.
 # Environment: LANYARD (default build/lanyard). Exit status: that of the coordinator; its log and
 # those of members that failed go to standard error then.
 set -eu
@@ -44,7 +45,7 @@ rm "$out/logs/listener"
 member() { # box, name of the log, arguments
     local box=$1 name=$2
     shift 2
-    "$lan" in "$box" "$lanyard" "$@" --coordinator "$listener" "${sets[@]}" \
+    "$lan" in "$box" "$lanyard" "$1" "$2" --coordinator "$listener" "${sets[@]}" "${@:3}" \
         >"$out/logs/$name" 2>&1 &
     started+=("$!")
 }
@@ -56,7 +57,10 @@ print(functools.reduce(dict.get, sys.argv[1].split("."), json.load(sys.stdin)))'
 }
 shards=$(value ps.shards) workers=$(value workers)
 for ((i = 0; i < shards; i++)); do
-    member ps "ps$i" ps "$config" --rank "$i"
+    box=ps
+    [ ! -e "/run/lanyard-lan/ps$i" ] || box=ps$i
+    member "$box" "ps$i" ps "$config" --rank "$i" \
+        --set "network.bind=\"$("$lan" address "$box")\""
 done
 for ((i = 0; i < workers; i++)); do
     member "w$i" "worker$i" worker "$config" --rank "$i"

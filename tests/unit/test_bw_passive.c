@@ -202,7 +202,7 @@ static void a_slow_receiver_is_no_slow_link(void **state)
         const double handed = r.now_us;
         for (uint32_t i = 0; i < 10; i++) {
             const double arrived = pass(&r.down, handed, 262144);
-            const bool prompt = i < 3; // the others are not waited for
+            const bool prompt = i < 5; // the others are not waited for
             const double taken = prompt ? arrived : r.now_us + 200000;
             r.now_us = taken > arrived ? taken : arrived;
             bw_passive_received(&r.passive, 0, 262144, shard_stamp(&r, handed, true),
@@ -213,6 +213,81 @@ static void a_slow_receiver_is_no_slow_link(void **state)
     }
     expect_rate(&r, BW_UP, 0, 0);
     expect_rate(&r, BW_DOWN, 200, 0.03);
+}
+
+// A machine too busy to take messages when they come: a third of them are late by up to 40 ms, the
+// first of a stretch always, and those behind are not taken before.
+static void late_arrivals_do_not_count(void **state)
+{
+    (void)state;
+    static const double rates[] = {20, 200, 500};
+    for (size_t i = 0; i < RT_COUNT_OF(rates); i++) {
+        rig r;
+        rig_init(&r, 1000, rates[i]);
+        pull(&r, 1, 2000, true);
+        for (uint32_t t = 0; t < 40; t++) {
+            const double handed = r.now_us;
+            double taken = 0;
+            for (uint32_t k = 0; k < 24; k++) {
+                const double arrived = pass(&r.down, handed, rates[i] * 2000);
+                const bool late = k == 0 || rt_random_below(&r.random, 3) == 0;
+                const double at = arrived + (late ? 40000 * rt_random_unit(&r.random) : 50);
+                taken = at > taken ? at : taken + 20;
+                bw_passive_received(&r.passive, 0, (uint64_t)(rates[i] * 2000),
+                                    shard_stamp(&r, handed, true), (uint64_t)taken, true);
+            }
+            r.now_us = taken + 20000;
+            const double rate = bw_passive_estimate(&r.passive, BW_DOWN);
+            if (t > 0)
+                test_close(rate * 8e-6, rates[i], 0.1, 0, "Mbit/s");
+        }
+    }
+}
+
+// While the way down is full, what acknowledges the way up waits, and TCP sends less than the link
+// carries: only what passes beside an idle way down counts. A link that is slower from then on
+// shows once the way down has a pause.
+static void a_full_way_does_not_slow_the_other(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 100, 20);
+    push(&r, 1, 2000, true);
+    pull(&r, 1, 2000, true);
+    for (uint32_t t = 0; t < 60; t++) {
+        const double carried = t < 40 ? 100 : 30;
+        r.up.rate = carried * MBIT;
+        push(&r, 8, 262144, true);
+        const double alone = bw_passive_estimate(&r.passive, BW_UP) * 8e-6;
+        test_close(alone, carried, t == 40 ? 0.5 : 0.03, 0, "Mbit/s beside an idle way");
+        r.up.rate = 25 * MBIT;
+        idle(&r, 100000);
+        const double handed = r.now_us;
+        pull(&r, 8, 262144, true);
+        const double over = r.now_us;
+        r.now_us = handed; // at the same time
+        push(&r, 6, 262144, true);
+        r.now_us = over > r.now_us ? over : r.now_us;
+        assert_true(t == 0 || t >= 40 || bw_passive_estimate(&r.passive, BW_UP) == 0);
+        bw_passive_estimate(&r.passive, BW_UP); // takes what there may be
+        idle(&r, 100000);
+    }
+    expect_rate(&r, BW_DOWN, 20, 0.03);
+}
+
+// What went before a push was handed over earlier, and may have arrived long ago.
+static void what_went_before_a_push_is_not_quick(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 20, 20);
+    push(&r, 1, 2000, true);
+    for (uint32_t t = 0; t < 40; t++) {
+        bw_passive_sent(&r.passive, 0, 1 << 20, false, (uint64_t)r.now_us);
+        r.now_us = pass(&r.up, r.now_us, 1 << 20) + 30000;
+        push(&r, 1, 2000, true);
+        assert_true(bw_passive_at_least(&r.passive, BW_UP) <= 20e6 / 8);
+    }
 }
 
 // A link that drops to a tenth and recovers, and clocks that differ by 50 ppm, for ten minutes.
@@ -280,5 +355,7 @@ static void strange_confirmations_do_no_harm(void **state)
 
 TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
-          TEST(a_slow_receiver_is_no_slow_link), TEST(changes_show_at_once),
-          TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))
+          TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
+          TEST(a_full_way_does_not_slow_the_other), TEST(what_went_before_a_push_is_not_quick),
+          TEST(changes_show_at_once), TEST(shards_share_the_link),
+          TEST(strange_confirmations_do_no_harm))

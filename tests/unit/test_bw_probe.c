@@ -22,6 +22,7 @@ typedef struct {
     uint32_t filler_nonzero;
     bool deaf;      // messages get lost
     bool malformed; // answers carry a wrong number
+    bw_stream_end stream;
 } world;
 
 // The transport's callbacks know it by their endpoint.
@@ -131,11 +132,9 @@ static void end_world(world *w)
 
 static bw_probe_config client_config(world *w)
 {
-    return (bw_probe_config){.ops = &client_ops,
-                             .endpoint = endpoint_of(w),
-                             .self = CLIENT,
-                             .server = SERVER,
-                             .turn_s = 1};
+    w->stream = (bw_stream_end){endpoint_of(w), CLIENT, SERVER};
+    return (bw_probe_config){
+        .ops = &client_ops, .streams = &w->stream, .stream_count = 1, .turn_s = 1};
 }
 
 static void both_ways_within_bounds(void **state)
@@ -274,6 +273,154 @@ static void a_wrong_probe_is_named(void **state)
     end_world(w);
 }
 
+// ---- long links
+// ----------------------------------------------------------------------------------
+
+#define LONG_STREAMS 4u
+#define LONG_RTT_NS UINT64_C(80000000)
+
+struct long_link;
+
+typedef struct {
+    struct long_link *link;
+    uint64_t free_ns; // when it can take the next byte
+    struct {
+        rt_message message;
+        uint64_t due_ns;
+    } answers[QUEUE];
+    uint32_t first, count;
+    bw_stream_end end;
+} long_stream;
+
+// A link that takes long: answers come a round trip after their probe, and no faster than the link,
+// and each stream, carry.
+typedef struct long_link {
+    double link_bytes_per_s, stream_bytes_per_s;
+    uint64_t free_ns;
+    bw_responder responder;
+    long_stream streams[LONG_STREAMS];
+} long_link;
+
+static uint64_t occupy(uint64_t *free_ns, uint64_t from_ns, double bytes, double bytes_per_s)
+{
+    *free_ns = (*free_ns > from_ns ? *free_ns : from_ns) + (uint64_t)(bytes * 1e9 / bytes_per_s);
+    return *free_ns;
+}
+
+static rt_status long_answer(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    long_stream *s = (long_stream *)(void *)endpoint;
+    assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
+    assert_true(s->count < QUEUE);
+    const uint32_t at = (s->first + s->count++) % QUEUE;
+    s->answers[at].message = *message;
+    s->answers[at].due_ns = 0;
+    *message = (rt_message){0};
+    return RT_OK;
+}
+
+static const rt_transport_ops long_server = {.name = "server", .send = long_answer};
+
+static rt_status long_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    long_stream *s = (long_stream *)(void *)endpoint;
+    rt_error error = {0};
+    const bw_listener listener = {&long_server, endpoint, SERVER};
+    const size_t size = message->size;
+    assert_int_equal(peer, s->end.server);
+    assert_int_equal(
+        bw_responder_take(&s->link->responder, &listener, s->end.self, message, &error), RT_OK);
+    rt_message_release(message);
+    const uint32_t at = (s->first + s->count - 1) % QUEUE;
+    rt_message *answer = &s->answers[at].message;
+    const uint64_t now = rt_now_ns();
+    const double bytes = (double)(size > answer->size ? size : answer->size);
+    const uint64_t by_stream = occupy(&s->free_ns, now, bytes, s->link->stream_bytes_per_s);
+    const uint64_t by_link = occupy(&s->link->free_ns, now, bytes, s->link->link_bytes_per_s);
+    const rt_wire_probed probed = {(by_stream > by_link ? by_stream : by_link) + LONG_RTT_NS / 2};
+    memcpy(rt_message_payload(answer), &probed, sizeof probed);
+    s->answers[at].due_ns = probed.arrived_ns + LONG_RTT_NS / 2;
+    return RT_OK;
+}
+
+static rt_status long_receive(rt_endpoint *endpoint, uint32_t *peer, rt_message *message,
+                              rt_error *error)
+{
+    (void)error;
+    long_stream *s = (long_stream *)(void *)endpoint;
+    if (s->count == 0 || s->answers[s->first].due_ns > rt_now_ns())
+        return RT_AGAIN;
+    *peer = s->end.server;
+    *message = s->answers[s->first].message;
+    s->first = (s->first + 1) % QUEUE;
+    s->count--;
+    return RT_OK;
+}
+
+static rt_status long_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
+                           uint32_t timeout_ms, bool *ready)
+{
+    const struct timespec little = {.tv_nsec = 500000};
+    (void)endpoints;
+    (void)wake_fd;
+    (void)timeout_ms;
+    for (uint32_t i = 0; i < count; i++)
+        ready[i] = true;
+    nanosleep(&little, NULL);
+    return RT_OK;
+}
+
+static const rt_transport_ops long_client = {
+    .name = "client", .send = long_send, .receive = long_receive, .wait = long_wait};
+
+static void probe_long(double link_bytes_per_s, double stream_bytes_per_s, uint32_t streams,
+                       bw_result *result)
+{
+    bw_stream_end ends[LONG_STREAMS];
+    rt_error error = {0};
+    long_link *link = calloc(1, sizeof *link);
+    assert_non_null(link);
+    link->link_bytes_per_s = link_bytes_per_s;
+    link->stream_bytes_per_s = stream_bytes_per_s;
+    for (uint32_t i = 0; i < streams; i++) {
+        link->streams[i].link = link;
+        link->streams[i].end = ends[i] =
+            (bw_stream_end){(rt_endpoint *)(void *)&link->streams[i],
+                            rt_peer(RT_ROLE_WORKER, 3 + i), rt_peer(RT_ROLE_PS, i)};
+    }
+    const bw_probe_config config = {
+        .ops = &long_client, .streams = ends, .stream_count = streams, .turn_s = 5};
+    if (bw_probe_run(&config, result, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t i = 0; i < streams; i++)
+        assert_int_equal(link->streams[i].count, 0);
+    free(link);
+}
+
+// Nothing of these runs in real time but the arrival of answers: where a window stays too small, a
+// tenth of the link shows, or less. What a busy machine takes from it is far less than half.
+static void a_long_link_is_filled(void **state)
+{
+    (void)state;
+    bw_result result;
+    probe_long(40e6, 40e6, 1, &result);
+    assert_true(result.rtt_s >= 0.08);
+    assert_true(bw_probe_is_long(&result));
+    assert_true(result.up.bytes_per_s > 20e6 && result.up.bytes_per_s < 42e6);
+    assert_true(result.down.bytes_per_s > 20e6);
+}
+
+static void streams_add_up(void **state)
+{
+    (void)state;
+    bw_result one, four;
+    probe_long(8e6, 2e6, 1, &one);
+    probe_long(8e6, 2e6, LONG_STREAMS, &four);
+    assert_true(one.up.bytes_per_s < 2.1e6 && four.up.bytes_per_s > 4e6);
+    assert_true(four.up.bytes_per_s < 8.4e6 && four.down.bytes_per_s > 4e6);
+}
+
 TEST_MAIN(TEST(both_ways_within_bounds), TEST(a_wrong_answer_is_named),
           TEST(a_turn_that_does_not_come_ends_a_probe), TEST(progress_ends_a_probe),
-          TEST(turns_are_taken_in_order), TEST(a_wrong_probe_is_named))
+          TEST(turns_are_taken_in_order), TEST(a_wrong_probe_is_named), TEST(a_long_link_is_filled),
+          TEST(streams_add_up))

@@ -1,6 +1,7 @@
 #include "bandwidth_probe/bw_table.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/support/test.h"
 
@@ -114,6 +115,136 @@ static void who_is_slow_together_shares_a_limit(void **state)
     test_close(bw_table_ps_rate(&table), 1.5 * GBIT, 1e-9, 0, "no limit any more");
 }
 
+static void open_many(const double *gbps, uint32_t count, bw_table *table)
+{
+    rt_config config;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.worker_count = count;
+    config.links.pin = false;
+    for (uint32_t j = 0; j < count; j++)
+        config.links.workers[j] = (rt_link_config){gbps[j], gbps[j]};
+    bw_table_init(&config, table);
+    rt_config_fini(&config);
+}
+
+static bw_changes estimate_many(bw_table *table, const double *down, uint32_t rounds)
+{
+    bw_changes one, all = {0};
+    for (uint32_t i = 0; i < rounds; i++) {
+        bw_rates rates[RT_WORKERS_MAX] = {0};
+        for (uint32_t j = 0; j < table->worker_count; j++)
+            rates[j].ways[BW_DOWN] = down[j] * GBIT;
+        bw_table_estimated(table, rates, &one);
+        all.links[BW_DOWN] |= one.links[BW_DOWN];
+        all.ps |= one.ps;
+    }
+    return all;
+}
+
+// Two of four links break down in the same moment. The others get what their links have, so it is
+// not the parameter servers that hold up those two. Without the others it could be.
+static void who_is_slow_beside_quick_ones_has_a_slow_link(void **state)
+{
+    (void)state;
+    static const double links[] = {0.2, 0.2, 0.2, 0.2};
+    static const double broken[] = {0.02, 0.02, 0.19, 0.2};
+    static const double alone[] = {0.02, 0.02, 0, 0};
+    bw_table table;
+    open_many(links, 4, &table);
+    bw_changes changes = estimate_many(&table, broken, BW_LASTS);
+    assert_true(changes.links[BW_DOWN] == 3 && !changes.ps);
+    test_close(bw_table_rate(&table, 1, BW_DOWN), 0.02 * GBIT, 1e-9, 0, "broken link");
+    assert_true(bw_table_ps_rate(&table) == 0);
+    open_many(links, 4, &table);
+    changes = estimate_many(&table, alone, BW_LASTS);
+    assert_true(changes.links[BW_DOWN] == 0 && changes.ps);
+    // Once the others are busy they show which it is, and lift the limit.
+    changes = estimate_many(&table, broken, 2 * BW_LASTS);
+    assert_true(changes.links[BW_DOWN] == 3 && changes.ps);
+    test_close(bw_table_ps_rate(&table), 0.43 * GBIT, 1e-9, 0, "no limit any more");
+}
+
+// The parameter servers hold up the quick ones. Links that are slower than a share of theirs are
+// not held up, which does not make them witnesses.
+static void slow_links_do_not_speak_for_quick_ones(void **state)
+{
+    (void)state;
+    static const double links[] = {0.2, 0.2, 0.02, 0.06};
+    static const double shared[] = {0.05, 0.06, 0.02, 0.06};
+    bw_table table;
+    open_many(links, 4, &table);
+    bw_changes changes = estimate_many(&table, shared, BW_LASTS);
+    assert_true(changes.links[BW_DOWN] == 0 && changes.ps);
+    test_close(bw_table_ps_rate(&table), 0.19 * GBIT, 1e-9, 0, "shared link");
+}
+
+// ---- boxes of shards ----------------------------------------------------------------------------
+
+static void shards_of_one_host_are_on_one_box(void **state)
+{
+    (void)state;
+    static const char addresses[][RT_ADDRESS_MAX] = {"tcp://10.0.0.1:7000",  "tcp://10.0.0.1:7001",
+                                                     "tcp://10.0.0.11:7000", "tcp://10.0.0.1:70",
+                                                     "tcp://[fe80::1]:7",    "tcp://[fe80::1]:8"};
+    static const uint32_t expected[] = {0, 0, 2, 0, 4, 4};
+    uint32_t box_of[6];
+    bw_boxes(addresses, 6, box_of);
+    assert_memory_equal(box_of, expected, sizeof expected);
+    bw_boxes(addresses + 2, 2, box_of); // one begins like the other
+    assert_true(box_of[0] == 0 && box_of[1] == 1);
+}
+
+static void open_boxes(bw_table *table)
+{
+    static const double links[] = {1, 1, 1};
+    static const uint32_t box_of[] = {0, 1, 1};
+    open_many(links, 3, table);
+    table->shard_count = 3;
+    memcpy(table->box_of, box_of, sizeof box_of);
+}
+
+static bw_changes probe(bw_table *table, uint32_t worker, double box0, double box1)
+{
+    bw_changes changes;
+    const bw_reading readings[] = {{0, {box0 * GBIT, 2 * box0 * GBIT}, 3e-3},
+                                   {1, {box1 * GBIT, 2 * box1 * GBIT}, 2e-3}};
+    bw_table_probed(table, worker, readings, 2, &changes);
+    return changes;
+}
+
+// The best box shows the worker's link; a box that lets less through has a limit of its own, which
+// its shards share.
+static void a_slow_box_limits_its_shards(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_boxes(&table);
+    bw_changes changes = probe(&table, 0, 0.5, 0.49); // its own link, by way of either
+    assert_true(changes.links[BW_UP] == 1 && changes.shards == 0);
+    test_close(bw_table_rate(&table, 0, BW_UP), 0.5 * GBIT, 1e-9, 0, "own link");
+    assert_true(table.rtt_s[0] == 2e-3);
+    changes = probe(&table, 1, 2, 0.8);
+    assert_true(changes.links[BW_UP] == 2 && changes.shards == 6);
+    test_close(bw_table_rate(&table, 1, BW_UP), 2 * GBIT, 1e-9, 0, "own link");
+    test_close(bw_table_shard_rate(&table, 1), 0.4 * GBIT, 1e-9, 0, "half of the box");
+    test_close(bw_table_shard_rate(&table, 2), 0.4 * GBIT, 1e-9, 0, "half of the box");
+    assert_true(bw_table_shard_rate(&table, 0) == 0);
+    changes = probe(&table, 2, 3, 1.2); // that box has more than the one before saw
+    assert_true(changes.shards == 6);
+    test_close(bw_table_shard_rate(&table, 1), 0.6 * GBIT, 1e-9, 0, "half of the box");
+}
+
+static void a_pinned_table_only_keeps_times(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_boxes(&table);
+    table.pinned = true;
+    bw_changes changes = probe(&table, 0, 2, 0.5);
+    assert_true(changes.links[BW_UP] == 0 && changes.shards == 0 && table.version == 1);
+    assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT && table.rtt_s[0] == 2e-3);
+}
+
 // An estimate of long ago does not make a link slow together with another.
 static void old_estimates_do_not_count(void **state)
 {
@@ -173,6 +304,9 @@ static void pinned_links_and_impossible_rates_stay(void **state)
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
           TEST(estimates_have_to_last), TEST(a_recovery_starts_the_count_again),
-          TEST(who_is_slow_together_shares_a_limit), TEST(old_estimates_do_not_count),
-          TEST(wild_estimates_do_no_harm), TEST(bounds_only_raise),
-          TEST(pinned_links_and_impossible_rates_stay))
+          TEST(who_is_slow_together_shares_a_limit),
+          TEST(who_is_slow_beside_quick_ones_has_a_slow_link),
+          TEST(slow_links_do_not_speak_for_quick_ones), TEST(shards_of_one_host_are_on_one_box),
+          TEST(a_slow_box_limits_its_shards), TEST(a_pinned_table_only_keeps_times),
+          TEST(old_estimates_do_not_count), TEST(wild_estimates_do_no_harm),
+          TEST(bounds_only_raise), TEST(pinned_links_and_impossible_rates_stay))

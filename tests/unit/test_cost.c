@@ -335,6 +335,35 @@ static void predicted_times(void **state)
     test_close(dp_predict_s(&config, traffic, samples), 3.0, 1e-12, 0, "dense");
     config.ps_bytes_per_s = 100; // 720 down
     test_close(dp_predict_s(&config, traffic, samples), 7.2, 1e-12, 0, "dense at the PS");
+    config.shards = (dp_shards){4, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
+    test_close(dp_predict_s(&config, traffic, samples), 330 / 20.0, 1e-12, 0, "first shard");
+    config.shards.bytes_per_s[2] = 7;
+    test_close(dp_predict_s(&config, traffic, samples), 130 / 7.0, 1e-12, 0, "another shard");
+    config.ps_bytes_per_s = 10;
+    test_close(dp_predict_s(&config, traffic, samples), 72, 1e-12, 0, "all shards");
+}
+
+// What the search counts in ticks is the time that the prediction names.
+static void ticks_of_shards_are_the_predicted_time(void **state)
+{
+    (void)state;
+    static const dp_shards cases[] = {
+        {0}, {2, {0}}, {2, {3e6, 0}}, {3, {0, 4e6, 3e6}}, {4, {9e6, 2e6, 0, 5e6}}};
+    static const double ps[] = {0, 1e7, 6e6, 0, 2e7};
+    const dp_layout layout = {1, {64}, {64}};
+    const dp_link links[] = {{1e6, 1e6}, {2e6, 2e6}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        for (uint64_t dense = 0; dense < 4000000; dense += 900000) {
+            static dp_ticks ticks;
+            const double rows = 5000, bytes = rows * dp_row_bytes(&layout, 0, true);
+            dp_ticks_compute(&layout, links, 2, 10, &ticks);
+            dp_ticks_add_shards(&layout, ps[i], &cases[i], dense, &ticks);
+            const double expected = dp_shards_s(ps[i], &cases[i], bytes, 2 * (double)dense);
+            test_close(dp_ticks_shards(&ticks, rows * ticks.ps_row[0]) * ticks.tick_s, expected,
+                       1e-3, 0, "seconds");
+            assert_true((expected > 0) == (i > 0));
+        }
+    }
 }
 
 static void unit_of_cost(void **state)
@@ -473,5 +502,6 @@ static void sums_count_every_operation(void **state)
 }
 
 TEST_MAIN(TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
-          TEST(ticks_are_bounded_and_near), TEST(predicted_times), TEST(unit_of_cost),
+          TEST(ticks_are_bounded_and_near), TEST(predicted_times),
+          TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

@@ -50,15 +50,11 @@ static void records_take_effect_at_their_iteration(void **state)
         dp_input_kind kind;
         double value;
     } records[] = {
-        {20, 0, DP_INPUT_ALPHA, 0.5},
-        {5, 0, DP_INPUT_ALPHA, 0.25},
-        {12, 2, DP_INPUT_LINK_UP, 1e7},
-        {12, 1, DP_INPUT_LINK_DOWN, 3e6},
-        {5, 0, DP_INPUT_ALPHA, 1},
-        {25, 3, DP_INPUT_COMPUTE, 1e-5},
-        {20, 0, DP_INPUT_PS_LINK, 1e8},
-        {8, 0, DP_INPUT_TABLES, 2},
-        {9, 0, DP_INPUT_SEARCH_EVALUATIONS, 100},
+        {20, 0, DP_INPUT_ALPHA, 0.5},   {5, 0, DP_INPUT_ALPHA, 0.25},
+        {12, 2, DP_INPUT_LINK_UP, 1e7}, {12, 1, DP_INPUT_LINK_DOWN, 3e6},
+        {5, 0, DP_INPUT_ALPHA, 1},      {25, 3, DP_INPUT_COMPUTE, 1e-5},
+        {20, 0, DP_INPUT_PS_LINK, 1e8}, {15, 6, DP_INPUT_SHARD_LINK, 1e6},
+        {8, 0, DP_INPUT_TABLES, 2},     {9, 0, DP_INPUT_SEARCH_EVALUATIONS, 100},
     };
     planner_shape shape = small_shape(1);
     planner_case early, late, never;
@@ -87,6 +83,7 @@ static void records_take_effect_at_their_iteration(void **state)
         assert_true((dp_planner_value(early.planner, DP_INPUT_LINK_DOWN, 1) == 3e6) == (t >= 12));
         assert_true((dp_planner_value(early.planner, DP_INPUT_COMPUTE, 3) == 1e-5) == (t >= 25));
         assert_true((dp_planner_value(early.planner, DP_INPUT_PS_LINK, 0) == 1e8) == (t >= 20));
+        assert_true((dp_planner_value(early.planner, DP_INPUT_SHARD_LINK, 6) == 1e6) == (t >= 15));
         assert_true((dp_planner_value(early.planner, DP_INPUT_TABLES, 0) == 2) == (t >= 8));
         assert_int_equal(dp_planner_decision(early.planner)->search_evaluations_max,
                          t >= 9 ? 100 : 0);
@@ -210,7 +207,7 @@ static void dense_bytes_are_in_the_ticks(void **state)
     }
     assert_int_equal(ticks->compute[3], rint(1e-5 / ticks->tick_s));
     assert_int_equal(ticks->ps_row[0], INT32_MAX); // cut, not wrapped
-    assert_true(ticks->ps_dense == INT64_C(1000000000000000));
+    assert_true(ticks->ps_limits[0].dense == INT64_C(1000000000000000));
     dp_planner_destroy(planner);
     planner_case_fini(&pc);
 }
@@ -230,13 +227,14 @@ static void a_journal_reads_back(void **state)
     snprintf(path, sizeof path, "%s/records.jsonl", test_directory());
     assert_int_equal(rt_metrics_open(path, &journal, &error), RT_OK);
     for (uint32_t i = 0; i < 64; i++) {
-        static const dp_input_kind kinds[] = {DP_INPUT_ALPHA, DP_INPUT_COMPUTE, DP_INPUT_PS_LINK};
-        dp_input_kind kind = kinds[i % 3];
-        double value = values[rt_random_below(&random, kind == DP_INPUT_PS_LINK ? 7 : 3)];
+        static const dp_input_kind kinds[] = {DP_INPUT_ALPHA, DP_INPUT_COMPUTE, DP_INPUT_PS_LINK,
+                                              DP_INPUT_SHARD_LINK};
+        dp_input_kind kind = kinds[i % 4];
+        double value = values[rt_random_below(&random, kind >= DP_INPUT_PS_LINK ? 7 : 3)];
         written[i] = (dp_input){.number = i + 1,
                                 .iteration = 100 - i / 2 * 2,
                                 .kind = kind,
-                                .worker = dp_input_by_worker(kind) ? i % 5 : 0,
+                                .worker = dp_input_subject(kind) ? i % 5 : 0,
                                 .value = value};
         dp_journal_write(journal, &written[i]);
     }

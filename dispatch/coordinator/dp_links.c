@@ -1,0 +1,195 @@
+#include "dispatch/coordinator/dp_links.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/rt_log.h"
+
+void dp_links_init(const rt_config *config, dp_links *links)
+{
+    *links = (dp_links){0};
+    bw_table_init(config, &links->table);
+}
+
+void dp_links_place(dp_links *links, const char (*addresses)[RT_ADDRESS_MAX])
+{
+    bw_boxes(addresses, links->table.shard_count, links->table.box_of);
+}
+
+void dp_links_resume(dp_links *links, const dp_planner *planner)
+{
+    bw_table *table = &links->table;
+    const double ps = dp_planner_value(planner, DP_INPUT_PS_LINK, 0);
+    for (uint32_t w = 0; w < table->worker_count; w++) {
+        table->links[w][BW_UP].bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_UP, w);
+        table->links[w][BW_DOWN].bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
+    }
+    table->ps[BW_UP].bytes_per_s = table->ps[BW_DOWN].bytes_per_s = ps;
+}
+
+static void tell_link(const dp_links *links, uint32_t worker, bw_way way, double before,
+                      dp_feed *feed)
+{
+    const dp_input input = {.kind = way == BW_UP ? DP_INPUT_LINK_UP : DP_INPUT_LINK_DOWN,
+                            .worker = worker,
+                            .value = bw_table_rate(&links->table, worker, way)};
+    rt_info("link of worker %" PRIu32 ", %s: %.1f -> %.1f Mbit/s, as measured", worker,
+            way == BW_UP ? "up" : "down", before * 8e-6, input.value * 8e-6);
+    dp_feed_tell(feed, &input);
+}
+
+static void tell_changes(const dp_links *links, const bw_table *before, const bw_changes *changes,
+                         dp_feed *feed)
+{
+    for (bw_way way = 0; way < BW_WAYS; way++) {
+        for (uint64_t rest = changes->links[way]; rest; rest &= rest - 1) {
+            const uint32_t j = rt_lowest_bit(rest);
+            tell_link(links, j, way, bw_table_rate(before, j, way), feed);
+        }
+    }
+    for (uint64_t rest = changes->shards; rest; rest &= rest - 1) {
+        const uint32_t s = rt_lowest_bit(rest);
+        const dp_input input = {.kind = DP_INPUT_SHARD_LINK,
+                                .worker = s,
+                                .value = bw_table_shard_rate(&links->table, s)};
+        rt_info("link of PS shard %" PRIu32 ": %.1f Mbit/s of its box are left for it, as measured",
+                s, input.value * 8e-6);
+        dp_feed_tell(feed, &input);
+    }
+    if (changes->ps) {
+        const dp_input input = {.kind = DP_INPUT_PS_LINK, .value = bw_table_ps_rate(&links->table)};
+        rt_info("link of the parameter servers: %.1f Mbit/s, as measured", input.value * 8e-6);
+        dp_feed_tell(feed, &input);
+    }
+}
+
+// ---- probes ----------------------------------------------------------------------------------
+
+static bool is_rate(double bytes_per_s)
+{
+    return isfinite(bytes_per_s) && bytes_per_s >= 0;
+}
+
+rt_status dp_links_take(dp_links *links, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    const uint32_t count = rt_message_header(message)->count, worker = rt_peer_rank(peer);
+    rt_peer_name(peer, name);
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || worker >= links->table.worker_count || count == 0 ||
+        count > links->table.shard_count || !rt_control_has(message, count * sizeof(rt_wire_link)))
+        return rt_fail(error, RT_WIRE, "%s: a LINK of %zu bytes with %" PRIu32 " boxes", name,
+                       message->size - sizeof(rt_wire_header), count);
+    memcpy(links->probes[worker], rt_message_payload(message), count * sizeof(rt_wire_link));
+    links->probe_counts[worker] = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_wire_link *one = &links->probes[worker][i];
+        if (one->shard >= links->table.shard_count ||
+            (i > 0 && one->shard <= links->probes[worker][i - 1].shard) ||
+            !is_rate(one->up_bytes_per_s) || !is_rate(one->down_bytes_per_s) ||
+            !is_rate(one->rtt_s))
+            return rt_fail(error, RT_WIRE, "%s: a LINK to shard %" PRIu32 " that cannot be", name,
+                           one->shard);
+        rt_debug("%s measured %.1f Mbit/s up, %.1f down, %.3f ms to the box of shard %" PRIu32,
+                 name, one->up_bytes_per_s * 8e-6, one->down_bytes_per_s * 8e-6, one->rtt_s * 1e3,
+                 one->shard);
+    }
+    links->probe_counts[worker] = count;
+    return RT_OK;
+}
+
+static void write_probe(const dp_links *links, uint32_t worker, const rt_wire_link *probe,
+                        rt_metrics *metrics)
+{
+    rt_json *json = rt_metrics_begin(metrics, "probe");
+    rt_json_u64(json, "worker", worker);
+    rt_json_u64(json, "shard", probe->shard);
+    rt_json_u64(json, "streams", probe->streams);
+    rt_json_double(json, "up", probe->up_bytes_per_s);
+    rt_json_double(json, "down", probe->down_bytes_per_s);
+    rt_json_double(json, "up_spread", probe->up_spread);
+    rt_json_double(json, "down_spread", probe->down_spread);
+    rt_json_double(json, "rtt_ms", probe->rtt_s * 1e3);
+    rt_json_u64(json, "version", links->table.version);
+    rt_metrics_end(metrics);
+}
+
+void dp_links_tell(dp_links *links, uint32_t worker, dp_feed *feed, rt_metrics *metrics)
+{
+    bw_changes changes;
+    bw_reading readings[RT_SHARDS_MAX];
+    const bw_table before = links->table;
+    const uint32_t count = links->probe_counts[worker];
+    if (count == 0)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_wire_link *one = &links->probes[worker][i];
+        readings[i] = (bw_reading){.shard = one->shard,
+                                   .ways = {one->up_bytes_per_s, one->down_bytes_per_s},
+                                   .rtt_s = one->rtt_s};
+    }
+    bw_table_probed(&links->table, worker, readings, count, &changes);
+    tell_changes(links, &before, &changes, feed);
+    for (uint32_t i = 0; i < count; i++)
+        write_probe(links, worker, &links->probes[worker][i], metrics);
+}
+
+// ---- transfers -------------------------------------------------------------------------------
+
+void dp_links_reported(dp_links *links, uint32_t worker, const rt_wire_report *report)
+{
+    links->estimates[worker] =
+        (bw_rates){.ways = {report->up_bytes_per_s, report->down_bytes_per_s},
+                   .at_least = {report->up_at_least, report->down_at_least}};
+}
+
+static void write_way(const dp_links *links, const char *name, bw_way way, rt_json *json)
+{
+    const uint32_t count = links->table.worker_count;
+    rt_json_begin_object(json, name);
+    rt_json_begin_array(json, "in_force");
+    for (uint32_t j = 0; j < count; j++)
+        rt_json_double(json, NULL, bw_table_rate(&links->table, j, way));
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "estimate");
+    for (uint32_t j = 0; j < count; j++)
+        rt_json_double(json, NULL, links->estimates[j].ways[way]);
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "at_least");
+    for (uint32_t j = 0; j < count; j++)
+        rt_json_double(json, NULL, links->estimates[j].at_least[way]);
+    rt_json_end_array(json);
+    rt_json_end_object(json);
+}
+
+static void write_iteration(const dp_links *links, uint32_t iteration, rt_metrics *metrics)
+{
+    const bw_table *table = &links->table;
+    rt_json *json = rt_metrics_begin(metrics, "links");
+    rt_json_u64(json, "iteration", iteration);
+    rt_json_u64(json, "version", table->version);
+    write_way(links, "up", BW_UP, json);
+    write_way(links, "down", BW_DOWN, json);
+    rt_json_begin_array(json, "rtt_ms");
+    for (uint32_t j = 0; j < table->worker_count; j++)
+        rt_json_double(json, NULL, table->rtt_s[j] * 1e3);
+    rt_json_end_array(json);
+    rt_json_double(json, "ps", bw_table_ps_rate(table));
+    rt_json_begin_array(json, "shards");
+    for (uint32_t s = 0; s < table->shard_count; s++)
+        rt_json_double(json, NULL, bw_table_shard_rate(table, s));
+    rt_json_end_array(json);
+    rt_metrics_end(metrics);
+}
+
+void dp_links_iterated(dp_links *links, uint32_t iteration, dp_feed *feed, rt_metrics *metrics)
+{
+    bw_changes changes;
+    const bw_table before = links->table;
+    if (before.pinned)
+        return;
+    bw_table_estimated(&links->table, links->estimates, &changes);
+    tell_changes(links, &before, &changes, feed);
+    write_iteration(links, iteration, metrics);
+    memset(links->estimates, 0, sizeof links->estimates);
+}
