@@ -117,6 +117,7 @@ lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN,
 	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section again
 	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section rows
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
+	LANYARD=$(PROGRAM) tests/lan/probe --document docs/PERFORMANCE.md
 
 gpu-test: gpu-build ## the CUDA kernels and solvers on a GPU: needs nvcc and a GPU, nothing else
 	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench --device
