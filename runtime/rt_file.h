@@ -1,7 +1,8 @@
 // rt_file - writing whole files so that a name is either absent, old, or complete.
 //
 // Bytes go to "path.tmp"; commit syncs it and renames it over path, and syncs the folder. A failed
-// or aborted file leaves path as it was.
+// or aborted file leaves path as it was. Large files do not fill the page cache, where the file
+// system allows that.
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
@@ -9,7 +10,8 @@
 
 typedef struct rt_file rt_file;
 
-// RT_IO (error names the file and the system's reason), RT_NO_MEMORY.
+// RT_IO (error names the file and the system's reason), RT_NO_MEMORY. What is written waits in
+// memory until a piece is full: the error of a write can be that of a later one, or of commit.
 rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error);
 rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error *error);
 
