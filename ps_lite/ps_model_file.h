@@ -22,7 +22,7 @@ typedef struct {
     uint32_t optimizer;    // rt_optimizer_kind
     uint32_t iteration;    // of the cut that the rows belong to; 0: not a checkpoint
     uint32_t base;         // only rows that changed after this iteration; 0: all
-    bool packed;           // blocks are packed with zstd where that makes them smaller
+    bool packed;           // blocks are packed with zstd where that is worth it
 } ps_model_info;
 
 // "directory/rows-003-of-008.bin"; path has room for size bytes. RT_CONFIG: too long.

@@ -9,31 +9,30 @@
 
 static int compare_keys(const void *a, const void *b)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    const uint64_t x = ((const ps_entry *)a)->key, y = ((const ps_entry *)b)->key;
     return x < y ? -1 : x > y;
 }
 
-static uint64_t collect_keys(const ps_table *table, uint32_t base, uint64_t *keys)
+// Copies of the entries whose rows are to be written, in the order of their keys.
+static uint64_t collect(const ps_table *table, uint32_t base, ps_entry *entries)
 {
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < ps_table_count(table); i++) {
-        const uint64_t key = ps_table_key(table, i);
-        if (base == 0 || ps_table_find(table, key)->version > base)
-            keys[count++] = key;
+    uint64_t count = 0, at = 0;
+    for (const ps_entry *entry; (entry = ps_table_next(table, &at));) {
+        if (base == 0 || entry->version > base)
+            entries[count++] = *entry;
     }
-    qsort(keys, count, sizeof *keys, compare_keys);
+    qsort(entries, count, sizeof *entries, compare_keys);
     return count;
 }
 
-static rt_status write_rows(const ps_table *table, const uint64_t *keys, uint64_t count,
+static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint64_t count,
                             ps_model_writer *writer, ps_progress progress, void *context,
                             rt_error *error)
 {
     rt_status status = RT_OK;
     for (uint64_t i = 0; status == RT_OK && i < count; i++) {
-        const ps_entry *entry = ps_table_find(table, keys[i]);
-        status = ps_model_writer_add(writer, entry->key, entry->version, ps_table_row(table, entry),
-                                     error);
+        status = ps_model_writer_add(writer, entries[i].key, entries[i].version,
+                                     ps_table_row(table, &entries[i]), error);
         if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
             status = progress(context, error);
     }
@@ -46,14 +45,14 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
 {
     ps_model_info own = *info;
     ps_model_writer *writer = NULL;
-    uint64_t *keys = rt_alloc(ps_table_count(table) + 1, sizeof *keys);
-    if (!keys)
+    ps_entry *entries = rt_alloc(ps_table_count(table) + 1, sizeof *entries);
+    if (!entries)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    own.row_count = collect_keys(table, info->base, keys);
+    own.row_count = collect(table, info->base, entries);
     rt_status status = ps_model_writer_open(path, &own, &writer, error);
     if (status == RT_OK)
-        status = write_rows(table, keys, own.row_count, writer, progress, context, error);
-    rt_free(keys);
+        status = write_rows(table, entries, own.row_count, writer, progress, context, error);
+    rt_free(entries);
     if (status == RT_OK)
         return ps_model_writer_commit(writer, sum_p, error);
     ps_model_writer_abort(writer);

@@ -10,7 +10,7 @@
 #define CHUNK_BYTES_MAX ((uint64_t)16 << 20)
 #define CHUNK_BYTES_MIN ((uint64_t)16 << 10)
 
-// A block of rows: the keys in front, for walks over all rows, then the floats.
+// A block of rows. Keys stand apart: floats of a power of two bytes fill huge pages.
 typedef struct {
     uint64_t *keys;
     float *floats;
@@ -100,8 +100,10 @@ void ps_table_destroy(ps_table *table)
 {
     if (!table)
         return;
-    for (uint32_t i = 0; i < table->chunk_count; i++)
+    for (uint32_t i = 0; i < table->chunk_count; i++) {
         rt_free(table->chunks[i].keys);
+        rt_free(table->chunks[i].floats);
+    }
     rt_free(table->chunks);
     rt_free(table->index);
     rt_free(table);
@@ -172,16 +174,19 @@ static rt_status grow_index(ps_table *table, uint32_t bits, rt_error *error)
 static rt_status add_chunk(ps_table *table, rt_error *error)
 {
     const uint64_t rows = UINT64_C(1) << table->chunk_bits;
-    const uint64_t keys_bytes = (rows * sizeof(uint64_t) + 63) / 64 * 64;
-    uint8_t *block = NULL;
+    chunk one = {0};
     if (rt_grow(&table->chunks, &table->chunk_capacity, (uint64_t)table->chunk_count + 1,
-                sizeof *table->chunks) == RT_OK)
-        block = rt_alloc(1, (size_t)(keys_bytes + rows * table->stride * sizeof(float)));
-    if (!block)
+                sizeof *table->chunks) == RT_OK) {
+        one.keys = rt_alloc(rows, sizeof *one.keys);
+        one.floats = rt_alloc(rows, table->stride * sizeof *one.floats);
+    }
+    if (!one.keys || !one.floats) {
+        rt_free(one.keys);
+        rt_free(one.floats);
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %llu rows",
                        (unsigned long long)rows);
-    table->chunks[table->chunk_count++] =
-        (chunk){(uint64_t *)(void *)block, (float *)(void *)(block + keys_bytes)};
+    }
+    table->chunks[table->chunk_count++] = one;
     table->bytes += chunk_bytes(table);
     return RT_OK;
 }
@@ -235,4 +240,15 @@ uint64_t ps_table_key(const ps_table *table, uint64_t row)
     rt_assert(row < table->count);
     return table->chunks[row >> table->chunk_bits]
         .keys[row & ((UINT64_C(1) << table->chunk_bits) - 1)];
+}
+
+const ps_entry *ps_table_next(const ps_table *table, uint64_t *at)
+{
+    const uint64_t end = UINT64_C(1) << table->index_bits;
+    while (*at < end) {
+        const ps_entry *entry = &table->index[(*at)++];
+        if (entry->row)
+            return entry;
+    }
+    return NULL;
 }

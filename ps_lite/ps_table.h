@@ -53,4 +53,8 @@ uint64_t ps_table_bytes(const ps_table *table);
 // Key of a row number, 0 to count - 1, in order of insertion.
 uint64_t ps_table_key(const ps_table *table, uint64_t row);
 
+// Every entry once, in the order of the index, which is read from front to back: *at is 0 before
+// the first. NULL: there are no more. Nothing may be inserted meanwhile.
+const ps_entry *ps_table_next(const ps_table *table, uint64_t *at);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
@@ -41,6 +42,20 @@ static void check_row(const float *row, uint32_t floats, uint64_t key)
         assert_true(row[i] == (float)(key % 100003) + (float)i);
 }
 
+// Every entry once.
+static void check_walk(const ps_table *table, const naive *map)
+{
+    uint64_t at = 0, count = 0, sum = 0;
+    for (const ps_entry *entry; (entry = ps_table_next(table, &at)); count++) {
+        assert_ptr_equal(entry, ps_table_find(table, entry->key));
+        sum += rt_mix(entry->key);
+    }
+    for (uint32_t i = 0; i < map->count; i++)
+        sum -= rt_mix(map->keys[i]);
+    assert_int_equal(count, map->count);
+    assert_true(sum == 0);
+}
+
 static void against_naive(uint32_t row_floats, uint32_t operations, uint64_t key_space)
 {
     ps_table *table = make(row_floats, UINT64_C(1) << 30);
@@ -71,6 +86,7 @@ static void against_naive(uint32_t row_floats, uint32_t operations, uint64_t key
         assert_int_equal(entry->version, map.versions[i]);
         check_row(ps_table_row(table, entry), row_floats, map.keys[i]);
     }
+    check_walk(table, &map);
     ps_table_destroy(table);
     rt_free(map.keys);
     rt_free(map.versions);
@@ -150,5 +166,35 @@ static void test_limit_is_an_error_that_names_it(void **context)
     ps_table_destroy(table);
 }
 
+// Bytes of this process that are in memory.
+static uint64_t resident(void)
+{
+    unsigned long pages[2] = {0};
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &pages[0], &pages[1]), 2);
+    fclose(file);
+    return pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+// Rows of a power of two bytes, the usual ones: chunks of them leave no huge page half empty.
+static void test_memory_is_what_the_rows_take(void **context)
+{
+    (void)context;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    test_skip("sanitizers have memory of their own");
+#endif
+    enum { COUNT = 65536, FLOATS = 512 };
+    ps_table *table = make(FLOATS, UINT64_C(1) << 30);
+    const uint64_t before = resident();
+    assert_int_equal(ps_table_reserve(table, COUNT, NULL), RT_OK);
+    const uint64_t taken = resident() - before, bytes = ps_table_bytes(table);
+    if (taken > bytes + bytes / 20)
+        fail_msg("%llu bytes in memory, the table has %llu", (unsigned long long)taken,
+                 (unsigned long long)bytes);
+    ps_table_destroy(table);
+}
+
 TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_never_move_and_do_not_overlap),
-          TEST(test_reserve_keeps_entries_in_place), TEST(test_limit_is_an_error_that_names_it))
+          TEST(test_reserve_keeps_entries_in_place), TEST(test_limit_is_an_error_that_names_it),
+          TEST(test_memory_is_what_the_rows_take))
