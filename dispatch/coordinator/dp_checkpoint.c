@@ -193,7 +193,6 @@ static void fail(dp_checkpoint *c, const rt_error *error)
 rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, rt_wire_cut *cut,
                               rt_error *error)
 {
-    rt_error failure = {0};
     rt_assert(c->step == STEP_IDLE);
     rt_status status =
         rt_checkpoint_path(c->directory, content->iteration, c->folder, sizeof c->folder, error);
@@ -207,14 +206,20 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->keep_from = choose_keep_from(c, c->content.iteration);
     c->failure = (rt_error){0};
     c->shards_done = 0;
+    c->own_done = false;
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
-    c->own_done = rt_child_start(&c->child, write_parts, c, WRITE_LIMIT_S, &failure) != RT_OK;
-    if (c->own_done)
-        fail(c, &failure);
     *cut = (rt_wire_cut){.base = c->base, .keep_from = c->keep_from};
     rt_control_put_text(cut->folder, sizeof cut->folder, c->folder);
     return RT_OK;
+}
+
+void dp_checkpoint_write(dp_checkpoint *c)
+{
+    rt_error failure = {0};
+    c->own_done = rt_child_start(&c->child, write_parts, c, WRITE_LIMIT_S, &failure) != RT_OK;
+    if (c->own_done)
+        fail(c, &failure);
 }
 
 void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)

@@ -64,9 +64,12 @@ bool dp_checkpoint_busy(const dp_checkpoint *checkpoint);
 // Readable when dp_checkpoint_step has something to do; -1: nothing is under way here.
 int dp_checkpoint_fd(const dp_checkpoint *checkpoint);
 
-// Begins to write; *cut is what shards are to be told. RT_CONFIG: the path is too long.
+// Begins one; *cut is what shards are to be told. RT_CONFIG: the path is too long.
 rt_status dp_checkpoint_begin(dp_checkpoint *checkpoint, dp_checkpoint_content *content,
                               rt_wire_cut *cut, rt_error *error);
+
+// Then begins to write the coordinator's own parts.
+void dp_checkpoint_write(dp_checkpoint *checkpoint);
 
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);

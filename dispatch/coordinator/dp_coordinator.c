@@ -51,7 +51,6 @@ typedef struct {
     char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
     dp_checkpoint *checkpoint;
     dp_cut cut;
-    bool cut_requested;
     uint32_t epoch;
     dp_planner_config planner;
     dp_account_config costs;
@@ -172,10 +171,8 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
         c->last_sent = planned->is_last;
     if (!status && planned->iteration == 0)
         dp_tally_flush(c->tally, planned);
-    if (!status && planned->is_cut) {
-        c->cut_requested = false;
+    if (!status && planned->is_cut)
         return dp_cut_begin(&c->cut, planned, error);
-    }
     if (status || planned->iteration == 0) {
         dp_feed_give(c->feed, planned);
         return status;
@@ -299,15 +296,10 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
 // What is due of a checkpoint, and whether one is due.
 static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
 {
-    const double every_s = c->config->config->checkpoint.every_s;
     if (!c->checkpoint)
         return RT_OK;
     dp_checkpoint_step(c->checkpoint);
-    if (every_s > 0 && !dp_checkpoint_busy(c->checkpoint) && !c->cut.planned && !c->cut_requested &&
-        (double)(rt_now_ns() - c->cut.end_ns) * 1e-9 >= every_s) {
-        c->cut_requested = true;
-        dp_feed_request_cut(c->feed);
-    }
+    dp_cut_request(&c->cut);
     return c->flight_count ? RT_OK : dp_cut_step(&c->cut, error);
 }
 
@@ -427,7 +419,7 @@ static bool take_signals(coordinator *c)
            read(c->config->signal_fd, &one, sizeof one) == sizeof one) {
         reload |= one.ssi_signo == SIGHUP;
         if (one.ssi_signo == SIGUSR1 && c->checkpoint)
-            dp_feed_request_cut(c->feed);
+            c->cut.is_wanted = true;
         else if (one.ssi_signo == SIGUSR1)
             rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
     }
@@ -618,6 +610,7 @@ static rt_status create_checkpoint(coordinator *c, rt_error *error)
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
                                             &c->checkpoint, error);
     c->cut = (dp_cut){.roster = c->roster,
+                      .every_s = c->config->config->checkpoint.every_s,
                       .end_ns = rt_now_ns(),
                       .tally = c->tally,
                       .checkpoint = c->checkpoint,

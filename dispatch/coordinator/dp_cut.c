@@ -9,12 +9,23 @@ void dp_cut_fini(dp_cut *cut)
     rt_bytes_fini(&cut->dense);
 }
 
+void dp_cut_request(dp_cut *cut)
+{
+    const double passed_s = (double)(rt_now_ns() - cut->end_ns) * 1e-9;
+    const bool is_due = cut->is_wanted || (cut->every_s > 0 && passed_s >= cut->every_s);
+    if (!is_due || cut->is_requested || cut->planned || dp_checkpoint_busy(cut->checkpoint))
+        return;
+    cut->is_wanted = false;
+    cut->is_requested = true;
+    dp_feed_request_cut(cut->feed);
+}
+
 rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
 {
     rt_assert(!cut->planned);
     cut->planned = planned;
     cut->marks = cut->captured = 0;
-    cut->asked = false;
+    cut->asked = cut->is_requested = false;
     cut->dense_bytes = 0;
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
@@ -92,6 +103,8 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
     }
+    if (!status)
+        dp_checkpoint_write(cut->checkpoint);
     return status;
 }
 

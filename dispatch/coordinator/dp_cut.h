@@ -21,7 +21,10 @@ typedef struct {
     const dp_tally *tally;
     dp_checkpoint *checkpoint;
     uint32_t sender, worker_count, shard_count;
+    double every_s; // from the end of a cut until the next is due; 0: never
+    bool is_wanted; // one was asked for
 
+    bool is_requested;   // the planner was told
     dp_planned *planned; // NULL: no cut is open
     uint64_t marks;      // workers that have answered
     uint64_t captured;   // shards
@@ -33,6 +36,10 @@ typedef struct {
 } dp_cut;
 
 void dp_cut_fini(dp_cut *cut);
+
+// Has the planner plan a cut when one is due or wanted: once the checkpoint before is written,
+// since a cut waits for that, and training with it.
+void dp_cut_request(dp_cut *cut);
 
 // The slices of the cut are out. planned is the cut's from now on.
 rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error);
