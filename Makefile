@@ -106,6 +106,7 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	tests/bench/compare_steps.py $(PROGRAM)
 	tests/bench/compare_models.py $(PROGRAM)
 	tests/bench/compare_training.py $(PROGRAM)
+	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
 
 torture: all ## kill, freeze and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
