@@ -5,12 +5,16 @@
 // Messages of 2,048 random keys (or as many as fit MESSAGE_BYTES, as `network.message_bytes` does
 // in a run), rows of 2 KB and of 64 bytes in a table of 64 MB, one worker and four at once. A push
 // counts once the shard has confirmed it. Processes: a shard, the workers, this one as coordinator.
+// The last columns are CPU time, user and system, of shard and workers together: what the
+// processors spend on a gigabyte of rows says more than the clock on a machine that others use too.
 // usage: ps_link_bench [MEGABYTES per measurement [TRANSPORT [MESSAGE_BYTES]]]
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -40,7 +44,8 @@ typedef struct {
 } times;
 
 typedef struct {
-    double push, pull, plain; // rows per second, of all workers together
+    double push, pull, plain;             // rows per second, of all workers together
+    double push_cpu, pull_cpu, plain_cpu; // seconds per row
 } speeds;
 
 static void must(bool holds, const char *what)
@@ -327,8 +332,28 @@ static double rate(const load *work, const times *all, bool of_push)
            ((double)(end - begin) * 1e-9);
 }
 
+static double clock_s(clockid_t clock)
+{
+    struct timespec now;
+    must(clock_gettime(clock, &now) == 0, "a clock");
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static double cpu_s(const child *shard, const child *workers, uint32_t worker_count)
+{
+    clockid_t clock;
+    double sum = 0;
+    for (uint32_t i = 0; i <= worker_count; i++) {
+        pid_t pid = i < worker_count ? workers[i].pid : shard->pid;
+        must(clock_getcpuclockid(pid, &clock) == 0, "a process's clock");
+        sum += clock_s(clock);
+    }
+    return sum;
+}
+
 static void run_ours(const load *work, speeds *got)
 {
+    double cpu[3]; // before the pushes, between, after the pulls
     char address[RT_ADDRESS_MAX], bound[RT_NAME_MAX] = {0}, go = 1;
     child shard = start(work, 0, true), workers[WORKERS_MAX];
     times took[WORKERS_MAX];
@@ -347,11 +372,13 @@ static void run_ours(const load *work, speeds *got)
     for (uint32_t phase = 0; phase < 2; phase++) {
         for (uint32_t i = 0; i < work->workers; i++)
             read_exactly(workers[i].in, &go, 1);
+        cpu[phase] = cpu_s(&shard, workers, work->workers);
         for (uint32_t i = 0; i < work->workers; i++)
             write_exactly(workers[i].out, &go, 1);
     }
     for (uint32_t i = 0; i < work->workers; i++)
         read_exactly(workers[i].in, &took[i], sizeof took[i]);
+    cpu[2] = cpu_s(&shard, workers, work->workers);
     for (uint32_t i = 0; i < work->workers; i++) {
         write_exactly(workers[i].out, &go, 1);
         finish(&workers[i]);
@@ -361,8 +388,11 @@ static void run_ours(const load *work, speeds *got)
     work->ops->end(endpoint, 5000);
     work->ops->close(transport);
     finish(&shard);
+    const double rows = (double)work->workers * (double)work->messages * work->records;
     got->push = rate(work, took, true);
     got->pull = rate(work, took, false);
+    got->push_cpu = (cpu[1] - cpu[0]) / rows;
+    got->pull_cpu = (cpu[2] - cpu[1]) / rows;
 }
 
 // ---- plain: the same bytes as a push, from DEALERs to a ROUTER, the simplest calls
@@ -378,8 +408,19 @@ static int plain_send(const char *address, const load *work, const void *bytes, 
     return EXIT_SUCCESS;
 }
 
+// Of this process and of those that it waited for.
+static double own_cpu_s(void)
+{
+    struct rusage waited;
+    must(getrusage(RUSAGE_CHILDREN, &waited) == 0, "getrusage");
+    return clock_s(CLOCK_PROCESS_CPUTIME_ID) +
+           (double)(waited.ru_utime.tv_sec + waited.ru_stime.tv_sec) +
+           (double)(waited.ru_utime.tv_usec + waited.ru_stime.tv_usec) * 1e-6;
+}
+
 static void run_plain(const load *work, speeds *got)
 {
+    const double cpu = own_cpu_s();
     const size_t size =
         sizeof(rt_wire_header) + work->records * (sizeof(rt_wire_row) + work->dim * sizeof(float));
     char address[64];
@@ -418,6 +459,7 @@ static void run_plain(const load *work, speeds *got)
     zmq_ctx_term(context);
     for (uint32_t i = 0; i < work->workers; i++)
         must(waitpid(pids[i], NULL, 0) == pids[i], "a process");
+    got->plain_cpu = (own_cpu_s() - cpu) / ((double)count * work->records);
     close(ports[0]);
     close(ports[1]);
     free(bytes);
@@ -440,6 +482,7 @@ static double median(double *values)
 static void measure(const load *work)
 {
     double push[TURNS], pull[TURNS], plain[TURNS];
+    double push_cpu[TURNS], pull_cpu[TURNS], plain_cpu[TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
         speeds got = {0};
         run_ours(work, &got);
@@ -447,12 +490,16 @@ static void measure(const load *work)
         push[turn] = got.push;
         pull[turn] = got.pull;
         plain[turn] = got.plain;
+        push_cpu[turn] = got.push_cpu;
+        pull_cpu[turn] = got.pull_cpu;
+        plain_cpu[turn] = got.plain_cpu;
     }
     const double to_gb = work->dim * sizeof(float) * 1e-9, base = median(plain);
     const double up = median(push), down = median(pull);
-    printf("%-5s %5zu %8u %8.2f %8.2f %8.2f %9.2f %9.2f %9.2f %6.2f %6.2f\n", work->ops->name,
-           work->dim * sizeof(float), work->workers, up * to_gb, down * to_gb, base * to_gb,
-           up * 1e-6, down * 1e-6, base * 1e-6, up / base, down / base);
+    printf("%-5s %5zu %8u %8.2f %8.2f %8.2f %9.2f %9.2f %9.2f %6.2f %6.2f %6.2f %6.2f %6.2f\n",
+           work->ops->name, work->dim * sizeof(float), work->workers, up * to_gb, down * to_gb,
+           base * to_gb, up * 1e-6, down * 1e-6, base * 1e-6, up / base, down / base,
+           median(push_cpu) / to_gb, median(pull_cpu) / to_gb, median(plain_cpu) / to_gb);
     fflush(stdout);
 }
 
@@ -465,10 +512,12 @@ int main(int argc, char **argv)
     } cases[] = {{512, 1}, {16, 1}, {512, 4}, {16, 4}};
     const uint64_t message_bytes = argc > 3 ? strtoul(argv[3], NULL, 10) : UINT64_MAX;
     const uint64_t total = (uint64_t)((argc > 1 ? atof(argv[1]) : 2000) * 1e6);
-    printf("%-5s %5s %8s %8s %8s %8s %9s %9s %9s %6s %6s\n", "", "row", "workers", "push", "pull",
-           "plain", "push", "pull", "plain", "push", "pull");
-    printf("%-5s %5s %8s %8s %8s %8s %9s %9s %9s %6s %6s\n", "", "bytes", "", "GB/s", "GB/s",
-           "GB/s", "M rows/s", "M rows/s", "M rows/s", "/plain", "/plain");
+    printf("%-5s %5s %8s %8s %8s %8s %9s %9s %9s %6s %6s %6s %6s %6s\n", "", "row", "workers",
+           "push", "pull", "plain", "push", "pull", "plain", "push", "pull", "push", "pull",
+           "plain");
+    printf("%-5s %5s %8s %8s %8s %8s %9s %9s %9s %6s %6s %6s %6s %6s\n", "", "bytes", "", "GB/s",
+           "GB/s", "GB/s", "M rows/s", "M rows/s", "M rows/s", "/plain", "/plain", "CPU s",
+           "per GB", "");
     for (size_t t = 0; t < RT_COUNT_OF(transports); t++) {
         if (argc > 2 && strcmp(argv[2], transports[t]->name) != 0)
             continue;
