@@ -35,21 +35,13 @@
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_watch.h"
 #include "runtime/transport/rt_zap.h"
+#include "runtime/transport/rt_zmq_socket.h"
 
-// Messages queued per peer and direction. The credits of the layers above keep far fewer in flight;
-// the mark only bounds memory when they fail. Then TCP stops the sender, which gets RT_AGAIN.
-#define QUEUE_MESSAGES_MAX 256
-#define CONNECT_WAIT_MS 1000    // that connect itself waits for the connection
-#define CONNECT_ATTEMPT_MS 3000 // for one attempt
-#define CONNECT_RETRY_MS 200    // between attempts
-#define EARLY_MESSAGES_MAX 8    // kept until the connection stands
-#define UNHEARD_MS 30000  // what was sent and not acknowledged ends a connection, as keepalive does
-#define HANDSHAKE_MS 5000 // a connection that says nothing is closed then
-// No peer sends a server more: what one that announces it makes us set aside is bounded.
-#define LISTENER_MESSAGE_BYTES_MAX (INT64_C(128) << 20)
-#define RECONNECT_MS (24 * 3600 * 1000)
-#define EVENTS_MAX 64 // of a monitor, per look
-#define DROPS_MAX 64  // strangers' messages, per receive
+#define CONNECT_WAIT_MS 1000 // that connect itself waits for the connection
+#define CONNECT_RETRY_MS 200 // between attempts
+#define EARLY_MESSAGES_MAX 8 // kept until the connection stands
+#define EVENTS_MAX 64        // of a monitor, per look
+#define DROPS_MAX 64         // strangers' messages, per receive
 #define IDENTITY_BYTES 12
 #define RANKS_MAX 128 // of a role, per listener
 #define REFUSED_TEXT_MAX 128
@@ -189,41 +181,6 @@ static rt_status address_fail(rt_error *error, const char *what, const char *add
     return rt_address_fail(error, what, address, reason, zmq_strerror(reason));
 }
 
-// NULL with errno when ZeroMQ cannot give one.
-static void *socket_create(rt_transport *transport, int type, const char *address)
-{
-    const struct {
-        int option, value;
-    } options[] = {
-        {ZMQ_SNDHWM, QUEUE_MESSAGES_MAX},
-        {ZMQ_RCVHWM, QUEUE_MESSAGES_MAX},
-        {ZMQ_LINGER, 0},
-        {ZMQ_RECONNECT_IVL, RECONNECT_MS},
-        {ZMQ_CONNECT_TIMEOUT, CONNECT_ATTEMPT_MS},
-        {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS},
-        {ZMQ_TCP_KEEPALIVE, 1},
-        {ZMQ_TCP_KEEPALIVE_IDLE, 10},
-        {ZMQ_TCP_KEEPALIVE_INTVL, 5},
-        {ZMQ_TCP_KEEPALIVE_CNT, 4},
-        {ZMQ_TCP_MAXRT, UNHEARD_MS},
-        {ZMQ_IPV6, strchr(address, '[') != NULL},
-        {ZMQ_ROUTER_MANDATORY, 1}, // the last: for a ROUTER only
-    };
-    size_t count = RT_COUNT_OF(options) - (type != ZMQ_ROUTER);
-    int64_t message_bytes_max = RT_WIRE_PAYLOAD_BYTES_MAX + sizeof(rt_wire_header);
-    if (type == ZMQ_ROUTER)
-        message_bytes_max = LISTENER_MESSAGE_BYTES_MAX;
-    void *socket = zmq_socket(transport->context, type);
-    if (!socket)
-        return NULL;
-    int failed =
-        zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &message_bytes_max, sizeof message_bytes_max);
-    for (size_t i = 0; i < count; i++)
-        failed |= zmq_setsockopt(socket, options[i].option, &options[i].value, sizeof(int));
-    rt_assert(failed == 0); // the values are all ours
-    return socket;
-}
-
 static void socket_close(rt_endpoint *endpoint, uint32_t linger_ms)
 {
     if (endpoint->monitor) {
@@ -238,14 +195,6 @@ static void socket_close(rt_endpoint *endpoint, uint32_t linger_ms)
     endpoint->monitor = NULL;
     endpoint->socket = NULL;
     endpoint->socket_fd = endpoint->monitor_fd = -1;
-}
-
-static int socket_get_fd(void *socket)
-{
-    int fd = -1;
-    size_t size = sizeof fd;
-    rt_assert(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0);
-    return fd;
 }
 
 static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, const char *address)
@@ -285,15 +234,15 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "no memory to listen on %s", address);
     size_t bound_size = RT_NAME_MAX;
-    endpoint->socket = socket_create(transport, ZMQ_ROUTER, address);
+    endpoint->socket = rt_zmq_socket_create(transport->context, ZMQ_ROUTER, address);
     if (!endpoint->socket || !rt_zap_guard_listener(transport->zap, endpoint->socket, address) ||
-        zmq_bind(endpoint->socket, address) != 0)
+        rt_zmq_socket_bind(transport->context, endpoint->socket, address) != 0)
         status = address_fail(error, "cannot listen on", address, errno);
     else if (zmq_getsockopt(endpoint->socket, ZMQ_LAST_ENDPOINT, bound, &bound_size) != 0)
         status = rt_fail(error, RT_CONFIG, "cannot listen on %s: longer than %d bytes", address,
                          RT_NAME_MAX - 1);
     else {
-        endpoint->socket_fd = socket_get_fd(endpoint->socket);
+        endpoint->socket_fd = rt_zmq_socket_fd(endpoint->socket);
         endpoint->holds = HOLDS_UNKNOWN;
         rt_zap_watch(transport->zap, endpoint->socket, bound);
         *endpoint_p = endpoint;
@@ -306,9 +255,10 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
 // One attempt to connect, with a fresh socket and a monitor on it.
 static int link_start(rt_endpoint *endpoint)
 {
-    const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
-                       ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    const int events = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                       ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     rt_transport *transport = endpoint->transport;
     uint8_t identity[IDENTITY_BYTES];
     uint64_t connection = 0;
@@ -319,18 +269,17 @@ static int link_start(rt_endpoint *endpoint)
     snprintf(monitor, sizeof monitor, "inproc://monitor-%u",
              atomic_fetch_add(&transport->monitor_count, 1));
     endpoint->retry_at_ns = 0;
-    endpoint->socket = socket_create(transport, ZMQ_DEALER, endpoint->address);
+    endpoint->socket = rt_zmq_socket_create(transport->context, ZMQ_DEALER, endpoint->address);
     if (!endpoint->socket)
         return -1;
     if (zmq_setsockopt(endpoint->socket, ZMQ_ROUTING_ID, identity, sizeof identity) == 0 &&
-        zmq_socket_monitor(endpoint->socket, monitor, events) == 0 &&
-        (endpoint->monitor = zmq_socket(transport->context, ZMQ_PAIR)) &&
-        zmq_connect(endpoint->monitor, monitor) == 0 &&
+        (endpoint->monitor =
+             rt_zmq_socket_monitor(transport->context, endpoint->socket, monitor, events)) &&
         rt_zap_guard_client(transport->zap, endpoint->socket, endpoint->address,
                             endpoint->server) &&
         zmq_connect(endpoint->socket, endpoint->address) == 0) {
-        endpoint->socket_fd = socket_get_fd(endpoint->socket);
-        endpoint->monitor_fd = socket_get_fd(endpoint->monitor);
+        endpoint->socket_fd = rt_zmq_socket_fd(endpoint->socket);
+        endpoint->monitor_fd = rt_zmq_socket_fd(endpoint->monitor);
         endpoint->holds = HOLDS_UNKNOWN;
         endpoint->monitor_may_hold = true;
         return 0;
@@ -358,13 +307,13 @@ static void link_retry_later(rt_endpoint *endpoint, const char *reason)
 // Takes one event off the monitor; false when there is none.
 static bool link_event(rt_endpoint *endpoint)
 {
-    uint8_t bytes[6]; // zmq_socket_monitor(3): 16 bits event, 32 bits value; then the address
-    uint16_t event;
-    if (zmq_recv(endpoint->monitor, bytes, sizeof bytes, ZMQ_DONTWAIT) != (int)sizeof bytes)
+    int event;
+    int32_t value;
+    if (!rt_zmq_socket_event(endpoint->monitor, &event, &value))
         return false;
-    (void)zmq_recv(endpoint->monitor, NULL, 0, ZMQ_DONTWAIT);
-    memcpy(&event, bytes, sizeof event);
-    if (endpoint->link == LINK_CONNECTING) {
+    if (event == ZMQ_EVENT_CONNECTED) {
+        (void)rt_zmq_socket_tune(value);
+    } else if (endpoint->link == LINK_CONNECTING) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             endpoint->link = LINK_UP;
         else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
@@ -401,6 +350,20 @@ static void link_update(rt_endpoint *endpoint)
         link_retry_later(endpoint, zmq_strerror(errno));
 }
 
+// Until it is known whether this attempt succeeds.
+static void link_await(rt_endpoint *endpoint)
+{
+    const uint64_t end_ns = rt_now_ns() + CONNECT_WAIT_MS * NS_PER_MS;
+    for (uint64_t now_ns = rt_now_ns(); now_ns < end_ns; now_ns = rt_now_ns()) {
+        zmq_pollitem_t item = {.socket = endpoint->monitor, .events = ZMQ_POLLIN};
+        const bool is_signal =
+            zmq_poll(&item, 1, (long)((end_ns - now_ns) / NS_PER_MS + 1)) < 0 && errno == EINTR;
+        link_update(endpoint);
+        if (is_signal || endpoint->link != LINK_CONNECTING || endpoint->retry_at_ns)
+            return;
+    }
+}
+
 static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32_t server,
                                   const char *address, rt_endpoint **endpoint_p, rt_error *error)
 {
@@ -422,9 +385,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
         endpoint_end(endpoint, 0);
         return status;
     }
-    zmq_pollitem_t item = {.socket = endpoint->monitor, .events = ZMQ_POLLIN};
-    (void)zmq_poll(&item, 1, CONNECT_WAIT_MS); // the first event decides this attempt
-    link_update(endpoint);
+    link_await(endpoint);
     *endpoint_p = endpoint;
     return RT_OK;
 }
