@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     open_message open[OPEN_MAX];
     uint32_t oldest; // next to give way
+    uint32_t latest; // that took the last record
     rt_message *queue;
     uint32_t queue_first;
     uint32_t queue_count;
@@ -125,15 +126,22 @@ static rt_status close_open(ps_outbox *outbox, uint32_t worker, open_message *op
     return ps_outbox_send(outbox, worker, &message, error);
 }
 
+static bool is_open_for(const open_message *open, rt_message_type type, uint64_t iteration)
+{
+    if (!open->message.data)
+        return false;
+    const rt_wire_header *header = rt_message_header(&open->message);
+    return header->type == type && header->iteration == iteration;
+}
+
+// Records come in runs.
 static open_message *find_open(outlet *out, rt_message_type type, uint64_t iteration)
 {
-    for (uint32_t i = 0; i < OPEN_MAX; i++) {
-        if (!out->open[i].message.data)
-            continue;
-        const rt_wire_header *header = rt_message_header(&out->open[i].message);
-        if (header->type == type && header->iteration == iteration)
+    if (RT_LIKELY(is_open_for(&out->open[out->latest], type, iteration)))
+        return &out->open[out->latest];
+    for (uint32_t i = 0; i < OPEN_MAX; i++)
+        if (is_open_for(&out->open[i], type, iteration))
             return &out->open[i];
-    }
     return NULL;
 }
 
@@ -171,6 +179,7 @@ rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type t
         status = start_open(outbox, worker, type, iteration, size, &open, error);
     if (status != RT_OK)
         return status;
+    outbox->outlets[worker].latest = (uint32_t)(open - outbox->outlets[worker].open);
     *record_p = rt_message_payload(&open->message) + open->used;
     open->used += size;
     open->count++;

@@ -9,8 +9,7 @@
 #include "ps_lite/ps_parked.h"
 #include "runtime/rt_hash.h"
 
-#define BLOCK 32u // records whose index lines and rows load while others are worked on
-#define ROW_LINES_AHEAD 4u
+#define BLOCK 32u              // records whose index lines and rows load while others are worked on
 #define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
 
 struct ps_shard {
@@ -178,21 +177,21 @@ static rt_status write_row(ps_shard *shard, uint32_t worker, rt_message_type typ
 }
 
 static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteration, uint32_t tag,
-                             const ps_entry *entry, rt_error *error)
+                             ps_found found, rt_error *error)
 {
-    const rt_wire_row head = {entry->key, entry->version, tag};
+    const rt_wire_row head = {found.entry->key, found.entry->version, tag};
     const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
-    return write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head,
-                     ps_table_row(shard->table, entry), count, error);
+    return write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head, found.row, count, error);
 }
 
-static rt_status wake_pulls(ps_shard *shard, const ps_entry *entry, rt_error *error)
+static rt_status wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error)
 {
     ps_parked_pull pull;
     while (ps_parked_count(shard->parked) &&
            ps_parked_take(shard->parked, entry->key, entry->version, &pull)) {
+        const ps_found found = {entry, ps_table_row(shard->table, entry)};
         shard->parked_counts[pull.worker]--;
-        rt_status status = answer_pull(shard, pull.worker, pull.iteration, pull.tag, entry, error);
+        rt_status status = answer_pull(shard, pull.worker, pull.iteration, pull.tag, found, error);
         if (status != RT_OK)
             return status;
     }
@@ -240,30 +239,26 @@ static rt_status row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
 
 // ---- Walking over records
 
-static void prefetch_keys(const ps_shard *shard, const request *in, uint32_t from)
-{
-    const uint32_t to = (uint32_t)rt_min_u64(from + BLOCK, in->count);
-    for (uint32_t i = from; i < to; i++)
-        ps_table_prefetch(shard->table, key_at(in, i));
-}
-
-// Entries of up to BLOCK records from `from` on (NULL: no row), rows on their way into the cache.
-static uint32_t find_block(const ps_shard *shard, const request *in, uint32_t from,
-                           ps_entry *entries[BLOCK])
+static uint32_t take_keys(const request *in, uint32_t from, uint64_t keys[BLOCK])
 {
     const uint32_t count = (uint32_t)rt_min_u64(BLOCK, in->count - from);
-    const uint32_t lines = (uint32_t)rt_min_u64(ROW_LINES_AHEAD, (shard->row_floats + 15) / 16);
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = key_at(in, from + i);
+    return count;
+}
+
+// Rows of up to BLOCK records from `from` on, on their way into the cache, as are the index lines
+// of the BLOCK after that.
+static uint32_t find_block(const ps_shard *shard, const request *in, uint32_t from,
+                           ps_found found[BLOCK])
+{
+    uint64_t keys[BLOCK];
+    const uint32_t count = take_keys(in, from, keys);
     if (from == 0)
-        prefetch_keys(shard, in, 0);
-    for (uint32_t i = 0; i < count; i++) {
-        entries[i] = ps_table_find(shard->table, key_at(in, from + i));
-        if (!entries[i])
-            continue;
-        const float *row = ps_table_row(shard->table, entries[i]);
-        for (uint32_t line = 0; line < lines; line++)
-            __builtin_prefetch(row + line * 16);
-    }
-    prefetch_keys(shard, in, from + count);
+        ps_table_prefetch(shard->table, keys, count);
+    ps_table_find_all(shard->table, keys, count, found);
+    const uint32_t next_count = take_keys(in, from + count, keys);
+    ps_table_prefetch(shard->table, keys, next_count);
     return count;
 }
 
@@ -334,21 +329,27 @@ static void park(ps_shard *shard, const request *in, const rt_wire_pull *pull)
     shard->parked_counts[in->worker]++;
 }
 
+// For a key that had no row when its block was looked up; it may stand twice in a message.
+static ps_found find_or_create(ps_shard *shard, uint64_t key)
+{
+    ps_entry *entry = ps_table_find(shard->table, key);
+    entry = entry ? entry : create_row(shard, key);
+    return (ps_found){entry, ps_table_row(shard->table, entry)};
+}
+
 static rt_status apply_pulls(ps_shard *shard, const request *in, rt_error *error)
 {
-    ps_entry *entries[BLOCK];
+    ps_found block[BLOCK];
     for (uint32_t from = 0, count; from < in->count; from += count) {
-        count = find_block(shard, in, from, entries);
+        count = find_block(shard, in, from, block);
         for (uint32_t i = 0; i < count; i++) {
             const rt_wire_pull pull = pull_at(in, from + i);
-            ps_entry *entry = entries[i];
-            if (!entry && pull.version == 0) {
-                entry = ps_table_find(shard->table, pull.key); // twice in this message?
-                entry = entry ? entry : create_row(shard, pull.key);
-            }
+            ps_found found = block[i];
+            if (!found.entry && pull.version == 0)
+                found = find_or_create(shard, pull.key);
             rt_status status = RT_OK;
-            if (entry && entry->version >= pull.version)
-                status = answer_pull(shard, in->worker, in->iteration, pull.tag, entry, error);
+            if (found.entry && found.entry->version >= pull.version)
+                status = answer_pull(shard, in->worker, in->iteration, pull.tag, found, error);
             else
                 park(shard, in, &pull);
             if (status != RT_OK)
@@ -391,31 +392,32 @@ static rt_status check_rows(ps_shard *shard, const request *in, rt_error *error)
     return status == RT_OK ? reserve_rows(shard, in, error) : status;
 }
 
-static rt_status store_row(ps_shard *shard, const request *in, uint32_t i, ps_entry *entry,
+static rt_status store_row(ps_shard *shard, const request *in, uint32_t i, ps_found found,
                            rt_error *error)
 {
     const rt_wire_row row = row_at(in, i);
-    if (!entry) {
-        entry = ps_table_find(shard->table, row.key); // twice in this message?
-        entry = entry ? entry : ps_table_insert(shard->table, row.key);
+    if (!found.entry) {
+        found.entry = ps_table_find(shard->table, row.key); // twice in this message?
+        if (!found.entry)
+            found.entry = ps_table_insert(shard->table, row.key);
+        found.row = ps_table_row(shard->table, found.entry);
     }
-    if (row.version <= entry->version) {
+    if (row.version <= found.entry->version) {
         shard->statistics.row_pushes_ignored++;
         return RT_OK;
     }
-    memcpy(ps_table_row(shard->table, entry), record_at(in, i) + sizeof row,
-           shard->row_floats * sizeof(float));
-    entry->version = row.version;
-    return row_changed(shard, entry, error);
+    memcpy(found.row, record_at(in, i) + sizeof row, shard->row_floats * sizeof(float));
+    found.entry->version = row.version;
+    return row_changed(shard, found.entry, error);
 }
 
 static rt_status apply_rows(ps_shard *shard, const request *in, rt_error *error)
 {
-    ps_entry *entries[BLOCK];
+    ps_found block[BLOCK];
     for (uint32_t from = 0, count; from < in->count; from += count) {
-        count = find_block(shard, in, from, entries);
+        count = find_block(shard, in, from, block);
         for (uint32_t i = 0; i < count; i++) {
-            rt_status status = store_row(shard, in, from + i, entries[i], error);
+            rt_status status = store_row(shard, in, from + i, block[i], error);
             if (status != RT_OK)
                 return status;
         }
@@ -483,9 +485,9 @@ static rt_status check_against_sums(ps_shard *shard, const request *in, const rt
 static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error)
 {
     rt_status status = check_iteration(in, error);
-    ps_entry *entries[BLOCK];
+    ps_found block[BLOCK];
     for (uint32_t from = 0, count; status == RT_OK && from < in->count; from += count) {
-        count = find_block(shard, in, from, entries);
+        count = find_block(shard, in, from, block);
         for (uint32_t i = 0; status == RT_OK && i < count; i++) {
             const rt_wire_grad grad = grad_at(in, from + i);
             status = check_key(shard, in, grad.key, error);
@@ -493,10 +495,10 @@ static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error
                 status = check_grad(shard, in, &grad, error);
             if (status == RT_OK)
                 status = check_against_sums(shard, in, &grad, error);
-            if (status == RT_OK && rt_wire_is_for_ps(grad.keeper) && entries[i] &&
-                entries[i]->version > grad.base)
+            if (status == RT_OK && rt_wire_is_for_ps(grad.keeper) && block[i].entry &&
+                block[i].entry->version > grad.base)
                 status = reject(in, grad.key, error, "base %u, but the row has version %u",
-                                grad.base, entries[i]->version);
+                                grad.base, block[i].entry->version);
         }
     }
     if (status != RT_OK)

@@ -9,6 +9,7 @@
 #define INDEX_BITS_MIN 10
 #define CHUNK_BYTES_MAX ((uint64_t)16 << 20)
 #define CHUNK_BYTES_MIN ((uint64_t)16 << 10)
+#define FLOATS_AHEAD 64 // of a row, that find_all starts to load
 
 // A block of rows. Keys stand apart: floats of a power of two bytes fill huge pages.
 typedef struct {
@@ -130,16 +131,37 @@ ps_entry *ps_table_find(const ps_table *table, uint64_t key)
     return entry->row ? entry : NULL;
 }
 
-void ps_table_prefetch(const ps_table *table, uint64_t key)
-{
-    __builtin_prefetch(&table->index[home(table, key)]);
-}
-
-float *ps_table_row(const ps_table *table, const ps_entry *entry)
+static inline float *row_of(const ps_table *table, const ps_entry *entry)
 {
     const uint64_t row = entry->row - 1;
     const uint64_t within = row & ((UINT64_C(1) << table->chunk_bits) - 1);
     return table->chunks[row >> table->chunk_bits].floats + within * table->stride;
+}
+
+float *ps_table_row(const ps_table *table, const ps_entry *entry)
+{
+    return row_of(table, entry);
+}
+
+void ps_table_prefetch(const ps_table *table, const uint64_t *keys, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        __builtin_prefetch(&table->index[home(table, keys[i])]);
+}
+
+void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count, ps_found *found)
+{
+    const uint32_t floats_ahead = table->stride < FLOATS_AHEAD ? table->stride : FLOATS_AHEAD;
+    for (uint32_t i = 0; i < count; i++) {
+        ps_entry *entry = probe(table, keys[i]);
+        found[i] = (ps_found){NULL, NULL};
+        if (!entry->row)
+            continue;
+        float *row = row_of(table, entry);
+        found[i] = (ps_found){entry, row};
+        for (uint32_t at = 0; at < floats_ahead; at += 16)
+            __builtin_prefetch(row + at);
+    }
 }
 
 static rt_status limit_reached(const ps_table *table, uint64_t count, rt_error *error)

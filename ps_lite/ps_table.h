@@ -31,8 +31,17 @@ void ps_table_destroy(ps_table *table);
 // NULL when the key has no row.
 ps_entry *ps_table_find(const ps_table *table, uint64_t key);
 
-// Starts loading the key's index line; call it some keys ahead of find.
-void ps_table_prefetch(const ps_table *table, uint64_t key);
+typedef struct {
+    ps_entry *entry; // NULL: the key has no row
+    float *row;
+} ps_found;
+
+// Starts loading the index lines of keys; call it some keys ahead of find_all.
+void ps_table_prefetch(const ps_table *table, const uint64_t *keys, uint32_t count);
+
+// Finds keys and starts loading the first lines of their rows.
+void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count,
+                       ps_found *found);
 
 // row_floats floats, 64-byte aligned where that costs at most an eighth, else 16-byte aligned.
 float *ps_table_row(const ps_table *table, const ps_entry *entry);
