@@ -137,7 +137,7 @@ fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clan
 	@$(MAKE) fuzz-run SANITIZER=fuzzer CC=clang
 fuzz-run: $(FUZZERS)
 	@set -e; for one in $(FUZZERS); do echo "== $$one"; mkdir -p $$one.corpus; $$one \
-	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 -artifact_prefix=$$one. $$one.corpus; done
+	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 -close_fd_mask=3 -artifact_prefix=$$one. $$one.corpus; done
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -228,6 +228,8 @@ rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *er
 rt_status rt_tensors_decode(const char *name, const void *bytes, size_t size,
                             rt_tensors **tensors_p, rt_error *error)
 {
+    if (size == 0)
+        return rt_fail(error, RT_DATA, "%s is empty", name);
     rt_tensors *tensors = rt_alloc(1, sizeof *tensors);
     if (tensors)
         tensors->bytes = rt_alloc(1, size);

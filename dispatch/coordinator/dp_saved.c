@@ -103,7 +103,8 @@ static bool take_parts(const cJSON *root, manifest *m)
         m->load.files[s].bytes = sum.bytes;
         m->load.files[s].hash = sum.hash;
     }
-    return get_part(parts, "planner.bin", &m->planner) && get_part(parts, "dense.bin", &m->dense);
+    return get_part(parts, "planner.bin", &m->planner) &&
+           get_part(parts, "dense.bin", &m->dense) && m->dense.bytes > 0;
 }
 
 static bool take_manifest(const cJSON *root, manifest *m)

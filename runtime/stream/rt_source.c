@@ -75,6 +75,12 @@ void rt_source_set_stop(rt_source *source, int fd)
     source->stop = fd;
 }
 
+static bool is_stopped(const rt_source *source)
+{
+    struct pollfd stop = {source->stop, POLLIN, 0};
+    return source->stop >= 0 && poll(&stop, 1, 0) == 1;
+}
+
 // Until there are bytes, or the end of them; RT_STOPPED.
 static rt_status wait_for_bytes(const rt_source *source)
 {
@@ -409,7 +415,7 @@ static rt_status seek_plain(rt_source *source, uint64_t offset, rt_error *error)
 static rt_status skip_packed(rt_source *source, uint64_t offset, rt_error *error)
 {
     while (source->offset < offset && !source->is_file_end) {
-        rt_status status = fill(source, error);
+        rt_status status = is_stopped(source) ? RT_STOPPED : fill(source, error);
         if (status)
             return status;
         size_t step = rt_min_u64(source->end - source->next, offset - source->offset);

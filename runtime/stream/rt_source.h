@@ -35,6 +35,7 @@ rt_source_position rt_source_tell(const rt_source *source);
 
 // Before the first line. Plain files are sought, packed ones unpacked up to there; standard input
 // and pipes go on with what comes. RT_IO, RT_DATA: the file ends before; error names it.
+// RT_STOPPED: rt_source_set_stop's descriptor became readable while unpacking.
 rt_status rt_source_seek(rt_source *source, const rt_source_position *position, rt_error *error);
 
 // Path by a line's file index, as given.

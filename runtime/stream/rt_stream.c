@@ -163,8 +163,14 @@ static void settle_blanks(rt_stream *stream, const rt_line *follower)
     if (follower->file == stream->first_blank.file) {
         rt_line blank = stream->first_blank;
         rt_line_reject(&stream->problem, "expected a sample, found an empty line");
-        for (; stream->blank_lines > 0; stream->blank_lines--, blank.number++)
+        for (uint32_t i = 0; i < MALFORMED_LOGGED_MAX && stream->blank_lines > 0; i++) {
             note_malformed(stream, &blank);
+            blank.number++;
+            stream->blank_lines--;
+        }
+        stream->stats.lines += stream->blank_lines;
+        stream->stats.malformed += stream->blank_lines;
+        stream->last_bad.number += stream->blank_lines;
     }
     stream->blank_lines = 0;
 }
@@ -294,10 +300,16 @@ rt_status rt_stream_seek(rt_stream *stream, const rt_stream_position *position, 
         rt_synthetic_seek(stream->synthetic, position->offset);
         return RT_OK;
     }
+    if (position->malformed > position->lines ||
+        position->samples != position->lines - position->malformed)
+        return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
+                       (unsigned long long)position->samples, (unsigned long long)position->lines);
     const rt_source_position source = {position->file, position->offset, position->line};
     stream->blank_lines = position->blank_lines;
     stream->first_blank = (rt_line){.file = position->blank_file, .number = position->first_blank};
-    return rt_source_seek(stream->source, &source, error);
+    rt_status status = rt_source_seek(stream->source, &source, error);
+    stream->is_ended |= status == RT_STOPPED;
+    return status == RT_STOPPED ? RT_OK : status;
 }
 
 static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)

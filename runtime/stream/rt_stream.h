@@ -48,8 +48,8 @@ rt_status rt_stream_read_schema(const rt_stream_config *config, uint64_t seed, r
 // Constant for the life of the stream.
 const rt_schema *rt_stream_schema(const rt_stream *stream);
 
-// From now on the stream ends when it waits for bytes (of standard input, of a pipe) and fd is
-// readable; fd is not read. -1: it waits.
+// From now on the stream ends when it waits for bytes (of standard input, of a pipe), or unpacks a
+// file up to a position, and fd is readable; fd is not read. -1: it waits.
 void rt_stream_set_stop(rt_stream *stream, int fd);
 
 // Clears batch and fills it with up to sample_count_max samples; fewer only at the end of the

@@ -13,7 +13,7 @@ static void mend(rt_message *message)
     rt_wire_header *header = rt_message_header(message);
     header->magic = RT_WIRE_MAGIC;
     header->version = RT_WIRE_VERSION;
-    header->type %= 32;
+    header->type %= 48;
     header->sender = rt_peer((rt_role)(1 + header->sender % 3), 0);
     header->stamp = 0;
     header->payload_bytes = message->size - sizeof *header;
@@ -27,7 +27,7 @@ static void read_all(const rt_message *message)
     size_t record_bytes =
         header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad) : sizeof(rt_wire_pull);
     bool has_records = (header->type >= RT_MESSAGE_PULL && header->type <= RT_MESSAGE_PUSH_GRAD) ||
-                       header->type >= RT_MESSAGE_PULL_SUM;
+                       header->type == RT_MESSAGE_PULL_SUM || header->type == RT_MESSAGE_SUM_ROWS;
     const uint8_t *records = rt_reader_take(&reader, header->count, record_bytes);
     rt_assert(records || !has_records); // validation has compared count and size
     if (records && header->count)

@@ -161,16 +161,70 @@ static void files_that_became_shorter(void **state)
         rt_error error = {0};
         set_up(&config, packed);
         rt_stream *stream = open_stream(&config);
-        const rt_stream_position far = {.samples = 9, .file = 1, .offset = 1 << 20};
+        const rt_stream_position far = {.samples = 9, .lines = 9, .file = 1, .offset = 1 << 20};
         assert_int_equal(rt_stream_seek(stream, &far, &error), RT_DATA);
         assert_non_null(strstr(error.text, "1.csv"));
         rt_stream_close(stream);
         stream = open_stream(&config);
-        const rt_stream_position beyond = {.samples = 9, .file = 4};
+        const rt_stream_position beyond = {.samples = 9, .lines = 9, .file = 4};
         assert_int_equal(rt_stream_seek(stream, &beyond, &error), RT_DATA);
         rt_stream_close(stream);
         rt_config_fini(&config);
     }
 }
 
-TEST_MAIN(TEST(plain_files), TEST(packed_files), TEST(generated), TEST(files_that_became_shorter))
+// Counts that no reader can have had; ever so many blank lines are counted, not gone through.
+static void positions_that_cannot_be(void **state)
+{
+    (void)state;
+    rt_config config;
+    rt_error error = {0};
+    rt_batch batch;
+    set_up(&config, false);
+    rt_stream *stream = open_stream(&config);
+    rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
+    const rt_stream_position bad[] = {{.samples = 9, .lines = 8},
+                                      {.samples = 9, .lines = 9, .malformed = 1},
+                                      {.samples = 0, .lines = 1, .malformed = 2}};
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        assert_int_equal(rt_stream_seek(stream, &bad[i], &error), RT_DATA);
+        rt_stream_close(stream);
+        stream = open_stream(&config);
+    }
+    const uint64_t blanks = UINT64_C(1) << 60;
+    const rt_stream_position blank = {.blank_lines = blanks, .first_blank = 1};
+    assert_int_equal(rt_stream_seek(stream, &blank, &error), RT_OK);
+    assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_DATA); // too many are bad
+    assert_true(rt_stream_statistics(stream).malformed >= blanks);
+    rt_stream_close(stream);
+    rt_batch_fini(&batch);
+    rt_config_fini(&config);
+}
+
+// Unpacking up to the place may take long: a request to stop ends it, and the stream with it.
+static void a_stop_ends_unpacking(void **state)
+{
+    (void)state;
+    int stop[2];
+    rt_config config;
+    rt_error error = {0};
+    rt_batch batch;
+    set_up(&config, true);
+    rt_stream *stream = open_stream(&config);
+    rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
+    const rt_stream_position far = {.file = 1, .offset = UINT64_C(1) << 50};
+    assert_int_equal(pipe(stop), 0);
+    assert_int_equal(write(stop[1], "", 1), 1);
+    rt_stream_set_stop(stream, stop[0]);
+    if (rt_stream_seek(stream, &far, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_END);
+    rt_stream_close(stream);
+    close(stop[0]);
+    close(stop[1]);
+    rt_batch_fini(&batch);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(plain_files), TEST(packed_files), TEST(generated), TEST(files_that_became_shorter),
+          TEST(positions_that_cannot_be), TEST(a_stop_ends_unpacking))
