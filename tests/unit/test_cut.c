@@ -1,0 +1,186 @@
+// A cut between its plan and the moment when every row is captured: what is asked of whom, and
+// when.
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_cut.h"
+
+#define WORKERS 3u
+#define SHARDS 2u
+#define SEQUENCE 7u // of the cut's slices
+#define ITERATION 5u
+#define DENSE_BYTES 40u
+
+// A transport that notes what is sent.
+struct rt_endpoint {
+    uint32_t marks, cuts; // peers, as bits of their ranks
+    uint32_t dense_from;  // workers that are to send the dense part
+};
+struct rt_transport {
+    rt_endpoint endpoint;
+};
+
+static rt_status listen_nowhere(rt_transport *transport, uint32_t self, const char *address,
+                                char *bound, rt_endpoint **endpoint_p, rt_error *error)
+{
+    (void)self;
+    (void)error;
+    strcpy(bound, address);
+    *endpoint_p = &transport->endpoint;
+    return RT_OK;
+}
+
+static void end(rt_endpoint *endpoint, uint32_t linger_ms)
+{
+    (void)endpoint;
+    (void)linger_ms;
+}
+
+static rt_status note(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const uint32_t bit = (uint32_t)rt_bit(rt_peer_rank(peer));
+    if (header->type == RT_MESSAGE_MARK) {
+        assert_true(rt_peer_role(peer) == RT_ROLE_WORKER && header->iteration == SEQUENCE);
+        endpoint->marks |= bit;
+        endpoint->dense_from |= header->count ? bit : 0;
+    } else {
+        assert_true(rt_peer_role(peer) == RT_ROLE_PS && header->type == RT_MESSAGE_CUT);
+        assert_int_equal(header->iteration, ITERATION);
+        endpoint->cuts |= bit;
+    }
+    rt_message_release(message);
+    return RT_OK;
+}
+
+static const rt_transport_ops ops = {
+    .name = "notes", .listen = listen_nowhere, .end = end, .send = note};
+
+typedef struct {
+    rt_config config;
+    rt_transport transport;
+    dp_planned planned;
+    dp_roster *roster;
+    dp_tally *tally;
+    dp_checkpoint *checkpoint;
+    dp_cut cut;
+} cut_case;
+
+// The slices of a cut are out.
+static void begin(cut_case *c)
+{
+    *c = (cut_case){.planned = {.sequence = SEQUENCE, .is_cut = true, .cut = ITERATION}};
+    assert_int_equal(rt_config_init(&c->config), RT_OK);
+    c->config.worker_count = WORKERS;
+    c->config.ps_shard_count = SHARDS;
+    const dp_roster_config roster = {.ops = &ops, .transport = &c->transport, .config = &c->config};
+    const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
+    assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
+    assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
+    const dp_checkpoint_config checkpoint = {
+        .directory = test_directory(), .config = &c->config, .metrics = dp_tally_metrics(c->tally)};
+    assert_int_equal(dp_checkpoint_create(&checkpoint, NULL, 0, &c->checkpoint, NULL), RT_OK);
+    c->cut = (dp_cut){.roster = c->roster,
+                      .tally = c->tally,
+                      .checkpoint = c->checkpoint,
+                      .sender = rt_peer(RT_ROLE_COORDINATOR, 0),
+                      .worker_count = WORKERS,
+                      .shard_count = SHARDS};
+    assert_int_equal(dp_cut_begin(&c->cut, &c->planned, NULL), RT_OK);
+}
+
+static void fini(cut_case *c)
+{
+    dp_cut_fini(&c->cut);
+    dp_checkpoint_destroy(c->checkpoint);
+    dp_tally_destroy(c->tally);
+    dp_roster_destroy(c->roster);
+    rt_config_fini(&c->config);
+}
+
+static rt_status mark(cut_case *c, uint32_t peer, uint64_t sequence)
+{
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_MARK, peer, sequence, 0, 0), RT_OK);
+    rt_status status = dp_cut_mark(&c->cut, peer, &message, NULL);
+    rt_message_release(&message);
+    return status;
+}
+
+// Bytes [offset, offset + size) of the dense part.
+static rt_status send_part(cut_case *c, uint32_t peer, uint64_t offset, uint64_t size)
+{
+    const rt_wire_part part = {offset, DENSE_BYTES};
+    rt_message message;
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_PART, peer, SEQUENCE, 1, sizeof part + size), RT_OK);
+    memset(rt_message_payload(&message), 1, sizeof part + size);
+    memcpy(rt_message_payload(&message), &part, sizeof part);
+    rt_status status = dp_cut_part(&c->cut, peer, &message, NULL);
+    rt_message_release(&message);
+    return status;
+}
+
+static uint32_t asked(cut_case *c)
+{
+    assert_int_equal(dp_cut_step(&c->cut, NULL), RT_OK);
+    return c->transport.endpoint.cuts;
+}
+
+// A shard that captures before every worker has said that its pushes were processed would leave
+// some of them out.
+static void shards_wait_for_every_worker(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    assert_int_equal(c.transport.endpoint.marks, 7);
+    assert_int_equal(c.transport.endpoint.dense_from, 1);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 3);
+    fini(&c);
+}
+
+static void shards_wait_for_the_dense_part(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, w), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES - 8), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), DENSE_BYTES - 8, 8), RT_OK);
+    assert_int_equal(asked(&c), 3);
+    fini(&c);
+}
+
+static void what_nobody_waits_for(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    const uint32_t worker = rt_peer(RT_ROLE_WORKER, 0), shard = rt_peer(RT_ROLE_PS, 0);
+    assert_int_equal(mark(&c, shard, SEQUENCE), RT_WIRE);
+    assert_int_equal(mark(&c, worker, SEQUENCE - 1), RT_WIRE);
+    assert_int_equal(mark(&c, worker, SEQUENCE), RT_OK);
+    assert_int_equal(mark(&c, worker, SEQUENCE), RT_WIRE);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 1), 0, 8), RT_WIRE);
+    assert_int_equal(send_part(&c, worker, 8, 8), RT_WIRE);
+    assert_int_equal(send_part(&c, worker, 0, DENSE_BYTES + 8), RT_WIRE);
+    assert_int_equal(dp_cut_captured(&c.cut, shard, NULL), RT_WIRE);
+    fini(&c);
+}
+
+TEST_MAIN(TEST(shards_wait_for_every_worker), TEST(shards_wait_for_the_dense_part),
+          TEST(what_nobody_waits_for))
