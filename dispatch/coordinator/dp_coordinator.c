@@ -582,12 +582,12 @@ static rt_status resume(coordinator *c, rt_error *error)
                                      .limits = c->limits,
                                      .roster = c->roster,
                                      .tally = c->tally,
+                                     .stop_fd = c->config->stop_fd,
                                      .other = take_message,
                                      .context = c};
     rt_status status = dp_resume_run(&config, &c->resumed, error);
     if (status == RT_NOT_FOUND && c->config->resume == DP_RESUME_IF_ANY) {
         rt_warn("%s: starting from the beginning", error->text);
-        c->resumed = (dp_resumed){0};
         *error = (rt_error){0};
         return RT_OK;
     }

@@ -1,6 +1,7 @@
 #include "dispatch/coordinator/dp_resume.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,10 +134,13 @@ static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_er
     return r->config->other(r->config->context, peer, message, error);
 }
 
-// Waits for messages and takes all that came.
+// Waits for messages and takes all that came. RT_STOPPED: the run is to end.
 static rt_status turn(resume *r, rt_error *error)
 {
-    rt_status status = dp_roster_wait(r->config->roster, -1, error);
+    struct pollfd stop = {.fd = r->config->stop_fd, .events = POLLIN};
+    rt_status status = dp_roster_wait(r->config->roster, stop.fd, error);
+    if (!status && stop.fd >= 0 && poll(&stop, 1, 0) == 1)
+        return rt_fail(error, RT_STOPPED, "interrupted while a checkpoint was being loaded");
     while (!status) {
         uint32_t peer;
         rt_message message = {0};
@@ -167,25 +171,6 @@ static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
             dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, i % shards), &message, error);
     }
     while (!status && r->loaded < saved->count * shards)
-        status = turn(r, error);
-    return status;
-}
-
-// Whatever a checkpoint that was damaged left there.
-static rt_status empty_shards(resume *r, rt_error *error)
-{
-    const uint32_t shards = r->config->config->ps_shard_count;
-    const rt_wire_load load = {.first = 1};
-    rt_status status = RT_OK;
-    r->loaded = 0;
-    for (uint32_t s = 0; s < shards && !status; s++) {
-        rt_message message;
-        if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender, 0, &load,
-                                     sizeof load, NULL))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        status = dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, s), &message, error);
-    }
-    while (!status && r->loaded < shards)
         status = turn(r, error);
     return status;
 }
@@ -343,23 +328,58 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     return RT_OK;
 }
 
-// From the newest on; those passed over are set aside.
+// Why a candidate is of no use.
+static void report_damage(const resume *r, uint32_t iteration)
+{
+    if (r->damage.status == RT_NOT_FOUND)
+        rt_info("the checkpoint of iteration %" PRIu32 " was not completed", iteration);
+    else
+        rt_warn("the checkpoint of iteration %" PRIu32 " is damaged and passed over: %s", iteration,
+                r->damage.text);
+}
+
+// What training would lose must not go unnoticed: somebody has to decide that.
+static rt_status all_damaged(const dp_resume_config *config, const uint32_t *damaged,
+                             uint32_t count, rt_error *error)
+{
+    char names[256] = "";
+    for (uint32_t i = 0, used = 0; i < count && used < sizeof names; i++)
+        used += (uint32_t)snprintf(names + used, sizeof names - used, "%s%" PRIu32, i ? ", " : "",
+                                   damaged[i]);
+    return rt_fail(error, RT_DATA,
+                   "%s: no checkpoint can be read (those of the iterations %s are damaged); all is "
+                   "left as it is: put a copy back, or take another folder to begin anew",
+                   config->directory, names);
+}
+
+// From the newest on. Once one is found, those passed over are set aside; with none, damaged ones
+// stay where they are. RT_NOT_FOUND: none was ever completed. RT_DATA: all that were are damaged.
 static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
-    uint32_t *iterations, count;
-    rt_status status = rt_checkpoint_list(r->config->directory, &iterations, &count, error);
-    for (uint32_t i = count; i-- > 0 && !status && !r->planner;) {
-        status = try_one(r, iterations[i], saved, resumed, error);
+    const char *directory = r->config->directory;
+    uint32_t *iterations, count, damaged_count = 0;
+    rt_status status = rt_checkpoint_list(directory, &iterations, &count, error);
+    uint32_t *damaged = rt_alloc(count + 1u, sizeof *damaged), left = count;
+    if (!status && !damaged)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    while (!status && left > 0) {
+        status = try_one(r, iterations[left - 1], saved, resumed, error);
         if (status || r->planner)
             break;
-        if (r->damage.status == RT_NOT_FOUND)
-            rt_info("the checkpoint of iteration %" PRIu32 " was not completed", iterations[i]);
-        else
-            rt_warn("the checkpoint of iteration %" PRIu32 " is damaged and passed over: %s",
-                    iterations[i], r->damage.text);
-        rt_checkpoint_set_aside(r->config->directory, iterations[i]);
+        left--;
+        report_damage(r, iterations[left]);
+        if (r->damage.status != RT_NOT_FOUND)
+            damaged[damaged_count++] = iterations[left];
     }
+    if (!status && !r->planner && damaged_count > 0)
+        status = all_damaged(r->config, damaged, damaged_count, error);
+    else if (!status && !r->planner)
+        status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed", directory);
+    const bool found = r->planner || status == RT_NOT_FOUND;
+    for (uint32_t i = count; i > left && found; i--)
+        rt_checkpoint_set_aside(directory, iterations[i - 1]);
     rt_free(iterations);
+    rt_free(damaged);
     return status;
 }
 
@@ -369,13 +389,8 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     dp_saved saved = {0};
     *resumed = (dp_resumed){0};
     rt_status status = find_whole(&r, &saved, resumed, error);
-    if (!status && r.planner) {
+    if (!status)
         status = go_on(&r, &saved, resumed, error);
-    } else if (!status) {
-        status = empty_shards(&r, error);
-        if (!status)
-            status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint is whole", config->directory);
-    }
     dp_saved_fini(&saved);
     if (status)
         dp_planner_destroy(r.planner);

@@ -23,6 +23,7 @@ typedef struct {
     dp_slice_limits limits;
     dp_roster *roster;
     dp_tally *tally;
+    int stop_fd; // readable when the run is to end, or -1
     // Takes messages that are not about resuming.
     rt_status (*other)(void *context, uint32_t peer, const rt_message *message, rt_error *error);
     void *context;
@@ -51,9 +52,10 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
                             char *directory, size_t size, bool *resumes_p, uint32_t *epoch_p,
                             rt_error *error);
 
-// Checkpoints newer than the one taken are set aside: their history is lost. RT_NOT_FOUND: no
-// checkpoint there is whole; all are set aside, the shards are empty. RT_PEER, RT_WIRE,
-// RT_NO_MEMORY, RT_CONFIG.
+// Checkpoints newer than the one taken are set aside: their history is lost. RT_NOT_FOUND: none was
+// ever completed, the shards are empty; what there is of them is removed. RT_DATA: there are
+// checkpoints, and all are damaged: each was named, and nothing was changed in the folder.
+// RT_STOPPED, RT_PEER, RT_WIRE, RT_NO_MEMORY, RT_CONFIG.
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error);
 
 #endif

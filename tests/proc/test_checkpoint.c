@@ -1,20 +1,26 @@
 // Checkpoints and restarts with real processes: whatever is killed, frozen or damaged on the way,
 // the model at the end is the one of a run that nothing happened to, byte for byte.
+#define _GNU_SOURCE // unshare
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/rt_base.h"
+#include "runtime/rt_checkpoint.h"
 #include "runtime/rt_tensors.h"
 #include "tests/support/process_case.h"
 
@@ -227,16 +233,23 @@ static void the_coordinator_is_killed(void **state)
                   .after = {85}});
 }
 
-// Killed before there is a checkpoint: from the beginning.
+// Killed before there is a checkpoint, or while the first is being written: from the beginning.
 static void killed_early(void **state)
 {
     (void)state;
     process p;
+    char begun[300];
     const char *const sets[] = {"on_worker_loss=restart", "checkpoint.every_iterations=1000", NULL};
     run("calm", NULL, sets);
     start(&p, "hit", NULL, sets);
+    await_iterations(&p, "hit", 10);
+    snprintf(begun, sizeof begun, "%s/hit/checkpoints/ckpt-000000000005", folder());
+    assert_int_equal(mkdir(begun, 0777), 0);
+    write_file("hit/checkpoints/ckpt-000000000005", "dense.bin", "half", 4);
     strike(&p, "hit", "--rank 1", SIGKILL, 10);
     must_end(&p, 0);
+    must_say(&p, "the checkpoint of iteration 5 was not completed");
+    must_say(&p, "starting from the beginning");
     process_fini(&p);
     must_be_the_same_run("hit", "calm", 1);
 }
@@ -273,6 +286,83 @@ static void one_worker_fewer(void **state)
     must_end(&p, 0);
     must_say(&p, "worker 1 was lost; 2 workers go on");
     must_say(&p, "4800 samples");
+    process_fini(&p);
+}
+
+// Checkpoints on request only, so that a case knows how many there are.
+#define ON_REQUEST "checkpoint.every_iterations=100000", "stream.samples_max=10000000"
+
+// Times that the metrics of a run have the text.
+static uint32_t count_in_metrics(const char *out, const char *text)
+{
+    size_t size;
+    uint32_t count = 0;
+    char *metrics = read_file(out, "metrics.jsonl", &size);
+    for (const char *at = metrics; at && (at = strstr(at, text)); at++)
+        count++;
+    free(metrics);
+    return count;
+}
+
+// Asks for a checkpoint and waits until the metrics tell how that ended: `count` times the same.
+static void request(process *p, const char *out, const char *how, uint32_t count)
+{
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
+    assert_int_equal(kill(p->pid, SIGUSR1), 0);
+    while (count_in_metrics(out, how) < count) {
+        if (rt_now_ns() > end)
+            fail_msg("not %u times %s; it said:\n%s", count, how, p->text);
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+// Flips a bit of a file of every checkpoint; the second time puts it back.
+static void bend_all(const char *out, const char *file)
+{
+    char directory[300], name[100];
+    uint32_t *iterations, count;
+    snprintf(directory, sizeof directory, "%s/%s/checkpoints", folder(), out);
+    assert_int_equal(rt_checkpoint_list(directory, &iterations, &count, NULL), RT_OK);
+    assert_true(count > 1);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t size;
+        snprintf(name, sizeof name, "checkpoints/ckpt-%012" PRIu32 "/%s", iterations[i], file);
+        char *bytes = read_file(out, name, &size);
+        assert_non_null(bytes);
+        bytes[size / 2] ^= 1;
+        write_file(out, name, bytes, size);
+        free(bytes);
+    }
+    rt_free(iterations);
+}
+
+// Beginning anew would throw away what was trained: a restart does not, and changes nothing.
+static void nothing_left_to_restart_from(void **state)
+{
+    (void)state;
+    process p;
+    const char *const sets[] = {"on_worker_loss=restart", ON_REQUEST, NULL};
+    start(&p, "hit", NULL, sets);
+    await_iterations(&p, "hit", 10);
+    request(&p, "hit", "\"complete\":true", 1);
+    request(&p, "hit", "\"complete\":true", 2);
+    bend_all("hit", "planner.bin");
+    assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
+    must_end(&p, 1);
+    must_say(&p, "restart 1: ");
+    must_say(&p, "hit/checkpoints: no checkpoint can be read (those of the iterations ");
+    if (strstr(p.text, "restart 2: ") || strstr(p.text, "from the beginning"))
+        fail_msg("it began anew:\n%s", p.text);
+    process_fini(&p);
+    start(&p, "hit", "--resume", sets);
+    must_end(&p, 1);
+    must_say(&p, "no checkpoint can be read");
+    process_fini(&p);
+    bend_all("hit", "planner.bin");
+    start(&p, "hit", "--resume", sets);
+    process_await(&p, 0, "going on after iteration", RUN_S);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    must_end(&p, 0);
     process_fini(&p);
 }
 
@@ -441,6 +531,28 @@ static void damaged_parts_are_named(void **state)
     }
 }
 
+// A part that is whole, but of another run: the same keys in the same versions, other values.
+static void parts_of_another_run(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"planner.bin", "dense.bin", "rows-000-of-001.bin"};
+    const char *const other[] = {"optimizer.rows.learning_rate=0.3",
+                                 "optimizer.dense.learning_rate=0.3", NULL};
+    run("good", NULL, NULL);
+    run("other", NULL, other);
+    for (size_t i = 0; i < RT_COUNT_OF(parts); i++) {
+        char name[100];
+        size_t size;
+        snprintf(name, sizeof name, "checkpoints/ckpt-000000000080/%s", parts[i]);
+        char *bytes = read_file("other", name, &size);
+        assert_non_null(bytes);
+        copy_run("good", "bent");
+        write_file("bent", name, bytes, size);
+        passes_over(name, parts[i]);
+        free(bytes);
+    }
+}
+
 // The checkpoint that the newest one builds on is damaged: both are of no use.
 static void a_damaged_base(void **state)
 {
@@ -490,9 +602,119 @@ static void a_failing_disk(void **state)
     must_be_the_same_run("out", "calm", 1);
 }
 
+// A shard that reads its rows from a pipe loads for as long as the case wants.
+static void stopped_while_loading(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    const char *const sets[] = {"timeouts.peer_s=30", NULL};
+    run("good", NULL, NULL);
+    for (size_t i = 0; i < RT_COUNT_OF(signals); i++) {
+        process p;
+        char path[400];
+        int writer;
+        const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
+        copy_run("good", "slow");
+        snprintf(path, sizeof path, "%s/slow/checkpoints/ckpt-000000000060/rows-000-of-001.bin",
+                 folder());
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        start(&p, "slow", "--resume", sets);
+        while ((writer = open(path, O_WRONLY | O_NONBLOCK)) < 0 && rt_now_ns() < end)
+            (void)poll(NULL, 0, 5);
+        assert_true(writer >= 0); // the shard has opened it
+        assert_int_equal(kill(p.pid, signals[i]), 0);
+        must_end(&p, 1);
+        must_say(&p, "interrupted while a checkpoint was being loaded");
+        process_fini(&p);
+        close(writer);
+    }
+}
+
+// ---- a full disk -----------------------------------------------------------------------------
+
+static void write_text(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY);
+    if (file < 0 || write(file, text, strlen(text)) != (ssize_t)strlen(text))
+        test_skip("%s cannot be written", path);
+    close(file);
+}
+
+// A file system of this process and those that it starts alone, below FOLDER. Skips the case.
+static void mount_small(const char *path, const char *options)
+{
+    char map[64];
+    const unsigned user = getuid(), group = getgid();
+    assert_int_equal(mkdir(path, 0777), 0);
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        test_skip("no namespace of users and mounts: %s", strerror(errno));
+    write_text("/proc/self/setgroups", "deny");
+    snprintf(map, sizeof map, "%u %u 1", user, user);
+    write_text("/proc/self/uid_map", map);
+    snprintf(map, sizeof map, "%u %u 1", group, group);
+    write_text("/proc/self/gid_map", map);
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", path, "tmpfs", 0, options) != 0)
+        test_skip("no mounts in a namespace: %s", strerror(errno));
+}
+
+// Takes all that is left.
+static void fill_up(const char *path)
+{
+    static const char zeros[4096];
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(file >= 0);
+    while (write(file, zeros, sizeof zeros) > 0)
+        ;
+    assert_int_equal(errno, ENOSPC);
+    close(file);
+}
+
+static void a_full_disk(void **state)
+{
+    (void)state;
+    process p;
+    char disk[250], filler[300], place[300], copy[300];
+    const char *const sets[] = {ON_REQUEST, place, "checkpoint.full_every=1", NULL};
+    const char *const from_copy[] = {ON_REQUEST, copy, NULL};
+    snprintf(disk, sizeof disk, "%s/disk", folder());
+    snprintf(filler, sizeof filler, "%s/filler", disk);
+    snprintf(place, sizeof place, "checkpoint.directory=%s/checkpoints", disk);
+    snprintf(copy, sizeof copy, "checkpoint.directory=%s/copy", folder());
+    mount_small(disk, "size=16m");
+    start(&p, "out", NULL, sets);
+    await_iterations(&p, "out", 10);
+    request(&p, "out", "\"complete\":true", 1);
+    fill_up(filler);
+    request(&p, "out", "\"complete\":false", 1);
+    process_await(&p, 0, "could not be written, training goes on without it", RUN_S);
+    must_say(&p, "No space left on device");
+    copy_run("disk/checkpoints", "copy");
+    assert_int_equal(unlink(filler), 0);
+    request(&p, "out", "\"complete\":true", 2);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    must_end(&p, 0);
+    process_fini(&p);
+    start(&p, "from_copy", "--resume", from_copy);
+    process_await(&p, 0, "going on after iteration", RUN_S);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    must_end(&p, 0);
+    if (strstr(p.text, "damaged") || strstr(p.text, "not completed"))
+        fail_msg("the failed checkpoint left something:\n%s", p.text);
+    process_fini(&p);
+    start(&p, "from_disk", "--resume", sets);
+    process_await(&p, 0, "going on after iteration", RUN_S);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    must_end(&p, 0);
+    process_fini(&p);
+}
+
 TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST_SLOW(the_coordinator_is_killed, 120), TEST(killed_early),
-          TEST_SLOW(a_frozen_process, 180), TEST(one_worker_fewer), TEST(too_many_restarts),
+          TEST_SLOW(a_frozen_process, 180), TEST(one_worker_fewer),
+          TEST_SLOW(nothing_left_to_restart_from, 120), TEST(too_many_restarts),
           TEST(two_parts_are_one), TEST(on_request), TEST(with_other_numbers),
-          TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(a_damaged_base, 90),
-          TEST_SLOW(a_failing_disk, 90))
+          TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(parts_of_another_run, 90),
+          TEST_SLOW(a_damaged_base, 90), TEST_SLOW(stopped_while_loading, 90),
+          TEST_SLOW(a_failing_disk, 90), TEST_SLOW(a_full_disk, 120))
