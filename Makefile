@@ -73,7 +73,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all demo test ci asan tsan test-run bench bench-run torture lan-test lan-bench fuzz fuzz-run clean \
+.PHONY: all demo test asan tsan test-run bench bench-run torture lan-test lan-bench fuzz fuzz-run fuzz-build fuzzers clean \
   format help no-plugin no-ucx no-mpi FORCE
 
 all: $(UCX) $(LIBRARY) $(PROGRAM) $(TESTS) $(PLUGIN) $(CPU_PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its tests
@@ -86,15 +86,15 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
-test: ## install what is missing, build, run all tests
+test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
 	@tools/setup ucx
 	@$(MAKE) test-run
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all
-	@LANYARD=$(PROGRAM) tests/run $(DIR)/tests
+test-run: all $(if $(SANITIZER),,fuzz-build)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -128,16 +128,17 @@ gpu-bench: gpu-build ## how fast they are, on a GPU
 gpu-build: $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench $(PLUGIN)
 	$(if $(NVCC),,$(error nvcc was not found: it comes with the CUDA toolkit))
 
-ci: test ## what a change has to pass: the tests, and where clang is there the fuzz targets
-	@if command -v clang >/dev/null; then $(MAKE) fuzz-run SANITIZER=fuzzer CC=clang; else \
-	  echo "no clang: the fuzz targets are left out"; fi
-
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz
-	@$(MAKE) fuzz-run SANITIZER=fuzzer CC=clang
-fuzz-run: $(FUZZERS)
-	@set -e; for one in $(FUZZERS); do echo "== $$one"; mkdir -p $$one.corpus; $$one \
-	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 -close_fd_mask=3 -artifact_prefix=$$one. $$one.corpus; done
+	@$(MAKE) fuzz-run
+fuzz-run: fuzz-build
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/test_fuzz
+# The targets, where clang has libFuzzer.
+fuzz-build:
+	@if echo 'int LLVMFuzzerTestOneInput(const char *at, long size) { return at && size < 0; }' | \
+	  clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then \
+	  $(MAKE) fuzzers SANITIZER=fuzzer CC=clang; fi
+fuzzers: $(FUZZERS)
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -204,9 +204,12 @@ static bool load(void *state, rt_reader *reader)
     rt_reader_get(reader, self->last, 1, sizeof self->last);
     self->last_count = rt_reader_u32(reader);
     bool sane = w->ps_up >= 0 && w->ps_up <= 1 && w->ps_down >= 0 && w->ps_down <= 1;
-    for (uint32_t j = 0; j < self->worker_count; j++)
+    uint64_t samples = 0;
+    for (uint32_t j = 0; j < self->worker_count; j++) {
         sane &= w->up[j] >= 0 && w->up[j] <= 1 && w->down[j] >= 0 && w->down[j] <= 1;
-    return sane && !reader->failed;
+        samples += self->last[j];
+    }
+    return sane && samples == self->last_count && !reader->failed;
 }
 
 const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place,

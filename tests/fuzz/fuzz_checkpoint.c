@@ -48,10 +48,11 @@ typedef struct {
     rt_schema schema;
     dp_planner_config planner;
     char folder[64];
-    rt_bytes state;    // planner.bin before packing
-    rt_bytes texts[2]; // manifests of NEWEST and BASE before they are signed
-    part parts[PART_COUNT];
-    dp_tally *tally; // loaded over and over: what an input leaves there means nothing
+    rt_bytes state; // planner.bin before packing: what the planner knew, then the sums of the run
+    rt_bytes texts[2];      // manifests of NEWEST and BASE before they are signed
+    size_t planned_size;    // of the state before the sums
+    part parts[PART_COUNT]; // planner.bin without the sums, which are long and read last
+    dp_tally *tally;        // loaded over and over: what an input leaves there means nothing
     ew_model *model;
 } fixture;
 
@@ -344,6 +345,7 @@ static void save_state(fixture *f, const dp_planner *planner, const rt_stream *s
     dp_planner_save(planner, &planned);
     rt_bytes_put_u64(&f->state, planned.size);
     rt_bytes_put(&f->state, planned.data, planned.size);
+    f->planned_size = f->state.size;
     dp_tally_save(f->tally, &f->state);
     rt_assert(!planned.failed && !f->state.failed);
     rt_bytes_fini(&planned);
@@ -386,7 +388,7 @@ static void make_checkpoints(fixture *f, size_t index)
     plan_batches(planner, stream, NEWEST - BASE);
     write_rows(f, planner, NEWEST, BASE, parts[ROWS].path, &parts[ROWS].sum);
     save_state(f, planner, stream);
-    must(rt_pack_write(parts[PLANNER].path, DP_CHECKPOINT_MAGIC, f->state.data, f->state.size,
+    must(rt_pack_write(parts[PLANNER].path, DP_CHECKPOINT_MAGIC, f->state.data, f->planned_size,
                        &parts[PLANNER].sum, &error),
          &error);
     write_dense(f, parts[DENSE].path, &parts[DENSE].sum);
@@ -480,7 +482,7 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
     rt_status status = know_keys(shard, planner);
     if (!status)
         status = dp_planner_load(planner, &state, same, &restored, &error);
-    if (!status)
+    if (!status && reader.left > 0)
         status = dp_tally_load(f->tally, &reader, &error);
     if (!status)
         plan_on(f, planner, &position);
@@ -542,13 +544,16 @@ typedef struct {
     bool sealed;   // checksums are made right
     bool is_whole; // the rest is the file, not edits
     bool evaluates;
+    bool sums;        // PLANNER: the state has those of the run
     uint32_t workers; // of the run that goes on
 } plan;
 
-// Place, what to do there, with which value.
-static void edit(rt_bytes *bytes, const uint8_t *order)
+// Place, what to do there, with which value. Half of the places are within the first `most` bytes.
+static void edit(rt_bytes *bytes, size_t most, const uint8_t *order)
 {
-    size_t at = bytes->size ? (order[0] | (size_t)order[1] << 8) % bytes->size : 0;
+    const size_t place = order[0] | (size_t)order[1] << 8;
+    const size_t limit = place & 1 ? bytes->size : rt_min_u64(most, bytes->size);
+    const size_t at = limit ? place / 2 % limit : 0;
     const uint8_t value = order[3];
     uint8_t *to = bytes->data + at;
     switch (order[2] % 8) {
@@ -587,18 +592,20 @@ static void edit(rt_bytes *bytes, const uint8_t *order)
 static void invent(const plan *p, const uint8_t *bytes, size_t size, rt_bytes *file)
 {
     const fixture *f = p->f;
-    const rt_bytes *from = &f->parts[p->kind].bytes;
-    if (p->sealed && p->kind == PLANNER)
-        from = &f->state;
-    else if (p->sealed && (p->kind == MANIFEST || p->kind == BASE_MANIFEST))
-        from = &f->texts[p->kind == BASE_MANIFEST];
+    rt_bytes from = f->parts[p->kind].bytes;
+    if (p->sealed && p->kind == PLANNER) {
+        from = f->state;
+        from.size = p->sums ? from.size : f->planned_size;
+    } else if (p->sealed && (p->kind == MANIFEST || p->kind == BASE_MANIFEST)) {
+        from = f->texts[p->kind == BASE_MANIFEST];
+    }
     if (p->is_whole) {
         rt_bytes_put(file, bytes, size);
         return;
     }
-    rt_bytes_put(file, from->data, from->size);
+    rt_bytes_put(file, from.data, from.size);
     for (; size >= 4; bytes += 4, size -= 4)
-        edit(file, bytes);
+        edit(file, f->planned_size, bytes);
 }
 
 // Puts the file in place; sealed, with all sums that name it.
@@ -668,8 +675,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         make_checkpoints(&fixtures[i], i);
     atexit(remove_folders);
     rt_assert(freopen("/dev/null", "w", stdout)); // what `lanyard eval` prints
-    for (size_t i = 0; i < FIXTURES; i++)
-        rt_assert(resume(&fixtures[i], 2) && resume(&fixtures[i], 1) && evaluate(&fixtures[i]));
+    for (size_t i = 0; i < FIXTURES; i++) {
+        const plan whole = {.f = &fixtures[i], .kind = PLANNER, .sealed = true, .sums = true};
+        rt_bytes state = {0};
+        rt_assert(resume(whole.f, 2) && resume(whole.f, 1) && evaluate(whole.f));
+        invent(&whole, NULL, 0, &state);
+        place(&whole, &state);
+        rt_assert(resume(whole.f, 2));
+        put_back(&whole);
+        rt_bytes_fini(&state);
+    }
     return 0;
 }
 
@@ -677,12 +692,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     if (size < 2 || size > FILE_BYTES_MAX)
         return -1;
-    const plan p = {.f = &fixtures[bytes[0] / PART_COUNT % FIXTURES],
-                    .kind = (part_kind)(bytes[0] % PART_COUNT),
-                    .sealed = bytes[1] & 1,
-                    .is_whole = bytes[1] & 2,
-                    .evaluates = bytes[1] >= 0xf8,
-                    .workers = bytes[1] & 0x20 ? 1 : 2};
+    static const part_kind kinds[] = {PLANNER, PLANNER,  PLANNER,       ROWS,
+                                      DENSE,   MANIFEST, BASE_MANIFEST, BASE_ROWS};
+    const plan p = {.f = &fixtures[bytes[0] / RT_COUNT_OF(kinds) % FIXTURES],
+                    .kind = kinds[bytes[0] % RT_COUNT_OF(kinds)],
+                    .sealed = bytes[1] % 4,
+                    .is_whole = bytes[1] / 4 % 8 == 7,
+                    .workers = bytes[1] / 32 == 7 ? 1 : 2,
+                    .evaluates = bytes[1] / 32 == 6,
+                    .sums = bytes[1] / 32 == 5};
     const rt_bytes *was = &p.f->parts[p.kind].bytes;
     rt_bytes file = {0};
     invent(&p, bytes + 2, size - 2, &file);

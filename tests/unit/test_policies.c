@@ -202,8 +202,7 @@ static void check_alphas(const planner_shape *base, const dp_view *view, rt_crit
     shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD, .criterion = criterion};
     void *state = policy_state(&dp_policy_esd, &shape);
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
-        dp_policy_esd.configure(state,
-                                &(rt_dispatch_config){.alpha = alphas[a] / 1000.0});
+        dp_policy_esd.configure(state, &(rt_dispatch_config){.alpha = alphas[a] / 1000.0});
         memset(h.placement, 0xff, view->sample_count * sizeof *h.placement);
         dp_policy_esd.place(state, view, h.placement);
         check_hybrid(&h, alphas[a], criterion);
@@ -524,7 +523,31 @@ static void fingerprint_shows_everything(void **state)
     dp_plan_fini(&plan);
 }
 
+// Micro-batches that are not those of a whole batch would leave samples without a place.
+static void state_of_makespan_fits_together(void **context)
+{
+    (void)context;
+    const dp_policy_config config = {.worker_count = 2,
+                                     .sample_count_max = 8,
+                                     .distinct_count_max = 8,
+                                     .dispatch = {.policy = RT_POLICY_MAKESPAN}};
+    const dp_policy_ops *policy = &dp_policy_makespan;
+    for (uint32_t samples = 0; samples < 2; samples++) { // of the batch before, placed nowhere
+        void *state;
+        rt_bytes bytes = {0};
+        assert_int_equal(policy->create(&config, &state, NULL), RT_OK);
+        policy->save(state, &bytes);
+        assert_false(bytes.failed);
+        memcpy(bytes.data + bytes.size - sizeof samples, &samples, sizeof samples);
+        rt_reader reader = rt_bytes_reader(&bytes);
+        assert_int_equal(policy->load(state, &reader), samples == 0);
+        policy->destroy(state);
+        rt_bytes_fini(&bytes);
+    }
+}
+
 TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
           TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder), TEST(random_is_fair),
-          TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything))
+          TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
+          TEST(state_of_makespan_fits_together))
