@@ -114,9 +114,13 @@ void dp_search_destroy(dp_search *s)
 
 // ---- the problem -----------------------------------------------------------------------------
 
+// A row costs at most so much, however slow the parameter servers' link is said to be: prices of a
+// sample's rows add up in 32 bits. 16 times what the slowest worker's link takes for one.
+#define ROW_PRICE_MAX (1 << 22)
+
 static int32_t weighted(int32_t ticks, double weight)
 {
-    return (int32_t)rint(ticks * weight);
+    return (int32_t)fmin(rint(ticks * weight), ROW_PRICE_MAX);
 }
 
 static void fill_class(dp_search *s, const dp_prices *prices, uint32_t field, row_class *c)
