@@ -132,7 +132,7 @@ fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clan
 	@tools/setup fuzz
 	@$(MAKE) fuzz-run
 fuzz-run: fuzz-build
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/test_fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=0 tests/fuzz/test_fuzz
 # The targets, where clang has libFuzzer.
 fuzz-build:
 	@if echo 'int LLVMFuzzerTestOneInput(const char *at, long size) { return at && size < 0; }' | \
