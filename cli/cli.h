@@ -1,7 +1,8 @@
 // cli - the subcommands of `lanyard` and what they share.
 //
 // A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
-// was printed), 2 wrong usage, 3 (members of a run) ended because the run failed elsewhere.
+// was printed), 2 wrong usage, 3 (members of a run) ended because the run failed elsewhere, 4
+// (coordinator) ended so that all start anew, with workers that are back.
 #ifndef CLI_H
 #define CLI_H
 
@@ -13,6 +14,7 @@
 #define CLI_FAILED 1
 #define CLI_USAGE 2
 #define CLI_ENDED 3
+#define CLI_ANEW 4
 #define CLI_SETS_MAX 256
 
 typedef struct {
@@ -72,6 +74,9 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 // Bytes that the dense exchange moves per worker, each way and iteration.
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error);
+
+// Whether a run with this config goes on without a lost worker. The number of MPI's is fixed.
+bool cli_may_shrink(const rt_config *config);
 
 // The schema of the config's stream, without opening an input.
 rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error);

@@ -122,6 +122,11 @@ uint64_t cli_config_hash(const rt_config *config)
     return hash;
 }
 
+bool cli_may_shrink(const rt_config *config)
+{
+    return config->on_worker_loss == RT_LOSS_SHRINK && config->collective != RT_COLLECTIVE_MPI;
+}
+
 uint64_t cli_schema_hash(const rt_config *config)
 {
     char text[256];

@@ -221,6 +221,35 @@ static rt_status prepare_directory(const char *directory, rt_error *error)
     return rt_fail(error, RT_IO, "%s: cannot create it: %s", directory, strerror(errno));
 }
 
+// "1,3": ranks of workers.
+static bool parse_ranks(const char *text, uint64_t *ranks_p)
+{
+    for (const char *at = text; *at; at += *at == ',') {
+        char *end;
+        const unsigned long rank = strtoul(at, &end, 10);
+        if (end == at || *at == '-' || rank >= RT_WORKERS_MAX || (*end && *end != ','))
+            return false;
+        *ranks_p |= rt_bit((uint32_t)rank);
+        at = end;
+    }
+    return *ranks_p != 0;
+}
+
+// The status of a coordinator's end.
+static int coordinator_exit(rt_status status, const rt_error *error)
+{
+    if (status == RT_AGAIN) {
+        rt_info("%s", error->text);
+        return CLI_ANEW;
+    }
+    if (status)
+        (void)cli_fail(error);
+    // Another process was lost: with all of them started again the run can go on.
+    if (status == RT_PEER || status == RT_TIMEOUT)
+        return CLI_ENDED;
+    return status ? CLI_FAILED : CLI_OK;
+}
+
 int cli_coordinator(int argc, char **argv)
 {
     rt_error error = {0};
@@ -228,6 +257,8 @@ int cli_coordinator(int argc, char **argv)
     rt_keys keys;
     rt_schema schema;
     const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
+    const char *without = NULL;
+    uint64_t ranks = 0;
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
@@ -235,10 +266,14 @@ int cli_coordinator(int argc, char **argv)
     const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
                                   {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},     {"bind", &bind, NULL},
-                                  {"trace", NULL, &trace}};
+                                  {"trace", NULL, &trace},     {"without", &without, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
         return CLI_USAGE;
+    if (without && !parse_ranks(without, &ranks)) {
+        fprintf(stderr, "lanyard coordinator: expected --without RANK[,RANK]...\n");
+        return CLI_USAGE;
+    }
     if (!cli_load_run(path, sets, set_count, "coordinator", &config))
         return CLI_FAILED;
     const uint64_t config_hash = cli_config_hash(&config);
@@ -255,6 +290,8 @@ int cli_coordinator(int argc, char **argv)
                                          .resume = restart  ? DP_RESUME_IF_ANY
                                                    : resume ? DP_RESUME_NEWEST
                                                             : DP_RESUME_NO,
+                                         .may_shrink = restart && cli_may_shrink(&config),
+                                         .without = ranks,
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),
@@ -274,10 +311,5 @@ int cli_coordinator(int argc, char **argv)
         status = dp_coordinator_run(&coordinator, &error);
     rt_keys_clear(&keys);
     rt_config_fini(&config);
-    if (status)
-        (void)cli_fail(&error);
-    // Another process was lost: with all of them started again the run can go on.
-    if (status == RT_PEER || status == RT_TIMEOUT)
-        return CLI_ENDED;
-    return status ? CLI_FAILED : CLI_OK;
+    return coordinator_exit(status, &error);
 }

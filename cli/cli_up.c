@@ -2,7 +2,9 @@
 //
 // The first process that ends in an unexpected way is named and ends the run; all others are told
 // to go, then made to. With on_worker_loss all of them are started again then, from the newest
-// checkpoint: nothing of a failed attempt is kept but what is on disk. Children die with this
+// checkpoint: nothing of a failed attempt is kept but what is on disk. With "shrink" a lost worker
+// stays away for timeouts.rejoin_s; then it is started beside the others and waits until the
+// coordinator ends the attempt, at a checkpoint, so that all start anew. Children die with this
 // process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
@@ -23,7 +25,7 @@
 
 #define GRACE_MS 2000u // between being told to end and being made to
 #define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)
-#define ARGUMENTS_MAX (20 + 2 * CLI_SETS_MAX)
+#define ARGUMENTS_MAX (22 + 2 * CLI_SETS_MAX)
 #define RESTARTS_MAX 1024u // that are remembered
 #define HOUR_NS (UINT64_C(3600) * 1000000000)
 
@@ -31,6 +33,7 @@ typedef struct {
     pid_t pid; // 0: ended
     pid_t past_pid;
     int failure; // as wait reports it; 0: none
+    bool waits;  // a worker that the attempt goes on without
     uint32_t peer;
     char name[32];
 } child;
@@ -54,6 +57,9 @@ typedef struct {
     uint32_t lost;                      // peer that was lost; 0: none, or nobody knows
     uint64_t restarts_ns[RESTARTS_MAX]; // when, a ring
     uint32_t restart_count;
+    bool again;            // an attempt was made before
+    uint64_t absent, back; // workers that the attempt began without; of them, those that are back
+    uint64_t back_ns[RT_WORKERS_MAX]; // when absent ones are to be started
 } run;
 
 // ---- children --------------------------------------------------------------------------------
@@ -170,20 +176,29 @@ static rt_status read_address(run *r, int fd, rt_error *error)
 static rt_status spawn_coordinator(run *r, rt_error *error)
 {
     int pipes[2];
-    char fd_text[16];
+    char fd_text[16], without_text[4 * RT_WORKERS_MAX] = "";
     char *arguments[ARGUMENTS_MAX] = {"lanyard", "coordinator", r->config_path, "--announce-fd",
                                       fd_text};
     uint32_t count = 5;
     if (pipe(pipes) != 0)
         return rt_fail(error, RT_LIMIT, "cannot create a pipe: %s", strerror(errno));
     snprintf(fd_text, sizeof fd_text, "%d", pipes[1]);
+    for (uint64_t rest = r->absent; rest; rest &= rest - 1) {
+        const size_t used = strlen(without_text);
+        snprintf(without_text + used, sizeof without_text - used, "%s%" PRIu32, used ? "," : "",
+                 rt_lowest_bit(rest));
+    }
     if (r->out) {
         arguments[count++] = "--out";
         arguments[count++] = (char *)(uintptr_t)r->out;
     }
     if (r->trace)
         arguments[count++] = "--trace";
-    if (r->restart_count)
+    if (r->absent) {
+        arguments[count++] = "--without";
+        arguments[count++] = without_text;
+    }
+    if (r->again)
         arguments[count++] = "--restart";
     else if (r->resume)
         arguments[count++] = "--resume";
@@ -208,9 +223,45 @@ static rt_status spawn_all(run *r, rt_error *error)
         status = spawn_member(r, RT_ROLE_PS, i, error);
     if (!status && r->config->collective == RT_COLLECTIVE_MPI)
         return spawn_mpi_workers(r, error);
-    for (uint32_t i = 0; i < r->config->worker_count && !status; i++)
-        status = spawn_member(r, RT_ROLE_WORKER, i, error);
+    for (uint32_t i = 0; i < r->config->worker_count && !status; i++) {
+        if (!(r->absent >> i & 1))
+            status = spawn_member(r, RT_ROLE_WORKER, i, error);
+    }
     return status;
+}
+
+static void put_off_return(run *r, uint32_t rank)
+{
+    r->back_ns[rank] = rt_now_ns() + (uint64_t)(r->config->timeout_rejoin_s * 1e9);
+}
+
+// A worker that the attempt goes on without, to wait beside it.
+static void spawn_waiting(run *r, uint32_t rank)
+{
+    rt_error error = {0};
+    put_off_return(r, rank);
+    if (spawn_member(r, RT_ROLE_WORKER, rank, &error)) {
+        rt_warn("%s", error.text);
+        return;
+    }
+    r->children[r->child_count - 1].waits = true;
+    r->back |= rt_bit(rank);
+}
+
+// Starts what has been away for long enough. One that ended again leaves its place to the next.
+static void spawn_absent(run *r)
+{
+    for (uint64_t rest = r->absent; rest; rest &= rest - 1) {
+        const uint32_t rank = rt_lowest_bit(rest), peer = rt_peer(RT_ROLE_WORKER, rank);
+        uint32_t at = 0;
+        while (at < r->child_count && r->children[at].peer != peer)
+            at++;
+        if (rt_now_ns() < r->back_ns[rank] || (at < r->child_count && r->children[at].pid))
+            continue;
+        if (at < r->child_count)
+            r->children[at] = r->children[--r->child_count];
+        spawn_waiting(r, rank);
+    }
 }
 
 // ---- watching --------------------------------------------------------------------------------
@@ -220,6 +271,14 @@ static void judge(run *r, child *c, int status)
     if (WIFEXITED(status) && WEXITSTATUS(status) == CLI_OK)
         return;
     c->failure = status;
+    if (c->waits) {
+        put_off_return(r, rt_peer_rank(c->peer));
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != CLI_ENDED) // not as it was told to
+            r->back &= ~rt_bit(rt_peer_rank(c->peer));
+        return;
+    }
+    if (c == r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ANEW)
+        return;
     // The coordinator told it that the run has failed, and says itself why.
     if (c != r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ENDED)
         return;
@@ -235,11 +294,13 @@ static void judge(run *r, child *c, int status)
 static void report_failure(run *r)
 {
     const child *c = r->first_failed;
-    for (uint32_t i = 0; i < r->child_count && c && !WIFSIGNALED(c->failure); i++)
-        c = WIFSIGNALED(r->children[i].failure) ? &r->children[i] : c;
+    for (uint32_t i = 0; i < r->child_count && c && !WIFSIGNALED(c->failure); i++) {
+        const child *other = &r->children[i];
+        c = WIFSIGNALED(other->failure) && !other->waits ? other : c;
+    }
     r->lost = c ? c->peer : 0;
     for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
-        if (r->children[i].pid)
+        if (r->children[i].pid && !r->children[i].waits)
             r->lost = r->children[i].peer;
     }
     if (c && WIFSIGNALED(c->failure))
@@ -308,6 +369,7 @@ static void watch(run *r)
             kill(r->children[0].pid, signal);
         }
         reap(r);
+        spawn_absent(r);
     }
 }
 
@@ -340,11 +402,19 @@ static rt_status put_config(run *r, rt_error *error)
                    : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
 }
 
+// The coordinator ended the attempt because workers are back.
+static bool is_planned(const run *r)
+{
+    const int how = r->children[0].failure;
+    return r->child_count && !r->stop_asked && WIFEXITED(how) && WEXITSTATUS(how) == CLI_ANEW;
+}
+
 // One attempt, from the first process to the end of the last. True: it came to its end.
 static bool attempt(run *r)
 {
     rt_error error = {0};
     r->child_count = 0;
+    r->back = 0;
     r->first_failed = NULL;
     r->told = false;
     rt_status status = put_config(r, &error);
@@ -360,7 +430,8 @@ static bool attempt(run *r)
     r->config_fd = -1;
     if (status)
         (void)cli_fail(&error);
-    return !status && !r->first_failed;
+    r->again = true;
+    return !status && !r->first_failed && !is_planned(r);
 }
 
 // ---- starting again --------------------------------------------------------------------------
@@ -385,32 +456,37 @@ static bool restart_is_allowed(const run *r)
     return false;
 }
 
-// The others keep their order and their links.
-static void leave_out(rt_config *config, uint32_t rank)
+// Who goes on, after a loss: all but the worker that was lost, and those that are away already.
+static void choose_absent(run *r)
 {
-    config->worker_count--;
-    for (uint32_t w = rank; w < config->worker_count; w++)
-        config->links.workers[w] = config->links.workers[w + 1];
-    if (config->links.given_count > config->worker_count)
-        config->links.given_count = config->worker_count;
+    const rt_config *config = r->config;
+    const uint64_t all = UINT64_MAX >> (64 - config->worker_count);
+    const uint32_t rank = rt_peer_rank(r->lost);
+    r->absent &= ~r->back;
+    if (rt_peer_role(r->lost) != RT_ROLE_WORKER || !cli_may_shrink(config))
+        return;
+    r->absent |= rt_bit(rank);
+    put_off_return(r, rank);
+    if (r->absent == all)
+        r->absent = 0;
 }
 
 static bool prepare_restart(run *r)
 {
-    rt_config *config = r->config;
+    const rt_config *config = r->config;
     char name[32];
+    if (is_planned(r)) {
+        r->absent &= ~r->back;
+        return true;
+    }
     if (config->on_worker_loss == RT_LOSS_STOP || !is_loss(r) || !restart_is_allowed(r))
         return false;
-    const bool is_worker = rt_peer_role(r->lost) == RT_ROLE_WORKER;
-    const bool shrinks =
-        config->on_worker_loss == RT_LOSS_SHRINK && is_worker && config->worker_count > 1;
-    if (shrinks)
-        leave_out(config, rt_peer_rank(r->lost));
+    choose_absent(r);
     r->restarts_ns[r->restart_count++ % RESTARTS_MAX] = rt_now_ns();
     rt_warn("restart %" PRIu32 ": %s was lost; %" PRIu32
             " workers go on from the newest checkpoint",
             r->restart_count, r->lost ? rt_peer_name(r->lost, name) : "a process",
-            config->worker_count);
+            config->worker_count - rt_bit_count(r->absent));
     return true;
 }
 

@@ -28,6 +28,7 @@ typedef struct {
     rt_member member;
     rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
     uint32_t shard_count;
+    uint32_t rank; // among the workers that take part
     ew_device device;
     bool device_open;
     ew_model *model;
@@ -60,9 +61,15 @@ typedef struct {
     rt_wire_report report;
 } worker;
 
+// As the coordinator knows this worker; among those that take part its rank is w->rank.
 static uint32_t self(const worker *w)
 {
     return rt_peer(RT_ROLE_WORKER, w->config->rank);
+}
+
+static uint32_t self_to_shards(const worker *w)
+{
+    return rt_peer(RT_ROLE_WORKER, w->rank);
 }
 
 // ---- joining ---------------------------------------------------------------------------------
@@ -86,11 +93,12 @@ static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
 {
     rt_message message;
     rt_wire_hello hello = {.role = RT_ROLE_WORKER,
-                           .rank = w->config->rank,
+                           .rank = w->rank,
                            .pid = (uint64_t)getpid(),
                            .config_hash = w->config->config_hash};
     rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
-    rt_status status = rt_message_create(&message, RT_MESSAGE_HELLO, self(w), 0, 1, sizeof hello);
+    rt_status status =
+        rt_message_create(&message, RT_MESSAGE_HELLO, self_to_shards(w), 0, 1, sizeof hello);
     if (!status) {
         memcpy(rt_message_payload(&message), &hello, sizeof hello);
         status = send_to_shard(w, shard, &message);
@@ -106,7 +114,7 @@ static rt_status connect_shards(worker *w, rt_error *error)
                                                  w->member.welcome.shard_keys[s], error);
         if (status)
             return status;
-        status = w->config->ops->connect(w->transport, self(w), rt_peer(RT_ROLE_PS, s),
+        status = w->config->ops->connect(w->transport, self_to_shards(w), rt_peer(RT_ROLE_PS, s),
                                          w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
@@ -182,7 +190,7 @@ static rt_status create_planner(worker *w, rt_error *error)
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
                                        .limits = slice_limits(&w->member.welcome),
-                                       .rank = w->config->rank,
+                                       .rank = w->rank,
                                        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
         return RT_OK;
@@ -196,7 +204,7 @@ static rt_status create_exchange(worker *w, rt_error *error)
     ew_exchange_config exchange = {.collective = config->collective,
                                    .wire = config->dense_wire,
                                    .overlap = config->dense_overlap,
-                                   .rank = w->config->rank,
+                                   .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
                                    .device_state = w->device.unified ? NULL : w->device.state,
                                    .timeout_s = config->timeout_start_s,
@@ -215,7 +223,7 @@ static rt_status create_executor(worker *w, rt_error *error)
 {
     const rt_wire_welcome *welcome = &w->member.welcome;
     ew_executor_config executor = {
-        .rank = w->config->rank,
+        .rank = w->rank,
         .shard_count = welcome->shard_count,
         .epoch = welcome->epoch,
         .slice_count_max = welcome->run_ahead + 1,
@@ -256,7 +264,7 @@ static rt_status measure_box(worker *w, const uint32_t *box_of, uint32_t shard, 
     for (uint32_t s = shard; s < w->shard_count; s++) {
         if (box_of[s] == shard)
             streams[probe.stream_count++] =
-                (bw_stream_end){w->endpoints[1 + s], self(w), rt_peer(RT_ROLE_PS, s)};
+                (bw_stream_end){w->endpoints[1 + s], self_to_shards(w), rt_peer(RT_ROLE_PS, s)};
     }
     rt_status status = bw_probe_run(&probe, &result, error);
     if (status)
@@ -315,6 +323,7 @@ static rt_status join(worker *w, rt_error *error)
     if (!status)
         status = rt_member_join(&w->member, &member, error);
     w->endpoints[0] = w->member.endpoint;
+    w->rank = rt_member_rank(&w->member);
     if (!status)
         status = connect_shards(w, error);
     if (!status)
@@ -391,7 +400,7 @@ static rt_status await_others(worker *w, rt_error *error)
     if (status || w->joined)
         return status;
     w->joined = true;
-    if (w->config->rank == 0)
+    if (w->rank == 0)
         rt_info("dense gradients are summed by %s", ew_exchange_name(w->exchange));
     return RT_OK;
 }

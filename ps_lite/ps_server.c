@@ -88,7 +88,7 @@ static rt_status create_shard(server *s, rt_error *error)
     const uint64_t memory = config->ps_memory_bytes_max;
     const ps_shard_config shard = {.rank = s->config->rank,
                                    .shard_count = config->ps_shard_count,
-                                   .worker_count = config->worker_count,
+                                   .worker_count = s->member.welcome.worker_count,
                                    .dim = config->model.embedding_dim,
                                    .optimizer = config->optimizer_rows,
                                    .seed = config->seed,
@@ -114,7 +114,9 @@ static rt_status check_welcome(const server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const rt_wire_welcome *welcome = &s->member.welcome;
-    if (welcome->worker_count == config->worker_count &&
+    const bool may_shrink = config->on_worker_loss == RT_LOSS_SHRINK;
+    if ((welcome->worker_count == config->worker_count ||
+         (may_shrink && welcome->worker_count < config->worker_count)) &&
         welcome->shard_count == config->ps_shard_count)
         return RT_OK;
     return rt_fail(error, RT_CONFIG,
@@ -133,8 +135,6 @@ static rt_status join(server *s, rt_error *error)
         s->config->rank < config->network_ps_count ? config->network_ps[s->config->rank] : "";
     rt_status status = rt_address_listen(config->network_bind, given, config->network_interface, 0,
                                          address, sizeof address, error);
-    if (status == RT_OK)
-        status = create_shard(s, error);
     if (status == RT_OK)
         status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
     if (status == RT_OK)
@@ -163,6 +163,8 @@ static rt_status join(server *s, rt_error *error)
     status = rt_member_join(&s->member, &member, error);
     if (status == RT_OK)
         status = check_welcome(s, error);
+    if (status == RT_OK)
+        status = create_shard(s, error);
     if (status == RT_OK)
         ps_shard_begin_epoch(s->shard, s->member.welcome.epoch);
     return status;
@@ -305,10 +307,9 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
         status = rt_fail(error, RT_WIRE,
                          "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
                          rt_peer_name(peer, name), hello.config_hash, s->config->config_hash);
-    if (!status &&
-        (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->config->config->worker_count))
+    if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
         status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
-                         rt_peer_name(peer, name), s->config->config->worker_count);
+                         rt_peer_name(peer, name), s->member.welcome.worker_count);
     if (!status)
         s->greeted |= rt_bit(rank);
     else if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, self, error->text) == RT_OK) {

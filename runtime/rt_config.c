@@ -81,6 +81,21 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
     return status;
 }
 
+void rt_config_keep_workers(rt_config *config, uint64_t workers)
+{
+    rt_links_config *links = &config->links;
+    uint32_t kept = 0;
+    for (uint32_t w = 0; w < config->worker_count; w++) {
+        if (!(workers >> w & 1))
+            continue;
+        links->workers[kept] = links->workers[w];
+        links->transports[kept++] = links->transports[w];
+    }
+    config->worker_count = kept;
+    if (links->given_count > 0)
+        links->given_count = kept;
+}
+
 static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
                               rt_error *error);
 

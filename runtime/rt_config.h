@@ -247,6 +247,7 @@ typedef struct {
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
     double timeout_start_s;       // all processes must have joined by then
+    double timeout_rejoin_s;      // on_worker_loss shrink: a lost worker is waited for so long
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
@@ -260,6 +261,9 @@ void rt_config_fini(rt_config *config);
 
 // A deep copy. RT_NO_MEMORY leaves copy untouched.
 rt_status rt_config_copy(const rt_config *config, rt_config *copy);
+
+// Leaves only the workers of a mask, in their order, with their links.
+void rt_config_keep_workers(rt_config *config, uint64_t workers);
 
 // Reads a JSON file over the present values, then checks nothing but single keys. A file may name
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.

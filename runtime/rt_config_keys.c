@@ -62,7 +62,8 @@ static const rt_config_choice log_levels[] = {
 static const rt_config_choice losses[] = {
     {"stop", RT_LOSS_STOP, "the run ends"},
     {"restart", RT_LOSS_RESTART, "all processes start again, from the newest checkpoint"},
-    {"shrink", RT_LOSS_SHRINK, "the same; without the worker, if it was one that was lost"},
+    {"shrink", RT_LOSS_SHRINK,
+     "the same; without the worker, if it was one that was lost, until it is there again"},
     {0},
 };
 static const rt_config_choice formats[] = {
@@ -389,7 +390,8 @@ const rt_config_key rt_config_keys[] = {
          "One more at the end of a run, so that another run can go on from there."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
-           "What `lanyard up` does when a process is lost."),
+           "What `lanyard up` does when a process is lost, and with `shrink` also what "
+           "`lanyard coordinator --restart` does when a worker is missing."),
     U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
         "In an hour; a run that needs more ends."),
 
@@ -446,6 +448,9 @@ const rt_config_key rt_config_keys[] = {
            "A peer that is silent for so long has failed."),
     DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
            "All processes have joined by then."),
+    DOUBLE("timeouts.rejoin_s", timeout_rejoin_s, "15", ABOVE(0, 86400), "s",
+           "With `on_worker_loss` `shrink`: a start again waits so long for workers, then goes on "
+           "without them, for so long at least; `up` starts a lost worker again after so long."),
 
     U64("sim.iterations", sim_iterations, "0", IN(0, RT_CONFIG_INTEGER_MAX), "iterations",
         "To simulate; 0: until the input ends."),

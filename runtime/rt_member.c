@@ -5,10 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/rt_log.h"
+
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define NS_PER_S 1e9
 #define LEAVE_LINGER_MS 1000u
 #define RETRY_MS 2 // while the queue to the coordinator is full
+#define WAIT_SAID_NS UINT64_C(2000000000)
 // What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
 #define DENSE_FEATURES_MAX (1u << 16)
 #define SLOTS_MAX (1u << 31)
@@ -39,6 +42,21 @@ static rt_status send_hello(rt_member *member, rt_error *error)
     return rt_member_send(member, &message, error);
 }
 
+static bool takes_part(const rt_member *member)
+{
+    const uint64_t workers = member->welcome.workers;
+    const uint32_t rank = rt_peer_rank(member->config.self);
+    return rt_bit_count(workers) == member->welcome.worker_count &&
+           (rt_peer_role(member->config.self) != RT_ROLE_WORKER ||
+            (rank < RT_WORKERS_MAX && workers >> rank & 1));
+}
+
+uint32_t rt_member_rank(const rt_member *member)
+{
+    const uint64_t below = rt_bit(rt_peer_rank(member->config.self)) - 1;
+    return rt_bit_count(member->welcome.workers & below);
+}
+
 static rt_status take_welcome(rt_member *member, const rt_message *message, rt_error *error)
 {
     rt_wire_welcome *welcome = &member->welcome;
@@ -51,11 +69,11 @@ static rt_status take_welcome(rt_member *member, const rt_message *message, rt_e
     bool terminated = true;
     for (uint32_t i = 0; i < RT_SHARDS_MAX; i++)
         terminated &= welcome->shards[i][RT_ADDRESS_MAX - 1] == '\0';
-    if (!terminated || welcome->worker_count == 0 || welcome->worker_count > RT_WORKERS_MAX ||
-        welcome->shard_count == 0 || welcome->shard_count > RT_SHARDS_MAX ||
-        welcome->field_count == 0 || welcome->field_count > RT_FIELDS_MAX ||
-        welcome->dense_count > DENSE_FEATURES_MAX || welcome->slot_count == 0 ||
-        welcome->slot_count > SLOTS_MAX || welcome->run_ahead == 0 ||
+    if (!terminated || !takes_part(member) || welcome->worker_count == 0 ||
+        welcome->worker_count > RT_WORKERS_MAX || welcome->shard_count == 0 ||
+        welcome->shard_count > RT_SHARDS_MAX || welcome->field_count == 0 ||
+        welcome->field_count > RT_FIELDS_MAX || welcome->dense_count > DENSE_FEATURES_MAX ||
+        welcome->slot_count == 0 || welcome->slot_count > SLOTS_MAX || welcome->run_ahead == 0 ||
         welcome->run_ahead > RUN_AHEAD_MAX || welcome->sample_count_max == 0 ||
         welcome->sample_count_max > SAMPLES_MAX || lookups == 0 || lookups > LOOKUPS_MAX)
         return rt_fail(error, RT_WIRE,
@@ -69,11 +87,21 @@ static rt_status take_welcome(rt_member *member, const rt_message *message, rt_e
     return RT_OK;
 }
 
+// Says once why nothing happens.
+static void say_that_we_wait(uint64_t since_ns, bool *said)
+{
+    if (*said || rt_now_ns() - since_ns < WAIT_SAID_NS)
+        return;
+    *said = true;
+    rt_info("the coordinator is there; waiting until this process is taken into the run");
+}
+
 static rt_status await_welcome(rt_member *member, rt_error *error)
 {
-    uint64_t deadline = rt_now_ns() + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
-    // The coordinator may wait for others and send nothing until all are there.
-    while (rt_now_ns() < deadline) {
+    const uint64_t begin = rt_now_ns();
+    const uint64_t deadline = begin + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
+    bool heard = false, said = false;
+    while (heard || rt_now_ns() < deadline) {
         bool ready;
         rt_message message = {0};
         rt_status status =
@@ -81,10 +109,12 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         if (status)
             return rt_fail(error, status, "waiting for the coordinator: %s",
                            rt_status_text(status));
-        member->heard_ns = rt_now_ns();
+        const uint64_t before = heard ? member->heard_ns : rt_now_ns();
+        member->heard_ns = before;
         // Who waits for others is not silent. Before the coordinator is there nothing can be sent.
         (void)rt_member_beat(member, NULL);
         status = rt_member_receive(member, &message, error);
+        heard |= member->heard_ns != before;
         if (status == RT_OK) {
             status = take_welcome(member, &message, error);
             rt_message_release(&message);
@@ -92,6 +122,8 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         }
         if (status != RT_AGAIN)
             return status;
+        if (heard)
+            say_that_we_wait(begin, &said);
     }
     return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %.0f s",
                    member->config.coordinator, member->config.timeout_start_s);

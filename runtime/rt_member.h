@@ -28,9 +28,13 @@ typedef struct {
     uint64_t heard_ns, sent_ns;
 } rt_member;
 
-// Connects and waits for WELCOME. RT_TIMEOUT: nobody answered (error names the address);
-// RT_STOPPED: the coordinator refused (error has its reason); RT_WIRE.
+// Connects and waits for WELCOME: for timeout_start_s, and as long as the coordinator is heard,
+// which lets a worker wait that a run goes on without. RT_TIMEOUT: nobody answered (error names the
+// address), or the coordinator is silent; RT_STOPPED: it refused (error has its reason); RT_WIRE.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
+
+// A worker's rank among those that take part: by it shards and other workers know it.
+uint32_t rt_member_rank(const rt_member *member);
 
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.
 void rt_member_leave(rt_member *member, const rt_error *failure);

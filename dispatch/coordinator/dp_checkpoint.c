@@ -222,6 +222,11 @@ void dp_checkpoint_write(dp_checkpoint *c)
         fail(c, &failure);
 }
 
+uint32_t dp_checkpoint_newest(const dp_checkpoint *c)
+{
+    return c->past_count ? c->past[c->past_count - 1].iteration : 0;
+}
+
 void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
 {
     c->content.pause_ms = pause_ms;

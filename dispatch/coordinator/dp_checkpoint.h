@@ -71,6 +71,9 @@ rt_status dp_checkpoint_begin(dp_checkpoint *checkpoint, dp_checkpoint_content *
 // Then begins to write the coordinator's own parts.
 void dp_checkpoint_write(dp_checkpoint *checkpoint);
 
+// Iteration of the newest one that is complete on disk; 0: there is none.
+uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
+
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);
 

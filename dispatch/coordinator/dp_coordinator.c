@@ -21,6 +21,7 @@
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/dp_setup.h"
 #include "runtime/rt_checkpoint.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -34,7 +35,11 @@ typedef struct {
 } flight;
 
 typedef struct {
-    const dp_coordinator_config *config;
+    dp_coordinator_config own;
+    rt_config kept;
+    const dp_coordinator_config
+        *config;            // &own, with &kept: its config is that of the workers that take part
+    const rt_config *given; // that of all
     rt_transport *transport;
     dp_roster *roster;
     dp_feed *feed;
@@ -51,6 +56,10 @@ typedef struct {
     char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
     dp_checkpoint *checkpoint;
     dp_cut cut;
+    uint64_t take_back_ns; // from then on workers that came back are taken back
+    uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
+    uint64_t distinct_keys;
+    bool resumes;
     uint32_t epoch;
     dp_planner_config planner;
     dp_account_config costs;
@@ -65,14 +74,13 @@ typedef struct {
 
 // ---- starting --------------------------------------------------------------------------------
 
-static rt_status create_parts(coordinator *c, rt_stream *stream, bool resumes, rt_error *error)
+static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error)
 {
     const rt_config *config = c->config->config;
     const rt_schema *schema = rt_stream_schema(stream);
-    uint64_t keys = 0;
-    rt_status status = dp_setup_count_keys(config, &keys, error);
-    if (!status)
-        status = dp_setup(config, schema, keys, &c->planner, error);
+    dp_controller_init(config, &c->controller);
+    dp_links_init(config, &c->links);
+    rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
     c->planner.dense_bytes = c->config->dense_bytes;
@@ -93,7 +101,7 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, bool resumes, r
                              .directory = c->config->directory,
                              .trace = c->config->trace,
                              .progress = c->config->progress,
-                             .resumed = resumes};
+                             .resumed = c->resumes};
     return dp_tally_create(&tally, &c->tally, error);
 }
 
@@ -140,27 +148,20 @@ static rt_status welcome(coordinator *c, rt_error *error)
                                .run_ahead = c->flight_max,
                                .dense_bytes = c->config->dense_bytes,
                                .epoch = c->epoch};
-    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
-        memcpy(payload.shards[s], dp_roster_shard_address(c->roster, s), RT_ADDRESS_MAX);
-        memcpy(payload.shard_keys[s], dp_roster_shard_key(c->roster, s), RT_WIRE_KEY_BYTES);
-    }
-    dp_links_place(&c->links, payload.shards);
-    for (uint32_t i = 0; i < config->worker_count + config->ps_shard_count; i++) {
-        bool worker = i < config->worker_count;
-        uint32_t peer =
-            worker ? rt_peer(RT_ROLE_WORKER, i) : rt_peer(RT_ROLE_PS, i - config->worker_count);
-        rt_message message;
-        if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof payload))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        memcpy(rt_message_payload(&message), &payload, sizeof payload);
-        rt_status status = dp_roster_send(c->roster, peer, &message, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
+    rt_status status = dp_roster_welcome(c->roster, &payload, error);
+    if (!status)
+        dp_links_place(&c->links, payload.shards);
+    return status;
 }
 
 // ---- iterations ------------------------------------------------------------------------------
+
+// Workers wait to be taken back, and it is time.
+static bool takes_back(const coordinator *c)
+{
+    return c->checkpoint && !c->interrupted && dp_roster_waiting(c->roster) &&
+           rt_now_ns() >= c->take_back_ns;
+}
 
 static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *error)
 {
@@ -171,8 +172,10 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
         c->last_sent = planned->is_last;
     if (!status && planned->iteration == 0)
         dp_tally_flush(c->tally, planned);
-    if (!status && planned->is_cut)
+    if (!status && planned->is_cut) {
+        c->hold = !planned->is_last && takes_back(c) ? planned->cut : 0;
         return dp_cut_begin(&c->cut, planned, error);
+    }
     if (status || planned->iteration == 0) {
         dp_feed_give(c->feed, planned);
         return status;
@@ -186,7 +189,7 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
 
 static rt_status send_what_is_planned(coordinator *c, rt_error *error)
 {
-    while (!c->last_sent && !c->cut.planned && c->flight_count < c->flight_max) {
+    while (!c->last_sent && !c->cut.planned && !c->hold && c->flight_count < c->flight_max) {
         dp_planned *planned;
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
@@ -293,19 +296,38 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
 
 // ---- checkpoints -----------------------------------------------------------------------------
 
+static void put_off_taking_back(coordinator *c)
+{
+    c->take_back_ns = rt_now_ns() + (uint64_t)(c->given->timeout_rejoin_s * 1e9);
+}
+
+// The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
+// then no iteration goes out that would have to be done again.
+static rt_status end_hold(coordinator *c, rt_error *error)
+{
+    if (!c->hold || c->cut.planned || dp_checkpoint_busy(c->checkpoint))
+        return RT_OK;
+    const bool is_written = dp_checkpoint_newest(c->checkpoint) == c->hold;
+    c->hold = 0;
+    if (is_written && takes_back(c))
+        return rt_fail(error, RT_AGAIN, "workers are back: all start anew from iteration %" PRIu32,
+                       dp_checkpoint_newest(c->checkpoint));
+    put_off_taking_back(c);
+    return RT_OK;
+}
+
 // What is due of a checkpoint, and whether one is due.
 static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
 {
     if (!c->checkpoint)
         return RT_OK;
     dp_checkpoint_step(c->checkpoint);
-    dp_cut_request(&c->cut);
-    return c->flight_count ? RT_OK : dp_cut_step(&c->cut, error);
-}
-
-static void tell_links(coordinator *c, uint32_t worker)
-{
-    dp_links_tell(&c->links, worker, c->feed, dp_tally_metrics(c->tally));
+    rt_status status = end_hold(c, error);
+    if (!c->hold) {
+        c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;
+        dp_cut_request(&c->cut);
+    }
+    return status || c->flight_count ? status : dp_cut_step(&c->cut, error);
 }
 
 static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
@@ -313,7 +335,7 @@ static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *mess
 {
     rt_status status = dp_links_take(&c->links, peer, message, error);
     if (!status && c->feed) // otherwise the run is not that far yet
-        tell_links(c, rt_peer_rank(peer));
+        dp_links_tell(&c->links, rt_peer_rank(peer), c->feed, dp_tally_metrics(c->tally));
     return status;
 }
 
@@ -403,6 +425,7 @@ static rt_status wait_for_events(coordinator *c, rt_error *error)
     if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
         rt_info("stopping after the iterations that are under way");
         c->interrupted = true;
+        c->hold = 0;
         dp_feed_stop(c->feed);
     }
     return status;
@@ -635,37 +658,56 @@ static rt_status begin_feed(coordinator *c, rt_stream *stream, rt_error *error)
 static rt_status conduct(coordinator *c, rt_stream *stream, rt_error *error)
 {
     rt_status status = welcome(c, error);
-    if (!status && stream)
+    put_off_taking_back(c);
+    if (!status && c->resumes)
         status = resume(c, error);
     if (!status && stream)
         status = begin_feed(c, stream, error);
     else if (stream)
         rt_stream_close(stream);
     for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++)
-        tell_links(c, w);
+        dp_links_tell(&c->links, w, c->feed, dp_tally_metrics(c->tally));
     if (!status)
         status = train(c, error);
     return status ? status : finish(c, error);
 }
 
+// From now on the run is one of these workers. Caches, links and plans in a checkpoint are those of
+// its workers, so it has a hash of its own.
+static void keep_workers(coordinator *c, uint64_t workers)
+{
+    const uint64_t both[2] = {c->own.config_hash, workers};
+    if (rt_bit_count(workers) == c->given->worker_count)
+        return;
+    rt_config_keep_workers(&c->kept, workers);
+    c->own.config_hash = rt_hash_bytes(both, sizeof both);
+}
+
 static rt_status run(coordinator *c, rt_error *error)
 {
-    const rt_config *config = c->config->config;
+    const rt_config *config = c->given;
+    const bool may_shrink = c->config->may_shrink;
     rt_stream *stream = NULL;
-    bool resumes = false;
     rt_status status =
         dp_resume_prepare(config, c->config->directory, c->config->resume, c->checkpoints,
-                          sizeof c->checkpoints, &resumes, &c->epoch, error);
+                          sizeof c->checkpoints, &c->resumes, &c->epoch, error);
+    if (!status)
+        status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
         status = rt_stream_open(&config->stream, config->seed, &stream, error);
     if (!status) {
-        dp_roster_config roster = {c->config->ops, c->transport, config, c->config->config_hash,
-                                   c->config->keys};
+        const dp_roster_config roster = {.ops = c->config->ops,
+                                         .transport = c->transport,
+                                         .config = config,
+                                         .config_hash = c->config->config_hash,
+                                         .keys = c->config->keys,
+                                         .may_shrink = may_shrink,
+                                         .without = c->config->without};
         status = dp_roster_create(&roster, &c->roster, error);
     }
-    if (!status)
-        status = create_parts(c, stream, resumes, error);
-    if (!status && !resumes) { // a run of its own plans while others join
+    if (!status && !may_shrink)
+        status = create_parts(c, stream, error);
+    if (!status && !may_shrink && !c->resumes) { // a run of its own plans while others join
         status = begin_feed(c, stream, error);
         stream = NULL;
     }
@@ -673,6 +715,10 @@ static rt_status run(coordinator *c, rt_error *error)
         c->config->announce(c->config->announce_context, dp_roster_address(c->roster));
     if (!status)
         status = dp_roster_assemble(c->roster, c->config->stop_fd, error);
+    if (!status && may_shrink) {
+        keep_workers(c, dp_roster_workers(c->roster));
+        status = create_parts(c, stream, error);
+    }
     if (!status)
         return conduct(c, stream, error);
     rt_stream_close(stream);
@@ -720,13 +766,19 @@ static void close_all(coordinator *c)
 
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
-    coordinator c = {.config = config, .flight_max = config->config->run_ahead + 1};
+    coordinator c = {.own = *config,
+                     .given = config->config,
+                     .flight_max = config->config->run_ahead + 1,
+                     .wake_fd = -1,
+                     .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
+    if (rt_config_copy(config->config, &c.kept))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    c.own.config = &c.kept;
+    c.config = &c.own;
     c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
-    dp_controller_init(config->config, &c.controller);
-    dp_links_init(config->config, &c.links);
     dp_reload_init(&config->reload, config->config, &c.reload);
     rt_status status = open_descriptors(&c, error);
     if (!status && !c.flights)
@@ -740,5 +792,6 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (c.flights && c.feed)
         give_back_flights(&c);
     close_all(&c);
+    rt_config_fini(&c.kept);
     return status;
 }

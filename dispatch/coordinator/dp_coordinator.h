@@ -16,6 +16,8 @@ typedef struct {
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
+    bool may_shrink;  // workers that do not come within timeouts.rejoin_s are done without
+    uint64_t without; // of them these are not waited for
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or
     // NULL.
     const char *directory;
@@ -30,7 +32,8 @@ typedef struct {
     void *announce_context;
 } dp_coordinator_config;
 
-// RT_OK: the run ended as it should. Otherwise error says who or what failed.
+// RT_OK: the run ended as it should. RT_AGAIN: workers that were missing are back, a checkpoint is
+// made, and everything is to be started anew from it. Otherwise error says who or what failed.
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error);
 
 #endif

@@ -16,8 +16,9 @@
 #define STRANGERS_MAX 64 // of their messages, per receive
 
 typedef struct {
-    uint32_t peer;
+    uint32_t peer; // by the configuration
     bool joined;
+    bool waits; // it joined after the run had begun without it
     uint64_t heard_ns;
     char address[RT_ADDRESS_MAX];
     uint8_t key[RT_WIRE_KEY_BYTES];
@@ -27,7 +28,10 @@ struct dp_roster {
     dp_roster_config config;
     rt_endpoint *endpoint;
     char address[RT_NAME_MAX];
-    uint32_t member_count, joined_count;
+    uint32_t member_count, worker_count; // of the configuration
+    uint32_t joined_count;
+    bool begun;
+    uint64_t workers;                               // that take part, once the run has begun
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
     rt_log_limit strangers;
@@ -42,6 +46,26 @@ static member *find_member(dp_roster *roster, uint32_t peer)
     return NULL;
 }
 
+// Of a member that takes part, by its place among those that do; and the other way round.
+static member *find_by_place(dp_roster *roster, uint32_t peer)
+{
+    uint64_t workers = roster->workers;
+    if (rt_peer_role(peer) != RT_ROLE_WORKER)
+        return find_member(roster, peer);
+    for (uint32_t place = rt_peer_rank(peer); place > 0; place--)
+        workers &= workers - 1;
+    rt_assert(workers);
+    return &roster->members[rt_lowest_bit(workers)];
+}
+
+static uint32_t place_of(const dp_roster *roster, uint32_t peer)
+{
+    if (rt_peer_role(peer) != RT_ROLE_WORKER)
+        return peer;
+    return rt_peer(RT_ROLE_WORKER,
+                   rt_bit_count(roster->workers & (rt_bit(rt_peer_rank(peer)) - 1)));
+}
+
 rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error)
 {
     const rt_config *c = config->config;
@@ -50,6 +74,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     if (!roster)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
+    roster->worker_count = c->worker_count;
     for (uint32_t i = 0; i < c->worker_count; i++)
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
     for (uint32_t i = 0; i < c->ps_shard_count; i++)
@@ -81,14 +106,27 @@ const char *dp_roster_address(const dp_roster *roster)
     return roster->address;
 }
 
-const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard)
+uint64_t dp_roster_workers(const dp_roster *roster)
 {
-    return roster->members[roster->config.config->worker_count + shard].address;
+    return roster->workers;
 }
 
-const uint8_t *dp_roster_shard_key(const dp_roster *roster, uint32_t shard)
+uint64_t dp_roster_waiting(const dp_roster *roster)
 {
-    return roster->members[roster->config.config->worker_count + shard].key;
+    uint64_t waiting = 0;
+    for (uint32_t w = 0; w < roster->worker_count; w++)
+        waiting |= roster->members[w].waits ? rt_bit(w) : 0;
+    return waiting;
+}
+
+// A worker that waited is gone: the run does without it anyway.
+static void forget(dp_roster *roster, member *m, const char *why)
+{
+    char name[32];
+    m->joined = m->waits = false;
+    roster->joined_count--;
+    rt_info("%s, which waited to be taken back, is gone again: %s", rt_peer_name(m->peer, name),
+            why);
 }
 
 // Heartbeats to all who have room for one.
@@ -100,22 +138,25 @@ static rt_status beat(dp_roster *roster, rt_error *error)
         return RT_OK;
     roster->beat_ns = now;
     for (uint32_t i = 0; i < roster->member_count; i++) {
-        const uint32_t peer = roster->members[i].peer;
+        member *m = &roster->members[i];
+        const uint32_t peer = m->peer;
         rt_message message;
-        if (!roster->members[i].joined)
+        if (!m->joined)
             continue;
         if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_status status = roster->config.ops->send(roster->endpoint, peer, &message);
         rt_message_release(&message);
-        if (status && status != RT_AGAIN) // a full queue says as much
+        if (status && status != RT_AGAIN && m->waits)
+            forget(roster, m, rt_status_text(status));
+        else if (status && status != RT_AGAIN) // a full queue says as much
             return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
                            rt_status_text(status));
     }
     return RT_OK;
 }
 
-rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
+static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
 {
     char name[32];
     const double limit_s = roster->config.config->timeout_peer_s;
@@ -136,6 +177,11 @@ rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, 
                    rt_status_text(status));
 }
 
+rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
+{
+    return send_to(roster, find_by_place(roster, peer)->peer, message, error);
+}
+
 void dp_roster_stop(dp_roster *roster, const char *reason)
 {
     for (uint32_t i = 0; i < roster->member_count; i++) {
@@ -143,7 +189,7 @@ void dp_roster_stop(dp_roster *roster, const char *reason)
         if (!roster->members[i].joined ||
             rt_control_create_text(&message, RT_MESSAGE_STOP, SELF, reason) != RT_OK)
             continue;
-        (void)dp_roster_send(roster, roster->members[i].peer, &message, NULL);
+        (void)send_to(roster, roster->members[i].peer, &message, NULL);
     }
 }
 
@@ -164,7 +210,7 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
             error, RT_CONFIG,
             "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
             roster->config.config->worker_count, roster->config.config->ps_shard_count);
-    if (found->joined)
+    if (found->joined && !found->waits)
         return rt_fail(error, RT_CONFIG, "%s joined twice", name);
     if (hello->config_hash != roster->config.config_hash)
         return rt_fail(error, RT_CONFIG,
@@ -207,11 +253,14 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
         }
         return status;
     }
+    roster->joined_count += !found->joined;
     found->joined = true;
+    found->waits = roster->begun;
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
-    roster->joined_count++;
+    if (found->waits)
+        rt_info("%s is there again: it waits to be taken back", name);
     return RT_OK;
 }
 
@@ -236,10 +285,41 @@ static bool readable(int fd)
     return fd >= 0 && poll(&one, 1, 0) == 1;
 }
 
+// Whether all are there that are waited for; late: timeouts.rejoin_s are over.
+static bool is_complete(const dp_roster *roster, bool late)
+{
+    uint32_t workers = 0;
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        const bool is_worker = i < roster->worker_count;
+        const bool is_optional =
+            is_worker && roster->config.may_shrink && (late || roster->config.without >> i & 1);
+        workers += is_worker && roster->members[i].joined;
+        if (!roster->members[i].joined && !is_optional)
+            return false;
+    }
+    return workers > 0;
+}
+
+static void begin(dp_roster *roster)
+{
+    char name[32];
+    roster->begun = true;
+    for (uint32_t w = 0; w < roster->worker_count; w++) {
+        if (roster->members[w].joined)
+            roster->workers |= rt_bit(w);
+        else
+            rt_warn("%s is not there: the run goes on without it",
+                    rt_peer_name(roster->members[w].peer, name));
+    }
+}
+
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
 {
-    uint64_t deadline = rt_now_ns() + (uint64_t)(roster->config.config->timeout_start_s * NS_PER_S);
-    while (roster->joined_count < roster->member_count) {
+    const rt_config *config = roster->config.config;
+    const uint64_t start_ns = rt_now_ns();
+    const uint64_t deadline = start_ns + (uint64_t)(config->timeout_start_s * NS_PER_S);
+    const uint64_t late = start_ns + (uint64_t)(config->timeout_rejoin_s * NS_PER_S);
+    while (!is_complete(roster, rt_now_ns() > late)) {
         uint32_t peer;
         rt_message message = {0};
         if (rt_now_ns() > deadline)
@@ -253,7 +333,29 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
         if (status)
             return status;
     }
+    begin(roster);
     return RT_OK;
+}
+
+rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
+{
+    rt_status status = RT_OK;
+    welcome->workers = roster->workers;
+    for (uint32_t i = roster->worker_count; i < roster->member_count; i++) {
+        const member *shard = &roster->members[i];
+        memcpy(welcome->shards[i - roster->worker_count], shard->address, RT_ADDRESS_MAX);
+        memcpy(welcome->shard_keys[i - roster->worker_count], shard->key, RT_WIRE_KEY_BYTES);
+    }
+    for (uint32_t i = 0; i < roster->member_count && !status; i++) {
+        rt_message message;
+        if (!roster->members[i].joined || roster->members[i].waits)
+            continue;
+        if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof *welcome))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
+        status = send_to(roster, roster->members[i].peer, &message, error);
+    }
+    return status;
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -266,14 +368,18 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     return rt_fail(error, RT_PEER, "%s failed: %s", name, reason);
 }
 
-static rt_status check_silence(const dp_roster *roster, rt_error *error)
+static rt_status check_silence(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
     for (uint32_t i = 0; i < roster->member_count; i++) {
-        const member *m = &roster->members[i];
+        member *m = &roster->members[i];
         double silent_s = (double)(now - m->heard_ns) / NS_PER_S;
         char name[32];
-        if (m->joined && now > m->heard_ns && silent_s > roster->config.config->timeout_peer_s)
+        if (!m->joined || now <= m->heard_ns || silent_s <= roster->config.config->timeout_peer_s)
+            continue;
+        if (m->waits)
+            forget(roster, m, "it is silent");
+        else
             return rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
                            rt_peer_name(m->peer, name), silent_s);
     }
@@ -288,7 +394,7 @@ static rt_status take_hello(dp_roster *roster, uint32_t peer, const rt_message *
 {
     rt_error why = {0};
     rt_status status = join(roster, peer, message, &why);
-    const bool is_ours = find_member(roster, peer) && roster->joined_count < roster->member_count;
+    const bool is_ours = find_member(roster, peer) && !roster->begun;
     if (status == RT_OK)
         return RT_OK;
     if (status != RT_CONFIG || !is_ours) {
@@ -296,6 +402,20 @@ static rt_status take_hello(dp_roster *roster, uint32_t peer, const rt_message *
         return RT_OK;
     }
     return rt_fail(error, status, "%s", why.text);
+}
+
+// What a worker says that waits: nothing but that it is there, or that it gives up.
+static void take_of_waiting(dp_roster *roster, member *from, const rt_message *message)
+{
+    const uint32_t type = rt_message_header(message)->type;
+    rt_error why = {0};
+    from->heard_ns = rt_now_ns();
+    if (type == RT_MESSAGE_FAILED) {
+        member_failed(message, "it", &why);
+        forget(roster, from, why.text);
+    } else if (type != RT_MESSAGE_HEARTBEAT) {
+        log_stranger(roster, rt_message_type_name(type));
+    }
 }
 
 // One message of the transport; RT_AGAIN: none. *taken: it was about membership.
@@ -308,7 +428,7 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     *peer_p = 0;
     rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, &why);
     member *from = find_member(roster, *peer_p);
-    if (status == RT_WIRE && (!from || !from->joined)) {
+    if (status == RT_WIRE && (!from || !from->joined || from->waits)) {
         log_stranger(roster, why.text);
         return RT_OK;
     }
@@ -323,9 +443,14 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
         log_stranger(roster, rt_message_type_name(type));
         return RT_OK;
     }
+    if (from->waits) {
+        take_of_waiting(roster, from, message);
+        return RT_OK;
+    }
     from->heard_ns = rt_now_ns();
+    *peer_p = place_of(roster, from->peer);
     if (type == RT_MESSAGE_FAILED)
-        return member_failed(message, rt_peer_name(*peer_p, name), error);
+        return member_failed(message, rt_peer_name(from->peer, name), error);
     *taken = type == RT_MESSAGE_HEARTBEAT;
     return RT_OK;
 }

@@ -4,6 +4,10 @@
 // silent for timeouts.peer_s, says that it failed, or breaks the protocol, ends the run, whose
 // samples it holds; the error names it. Who never joined can do none of that: it is refused, told
 // why, and logged, one line for many.
+//
+// With may_shrink a run begins without workers that do not come. The others are numbered anew, in
+// their order: that is the rank by which all calls here name them, and WELCOME tells them. A worker
+// that comes later waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
@@ -19,6 +23,8 @@ typedef struct {
     const rt_config *config;
     uint64_t config_hash;
     const rt_keys *keys; // NULL: loopback only
+    bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
+    uint64_t without;    // and these not at all
 } dp_roster_config;
 
 // Listens where "network" says (rt_address_listen). RT_CONFIG, RT_IO: error names the address and
@@ -30,13 +36,16 @@ const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:4123
 
 // Waits until all workers and shards have joined. stop_fd: readable when the run should end, or
 // -1. RT_TIMEOUT: error lists who is missing; RT_STOPPED; RT_WIRE, RT_CONFIG: somebody joined who
-// does not fit the configuration, and
-// would be missing (both sides are told).
+// does not fit the configuration, and would be missing (both sides are told).
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
-// Where a shard listens, and its key; valid after assembling.
-const char *dp_roster_shard_address(const dp_roster *roster, uint32_t shard);
-const uint8_t *dp_roster_shard_key(const dp_roster *roster, uint32_t shard);
+// After assembling: masks of the workers, by the ranks of the configuration, that take part, and
+// that came later.
+uint64_t dp_roster_workers(const dp_roster *roster);
+uint64_t dp_roster_waiting(const dp_roster *roster);
+
+// To all who take part, after assembling; who that is, and where shards listen, is filled in.
+rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error);
 
 // Takes the message in every case. Waits while the member's queue is full, and goes on telling the
 // others that the run is alive. RT_PEER: the member is gone, or has not read for timeouts.peer_s.

@@ -23,8 +23,9 @@
 #include "runtime/rt_checkpoint.h"
 #include "runtime/rt_tensors.h"
 #include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
 
-#define RUN_S 60.0
+#define RUN_S RUN_CASE_S
 #define SETS_MAX 24
 
 static const char config[] =
@@ -36,22 +37,14 @@ static const char config[] =
     " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
     " \"checkpoint\": {\"every_iterations\": 20, \"full_every\": 2, \"keep\": 3}}";
 
-static const char *folder(void)
-{
-    static char path[200];
-    if (!path[0])
-        snprintf(path, sizeof path, "%s", test_directory());
-    return path;
-}
-
 // Starts "lanyard up CONFIG --out FOLDER/out FLAG --set SET..."; FLAG may be NULL.
 static void start(process *p, const char *out, const char *flag, const char *const *sets)
 {
     static char path[300], directory[300];
     const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), "up", path, "--out", directory};
     size_t count = 5;
-    snprintf(path, sizeof path, "%s/config.json", folder());
-    snprintf(directory, sizeof directory, "%s/%s", folder(), out);
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fputs(config, file) >= 0);
@@ -66,115 +59,27 @@ static void start(process *p, const char *out, const char *flag, const char *con
     process_start(p, arguments);
 }
 
-static void must_end(process *p, int want)
-{
-    int status = process_end(p, RUN_S);
-    if (status != want)
-        fail_msg("exit status %d, expected %d; it said:\n%s", status, want, p->text);
-}
-
-static void must_say(const process *p, const char *text)
-{
-    if (!strstr(p->text, text))
-        fail_msg("nothing about \"%s\" in:\n%s", text, p->text);
-}
-
 static void run(const char *out, const char *flag, const char *const *sets)
 {
     process p;
     start(&p, out, flag, sets);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     process_fini(&p);
-}
-
-// Of a file below FOLDER/out, terminated; NULL: there is none.
-static char *read_file(const char *out, const char *name, size_t *size_p)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s/%s", folder(), out, name);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return NULL;
-    char *bytes = calloc(1 << 23, 1);
-    *size_p = fread(bytes, 1, (1 << 23) - 1, file);
-    fclose(file);
-    return bytes;
 }
 
 static void write_file(const char *out, const char *name, const char *bytes, size_t size)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/%s/%s", folder(), out, name);
+    snprintf(path, sizeof path, "%s/%s/%s", run_folder(), out, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
 }
 
-static void must_equal(const char *out, const char *other, const char *name)
-{
-    size_t size[2] = {0};
-    char *bytes[2] = {read_file(out, name, &size[0]), read_file(other, name, &size[1])};
-    if (!bytes[0] || !bytes[1] || size[0] != size[1] || memcmp(bytes[0], bytes[1], size[0]) != 0)
-        fail_msg("%s of %s and %s differ (%zu and %zu bytes)", name, out, other, size[0], size[1]);
-    free(bytes[0]);
-    free(bytes[1]);
-}
-
-static void same_line(const char *out, const char *other, const char *key)
-{
-    size_t size;
-    char *text[2] = {read_file(out, "summary.json", &size),
-                     read_file(other, "summary.json", &size)};
-    char *at[2];
-    for (int i = 0; i < 2; i++) {
-        assert_non_null(text[i]);
-        at[i] = strstr(text[i], key);
-        assert_non_null(at[i]);
-        at[i][strcspn(at[i], "\n")] = '\0';
-    }
-    assert_string_equal(at[0], at[1]);
-    free(text[0]);
-    free(text[1]);
-}
-
-// Model, plans, and what was predicted on the way.
-static void must_be_the_same_run(const char *out, const char *other, uint32_t shards)
-{
-    char name[64];
-    must_equal(out, other, "model/dense.bin");
-    for (uint32_t s = 0; s < shards; s++) {
-        snprintf(name, sizeof name, "model/rows-%03u-of-%03u.bin", s, shards);
-        must_equal(out, other, name);
-    }
-    same_line(out, other, "\"plan_fingerprint\"");
-    same_line(out, other, "\"iterations\"");
-    same_line(out, other, "\"samples\"");
-    same_line(out, other, "\"logloss\"");
-    same_line(out, other, "\"auc_last_fifth\"");
-    same_line(out, other, "\"stale_reads\": 0");
-}
-
-// Waits until `count` iterations were reported, those that were lost and made again included.
-static void await_iterations(process *p, const char *out, uint32_t count)
-{
-    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
-    for (uint32_t seen = 0; seen < count;) {
-        size_t size;
-        char *text = read_file(out, "metrics.jsonl", &size);
-        seen = 0;
-        for (const char *at = text; at && (at = strstr(at, "\"record\":\"iteration\"")); at++)
-            seen++;
-        free(text);
-        if (rt_now_ns() > end)
-            fail_msg("%u iterations, waited for %u; it said:\n%s", seen, count, p->text);
-        (void)poll(NULL, 0, 1);
-    }
-}
-
 static void strike(process *p, const char *out, const char *victim, int signal, uint32_t after)
 {
-    await_iterations(p, out, after);
+    run_await_iterations(p, out, after);
     assert_int_equal(kill(process_child(p, victim), signal), 0);
 }
 
@@ -194,11 +99,11 @@ static void kill_and_compare(const attack *a)
     start(&p, "hit", NULL, a->sets);
     for (uint32_t i = 0; i < 3 && a->victims[i]; i++)
         strike(&p, "hit", a->victims[i], SIGKILL, a->after[i]);
-    must_end(&p, 0);
-    must_say(&p, "restart 1: ");
-    must_say(&p, "caches as they were");
+    run_must_end(&p, 0);
+    run_must_say(&p, "restart 1: ");
+    run_must_say(&p, "caches as they were");
     process_fini(&p);
-    must_be_the_same_run("hit", "calm", a->shards);
+    run_must_be_the_same("hit", "calm", a->shards);
 }
 
 static void a_worker_is_killed(void **state)
@@ -242,16 +147,16 @@ static void killed_early(void **state)
     const char *const sets[] = {"on_worker_loss=restart", "checkpoint.every_iterations=1000", NULL};
     run("calm", NULL, sets);
     start(&p, "hit", NULL, sets);
-    await_iterations(&p, "hit", 10);
-    snprintf(begun, sizeof begun, "%s/hit/checkpoints/ckpt-000000000005", folder());
+    run_await_iterations(&p, "hit", 10);
+    snprintf(begun, sizeof begun, "%s/hit/checkpoints/ckpt-000000000005", run_folder());
     assert_int_equal(mkdir(begun, 0777), 0);
     write_file("hit/checkpoints/ckpt-000000000005", "dense.bin", "half", 4);
     strike(&p, "hit", "--rank 1", SIGKILL, 10);
-    must_end(&p, 0);
-    must_say(&p, "the checkpoint of iteration 5 was not completed");
-    must_say(&p, "starting from the beginning");
+    run_must_end(&p, 0);
+    run_must_say(&p, "the checkpoint of iteration 5 was not completed");
+    run_must_say(&p, "starting from the beginning");
     process_fini(&p);
-    must_be_the_same_run("hit", "calm", 1);
+    run_must_be_the_same("hit", "calm", 1);
 }
 
 // A process that stands still is named, ended, and replaced.
@@ -268,11 +173,11 @@ static void a_frozen_process(void **state)
         snprintf(out, sizeof out, "hit%zu", i);
         start(&p, out, NULL, sets);
         strike(&p, out, victims[i], SIGSTOP, 45);
-        must_end(&p, 0);
-        must_say(&p, "was silent for 1");
-        must_say(&p, names[i]);
+        run_must_end(&p, 0);
+        run_must_say(&p, "was silent for 1");
+        run_must_say(&p, names[i]);
         process_fini(&p);
-        must_be_the_same_run(out, "calm", 1);
+        run_must_be_the_same(out, "calm", 1);
     }
 }
 
@@ -283,9 +188,9 @@ static void one_worker_fewer(void **state)
     const char *const sets[] = {"on_worker_loss=shrink", "batch.samples_per_worker=16", NULL};
     start(&p, "hit", NULL, sets);
     strike(&p, "hit", "--rank 1", SIGKILL, 45);
-    must_end(&p, 0);
-    must_say(&p, "worker 1 was lost; 2 workers go on");
-    must_say(&p, "4800 samples");
+    run_must_end(&p, 0);
+    run_must_say(&p, "worker 1 was lost; 2 workers go on");
+    run_must_say(&p, "4800 samples");
     process_fini(&p);
 }
 
@@ -297,7 +202,7 @@ static uint32_t count_in_metrics(const char *out, const char *text)
 {
     size_t size;
     uint32_t count = 0;
-    char *metrics = read_file(out, "metrics.jsonl", &size);
+    char *metrics = run_file(out, "metrics.jsonl", &size);
     for (const char *at = metrics; at && (at = strstr(at, text)); at++)
         count++;
     free(metrics);
@@ -321,13 +226,13 @@ static void bend_all(const char *out, const char *file)
 {
     char directory[300], name[100];
     uint32_t *iterations, count;
-    snprintf(directory, sizeof directory, "%s/%s/checkpoints", folder(), out);
+    snprintf(directory, sizeof directory, "%s/%s/checkpoints", run_folder(), out);
     assert_int_equal(rt_checkpoint_list(directory, &iterations, &count, NULL), RT_OK);
     assert_true(count > 1);
     for (uint32_t i = 0; i < count; i++) {
         size_t size;
         snprintf(name, sizeof name, "checkpoints/ckpt-%012" PRIu32 "/%s", iterations[i], file);
-        char *bytes = read_file(out, name, &size);
+        char *bytes = run_file(out, name, &size);
         assert_non_null(bytes);
         bytes[size / 2] ^= 1;
         write_file(out, name, bytes, size);
@@ -343,26 +248,26 @@ static void nothing_left_to_restart_from(void **state)
     process p;
     const char *const sets[] = {"on_worker_loss=restart", ON_REQUEST, NULL};
     start(&p, "hit", NULL, sets);
-    await_iterations(&p, "hit", 10);
+    run_await_iterations(&p, "hit", 10);
     request(&p, "hit", "\"complete\":true", 1);
     request(&p, "hit", "\"complete\":true", 2);
     bend_all("hit", "planner.bin");
     assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
-    must_end(&p, 1);
-    must_say(&p, "restart 1: ");
-    must_say(&p, "hit/checkpoints: no checkpoint can be read (those of the iterations ");
+    run_must_end(&p, 1);
+    run_must_say(&p, "restart 1: ");
+    run_must_say(&p, "hit/checkpoints: no checkpoint can be read (those of the iterations ");
     if (strstr(p.text, "restart 2: ") || strstr(p.text, "from the beginning"))
         fail_msg("it began anew:\n%s", p.text);
     process_fini(&p);
     start(&p, "hit", "--resume", sets);
-    must_end(&p, 1);
-    must_say(&p, "no checkpoint can be read");
+    run_must_end(&p, 1);
+    run_must_say(&p, "no checkpoint can be read");
     process_fini(&p);
     bend_all("hit", "planner.bin");
     start(&p, "hit", "--resume", sets);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(p.pid, SIGINT), 0);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     process_fini(&p);
 }
 
@@ -376,8 +281,8 @@ static void too_many_restarts(void **state)
     strike(&p, "hit", "--rank 1", SIGKILL, 45);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(process_child(&p, "ps"), SIGKILL), 0);
-    must_end(&p, 1);
-    must_say(&p, "giving up");
+    run_must_end(&p, 1);
+    run_must_say(&p, "giving up");
     process_fini(&p);
 }
 
@@ -394,14 +299,14 @@ static void two_parts_are_one(void **state)
     run("whole", NULL, whole);
     run("parts", NULL, first);
     start(&p, "parts", NULL, second); // not by mistake over an earlier run
-    must_end(&p, 1);
-    must_say(&p, "holds checkpoints of an earlier run");
+    run_must_end(&p, 1);
+    run_must_say(&p, "holds checkpoints of an earlier run");
     process_fini(&p);
     run("parts", "--resume", second);
-    must_be_the_same_run("parts", "whole", 1);
+    run_must_be_the_same("parts", "whole", 1);
     start(&p, "nothing", "--resume", second);
-    must_end(&p, 1);
-    must_say(&p, "holds no checkpoint");
+    run_must_end(&p, 1);
+    run_must_say(&p, "holds no checkpoint");
     process_fini(&p);
 }
 
@@ -412,12 +317,12 @@ static void on_request(void **state)
     process p;
     const char *const sets[] = {"checkpoint.every_iterations=0", "stream.samples_max=24000", NULL};
     start(&p, "asked", NULL, sets);
-    await_iterations(&p, "asked", 20);
+    run_await_iterations(&p, "asked", 20);
     assert_int_equal(kill(p.pid, SIGUSR1), 0);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     process_fini(&p);
     size_t size;
-    char *metrics = read_file("asked", "metrics.jsonl", &size);
+    char *metrics = run_file("asked", "metrics.jsonl", &size);
     assert_non_null(metrics);
     assert_non_null(strstr(metrics, "\"record\":\"checkpoint\""));
     assert_non_null(strstr(metrics, "\"complete\":true"));
@@ -435,7 +340,8 @@ static void load_rows(const char *out, uint32_t shards, ps_table **table_p)
         uint64_t key;
         uint32_t version;
         const float *row;
-        snprintf(path, sizeof path, "%s/%s/model/rows-%03u-of-%03u.bin", folder(), out, s, shards);
+        snprintf(path, sizeof path, "%s/%s/model/rows-%03u-of-%03u.bin", run_folder(), out, s,
+                 shards);
         assert_int_equal(ps_model_reader_open(path, &info, &reader, NULL), RT_OK);
         while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK) {
             assert_int_equal(ps_table_reserve(*table_p, 1, NULL), RT_OK);
@@ -486,8 +392,8 @@ static void with_other_numbers(void **state)
 static void copy_run(const char *from, const char *to)
 {
     char command[700];
-    snprintf(command, sizeof command, "rm -rf '%s/%s' && cp -a '%s/%s' '%s/%s'", folder(), to,
-             folder(), from, folder(), to);
+    snprintf(command, sizeof command, "rm -rf '%s/%s' && cp -a '%s/%s' '%s/%s'", run_folder(), to,
+             run_folder(), from, run_folder(), to);
     assert_int_equal(system(command), 0);
 }
 
@@ -495,12 +401,12 @@ static void passes_over(const char *name, const char *text)
 {
     process p;
     start(&p, "bent", "--resume", NULL);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     if (!strstr(p.text, "the checkpoint of iteration 80 is damaged and passed over") ||
         !strstr(p.text, text) || !strstr(p.text, "going on after iteration 60"))
         fail_msg("%s: %s", name, p.text);
     process_fini(&p);
-    must_be_the_same_run("bent", "good", 1);
+    run_must_be_the_same("bent", "good", 1);
 }
 
 // Every part of the newest checkpoint, at its beginning, middle and end, and cut short.
@@ -514,7 +420,7 @@ static void damaged_parts_are_named(void **state)
         char name[100];
         size_t size;
         snprintf(name, sizeof name, "checkpoints/ckpt-000000000080/%s", parts[i]);
-        char *bytes = read_file("good", name, &size);
+        char *bytes = run_file("good", name, &size);
         assert_non_null(bytes);
         const size_t places[] = {2, size / 2, size - 3};
         for (size_t k = 0; k < RT_COUNT_OF(places); k++) {
@@ -544,7 +450,7 @@ static void parts_of_another_run(void **state)
         char name[100];
         size_t size;
         snprintf(name, sizeof name, "checkpoints/ckpt-000000000080/%s", parts[i]);
-        char *bytes = read_file("other", name, &size);
+        char *bytes = run_file("other", name, &size);
         assert_non_null(bytes);
         copy_run("good", "bent");
         write_file("bent", name, bytes, size);
@@ -561,19 +467,19 @@ static void a_damaged_base(void **state)
     size_t size;
     const char *name = "checkpoints/ckpt-000000000060/rows-000-of-001.bin";
     run("good", NULL, NULL); // 20 all, 40 changes, 60 all, 80 changes of 60; 20 stays, 40 needs it
-    char *bytes = read_file("good", name, &size);
+    char *bytes = run_file("good", name, &size);
     assert_non_null(bytes);
     bytes[size / 2] ^= 1;
     copy_run("good", "bent");
     write_file("bent", name, bytes, size);
     free(bytes);
     start(&p, "bent", "--resume", NULL);
-    must_end(&p, 0);
-    must_say(&p, "iteration 80 is damaged");
-    must_say(&p, "iteration 60 is damaged");
-    must_say(&p, "going on after iteration 40");
+    run_must_end(&p, 0);
+    run_must_say(&p, "iteration 80 is damaged");
+    run_must_say(&p, "iteration 60 is damaged");
+    run_must_say(&p, "going on after iteration 40");
     process_fini(&p);
-    must_be_the_same_run("bent", "good", 1);
+    run_must_be_the_same("bent", "good", 1);
 }
 
 // Where checkpoints go there is suddenly something else: training goes on, the one before stays.
@@ -583,23 +489,23 @@ static void a_failing_disk(void **state)
     process p;
     char directory[300], away[320];
     const char *const sets[] = {"stream.samples_max=9600", NULL};
-    snprintf(directory, sizeof directory, "%s/out/checkpoints", folder());
+    snprintf(directory, sizeof directory, "%s/out/checkpoints", run_folder());
     snprintf(away, sizeof away, "%s.away", directory);
     run("calm", NULL, sets);
     start(&p, "out", NULL, sets);
-    await_iterations(&p, "out", 45);
+    run_await_iterations(&p, "out", 45);
     assert_int_equal(rename(directory, away), 0);
     FILE *file = fopen(directory, "w");
     assert_non_null(file);
     fclose(file);
-    must_end(&p, 0);
-    must_say(&p, "could not be written, training goes on");
+    run_must_end(&p, 0);
+    run_must_say(&p, "could not be written, training goes on");
     process_fini(&p);
-    must_be_the_same_run("out", "calm", 1);
+    run_must_be_the_same("out", "calm", 1);
     assert_int_equal(unlink(directory), 0);
     assert_int_equal(rename(away, directory), 0);
     run("out", "--resume", sets);
-    must_be_the_same_run("out", "calm", 1);
+    run_must_be_the_same("out", "calm", 1);
 }
 
 // A shard that reads its rows from a pipe loads for as long as the case wants.
@@ -616,7 +522,7 @@ static void stopped_while_loading(void **state)
         const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
         copy_run("good", "slow");
         snprintf(path, sizeof path, "%s/slow/checkpoints/ckpt-000000000060/rows-000-of-001.bin",
-                 folder());
+                 run_folder());
         assert_int_equal(unlink(path), 0);
         assert_int_equal(mkfifo(path, 0600), 0);
         start(&p, "slow", "--resume", sets);
@@ -624,8 +530,8 @@ static void stopped_while_loading(void **state)
             (void)poll(NULL, 0, 5);
         assert_true(writer >= 0); // the shard has opened it
         assert_int_equal(kill(p.pid, signals[i]), 0);
-        must_end(&p, 1);
-        must_say(&p, "interrupted while a checkpoint was being loaded");
+        run_must_end(&p, 1);
+        run_must_say(&p, "interrupted while a checkpoint was being loaded");
         process_fini(&p);
         close(writer);
     }
@@ -678,35 +584,35 @@ static void a_full_disk(void **state)
     char disk[250], filler[300], place[300], copy[300];
     const char *const sets[] = {ON_REQUEST, place, "checkpoint.full_every=1", NULL};
     const char *const from_copy[] = {ON_REQUEST, copy, NULL};
-    snprintf(disk, sizeof disk, "%s/disk", folder());
+    snprintf(disk, sizeof disk, "%s/disk", run_folder());
     snprintf(filler, sizeof filler, "%s/filler", disk);
     snprintf(place, sizeof place, "checkpoint.directory=%s/checkpoints", disk);
-    snprintf(copy, sizeof copy, "checkpoint.directory=%s/copy", folder());
+    snprintf(copy, sizeof copy, "checkpoint.directory=%s/copy", run_folder());
     mount_small(disk, "size=16m");
     start(&p, "out", NULL, sets);
-    await_iterations(&p, "out", 10);
+    run_await_iterations(&p, "out", 10);
     request(&p, "out", "\"complete\":true", 1);
     fill_up(filler);
     request(&p, "out", "\"complete\":false", 1);
     process_await(&p, 0, "could not be written, training goes on without it", RUN_S);
-    must_say(&p, "No space left on device");
+    run_must_say(&p, "No space left on device");
     copy_run("disk/checkpoints", "copy");
     assert_int_equal(unlink(filler), 0);
     request(&p, "out", "\"complete\":true", 2);
     assert_int_equal(kill(p.pid, SIGINT), 0);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     process_fini(&p);
     start(&p, "from_copy", "--resume", from_copy);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(p.pid, SIGINT), 0);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     if (strstr(p.text, "damaged") || strstr(p.text, "not completed"))
         fail_msg("the failed checkpoint left something:\n%s", p.text);
     process_fini(&p);
     start(&p, "from_disk", "--resume", sets);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(p.pid, SIGINT), 0);
-    must_end(&p, 0);
+    run_must_end(&p, 0);
     process_fini(&p);
 }
 

@@ -91,7 +91,7 @@ const char config_everything[] =
     " \"checkpoint\": {\"directory\": \"/x/y\", \"every_iterations\": 5, \"every_s\": 2.25,"
     "  \"full_every\": 4, \"keep\": 6, \"at_end\": true},"
     " \"on_worker_loss\": \"shrink\", \"restarts_max\": 8,"
-    " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5},"
+    " \"timeouts\": {\"peer_s\": 1.5, \"start_s\": 2.5, \"rejoin_s\": 3.5},"
     " \"sim\": {\"iterations\": 77, \"warmup\": 6, \"dense\": false, \"dispatch_error\": true,"
     "  \"compute_us_per_sample\": 3.25}}";
 

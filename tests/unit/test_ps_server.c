@@ -93,7 +93,8 @@ static rt_wire_welcome welcome_of(const fixture *f)
                                .keys_per_sample_max = 2,
                                .slot_count = 100,
                                .sample_count_max = 10,
-                               .run_ahead = 1};
+                               .run_ahead = 1,
+                               .workers = rt_bit(f->config.worker_count) - 1};
     memcpy(welcome.shards[0], f->shard_address, RT_ADDRESS_MAX);
     return welcome;
 }
@@ -240,6 +241,7 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
     launch(&f);
     rt_wire_welcome welcome = welcome_of(&f);
     welcome.worker_count = 2;
+    welcome.workers = 3;
     from_coordinator(&f, RT_MESSAGE_WELCOME, &welcome, sizeof welcome);
     expect_failed(&f, RT_CONFIG, "2 workers");
 
@@ -273,7 +275,7 @@ static void test_strangers_are_refused(void **context)
     join_run(&f, HASH + 1);
     expect_refusal(&f, "worker 0 runs another configuration");
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 48); // as short as it ever was, of another program
-    expect_refusal(&f, "worker 0 runs lanyard  (protocol 2), the ps 0 lanyard " RT_PROGRAM_VERSION);
+    expect_refusal(&f, "worker 0 runs lanyard  (protocol 3), the ps 0 lanyard " RT_PROGRAM_VERSION);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &broken, sizeof broken);
     from_worker(&f, RT_MESSAGE_SLICE, &push, 7);

@@ -1,0 +1,194 @@
+// A lost worker that comes back is taken back, and nothing else about the run changes: under `up`,
+// and with every process started by itself and started again on failure, as systemd would.
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+#define WORKERS 3u
+#define SAMPLES 48000u
+#define RESTART_S "0.2" // between the end of a process and its next start
+
+static const char config[] =
+    "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 48000,"
+    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+    " \"dispatch\": {\"measure_compute\": false},"
+    " \"cache\": {\"rows\": 500}, \"restarts_max\": 1,"
+    " \"timeouts\": {\"start_s\": 20, \"peer_s\": 2, \"rejoin_s\": 1},"
+    " \"checkpoint\": {\"every_iterations\": 100, \"full_every\": 2, \"keep\": 3}}";
+
+static const char *config_path(void)
+{
+    static char path[300];
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(config, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+// ---- by `up` ---------------------------------------------------------------------------------
+
+static void a_worker_comes_back(void **state)
+{
+    (void)state;
+    process p = {0};
+    char out[300];
+    snprintf(out, sizeof out, "%s/hit", run_folder());
+    const char *const arguments[] = {
+        process_lanyard(),       "up", config_path(), "--out", out, "--set",
+        "on_worker_loss=shrink", NULL};
+    process_start(&p, arguments);
+    run_await_iterations(&p, "hit", 150);
+    assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
+    run_must_end(&p, 0); // restarts_max is 1: the second start, a planned one, does not count
+    run_must_say(&p, "worker 1 was lost; 2 workers go on");
+    run_must_say(&p, "worker 1 is there again: it waits");
+    run_must_say(&p, "workers are back: all start anew");
+    process_fini(&p);
+    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+}
+
+// ---- one by one ------------------------------------------------------------------------------
+
+// A coordinator, one shard, three workers, each under a shell that starts it again on failure.
+typedef struct {
+    char address[64], loss[64], out[300];
+    process coordinator, shard, workers[WORKERS];
+} boxes;
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+// The shell leads a group of its own, so that a box can be lost as a whole.
+static void start_box(boxes *b, process *p, const char *role, const char *rank)
+{
+    char command[2000];
+    snprintf(command, sizeof command,
+             "until '%s' %s '%s' --set %s --set %s %s %s; do sleep " RESTART_S "; done",
+             process_lanyard(), role, config_path(), b->address, b->loss,
+             strcmp(role, "coordinator") == 0 ? "--restart --out" : "--rank", rank);
+    const char *const arguments[] = {"/usr/bin/setsid", "/bin/sh", "-c", command, NULL};
+    *p = (process){0};
+    process_start(p, arguments);
+}
+
+static void start_boxes(boxes *b, const char *out, const char *loss)
+{
+    snprintf(b->address, sizeof b->address, "network.coordinator=127.0.0.1:%u", free_port());
+    snprintf(b->loss, sizeof b->loss, "on_worker_loss=%s", loss);
+    snprintf(b->out, sizeof b->out, "%s/%s", run_folder(), out);
+    start_box(b, &b->shard, "ps", "0");
+    for (uint32_t w = 0; w < WORKERS; w++)
+        start_box(b, &b->workers[w], "worker", (const char *[]){"0", "1", "2"}[w]);
+    start_box(b, &b->coordinator, "coordinator", b->out);
+}
+
+static void lose_box(process *p)
+{
+    assert_int_equal(kill(-p->pid, SIGKILL), 0);
+    (void)process_end(p, RUN_CASE_S);
+    process_fini(p);
+}
+
+static void end_boxes(boxes *b)
+{
+    run_must_end(&b->coordinator, 0);
+    run_must_end(&b->shard, 0);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        run_must_end(&b->workers[w], 0);
+}
+
+static void fini_boxes(boxes *b)
+{
+    process_fini(&b->coordinator);
+    process_fini(&b->shard);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        process_fini(&b->workers[w]);
+}
+
+static void a_box_comes_back(void **state)
+{
+    (void)state;
+    boxes b;
+    start_boxes(&b, "hit", "shrink");
+    run_await_iterations(&b.coordinator, "hit", 150);
+    lose_box(&b.workers[1]);
+    process_await(&b.coordinator, 0, "worker 1 is not there: the run goes on without it",
+                  RUN_CASE_S);
+    start_box(&b, &b.workers[1], "worker", "1");
+    end_boxes(&b);
+    run_must_say(&b.coordinator, "worker 1 is there again: it waits");
+    run_must_say(&b.coordinator, "workers are back: all start anew");
+    fini_boxes(&b);
+    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+}
+
+// One that comes back and is lost again while it waits changes nothing.
+static void a_box_comes_and_goes(void **state)
+{
+    (void)state;
+    boxes b;
+    start_boxes(&b, "hit", "shrink");
+    run_await_iterations(&b.coordinator, "hit", 150);
+    lose_box(&b.workers[0]);
+    process_await(&b.coordinator, 0, "worker 0 is not there: the run goes on without it",
+                  RUN_CASE_S);
+    start_box(&b, &b.workers[0], "worker", "0");
+    size_t at = process_await(&b.coordinator, 0, "worker 0 is there again", RUN_CASE_S);
+    lose_box(&b.workers[0]);
+    process_await(&b.coordinator, at, "which waited to be taken back, is gone again", RUN_CASE_S);
+    start_box(&b, &b.workers[0], "worker", "0");
+    end_boxes(&b);
+    fini_boxes(&b);
+    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+}
+
+// With `restart` every kind of process may be lost: the run waits for it, and is the same.
+static void every_box_is_lost(void **state)
+{
+    (void)state;
+    boxes b;
+    start_boxes(&b, "calm", "restart");
+    end_boxes(&b);
+    fini_boxes(&b);
+    start_boxes(&b, "hit", "restart");
+    run_await_iterations(&b.coordinator, "hit", 150);
+    lose_box(&b.workers[1]);
+    start_box(&b, &b.workers[1], "worker", "1");
+    run_await_iterations(&b.coordinator, "hit", 350);
+    lose_box(&b.shard);
+    start_box(&b, &b.shard, "ps", "0");
+    run_await_iterations(&b.coordinator, "hit", 550);
+    lose_box(&b.coordinator);
+    start_box(&b, &b.coordinator, "coordinator", b.out);
+    end_boxes(&b);
+    run_must_say(&b.coordinator, "going on after iteration");
+    fini_boxes(&b);
+    run_must_train_once("hit", SAMPLES, (uint32_t[]){3}, 1);
+    run_must_be_the_same("hit", "calm", 1);
+}
+
+TEST_MAIN(TEST_SLOW(a_worker_comes_back, 90), TEST_SLOW(a_box_comes_back, 90),
+          TEST_SLOW(a_box_comes_and_goes, 90), TEST_SLOW(every_box_is_lost, 180))

@@ -1,0 +1,165 @@
+#define _GNU_SOURCE // strsep
+#include "tests/support/run_case.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/test.h"
+
+const char *run_folder(void)
+{
+    static char path[200];
+    if (!path[0])
+        snprintf(path, sizeof path, "%s", test_directory());
+    return path;
+}
+
+void run_must_end(process *p, int want)
+{
+    int status = process_end(p, RUN_CASE_S);
+    if (status != want)
+        fail_msg("exit status %d, expected %d; it said:\n%s", status, want, p->text);
+}
+
+void run_must_say(const process *p, const char *text)
+{
+    if (!strstr(p->text, text))
+        fail_msg("nothing about \"%s\" in:\n%s", text, p->text);
+}
+
+char *run_file(const char *out, const char *name, size_t *size_p)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/%s", run_folder(), out, name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    char *bytes = calloc(1 << 23, 1);
+    *size_p = fread(bytes, 1, (1 << 23) - 1, file);
+    fclose(file);
+    return bytes;
+}
+
+void run_must_equal(const char *out, const char *other, const char *name)
+{
+    size_t size[2] = {0};
+    char *bytes[2] = {run_file(out, name, &size[0]), run_file(other, name, &size[1])};
+    if (!bytes[0] || !bytes[1] || size[0] != size[1] || memcmp(bytes[0], bytes[1], size[0]) != 0)
+        fail_msg("%s of %s and %s differ (%zu and %zu bytes)", name, out, other, size[0], size[1]);
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+void run_same_line(const char *out, const char *other, const char *key)
+{
+    size_t size;
+    char *text[2] = {run_file(out, "summary.json", &size), run_file(other, "summary.json", &size)};
+    char *at[2];
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(text[i]);
+        at[i] = strstr(text[i], key);
+        assert_non_null(at[i]);
+        at[i][strcspn(at[i], "\n")] = '\0';
+    }
+    assert_string_equal(at[0], at[1]);
+    free(text[0]);
+    free(text[1]);
+}
+
+void run_must_be_the_same(const char *out, const char *other, uint32_t shards)
+{
+    char name[64];
+    run_must_equal(out, other, "model/dense.bin");
+    for (uint32_t s = 0; s < shards; s++) {
+        snprintf(name, sizeof name, "model/rows-%03u-of-%03u.bin", s, shards);
+        run_must_equal(out, other, name);
+    }
+    run_same_line(out, other, "\"plan_fingerprint\"");
+    run_same_line(out, other, "\"iterations\"");
+    run_same_line(out, other, "\"samples\"");
+    run_same_line(out, other, "\"logloss\"");
+    run_same_line(out, other, "\"auc_last_fifth\"");
+    run_same_line(out, other, "\"stale_reads\": 0");
+}
+
+void run_await_iterations(process *p, const char *out, uint32_t count)
+{
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * 1e9);
+    for (uint32_t seen = 0; seen < count;) {
+        size_t size;
+        char *text = run_file(out, "metrics.jsonl", &size);
+        seen = 0;
+        for (const char *at = text; at && (at = strstr(at, "\"record\":\"iteration\"")); at++)
+            seen++;
+        free(text);
+        if (rt_now_ns() > end)
+            fail_msg("%u iterations, waited for %u; it said:\n%s", seen, count, p->text);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+// The number behind a key of a line; fails without.
+static uint64_t number_of(const char *line, const char *key)
+{
+    const char *at = strstr(line, key);
+    if (!at)
+        fail_msg("no %s in %.200s", key, line);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+typedef struct {
+    uint64_t first_sample;
+    uint32_t samples, workers;
+} trained;
+
+// What an iteration's record says; times_ms has an object for every worker.
+static trained trained_of(const char *line)
+{
+    trained one = {.first_sample = number_of(line, "\"first_sample\":"),
+                   .samples = (uint32_t)number_of(line, "\"samples\":")};
+    for (const char *at = strstr(line, "\"compute\":"); at; at = strstr(at + 1, "\"compute\":"))
+        one.workers++;
+    return one;
+}
+
+void run_must_train_once(const char *out, uint64_t sample_count, uint32_t workers[], size_t count)
+{
+    static trained all[RUN_CASE_ITERATIONS_MAX + 1];
+    uint64_t last = 0, samples = 0;
+    size_t size, phases = 0;
+    char *text = run_file(out, "metrics.jsonl", &size), *rest = text;
+    assert_non_null(text);
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        if (strstr(line, "\"record\":\"resumed\""))
+            last = number_of(line, "\"iteration\":"); // what came after it is lost
+        if (!strstr(line, "\"record\":\"iteration\""))
+            continue;
+        const uint64_t iteration = number_of(line, "\"iteration\":");
+        last = iteration == 1 ? 1 : last + 1; // 1: from the beginning
+        assert_true(last <= RUN_CASE_ITERATIONS_MAX);
+        assert_int_equal(iteration, last);
+        all[last] = trained_of(line);
+    }
+    for (uint64_t i = 1; i <= last; i++) {
+        assert_int_equal(all[i].first_sample, samples);
+        samples += all[i].samples;
+        if (phases > 0 && all[i].workers == workers[phases - 1])
+            continue;
+        if (phases == count || all[i].workers != workers[phases])
+            fail_msg("iteration %" PRIu64 " has %u workers", i, all[i].workers);
+        phases++;
+    }
+    assert_int_equal(phases, count);
+    assert_int_equal(samples, sample_count);
+    free(text);
+    text = run_file(out, "summary.json", &size);
+    assert_non_null(text);
+    assert_int_equal(number_of(text, "\"samples\": "), sample_count);
+    assert_int_equal(number_of(text, "\"iterations\": "), last);
+    assert_non_null(strstr(text, "\"stale_reads\": 0"));
+    free(text);
+}

@@ -1,0 +1,38 @@
+// run_case - what runs leave in folders: waiting for it, reading it, comparing it.
+//
+// OUT is the name of a run's folder below run_folder(), which is the case's own. What is not as it
+// should be fails the case.
+#ifndef RUN_CASE_H
+#define RUN_CASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/support/process_case.h"
+
+#define RUN_CASE_S 60.0 // a run takes less
+#define RUN_CASE_ITERATIONS_MAX 10000u
+
+const char *run_folder(void);
+
+void run_must_end(process *p, int want); // its status
+void run_must_say(const process *p, const char *text);
+
+// Of a file below FOLDER/out, terminated, the caller's (free); NULL: there is none.
+char *run_file(const char *out, const char *name, size_t *size_p);
+
+void run_must_equal(const char *out, const char *other, const char *name); // of a file
+void run_same_line(const char *out, const char *other, const char *key);   // of summary.json
+
+// Model, plans, and what was predicted on the way.
+void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
+
+// Waits until `count` iterations were reported, those that were lost and made again included. p:
+// what to show when they do not come.
+void run_await_iterations(process *p, const char *out, uint32_t count);
+
+// The history that survives trains sample_count samples, each once, in iterations without a gap, by
+// so many workers at first, so many then, and so on; stale reads 0.
+void run_must_train_once(const char *out, uint64_t sample_count, uint32_t workers[], size_t count);
+
+#endif
