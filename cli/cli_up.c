@@ -268,11 +268,12 @@ static void spawn_absent(run *r)
 
 static void judge(run *r, child *c, int status)
 {
+    if (c->waits)
+        put_off_return(r, rt_peer_rank(c->peer));
     if (WIFEXITED(status) && WEXITSTATUS(status) == CLI_OK)
         return;
     c->failure = status;
     if (c->waits) {
-        put_off_return(r, rt_peer_rank(c->peer));
         if (!WIFEXITED(status) || WEXITSTATUS(status) != CLI_ENDED) // not as it was told to
             r->back &= ~rt_bit(rt_peer_rank(c->peer));
         return;

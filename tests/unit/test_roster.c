@@ -1,0 +1,196 @@
+// Who takes part in a run: the case plays shard and workers, over real sockets.
+#include "dispatch/coordinator/dp_roster.h"
+
+#include <string.h>
+
+#include "runtime/rt_member.h"
+#include "tests/support/test.h"
+
+#define HASH 7u
+#define WORKERS 3u
+#define PATIENCE_NS UINT64_C(20000000000) // a step that takes longer has failed
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+
+static const rt_transport_ops *const ops = &rt_transport_zmq;
+
+typedef struct {
+    rt_config config;
+    rt_transport *transport;
+    dp_roster *roster;
+    rt_endpoint *shard, *workers[WORKERS];
+    uint64_t end_ns;
+} fixture;
+
+static void say(rt_endpoint *endpoint, uint32_t self, rt_message_type type, const void *payload,
+                size_t size)
+{
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, type, self, 0, size > 0, size), RT_OK);
+    if (size)
+        memcpy(rt_message_payload(&message), payload, size);
+    assert_int_equal(ops->send(endpoint, COORDINATOR, &message), RT_OK);
+}
+
+static rt_endpoint *join(fixture *f, uint32_t self)
+{
+    rt_endpoint *endpoint = NULL;
+    rt_error error = {0};
+    rt_wire_hello hello = {
+        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = HASH};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    if (rt_peer_role(self) == RT_ROLE_PS)
+        rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
+    if (ops->connect(f->transport, self, COORDINATOR, dp_roster_address(f->roster), &endpoint,
+                     &error))
+        fail_msg("%s", error.text);
+    say(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
+    return endpoint;
+}
+
+static void join_worker(fixture *f, uint32_t rank)
+{
+    f->workers[rank] = join(f, rt_peer(RT_ROLE_WORKER, rank));
+}
+
+static void start(fixture *f, uint64_t without)
+{
+    rt_error error = {0};
+    *f = (fixture){.config = {.worker_count = WORKERS,
+                              .ps_shard_count = 1,
+                              .timeout_start_s = 20,
+                              .timeout_peer_s = 20,
+                              .timeout_rejoin_s = 0.2},
+                   .end_ns = rt_now_ns() + PATIENCE_NS};
+    strcpy(f->config.network_bind, "127.0.0.1");
+    assert_int_equal(ops->open(&f->transport, &error), RT_OK);
+    const dp_roster_config config = {.ops = ops,
+                                     .transport = f->transport,
+                                     .config = &f->config,
+                                     .config_hash = HASH,
+                                     .may_shrink = true,
+                                     .without = without};
+    if (dp_roster_create(&config, &f->roster, &error))
+        fail_msg("%s", error.text);
+    f->shard = join(f, rt_peer(RT_ROLE_PS, 0));
+}
+
+static void finish(fixture *f)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        if (f->workers[w])
+            ops->end(f->workers[w], 0);
+    }
+    ops->end(f->shard, 0);
+    dp_roster_destroy(f->roster);
+    ops->close(f->transport);
+}
+
+static void assemble(fixture *f)
+{
+    rt_error error = {0};
+    if (dp_roster_assemble(f->roster, -1, &error))
+        fail_msg("%s", error.text);
+}
+
+// Lets messages come until the mask of those that wait is this one; those that take part go on
+// saying that they are there.
+static void await_waiting(fixture *f, uint64_t want)
+{
+    while (dp_roster_waiting(f->roster) != want) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        if (rt_now_ns() > f->end_ns)
+            fail_msg("%#llx wait, expected %#llx", (unsigned long long)dp_roster_waiting(f->roster),
+                     (unsigned long long)want);
+        say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f->workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        assert_int_equal(dp_roster_wait(f->roster, -1, &error), RT_OK);
+        rt_status status = dp_roster_receive(f->roster, &peer, &message, &error);
+        rt_message_release(&message);
+        if (status && status != RT_AGAIN)
+            fail_msg("%s", error.text);
+    }
+}
+
+static rt_message receive(fixture *f, rt_endpoint *endpoint)
+{
+    for (;;) {
+        uint32_t peer;
+        bool ready;
+        rt_message message = {0};
+        rt_error error = {0};
+        rt_status status = ops->receive(endpoint, &peer, &message, &error);
+        if (status == RT_OK && rt_message_header(&message)->type != RT_MESSAGE_HEARTBEAT)
+            return message;
+        rt_message_release(&message);
+        if ((status && status != RT_AGAIN) || rt_now_ns() > f->end_ns)
+            fail_msg("nothing came: %s", error.text);
+        assert_int_equal(ops->wait(&endpoint, 1, -1, 100, &ready), RT_OK);
+    }
+}
+
+// Workers 0 and 2 of three: they are 0 and 1 from then on, both ways.
+static void the_others_are_numbered_anew(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_wire_welcome welcome = {.worker_count = 2, .shard_count = 1};
+    start(&f, 0);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_welcome(f.roster, &welcome, &error), RT_OK);
+    rt_message message = receive(&f, f.workers[2]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
+    memcpy(&welcome, rt_message_payload(&message), sizeof welcome);
+    rt_message_release(&message);
+    assert_int_equal(welcome.workers, 5);
+    const rt_member member = {.config = {.self = rt_peer(RT_ROLE_WORKER, 2)}, .welcome = welcome};
+    assert_int_equal(rt_member_rank(&member), 1);
+
+    assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+    assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 1), &message, &error), RT_OK);
+    message = receive(&f, f.workers[2]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_FINISH);
+    rt_message_release(&message);
+    say(f.workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_MARK, NULL, 0);
+    rt_status status = RT_AGAIN;
+    uint32_t peer = 0;
+    while (status == RT_AGAIN && rt_now_ns() < f.end_ns) {
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+        status = dp_roster_receive(f.roster, &peer, &message, &error);
+    }
+    assert_int_equal(status, RT_OK);
+    assert_int_equal(peer, rt_peer(RT_ROLE_WORKER, 1));
+    rt_message_release(&message);
+    finish(&f);
+}
+
+// It waits, may leave, fall silent and come again; the run hears of none of that.
+static void who_waits_ends_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 2); // nobody waits for worker 1
+    f.config.timeout_rejoin_s = 1000;
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    say(f.workers[1], rt_peer(RT_ROLE_WORKER, 1), RT_MESSAGE_FAILED, "enough", 6);
+    await_waiting(&f, 0);
+    ops->end(f.workers[1], 0);
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    f.config.timeout_peer_s = 2; // from now on it is silent for too long
+    await_waiting(&f, 0);
+    finish(&f);
+}
+
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing))
