@@ -1,9 +1,11 @@
 #include "dispatch/coordinator/dp_checkpoint.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/rt_checkpoint.h"
 #include "runtime/rt_child.h"
@@ -100,18 +102,38 @@ static rt_status write_bytes(const char *path, const rt_bytes *bytes, rt_file_su
     return status;
 }
 
+static uint64_t hash_of_epoch(uint32_t epoch)
+{
+    return rt_hash_bytes(&epoch, sizeof epoch);
+}
+
+// Of the start before; 0: there was none. RT_DATA: nobody knows.
+static rt_status read_epoch(const char *path, uint32_t *epoch_p)
+{
+    char text[64] = "";
+    uint64_t hash;
+    FILE *file = fopen(path, "re");
+    *epoch_p = 0;
+    if (!file)
+        return errno == ENOENT ? RT_OK : RT_DATA;
+    const bool is_read = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    const int count = is_read ? sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) : 0;
+    return count == 2 && hash == hash_of_epoch(*epoch_p) ? RT_OK : RT_DATA;
+}
+
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16], text[32] = "";
-    unsigned long past = 0;
+    char path[RT_PATH_MAX + 16], text[64];
+    uint32_t past;
     snprintf(path, sizeof path, "%s/epoch", directory);
-    FILE *file = fopen(path, "re");
-    if (file && fgets(text, sizeof text, file))
-        past = strtoul(text, NULL, 10);
-    if (file)
-        fclose(file);
-    *epoch_p = (uint32_t)past + 1;
-    int length = snprintf(text, sizeof text, "%" PRIu32 "\n", *epoch_p);
+    if (read_epoch(path, &past)) {
+        past = (uint32_t)time(NULL); // in seconds: more than there were starts
+        rt_warn("%s is damaged: counting on from %" PRIu32, path, past);
+    }
+    *epoch_p = past + 1;
+    int length = snprintf(text, sizeof text, "%" PRIu32 " %016" PRIx64 "\n", *epoch_p,
+                          hash_of_epoch(*epoch_p));
     const rt_bytes bytes = {.data = (uint8_t *)text, .size = (size_t)length};
     rt_file_sum sum;
     return write_bytes(path, &bytes, &sum, error);

@@ -459,6 +459,25 @@ static void parts_of_another_run(void **state)
     }
 }
 
+// Nobody knows how many starts there were: the clock is above all of them.
+static void a_damaged_epoch(void **state)
+{
+    (void)state;
+    size_t size;
+    process p;
+    run("bent", NULL,
+        (const char *const[]){"stream.samples_max=2400", "checkpoint.at_end=true", NULL});
+    write_file("bent", "checkpoints/epoch", "2 0123456789abcdef\n", 19);
+    start(&p, "bent", "--resume", NULL);
+    run_must_end(&p, 0);
+    run_must_say(&p, "epoch is damaged");
+    process_fini(&p);
+    char *text = run_file("bent", "checkpoints/epoch", &size);
+    assert_non_null(text);
+    assert_true(strtoull(text, NULL, 10) > 1000000000);
+    free(text);
+}
+
 // The checkpoint that the newest one builds on is damaged: both are of no use.
 static void a_damaged_base(void **state)
 {
@@ -622,5 +641,6 @@ TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST_SLOW(nothing_left_to_restart_from, 120), TEST(too_many_restarts),
           TEST(two_parts_are_one), TEST(on_request), TEST(with_other_numbers),
           TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(parts_of_another_run, 90),
-          TEST_SLOW(a_damaged_base, 90), TEST_SLOW(stopped_while_loading, 90),
-          TEST_SLOW(a_failing_disk, 90), TEST_SLOW(a_full_disk, 120))
+          TEST(a_damaged_epoch), TEST_SLOW(a_damaged_base, 90),
+          TEST_SLOW(stopped_while_loading, 90), TEST_SLOW(a_failing_disk, 90),
+          TEST_SLOW(a_full_disk, 120))
