@@ -108,7 +108,7 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	tests/bench/compare_training.py $(PROGRAM)
 	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
 
-torture: all ## kill, freeze and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
+torture: all ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)

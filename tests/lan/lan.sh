@@ -7,6 +7,7 @@
 #        tests/lan/lan.sh address BOX                its IP address
 #        tests/lan/lan.sh rate BOX MBIT[/MBIT_DOWN]  changes its link
 #        tests/lan/lan.sh bytes [BOX]...             "BOX UP DOWN" of bytes so far
+#        tests/lan/lan.sh cut BOX | mend BOX         pulls its cable, plugs it in again
 #
 # Every box is a network namespace with one cable to a bridge, shaped both ways by tbf: sending on
 # the box's end, receiving on the bridge's. Only boxes reach each other. All of it, names included,
@@ -19,7 +20,7 @@ run=/run/lanyard-lan # on a tmpfs that only COMMAND and its children see
 self=$(readlink -f "$0")
 
 usage() {
-    sed -n '3,8s/^# //p' "$self" >&2
+    sed -n '3,10s/^# //p' "$self" >&2
     exit 2
 }
 
@@ -136,6 +137,11 @@ bytes) # the bridge's ports count both directions
         awk -v box="$box" -v port="$(cut -d' ' -f2 "$run/$box"):" \
             '$1 == port { print box, $2, $10 }' /proc/thread-self/net/dev
     done
+    ;;
+cut | mend) # at the switch: no process in the box is told
+    box_exists "${1:-}"
+    [ "$verb" = cut ] && state=down || state=up
+    ip link set "$(cut -d' ' -f2 "$run/$1")" "$state"
     ;;
 *) usage ;;
 esac
