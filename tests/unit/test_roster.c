@@ -1,6 +1,7 @@
 // Who takes part in a run: the case plays shard and workers, over real sockets.
 #include "dispatch/coordinator/dp_roster.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "runtime/rt_member.h"
@@ -92,6 +93,22 @@ static void assemble(fixture *f)
         fail_msg("%s", error.text);
 }
 
+// A HELLO that comes before the end of the connection before it is refused: once more then.
+static void join_again_if_refused(fixture *f, uint32_t rank)
+{
+    uint32_t peer;
+    rt_message message = {0};
+    rt_error error = {0};
+    const bool refused = f->workers[rank] &&
+                         ops->receive(f->workers[rank], &peer, &message, &error) == RT_OK &&
+                         rt_message_header(&message)->type == RT_MESSAGE_STOP;
+    rt_message_release(&message);
+    if (!refused)
+        return;
+    ops->end(f->workers[rank], 0);
+    join_worker(f, rank);
+}
+
 // Lets messages come until the mask of those that wait is this one; those that take part go on
 // saying that they are there.
 static void await_waiting(fixture *f, uint64_t want)
@@ -103,6 +120,7 @@ static void await_waiting(fixture *f, uint64_t want)
         if (rt_now_ns() > f->end_ns)
             fail_msg("%#llx wait, expected %#llx", (unsigned long long)dp_roster_waiting(f->roster),
                      (unsigned long long)want);
+        join_again_if_refused(f, 1);
         say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
         say(f->workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
         say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
@@ -193,4 +211,55 @@ static void who_waits_ends_nothing(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing))
+typedef struct {
+    fixture *f;
+    rt_member member;
+    rt_status status;
+    rt_error error;
+} joiner;
+
+static void *join_by_member(void *argument)
+{
+    joiner *j = argument;
+    const rt_member_config config = {.ops = ops,
+                                     .transport = j->f->transport,
+                                     .self = rt_peer(RT_ROLE_WORKER, 1),
+                                     .coordinator = dp_roster_address(j->f->roster),
+                                     .address = "",
+                                     .config_hash = HASH,
+                                     .timeout_start_s = 0.5,
+                                     .timeout_peer_s = 20};
+    j->status = rt_member_join(&j->member, &config, &j->error);
+    return NULL;
+}
+
+// A worker that hears the coordinator waits for longer than timeouts.start_s.
+static void a_heard_coordinator_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    pthread_t thread;
+    joiner j = {.f = &f};
+    start(&f, 2);
+    f.config.timeout_rejoin_s = 1000;
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(pthread_create(&thread, NULL, join_by_member, &j), 0);
+    await_waiting(&f, 2);
+    f.config.timeout_peer_s = 1; // five heartbeats a second
+    const uint64_t until = rt_now_ns() + UINT64_C(1500000000);
+    while (rt_now_ns() < until) {
+        rt_error error = {0};
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error),
+                         RT_OK); // silence is judged elsewhere
+    }
+    dp_roster_stop(f.roster, "enough");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(j.status, RT_STOPPED);
+    assert_string_equal(j.error.text, "enough");
+    finish(&f);
+}
+
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing),
+          TEST(a_heard_coordinator_is_waited_for))
