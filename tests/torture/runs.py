@@ -10,6 +10,7 @@ import subprocess
 import time
 
 ROUND_LIMIT_S = 300
+GRACE_S = 4.0  # for processes to end by themselves when the run is complete
 RESTART_S = 0.3  # between the end of a process in a box and its next start
 LAN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lan", "lan.sh")
 
@@ -216,6 +217,7 @@ class BoxesRun(Run):
         self.sets = [word for key, value in sorted(sets.items())
                      for word in ("--set", f"{key}={value}")]
         self.program, self.config, self.boxes = program, config, []
+        self.may_shrink, self.complete = sets["on_worker_loss"] == "shrink", None
         self.add("ps", [["ps", "--rank", str(s)] for s in range(shards)])
         for rank in range(workers):
             self.add(f"w{rank}", [["worker", "--rank", str(rank)]])
@@ -238,7 +240,15 @@ class BoxesRun(Run):
             box.step()
 
     def ended(self):
+        if self.may_shrink and self.boxes[-1].done:  # the coordinator
+            self.dismiss()
         return all(box.done for box in self.boxes)
+
+    def dismiss(self):
+        """A worker that was away when the run was complete never hears of it: somebody has to."""
+        self.complete = self.complete or time.monotonic()
+        if time.monotonic() > self.complete + GRACE_S:
+            self.kill()
 
     def said(self):
         parts = []
