@@ -31,7 +31,7 @@ struct dp_roster {
     uint32_t member_count, worker_count; // of the configuration
     uint32_t joined_count;
     bool begun;
-    uint64_t workers;                               // that take part, once the run has begun
+    uint64_t workers;                               // that take part, as far as is known
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
     rt_log_limit strangers;
@@ -75,8 +75,10 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
     roster->worker_count = c->worker_count;
-    for (uint32_t i = 0; i < c->worker_count; i++)
+    for (uint32_t i = 0; i < c->worker_count; i++) {
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
+        roster->workers |= rt_bit(i);
+    }
     for (uint32_t i = 0; i < c->ps_shard_count; i++)
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_PS, i);
     rt_status status =
@@ -306,10 +308,10 @@ static void begin(dp_roster *roster)
     roster->begun = true;
     for (uint32_t w = 0; w < roster->worker_count; w++) {
         if (roster->members[w].joined)
-            roster->workers |= rt_bit(w);
-        else
-            rt_warn("%s is not there: the run goes on without it",
-                    rt_peer_name(roster->members[w].peer, name));
+            continue;
+        roster->workers &= ~rt_bit(w);
+        rt_warn("%s is not there: the run goes on without it",
+                rt_peer_name(roster->members[w].peer, name));
     }
 }
 
