@@ -203,6 +203,29 @@ static void search_improves_within_its_limits(void **state)
     assert_true(end_sum < 0.95 * start_sum); // random starts: there is much to gain
 }
 
+// Prices beyond all links, as of a parameter server said to have next to none.
+static void absurd_prices_are_bounded(void **state)
+{
+    (void)state;
+    rt_random random = {1};
+    uint32_t worker_of[SAMPLES_MAX];
+    dp_prices prices;
+    dp_search_limits limits;
+    make_problem(4, 80, 20, false, &random);
+    random_prices(&p.view, &random, &prices);
+    for (uint32_t j = 0; j < p.view.worker_count; j++)
+        prices.up[j] = prices.down[j] = 1e12;
+    fill_placement(&random, worker_of);
+    equal_limits(&limits, 1000);
+    dp_search *search = make_search();
+    const int64_t before = dp_search_cost(search, &p.view, &prices, worker_of);
+    assert_true(before > 0);
+    dp_search_run(search, &p.view, &prices, &limits, &random, worker_of);
+    const int64_t after = dp_search_cost(search, &p.view, &prices, worker_of);
+    assert_true(after > 0 && after <= before);
+    dp_search_destroy(search);
+}
+
 // Near the optimum a step that was judged wrongly shows: the exact cost would rise.
 static void no_step_raises_the_cost(void **state)
 {
@@ -344,4 +367,4 @@ static void loads_are_what_moves(void **state)
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(search_improves_within_its_limits),
           TEST(no_step_raises_the_cost), TEST(same_seed_same_placement), TEST(close_to_the_optimum),
-          TEST(loads_are_what_moves))
+          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded))
