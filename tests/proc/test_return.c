@@ -52,7 +52,7 @@ static void a_worker_comes_back(void **state)
         process_lanyard(),       "up", config_path(), "--out", out, "--set",
         "on_worker_loss=shrink", NULL};
     process_start(&p, arguments);
-    run_await_iterations(&p, "hit", 150);
+    run_await_checkpoint(&p, "hit");
     assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
     run_must_end(&p, 0); // restarts_max is 1: the second start, a planned one, does not count
     run_must_say(&p, "worker 1 was lost; 2 workers go on");
@@ -133,7 +133,7 @@ static void a_box_comes_back(void **state)
     (void)state;
     boxes b;
     start_boxes(&b, "hit", "shrink");
-    run_await_iterations(&b.coordinator, "hit", 150);
+    run_await_checkpoint(&b.coordinator, "hit");
     lose_box(&b.workers[1]);
     process_await(&b.coordinator, 0, "worker 1 is not there: the run goes on without it",
                   RUN_CASE_S);
@@ -151,7 +151,7 @@ static void a_box_comes_and_goes(void **state)
     (void)state;
     boxes b;
     start_boxes(&b, "hit", "shrink");
-    run_await_iterations(&b.coordinator, "hit", 150);
+    run_await_checkpoint(&b.coordinator, "hit");
     lose_box(&b.workers[0]);
     process_await(&b.coordinator, 0, "worker 0 is not there: the run goes on without it",
                   RUN_CASE_S);
@@ -174,7 +174,7 @@ static void every_box_is_lost(void **state)
     end_boxes(&b);
     fini_boxes(&b);
     start_boxes(&b, "hit", "restart");
-    run_await_iterations(&b.coordinator, "hit", 150);
+    run_await_checkpoint(&b.coordinator, "hit");
     lose_box(&b.workers[1]);
     start_box(&b, &b.workers[1], "worker", "1");
     run_await_iterations(&b.coordinator, "hit", 350);

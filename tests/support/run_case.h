@@ -31,6 +31,9 @@ void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
 // what to show when they do not come.
 void run_await_iterations(process *p, const char *out, uint32_t count);
 
+// Waits until a checkpoint is complete.
+void run_await_checkpoint(process *p, const char *out);
+
 // The history that survives trains sample_count samples, each once, in iterations without a gap, by
 // so many workers at first, so many then, and so on; stale reads 0.
 void run_must_train_once(const char *out, uint64_t sample_count, uint32_t workers[], size_t count);
