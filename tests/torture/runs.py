@@ -109,6 +109,7 @@ class Run:
         self.folder, self.out = folder, os.path.join(folder, name)
         self.metrics = Metrics(os.path.join(self.out, "metrics.jsonl"))
         self.end = time.monotonic() + ROUND_LIMIT_S
+        self.damaged = set()  # checkpoints, by name
         self.environment = dict(os.environ, TMPDIR=os.path.join(folder, "tmp"))
         os.makedirs(self.environment["TMPDIR"], exist_ok=True)
 
