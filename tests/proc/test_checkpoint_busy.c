@@ -24,20 +24,11 @@ static const char config[] =
     " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 2000},"
     " \"checkpoint\": {\"full_every\": 1}}";
 
-static const char *path_in(const char *name)
-{
-    static char folder[200], path[300];
-    if (!folder[0])
-        snprintf(folder, sizeof folder, "%s", test_directory());
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static void start(process *p)
 {
     char file_name[300], out[300];
-    snprintf(file_name, sizeof file_name, "%s", path_in("config.json"));
-    snprintf(out, sizeof out, "%s", path_in("out"));
+    snprintf(file_name, sizeof file_name, "%s", test_path("config.json"));
+    snprintf(out, sizeof out, "%s", test_path("out"));
     const char *const arguments[] = {process_lanyard(), "up", file_name, "--out", out, NULL};
     FILE *file = fopen(file_name, "w");
     assert_non_null(file);
@@ -52,7 +43,7 @@ static uint32_t lines_with(const char *text)
 {
     struct stat info;
     uint32_t count = 0;
-    FILE *file = fopen(path_in("out/metrics.jsonl"), "r");
+    FILE *file = fopen(test_path("out/metrics.jsonl"), "r");
     if (!file || fstat(fileno(file), &info) != 0)
         return 0;
     char *bytes = calloc((size_t)info.st_size + 1, 1);

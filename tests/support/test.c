@@ -45,6 +45,15 @@ const char *test_directory(void)
     return directory;
 }
 
+const char *test_path(const char *name)
+{
+    static char folder[200], path[300];
+    if (!folder[0])
+        snprintf(folder, sizeof folder, "%s", test_directory());
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
 void test_close(double got, double want, double bound, double floor, const char *what)
 {
     double scale = fabs(want) > floor ? fabs(want) : floor;

@@ -49,6 +49,9 @@ const char *test_data_file(const char *name);
 // A fresh directory for this case, removed when the case ends. The result is a static string.
 const char *test_directory(void);
 
+// Path of a file in a directory of the case, the same one at every call; static, until the next call.
+const char *test_path(const char *name);
+
 // |got - want| <= bound * max(|want|, floor): prints all three when it does not hold.
 void test_close(double got, double want, double bound, double floor, const char *what);
 

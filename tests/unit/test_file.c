@@ -20,15 +20,6 @@
 
 #define MEGABYTE ((size_t)1 << 20)
 
-static const char *path_in(const char *name)
-{
-    static char folder[200], path[300];
-    if (!folder[0])
-        snprintf(folder, sizeof folder, "%s", test_directory());
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static uint8_t *random_bytes(size_t size)
 {
     rt_random random = {size};
@@ -78,7 +69,7 @@ static void pieces_of_any_size(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
         uint8_t *bytes = random_bytes(sizes[i]);
         for (size_t k = 0; k < RT_COUNT_OF(most); k++) {
-            const char *path = path_in("pieces");
+            const char *path = test_path("pieces");
             assert_int_equal(write_file(path, bytes, sizes[i], most[k], NULL), RT_OK);
             must_hold(path, bytes, sizes[i]);
         }
@@ -88,7 +79,7 @@ static void pieces_of_any_size(void **state)
 
 static bool can_be_direct(void)
 {
-    int descriptor = open(path_in("probe"), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+    int descriptor = open(test_path("probe"), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
     void *page = NULL;
     bool can = descriptor >= 0 && posix_memalign(&page, 4096, 4096) == 0 && memset(page, 0, 4096) &&
                write(descriptor, page, 4096) == 4096;
@@ -123,7 +114,7 @@ static void a_large_file_stays_out_of_the_page_cache(void **state)
     if (!can_be_direct())
         test_skip("this file system has no direct writes");
     uint8_t *bytes = random_bytes(size);
-    const char *path = path_in("large");
+    const char *path = test_path("large");
     assert_int_equal(write_file(path, bytes, size, 100000, NULL), RT_OK);
     const size_t cached = cached_pages(path, size);
     if (cached > size / 4096 / 8)
@@ -147,11 +138,11 @@ static void a_disk_that_gets_full(void **state)
         limit.rlim_cur = limits[i / 2];
         const size_t size = i % 2 ? 5 * MEGABYTE : limits[i / 2] + 9; // or all but a few bytes
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-        assert_int_equal(write_file(path_in("full"), bytes, size, 70000, &error), RT_IO);
+        assert_int_equal(write_file(test_path("full"), bytes, size, 70000, &error), RT_IO);
         if (!strstr(error.text, strerror(EFBIG)))
             fail_msg("room for %zu of %zu bytes: %s", limits[i / 2], size, error.text);
-        assert_int_not_equal(access(path_in("full"), F_OK), 0);
-        assert_int_not_equal(access(path_in("full.tmp"), F_OK), 0);
+        assert_int_not_equal(access(test_path("full"), F_OK), 0);
+        assert_int_not_equal(access(test_path("full.tmp"), F_OK), 0);
     }
     free(bytes);
 }

@@ -17,15 +17,6 @@
 
 #define MAGIC UINT64_C(0x1122334455667788)
 
-static const char *path_in(const char *name)
-{
-    static char folder[200], path[300];
-    if (!folder[0])
-        snprintf(folder, sizeof folder, "%s", test_directory());
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 // Half of it random, half of it the same: some blocks are packed, some are not.
 static void fill(rt_bytes *bytes, size_t size)
 {
@@ -45,7 +36,7 @@ static void what_is_packed_is_unpacked(void **state)
         struct stat info;
         if (sizes[i])
             fill(&in, sizes[i]);
-        const char *path = path_in("one");
+        const char *path = test_path("one");
         assert_int_equal(rt_pack_write(path, MAGIC, in.data, in.size, &sums[0], NULL), RT_OK);
         assert_int_equal(rt_pack_read(path, MAGIC, &out, &sums[1], NULL), RT_OK);
         assert_int_equal(out.size, in.size);
@@ -67,7 +58,7 @@ static void damage_is_found(void **state)
     rt_bytes in = {0}, out = {0};
     rt_file_sum sum;
     rt_error error = {0};
-    const char *path = path_in("bent");
+    const char *path = test_path("bent");
     fill(&in, 300);
     assert_int_equal(rt_pack_write(path, MAGIC, in.data, in.size, &sum, NULL), RT_OK);
     FILE *file = fopen(path, "r+b");
@@ -133,7 +124,7 @@ static void work_on_a_full_disk(void *context, rt_child_result *result)
 {
     const rt_bytes *bytes = context;
     rt_file_sum sum;
-    (void)rt_pack_write(path_in("full"), MAGIC, bytes->data, bytes->size, &sum, &result->error);
+    (void)rt_pack_write(test_path("full"), MAGIC, bytes->data, bytes->size, &sum, &result->error);
 }
 
 // The child has the memory of the fork, and no descriptor but standard error and its pipe.
@@ -172,7 +163,7 @@ static void a_full_disk(void **state)
     rt_file_sum sum;
     fill(&small, 1000);
     fill(&large, 900000);
-    assert_int_equal(rt_pack_write(path_in("full"), MAGIC, small.data, small.size, &sum, NULL),
+    assert_int_equal(rt_pack_write(test_path("full"), MAGIC, small.data, small.size, &sum, NULL),
                      RT_OK);
     const struct rlimit limit = {65536, 65536};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -180,9 +171,9 @@ static void a_full_disk(void **state)
     const rt_child_result result = await(&child);
     assert_int_equal(result.error.status, RT_IO);
     assert_non_null(strstr(result.error.text, strerror(EFBIG)));
-    assert_int_equal(rt_pack_read(path_in("full"), MAGIC, &out, &sum, NULL), RT_OK);
+    assert_int_equal(rt_pack_read(test_path("full"), MAGIC, &out, &sum, NULL), RT_OK);
     assert_int_equal(out.size, 1000);
-    assert_int_not_equal(access(path_in("full.tmp"), F_OK), 0);
+    assert_int_not_equal(access(test_path("full.tmp"), F_OK), 0);
     rt_bytes_fini(&small);
     rt_bytes_fini(&large);
     rt_bytes_fini(&out);
@@ -195,7 +186,7 @@ static void folders(void **state)
     (void)state;
     char path[400], root[300];
     uint32_t *iterations, count;
-    snprintf(root, sizeof root, "%s", path_in("a/b"));
+    snprintf(root, sizeof root, "%s", test_path("a/b"));
     assert_int_equal(rt_checkpoint_list(root, &iterations, &count, NULL), RT_OK);
     assert_int_equal(count, 0);
     const uint32_t made[] = {70, 3, UINT32_MAX};
@@ -204,9 +195,9 @@ static void folders(void **state)
         assert_int_equal(rt_checkpoint_make(path, NULL), RT_OK);
         assert_int_equal(rt_checkpoint_make(path, NULL), RT_OK);
     }
-    assert_int_equal(mkdir(path_in("a/b/ckpt-12"), 0777), 0);
-    assert_int_equal(mkdir(path_in("a/b/ckpt-00000000000x"), 0777), 0);
-    assert_int_equal(mkdir(path_in("a/b/ckpt-999999999999"), 0777), 0);
+    assert_int_equal(mkdir(test_path("a/b/ckpt-12"), 0777), 0);
+    assert_int_equal(mkdir(test_path("a/b/ckpt-00000000000x"), 0777), 0);
+    assert_int_equal(mkdir(test_path("a/b/ckpt-999999999999"), 0777), 0);
     assert_int_equal(rt_checkpoint_list(root, &iterations, &count, NULL), RT_OK);
     assert_int_equal(count, 3);
     assert_true(iterations[0] == 3 && iterations[1] == 70 && iterations[2] == UINT32_MAX);
@@ -216,11 +207,11 @@ static void folders(void **state)
     assert_int_equal(rt_checkpoint_list(root, &iterations, &count, NULL), RT_OK);
     assert_int_equal(count, 2);
     rt_free(iterations);
-    FILE *file = fopen(path_in("a/file"), "w");
+    FILE *file = fopen(test_path("a/file"), "w");
     assert_non_null(file);
     fclose(file);
-    assert_int_equal(rt_checkpoint_make(path_in("a/file/x"), NULL), RT_IO);
-    assert_int_equal(rt_checkpoint_list(path_in("a/file"), &iterations, &count, NULL), RT_IO);
+    assert_int_equal(rt_checkpoint_make(test_path("a/file/x"), NULL), RT_IO);
+    assert_int_equal(rt_checkpoint_list(test_path("a/file"), &iterations, &count, NULL), RT_IO);
 }
 
 TEST_MAIN(TEST(what_is_packed_is_unpacked), TEST(damage_is_found), TEST(a_child_works_beside),

@@ -12,15 +12,6 @@
 #define FLOATS 8u
 #define BLOCK_BYTES (PS_MODEL_BLOCK_ROWS * (8u + 4 + FLOATS * sizeof(float)))
 
-static const char *path_in(const char *name)
-{
-    static char folder[200], path[300];
-    if (!folder[0])
-        snprintf(folder, sizeof folder, "%s", test_directory());
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static uint64_t key_of(uint64_t i)
 {
     return rt_key((uint32_t)(i % 5), rt_mix(i) >> 8);
@@ -103,13 +94,13 @@ static void what_changed_by_key(void **state)
         for (int backwards = 0; backwards < 2; backwards++) {
             ps_table *table = make_rows(count, backwards);
             const ps_model_info info = info_of(bases[i], true);
-            assert_int_equal(ps_snapshot_write(table, &info, path_in("changed"), NULL, NULL,
+            assert_int_equal(ps_snapshot_write(table, &info, test_path("changed"), NULL, NULL,
                                                &sums[backwards], NULL),
                              RT_OK);
             ps_table_destroy(table);
         }
         assert_memory_equal(&sums[0], &sums[1], sizeof sums[0]);
-        must_have_what_changed(path_in("changed"), count, bases[i]);
+        must_have_what_changed(test_path("changed"), count, bases[i]);
     }
 }
 
@@ -121,7 +112,7 @@ static void stored_bytes(const char *blocks, uint32_t *stored)
     uint64_t key = 0;
     const size_t count = strlen(blocks);
     info.row_count = count * PS_MODEL_BLOCK_ROWS;
-    assert_int_equal(ps_model_writer_open(path_in("blocks"), &info, &writer, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_open(test_path("blocks"), &info, &writer, NULL), RT_OK);
     for (size_t b = 0; b < count; b++) {
         rt_random random = {b + 1};
         for (uint32_t i = 0; i < PS_MODEL_BLOCK_ROWS; i++) {
@@ -134,7 +125,7 @@ static void stored_bytes(const char *blocks, uint32_t *stored)
         }
     }
     assert_int_equal(ps_model_writer_commit(writer, NULL, NULL), RT_OK);
-    FILE *file = fopen(path_in("blocks"), "r");
+    FILE *file = fopen(test_path("blocks"), "r");
     assert_non_null(file);
     long at = 72;
     for (size_t b = 0; b < count; b++) {
