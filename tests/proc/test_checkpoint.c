@@ -197,28 +197,11 @@ static void one_worker_fewer(void **state)
 // Checkpoints on request only, so that a case knows how many there are.
 #define ON_REQUEST "checkpoint.every_iterations=100000", "stream.samples_max=10000000"
 
-// Times that the metrics of a run have the text.
-static uint32_t count_in_metrics(const char *out, const char *text)
-{
-    size_t size;
-    uint32_t count = 0;
-    char *metrics = run_file(out, "metrics.jsonl", &size);
-    for (const char *at = metrics; at && (at = strstr(at, text)); at++)
-        count++;
-    free(metrics);
-    return count;
-}
-
 // Asks for a checkpoint and waits until the metrics tell how that ended: `count` times the same.
 static void request(process *p, const char *out, const char *how, uint32_t count)
 {
-    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
     assert_int_equal(kill(p->pid, SIGUSR1), 0);
-    while (count_in_metrics(out, how) < count) {
-        if (rt_now_ns() > end)
-            fail_msg("not %u times %s; it said:\n%s", count, how, p->text);
-        (void)poll(NULL, 0, 5);
-    }
+    run_await_records(p, out, how, count);
 }
 
 // Flips a bit of a file of every checkpoint; the second time puts it back.

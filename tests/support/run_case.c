@@ -86,31 +86,30 @@ void run_must_be_the_same(const char *out, const char *other, uint32_t shards)
     run_same_line(out, other, "\"stale_reads\": 0");
 }
 
-// Until so many records of the metrics have such text.
-static void await_records(process *p, const char *out, const char *record, uint32_t count)
+void run_await_records(process *p, const char *out, const char *text, uint32_t count)
 {
     const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * 1e9);
     for (uint32_t seen = 0; seen < count;) {
         size_t size;
-        char *text = run_file(out, "metrics.jsonl", &size);
+        char *metrics = run_file(out, "metrics.jsonl", &size);
         seen = 0;
-        for (const char *at = text; at && (at = strstr(at, record)); at++)
+        for (const char *at = metrics; at && (at = strstr(at, text)); at++)
             seen++;
-        free(text);
+        free(metrics);
         if (rt_now_ns() > end)
-            fail_msg("%u times %s, waited for %u; it said:\n%s", seen, record, count, p->text);
+            fail_msg("%u times %s, waited for %u; it said:\n%s", seen, text, count, p->text);
         (void)poll(NULL, 0, 1);
     }
 }
 
 void run_await_iterations(process *p, const char *out, uint32_t count)
 {
-    await_records(p, out, "\"record\":\"iteration\"", count);
+    run_await_records(p, out, "\"record\":\"iteration\"", count);
 }
 
 void run_await_checkpoint(process *p, const char *out)
 {
-    await_records(p, out, "\"complete\":true", 1);
+    run_await_records(p, out, "\"complete\":true", 1);
 }
 
 // The number behind a key of a line; fails without.

@@ -27,8 +27,10 @@ void run_same_line(const char *out, const char *other, const char *key);   // of
 // Model, plans, and what was predicted on the way.
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
 
-// Waits until `count` iterations were reported, those that were lost and made again included. p:
-// what to show when they do not come.
+// Waits until the metrics have a text so often. p: what to show when it does not come.
+void run_await_records(process *p, const char *out, const char *text, uint32_t count);
+
+// Waits until `count` iterations were reported, those that were lost and made again included.
 void run_await_iterations(process *p, const char *out, uint32_t count);
 
 // Waits until a checkpoint is complete.
