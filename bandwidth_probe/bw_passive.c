@@ -109,6 +109,12 @@ static void count_rate(bw_stretch *s, double bytes, double us_per_byte, bool alo
     }
 }
 
+void bw_passive_probed(bw_passive *passive, bw_way way, double bytes_per_s)
+{
+    passive->ways[way].shown = bytes_per_s / 1e6;
+    passive->ways[way].held_up = 0;
+}
+
 // Counts the points so far; the last is where the next ones begin.
 static void count_points(bw_passive *passive, bw_way way)
 {

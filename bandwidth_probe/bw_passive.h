@@ -64,8 +64,8 @@ typedef struct {
         uint64_t bytes;          // of the stretch up to then
     } points[BW_PASSIVE_POINTS]; // certain arrivals that are not counted yet, from the last counted
     double bytes, us;            // counted since the last estimate
-    double shown;                // bytes/us: counted last beside an empty way, or had at least
-    uint32_t held_up;            // stretches that did not count since then
+    double shown;     // bytes/us: probed, counted last beside an empty way, or had at least
+    uint32_t held_up; // stretches that did not count since then
     uint32_t span_next;
     struct {
         int64_t from_us, to_us;
@@ -91,6 +91,9 @@ typedef struct {
 } bw_passive;
 
 void bw_passive_init(bw_passive *passive);
+
+// A probe read this rate, in bytes/s: what is slower while the other way is full was held up.
+void bw_passive_probed(bw_passive *passive, bw_way way, double bytes_per_s);
 
 // A message was handed to the transport. push: the shard will confirm it.
 void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool push,

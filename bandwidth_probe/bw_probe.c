@@ -100,6 +100,11 @@ static rt_status wait_for(const bw_probe_config *config, uint32_t count, rt_erro
                   : RT_OK;
 }
 
+static double silence_s(const bw_probe_config *config)
+{
+    return config->silence_s > 0 ? config->silence_s : BW_DEADLINE_S;
+}
+
 static rt_status silent(const bw_probe_config *config, double limit_s, rt_error *error)
 {
     char name[32];
@@ -228,8 +233,8 @@ static rt_status drive(train *t, rt_error *error)
             status = take_all_arrivals(t, error);
         if (t->arrived > arrived)
             heard_ns = rt_now_ns();
-        else if (!status && (double)(rt_now_ns() - heard_ns) / NS_PER_S > BW_DEADLINE_S)
-            status = silent(t->config, BW_DEADLINE_S, error);
+        else if (!status && (double)(rt_now_ns() - heard_ns) / NS_PER_S > silence_s(t->config))
+            status = silent(t->config, silence_s(t->config), error);
         if (!status && t->config->progress)
             status = t->config->progress(t->config->context, error);
     }
@@ -313,7 +318,7 @@ static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, do
     double times[ECHOES];
     for (uint32_t i = 0; i < ECHOES; i++) {
         uint64_t begin = rt_now_ns();
-        rt_status status = ask(config, RT_PROBE_ECHO, (*number)++, BW_DEADLINE_S, error);
+        rt_status status = ask(config, RT_PROBE_ECHO, (*number)++, silence_s(config), error);
         if (status)
             return status;
         times[i] = (double)(rt_now_ns() - begin) / NS_PER_S;
@@ -332,7 +337,7 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
     if (!marks)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
     // An ECHO is answered out of turn: it tells soon that nobody is there.
-    rt_status status = ask(config, RT_PROBE_ECHO, number++, BW_DEADLINE_S, error);
+    rt_status status = ask(config, RT_PROBE_ECHO, number++, silence_s(config), error);
     if (!status)
         status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, error);
     if (!status)
@@ -342,7 +347,7 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
     if (!status)
         status = run_train(config, true, found.rtt_s, &number, marks, &found.down, error);
     if (!status)
-        status = ask(config, RT_PROBE_END, number, BW_DEADLINE_S, error);
+        status = ask(config, RT_PROBE_END, number, silence_s(config), error);
     rt_free(marks);
     if (!status)
         *result = found;

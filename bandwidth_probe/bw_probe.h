@@ -44,6 +44,7 @@ typedef struct {
     const bw_stream_end *streams; // to one box; turns are taken, and echoes timed, on the first
     uint32_t stream_count;        // at most BW_STREAMS_MAX
     double turn_s;                // to wait at most for one's turn
+    double silence_s;             // that fails a probe; 0: BW_DEADLINE_S
     // Called every 100 ms or so while waiting; not RT_OK ends the probe. May be NULL.
     rt_status (*progress)(void *context, rt_error *error);
     void *context;

@@ -39,14 +39,25 @@ double bw_table_rate(const bw_table *table, uint32_t worker, bw_way way)
     return table->links[worker][way].bytes_per_s;
 }
 
-static bool differs(double value, double in_force)
+bool bw_table_doubts(const bw_table *table, uint32_t worker)
 {
-    return fabs(value - in_force) > BW_CHANGE * in_force;
+    rt_assert(worker < table->worker_count);
+    return table->links[worker][BW_UP].is_estimate || table->links[worker][BW_DOWN].is_estimate;
 }
 
-static void put_in_force(bw_table *table, bw_known *link, double bytes_per_s)
+static bool differs_by(double value, double in_force, double share)
 {
-    *link = (bw_known){.bytes_per_s = bytes_per_s};
+    return fabs(value - in_force) > share * in_force;
+}
+
+static bool differs(double value, double in_force)
+{
+    return differs_by(value, in_force, BW_CHANGE);
+}
+
+static void put_in_force(bw_table *table, bw_known *link, bw_source source, double bytes_per_s)
+{
+    *link = (bw_known){.bytes_per_s = bytes_per_s, .is_estimate = source == BW_ESTIMATED};
     table->version++;
 }
 
@@ -77,9 +88,9 @@ static bool take_estimate(bw_table *table, bw_known *link, double bytes_per_s)
             insert(faster, faster_count++, value);
     }
     if (slower_count >= BW_AGREE)
-        put_in_force(table, link, slower[slower_count / 2]);
+        put_in_force(table, link, BW_ESTIMATED, slower[slower_count / 2]);
     else if (faster_count >= BW_AGREE)
-        put_in_force(table, link, faster[faster_count / 2]);
+        put_in_force(table, link, BW_ESTIMATED, faster[faster_count / 2]);
     else
         return false;
     return true;
@@ -94,9 +105,11 @@ bool bw_table_measured(bw_table *table, uint32_t worker, bw_way way, bw_source s
     bw_known *link = &table->links[worker][way];
     if (source == BW_ESTIMATED)
         return take_estimate(table, link, bytes_per_s);
-    if (!differs(bytes_per_s, link->bytes_per_s))
+    const double share = link->is_estimate ? BW_PRECISE : BW_CHANGE;
+    link->is_estimate = false;
+    if (!differs_by(bytes_per_s, link->bytes_per_s, share))
         return false;
-    put_in_force(table, link, bytes_per_s);
+    put_in_force(table, link, BW_PROBED, bytes_per_s);
     return true;
 }
 

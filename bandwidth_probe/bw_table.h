@@ -2,7 +2,8 @@
 //
 // Starts with the configured rates. A measured rate takes effect when it differs from the one in
 // force by more than BW_CHANGE, and lasts: a probe counts at once; of estimates from transfers,
-// which are noisy, BW_AGREE of the last BW_LASTS must say so, and their median is taken.
+// which are noisy, BW_AGREE of the last BW_LASTS must say so, and their median is taken. A probe
+// replaces what transfers said if it differs by more than BW_PRECISE.
 //
 // The link of the parameter servers is shared: when several workers read slow at once, far below
 // what their own links have, it holds them up, and their sum is its rate; the same once they read
@@ -20,6 +21,7 @@
 #include "runtime/rt_control.h"
 
 #define BW_CHANGE 0.15
+#define BW_PRECISE 0.05
 #define BW_LASTS 8u
 #define BW_AGREE 6u
 #define BW_SHARED 0.3  // so far below its rate in force a link is slow for others' sake
@@ -32,6 +34,7 @@ typedef enum { BW_PROBED, BW_ESTIMATED } bw_source;
 
 typedef struct {
     double bytes_per_s; // in force
+    bool is_estimate;   // that is what transfers said, and no probe since
     uint32_t count, next;
     struct {
         double bytes_per_s;
@@ -86,6 +89,9 @@ double bw_table_rate(const bw_table *table, uint32_t worker, bw_way way); // byt
 // True: the rate in force changed. A rate that is no positive number is not taken.
 bool bw_table_measured(bw_table *table, uint32_t worker, bw_way way, bw_source source,
                        double bytes_per_s);
+
+// True: what transfers of the worker said is in force, and no probe has confirmed it.
+bool bw_table_doubts(const bw_table *table, uint32_t worker);
 
 // Takes the probes of a worker, one for every box at most.
 void bw_table_probed(bw_table *table, uint32_t worker, const bw_reading *readings, uint32_t count,

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "bandwidth_probe/bw_passive.h"
-#include "bandwidth_probe/bw_probe.h"
 #include "edge_worker/ew_device_rows.h"
 #include "edge_worker/ew_exchange.h"
+#include "edge_worker/ew_links.h"
 #include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_trainer.h"
 #include "runtime/rt_member.h"
@@ -48,6 +48,7 @@ typedef struct {
     bool marked;       // a MARK waits for its answer
     uint64_t mark;     // its number
     bool mark_dense;   // the dense part goes before the answer
+    bool probes;       // the coordinator asked for a LINK
     rt_bytes restored; // dense part of a checkpoint, as far as it has come
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
@@ -244,61 +245,53 @@ static rt_status create_executor(worker *w, rt_error *error)
     return RT_OK;
 }
 
+static void note_probes(worker *w, const rt_wire_link *links, uint32_t count)
+{
+    double best[BW_WAYS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        best[BW_UP] = fmax(best[BW_UP], links[i].up_bytes_per_s);
+        best[BW_DOWN] = fmax(best[BW_DOWN], links[i].down_bytes_per_s);
+    }
+    bw_passive_probed(&w->link, BW_UP, best[BW_UP]);
+    bw_passive_probed(&w->link, BW_DOWN, best[BW_DOWN]);
+}
+
+// Measures the links and tells the coordinator.
+static rt_status measure_links(worker *w, double silence_s,
+                               rt_status (*progress)(void *, rt_error *), rt_error *error)
+{
+    rt_message message;
+    rt_wire_link links[RT_SHARDS_MAX];
+    uint32_t count;
+    const ew_links_config config = {.ops = w->config->ops,
+                                    .shards = w->endpoints + 1,
+                                    .shard_count = w->shard_count,
+                                    .self = self_to_shards(w),
+                                    .addresses = w->member.welcome.shards,
+                                    .turn_s = w->config->config->timeout_start_s,
+                                    .silence_s = silence_s,
+                                    .progress = progress,
+                                    .context = w};
+    rt_status status = ew_links_measure(&config, links, &count, error);
+    if (status)
+        return status;
+    note_probes(w, links, count);
+    if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, count, count * sizeof *links))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), links, count * sizeof *links);
+    return rt_member_send(&w->member, &message, error);
+}
+
+// What the coordinator says meanwhile waits.
 static rt_status beat(void *context, rt_error *error)
 {
     worker *w = context;
     return rt_member_beat(&w->member, error);
 }
 
-// Measures the link to the box of a shard, over the connections to all shards that are there.
-static rt_status measure_box(worker *w, const uint32_t *box_of, uint32_t shard, rt_wire_link *link,
-                             rt_error *error)
+static rt_status probe_to_join(worker *w, rt_error *error)
 {
-    bw_result result;
-    bw_stream_end streams[RT_SHARDS_MAX];
-    bw_probe_config probe = {.ops = w->config->ops,
-                             .streams = streams,
-                             .turn_s = w->config->config->timeout_start_s,
-                             .progress = beat,
-                             .context = w};
-    for (uint32_t s = shard; s < w->shard_count; s++) {
-        if (box_of[s] == shard)
-            streams[probe.stream_count++] =
-                (bw_stream_end){w->endpoints[1 + s], self_to_shards(w), rt_peer(RT_ROLE_PS, s)};
-    }
-    rt_status status = bw_probe_run(&probe, &result, error);
-    if (status)
-        return status;
-    *link = (rt_wire_link){.shard = shard,
-                           .streams = probe.stream_count,
-                           .up_bytes_per_s = result.up.bytes_per_s,
-                           .down_bytes_per_s = result.down.bytes_per_s,
-                           .up_spread = result.up.spread,
-                           .down_spread = result.down.spread,
-                           .rtt_s = result.rtt_s};
-    return RT_OK;
-}
-
-// Measures the links to all boxes of shards, one after the other, and tells the coordinator.
-static rt_status measure_links(worker *w, rt_error *error)
-{
-    rt_message message;
-    rt_wire_link links[RT_SHARDS_MAX];
-    uint32_t box_of[RT_SHARDS_MAX], count = 0;
-    if (w->config->config->links.pin)
-        return RT_OK;
-    bw_boxes(w->member.welcome.shards, w->shard_count, box_of);
-    for (uint32_t s = 0; s < w->shard_count; s++) {
-        if (box_of[s] != s)
-            continue;
-        rt_status status = measure_box(w, box_of, s, &links[count++], error);
-        if (status)
-            return status;
-    }
-    if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, count, count * sizeof *links))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    memcpy(rt_message_payload(&message), links, count * sizeof *links);
-    return rt_member_send(&w->member, &message, error);
+    return w->config->config->links.pin ? RT_OK : measure_links(w, 0, beat, error);
 }
 
 static rt_status join(worker *w, rt_error *error)
@@ -335,7 +328,7 @@ static rt_status join(worker *w, rt_error *error)
     if (!status)
         status = create_planner(w, error);
     if (!status)
-        status = measure_links(w, error);
+        status = probe_to_join(w, error);
     return status ? status : ew_exchange_join(w->exchange, error);
 }
 
@@ -440,11 +433,9 @@ static void step_rows(worker *w, bool apply)
 static rt_status take_result(worker *w, rt_error *error)
 {
     const ew_trained *trained;
-    uint64_t count;
+    eventfd_t count;
     dp_counts done = {0};
-    if (read(w->wake_fd, &count, sizeof count) < 0) {
-        // another wake-up emptied it
-    }
+    (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
     if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
         return RT_OK;
     uint64_t sequence = w->job.sequence;
@@ -562,6 +553,9 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
         w->mark = rt_message_header(message)->iteration;
         w->mark_dense = rt_message_header(message)->count;
         return RT_OK;
+    case RT_MESSAGE_LINK:
+        w->probes = true;
+        return RT_OK;
     case RT_MESSAGE_SAVE:
         return save(w, message, error);
     default:
@@ -661,6 +655,31 @@ static rt_status answer_mark_if_idle(worker *w, rt_error *error)
     return rt_member_send(&w->member, &message, error);
 }
 
+// Nothing but the end of the run comes from a coordinator that waits for a LINK.
+static rt_status listen_meanwhile(void *context, rt_error *error)
+{
+    worker *w = context;
+    rt_message message = {0};
+    rt_status status = rt_member_receive(&w->member, &message, error);
+    if (!status)
+        status = rt_fail(error, RT_WIRE, "coordinator: a %s while it waits for a LINK",
+                         rt_message_type_name(rt_message_header(&message)->type));
+    rt_message_release(&message);
+    return status == RT_AGAIN ? rt_member_beat(&w->member, error) : status;
+}
+
+// No worker has anything under way: the coordinator saw to it. A link that is silent for a while is
+// given as long as at any other time.
+static rt_status probe_if_idle(worker *w, rt_error *error)
+{
+    if (!w->probes || !is_idle(w))
+        return RT_OK;
+    w->probes = false;
+    rt_status status = measure_links(w, w->config->config->timeout_peer_s, listen_meanwhile, error);
+    w->looked_ns = rt_now_ns(); // not a time that training waited for rows
+    return status;
+}
+
 // What was done and stands in no report.
 static dp_counts unreported(const worker *w)
 {
@@ -720,6 +739,8 @@ static rt_status turn(worker *w, rt_error *error)
         status = start_job(w, error);
     if (!status)
         status = answer_mark_if_idle(w, error);
+    if (!status)
+        status = probe_if_idle(w, error);
     if (!status)
         status = finish_if_idle(w, error);
     return status ? status : rt_member_beat(&w->member, error);

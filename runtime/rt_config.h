@@ -185,6 +185,7 @@ typedef struct {
     uint32_t given_count; // length of the list; 0: none, every link is 1 Gbit/s
     double ps_gbps;       // each way; 0: no limit
     bool pin;             // as given: nobody measures
+    double probe_s;       // a link that nothing told of for so long is probed; 0: never
 } rt_links_config;
 
 typedef enum {

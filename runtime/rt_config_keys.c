@@ -361,6 +361,11 @@ const rt_config_key rt_config_keys[] = {
     BOOL("links.pin", links.pin, "true",
          "Links are taken as given. Otherwise `links.workers` is where a run starts: every worker "
          "measures its link when it joins, and dispatch follows."),
+    DOUBLE(
+        "links.probe_s", links.probe_s, "600", IN(0, 1e6), "s",
+        "With `links.pin: false`: a link of which transfers told nothing for so long is measured "
+        "again while training waits, one that they say has changed after a tenth of that; about "
+        "one second each, at most 1% of the time. 0: only when workers join."),
 
     CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"", placements,
            "Where plans are made; the plans are the same."),

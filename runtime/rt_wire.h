@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 3u
+#define RT_WIRE_VERSION 4u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -49,7 +49,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
-    XX(LINK, 42)            /* worker to coordinator: rt_wire_link[count], what probes measured */
+    XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,

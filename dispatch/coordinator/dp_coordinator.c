@@ -16,6 +16,7 @@
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_prober.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
@@ -66,6 +67,7 @@ typedef struct {
     dp_resumed resumed; // planner NULL: a run of its own
     dp_controller controller;
     dp_links links;
+    dp_prober prober;
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
@@ -95,6 +97,12 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
             dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
         .slot_count = c->planner.slot_count[0],
     };
+    c->prober = (dp_prober){.roster = c->roster,
+                            .links = &c->links,
+                            .sender = SELF,
+                            .worker_count = config->worker_count,
+                            .every_s = config->links.probe_s};
+    dp_prober_init(&c->prober, rt_now_ns());
     dp_tally_config tally = {.config = config,
                              .costs = c->costs,
                              .dense_count = schema->dense_count,
@@ -130,7 +138,8 @@ static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
-    c->cut.feed = c->feed;
+    c->cut.feed = c->prober.feed = c->feed;
+    c->prober.metrics = dp_tally_metrics(c->tally);
     return status;
 }
 
@@ -189,7 +198,8 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
 
 static rt_status send_what_is_planned(coordinator *c, rt_error *error)
 {
-    while (!c->last_sent && !c->cut.planned && !c->hold && c->flight_count < c->flight_max) {
+    while (!c->last_sent && !c->cut.planned && !c->hold && !c->prober.open &&
+           c->flight_count < c->flight_max) {
         dp_planned *planned;
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
@@ -282,6 +292,7 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     f->reported |= rt_bit(worker);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_links_reported(&c->links, worker, &report);
+    dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
     dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
@@ -330,13 +341,17 @@ static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
     return status || c->flight_count ? status : dp_cut_step(&c->cut, error);
 }
 
-static rt_status take_link(coordinator *c, uint32_t peer, const rt_message *message,
-                           rt_error *error)
+// ---- probes ----------------------------------------------------------------------------------
+
+// What is due of probes of links, and whether one is due. A pause is not an iteration's time.
+static rt_status go_on_with_probes(coordinator *c, rt_error *error)
 {
-    rt_status status = dp_links_take(&c->links, peer, message, error);
-    if (!status && c->feed) // otherwise the run is not that far yet
-        dp_links_tell(&c->links, rt_peer_rank(peer), c->feed, dp_tally_metrics(c->tally));
-    return status;
+    const bool may_begin = !c->last_sent && !c->cut.planned && !c->hold && !c->interrupted;
+    if (c->interrupted)
+        dp_prober_stop(&c->prober);
+    if (c->prober.open)
+        c->iteration_ns = 0;
+    return dp_prober_step(&c->prober, may_begin, c->flight_count == 0, rt_now_ns(), error);
 }
 
 // A worker's answer to FINISH says what it did since its last report: the flush.
@@ -368,9 +383,11 @@ static rt_status take_message(void *context, uint32_t peer, const rt_message *me
     if (type == RT_MESSAGE_REPORT)
         return take_report(c, peer, message, error);
     if (type == RT_MESSAGE_LINK)
-        return take_link(c, peer, message, error);
+        return dp_prober_take(&c->prober, peer, message, rt_now_ns(), error);
     if (type == RT_MESSAGE_FINISHED)
         return take_finished(c, peer, message, error);
+    if (type == RT_MESSAGE_MARK && c->prober.open)
+        return dp_prober_mark(&c->prober, peer, message, error);
     if (type == RT_MESSAGE_MARK)
         return dp_cut_mark(&c->cut, peer, message, error);
     if (type == RT_MESSAGE_PART)
@@ -397,14 +414,6 @@ static rt_status receive_all(coordinator *c, rt_error *error)
     }
 }
 
-static void drain(int fd)
-{
-    uint64_t count;
-    if (read(fd, &count, sizeof count) < 0) {
-        // nothing was in it
-    }
-}
-
 // The end of a part of a checkpoint ends a wait too. A descriptor that is closed leaves by itself.
 static void watch_child(coordinator *c)
 {
@@ -418,9 +427,10 @@ static void watch_child(coordinator *c)
 // Waits for messages or plans, and notes a request to stop.
 static rt_status wait_for_events(coordinator *c, rt_error *error)
 {
+    eventfd_t count;
     watch_child(c);
     rt_status status = dp_roster_wait(c->roster, c->wait_fd, error);
-    drain(c->wake_fd);
+    (void)eventfd_read(c->wake_fd, &count);
     struct pollfd stop = {.fd = c->config->stop_fd, .events = POLLIN};
     if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
         rt_info("stopping after the iterations that are under way");
@@ -452,7 +462,6 @@ static bool take_signals(coordinator *c)
 static void take_over(coordinator *c, const dp_reloaded *values)
 {
     const dp_reloaded *old = &c->in_force;
-    dp_reload_tell(old, values);
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
         dp_controller_set_alpha(&c->controller, values->alpha_auto,
                                 values->alpha_auto ? old->alpha : values->alpha);
@@ -463,23 +472,12 @@ static void take_over(coordinator *c, const dp_reloaded *values)
     tell_records(c);
 }
 
-// Looks whether the configuration file changed, and takes over what a run can take over.
 static void reload_config(coordinator *c)
 {
-    char restart[512];
-    rt_error error = {0};
     dp_reloaded values;
-    bool asked = take_signals(c);
-    bool due = dp_reload_due(&c->reload, rt_now_ns());
-    if (!c->config->reload.path || (!asked && !due))
-        return;
-    if (dp_reload_read(&c->reload, &values, restart, sizeof restart, &error)) {
-        rt_warn("the configuration was not reloaded, the values in force stay: %s", error.text);
-        return;
-    }
-    take_over(c, &values);
-    if (*restart)
-        rt_warn("%s: needs a restart to take effect: %s", c->config->reload.path, restart);
+    const bool asked = take_signals(c);
+    if (dp_reload_look(&c->reload, asked, rt_now_ns(), &c->in_force, &values))
+        take_over(c, &values);
 }
 
 static rt_status train(coordinator *c, rt_error *error)
@@ -493,6 +491,8 @@ static rt_status train(coordinator *c, rt_error *error)
             status = receive_all(c, error);
         if (!status)
             status = go_on_with_checkpoint(c, error);
+        if (!status)
+            status = go_on_with_probes(c, error);
         if (status)
             return status;
     }

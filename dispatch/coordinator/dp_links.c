@@ -111,6 +111,7 @@ static void write_probe(const dp_links *links, uint32_t worker, const rt_wire_li
     rt_json_double(json, "down_spread", probe->down_spread);
     rt_json_double(json, "rtt_ms", probe->rtt_s * 1e3);
     rt_json_u64(json, "version", links->table.version);
+    rt_json_u64(json, "iteration", links->iteration);
     rt_metrics_end(metrics);
 }
 
@@ -128,6 +129,7 @@ void dp_links_tell(dp_links *links, uint32_t worker, dp_feed *feed, rt_metrics *
                                    .ways = {one->up_bytes_per_s, one->down_bytes_per_s},
                                    .rtt_s = one->rtt_s};
     }
+    links->probe_counts[worker] = 0;
     bw_table_probed(&links->table, worker, readings, count, &changes);
     tell_changes(links, &before, &changes, feed);
     for (uint32_t i = 0; i < count; i++)
@@ -186,6 +188,7 @@ void dp_links_iterated(dp_links *links, uint32_t iteration, dp_feed *feed, rt_me
 {
     bw_changes changes;
     const bw_table before = links->table;
+    links->iteration = iteration;
     if (before.pinned)
         return;
     bw_table_estimated(&links->table, links->estimates, &changes);

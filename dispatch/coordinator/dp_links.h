@@ -14,6 +14,7 @@ typedef struct {
     bw_rates estimates[RT_WORKERS_MAX]; // since the last iteration was complete
     rt_wire_link probes[RT_WORKERS_MAX][RT_SHARDS_MAX];
     uint32_t probe_counts[RT_WORKERS_MAX];
+    uint32_t iteration; // the last one that was complete
 } dp_links;
 
 void dp_links_init(const rt_config *config, dp_links *links);

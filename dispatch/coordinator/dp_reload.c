@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "runtime/rt_json.h"
+#include "runtime/rt_log.h"
 
 #define LOOK_NS UINT64_C(1000000000)
 
@@ -17,10 +18,11 @@ void dp_reload_init(const dp_reload_source *source, const rt_config *running, dp
     *reload = (dp_reload){.source = source, .running = running};
 }
 
-bool dp_reload_due(dp_reload *reload, uint64_t now_ns)
+// The file differs from the one read last.
+static bool is_due(dp_reload *reload, uint64_t now_ns)
 {
     struct stat info = {0}; // stays zero where the file is gone
-    if (!reload->source->path || (reload->was_read && now_ns - reload->looked_ns < LOOK_NS))
+    if (reload->was_read && now_ns - reload->looked_ns < LOOK_NS)
         return false;
     reload->looked_ns = now_ns;
     if (stat(reload->source->path, &info) != 0)
@@ -57,8 +59,9 @@ static void name_others(const rt_config *running, const rt_config *fresh, char *
     }
 }
 
-rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
-                         rt_error *error)
+// restart: the other keys that differ from the running configuration ("" if none), cut to size.
+static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
+                           rt_error *error)
 {
     rt_config fresh;
     rt_status status = rt_config_init(&fresh);
@@ -85,7 +88,7 @@ static const char *alpha_text(const dp_reloaded *values, char text[32])
     return values->alpha_auto ? "\"auto\"" : rt_json_format_double(values->alpha, text);
 }
 
-void dp_reload_tell(const dp_reloaded *old, const dp_reloaded *values)
+static void tell_changes(const dp_reloaded *old, const dp_reloaded *values)
 {
     char from[32], to[32];
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
@@ -95,4 +98,24 @@ void dp_reload_tell(const dp_reloaded *old, const dp_reloaded *values)
                 old->search_evaluations, values->search_evaluations);
     if (values->budget_ms != old->budget_ms)
         rt_info("dispatch.budget_ms reloaded: %g -> %g", old->budget_ms, values->budget_ms);
+}
+
+bool dp_reload_look(dp_reload *reload, bool asked, uint64_t now_ns, const dp_reloaded *in_force,
+                    dp_reloaded *values)
+{
+    char restart[512];
+    rt_error error = {0};
+    if (!reload->source->path)
+        return false;
+    const bool due = is_due(reload, now_ns);
+    if (!asked && !due)
+        return false;
+    if (read_file(reload, values, restart, sizeof restart, &error)) {
+        rt_warn("the configuration was not reloaded, the values in force stay: %s", error.text);
+        return false;
+    }
+    tell_changes(in_force, values);
+    if (*restart)
+        rt_warn("%s: needs a restart to take effect: %s", reload->source->path, restart);
+    return true;
 }

@@ -31,16 +31,11 @@ typedef struct {
 
 void dp_reload_init(const dp_reload_source *source, const rt_config *running, dp_reload *reload);
 
-// True when the file differs from the one read last. The first look always finds it so: it may have
-// changed since the run began.
-bool dp_reload_due(dp_reload *reload, uint64_t now_ns);
-
-// Reads the file. RT_OK: *values is what it says, and restart names the other keys that differ from
-// the running configuration ("" if none), cut to size. Otherwise error says what is wrong with it.
-rt_status dp_reload_read(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
-                         rt_error *error);
-
-// One line in the log for every key that changed.
-void dp_reload_tell(const dp_reloaded *old, const dp_reloaded *values);
+// True: the file was read, as it changed or that was asked for, and *values is what it says of the
+// keys that a run takes over. The first look always reads it: it may have changed since the run
+// began. What is wrong with it, which of those keys differ from in_force, and which others need a
+// restart, goes to the log.
+bool dp_reload_look(dp_reload *reload, bool asked, uint64_t now_ns, const dp_reloaded *in_force,
+                    dp_reloaded *values);
 
 #endif

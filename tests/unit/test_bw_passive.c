@@ -275,6 +275,32 @@ static void a_full_way_does_not_slow_the_other(void **state)
     expect_rate(&r, BW_DOWN, 20, 0.03);
 }
 
+// What a probe read tells that from the first transfer on. Only what does not count again and again
+// counts in the end, as the link may have become slower.
+static void a_probe_tells_what_a_way_carries(void **state)
+{
+    (void)state;
+    rig r;
+    uint32_t counted = 0;
+    rig_init(&r, 25, 20);
+    push(&r, 1, 2000, true);
+    pull(&r, 1, 2000, true);
+    bw_passive_probed(&r.passive, BW_UP, 100 * MBIT * 1e6);
+    for (uint32_t t = 0; t < 40; t++) {
+        const double handed = r.now_us;
+        pull(&r, 8, 262144, true);
+        const double over = r.now_us;
+        r.now_us = handed; // at the same time
+        push(&r, 6, 262144, true);
+        r.now_us = over > r.now_us ? over : r.now_us;
+        const bool counts = bw_passive_estimate(&r.passive, BW_UP) > 0;
+        assert_true(t >= 8 || !counts);
+        counted += counts;
+        idle(&r, 100000);
+    }
+    assert_true(counted > 0);
+}
+
 // What went before a push was handed over earlier, and may have arrived long ago.
 static void what_went_before_a_push_is_not_quick(void **state)
 {
@@ -356,6 +382,6 @@ static void strange_confirmations_do_no_harm(void **state)
 TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
-          TEST(a_full_way_does_not_slow_the_other), TEST(what_went_before_a_push_is_not_quick),
-          TEST(changes_show_at_once), TEST(shards_share_the_link),
-          TEST(strange_confirmations_do_no_harm))
+          TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
+          TEST(what_went_before_a_push_is_not_quick), TEST(changes_show_at_once),
+          TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))

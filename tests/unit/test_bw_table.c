@@ -79,6 +79,25 @@ static void a_recovery_starts_the_count_again(void **state)
     assert_int_equal(table.version, 1);
 }
 
+// What transfers say is rough: a probe corrects it by less than it takes otherwise, once.
+static void a_probe_corrects_estimates(void **state)
+{
+    (void)state;
+    bw_table table;
+    open_table(false, &table);
+    assert_false(bw_table_doubts(&table, 0));
+    for (uint32_t i = 0; i < BW_AGREE; i++)
+        bw_table_measured(&table, 0, BW_DOWN, BW_ESTIMATED, GBIT);
+    assert_true(bw_table_doubts(&table, 0) && !bw_table_doubts(&table, 1));
+    assert_true(bw_table_measured(&table, 0, BW_DOWN, BW_PROBED, 1.1 * GBIT));
+    assert_false(bw_table_doubts(&table, 0));
+    assert_false(bw_table_measured(&table, 0, BW_DOWN, BW_PROBED, GBIT));
+    for (uint32_t i = 0; i < BW_AGREE; i++)
+        bw_table_measured(&table, 0, BW_DOWN, BW_ESTIMATED, 0.5 * GBIT);
+    assert_false(bw_table_measured(&table, 0, BW_DOWN, BW_PROBED, 0.51 * GBIT)); // near enough
+    assert_false(bw_table_doubts(&table, 0));
+}
+
 static bw_changes estimate(bw_table *table, double up0, double up1, uint32_t rounds)
 {
     bw_changes one, all = {0};
@@ -303,8 +322,8 @@ static void pinned_links_and_impossible_rates_stay(void **state)
 }
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
-          TEST(estimates_have_to_last), TEST(a_recovery_starts_the_count_again),
-          TEST(who_is_slow_together_shares_a_limit),
+          TEST(estimates_have_to_last), TEST(a_probe_corrects_estimates),
+          TEST(a_recovery_starts_the_count_again), TEST(who_is_slow_together_shares_a_limit),
           TEST(who_is_slow_beside_quick_ones_has_a_slow_link),
           TEST(slow_links_do_not_speak_for_quick_ones), TEST(shards_of_one_host_are_on_one_box),
           TEST(a_slow_box_limits_its_shards), TEST(a_pinned_table_only_keeps_times),

@@ -1,62 +1,18 @@
 // A cut between its plan and the moment when every row is captured: what is asked of whom, and
 // when.
-#include "tests/support/test.h"
+#include "dispatch/coordinator/dp_cut.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch/coordinator/dp_cut.h"
+#include "tests/support/notes.h"
+#include "tests/support/test.h"
 
 #define WORKERS 3u
 #define SHARDS 2u
 #define SEQUENCE 7u // of the cut's slices
 #define ITERATION 5u
 #define DENSE_BYTES 40u
-
-// A transport that notes what is sent.
-struct rt_endpoint {
-    uint32_t marks, cuts; // peers, as bits of their ranks
-    uint32_t dense_from;  // workers that are to send the dense part
-};
-struct rt_transport {
-    rt_endpoint endpoint;
-};
-
-static rt_status listen_nowhere(rt_transport *transport, uint32_t self, const char *address,
-                                char *bound, rt_endpoint **endpoint_p, rt_error *error)
-{
-    (void)self;
-    (void)error;
-    strcpy(bound, address);
-    *endpoint_p = &transport->endpoint;
-    return RT_OK;
-}
-
-static void end(rt_endpoint *endpoint, uint32_t linger_ms)
-{
-    (void)endpoint;
-    (void)linger_ms;
-}
-
-static rt_status note(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
-{
-    const rt_wire_header *header = rt_message_header(message);
-    const uint32_t bit = (uint32_t)rt_bit(rt_peer_rank(peer));
-    if (header->type == RT_MESSAGE_MARK) {
-        assert_true(rt_peer_role(peer) == RT_ROLE_WORKER && header->iteration == SEQUENCE);
-        endpoint->marks |= bit;
-        endpoint->dense_from |= header->count ? bit : 0;
-    } else {
-        assert_true(rt_peer_role(peer) == RT_ROLE_PS && header->type == RT_MESSAGE_CUT);
-        assert_int_equal(header->iteration, ITERATION);
-        endpoint->cuts |= bit;
-    }
-    rt_message_release(message);
-    return RT_OK;
-}
-
-static const rt_transport_ops ops = {
-    .name = "notes", .listen = listen_nowhere, .end = end, .send = note};
 
 typedef struct {
     rt_config config;
@@ -75,7 +31,8 @@ static void begin(cut_case *c)
     assert_int_equal(rt_config_init(&c->config), RT_OK);
     c->config.worker_count = WORKERS;
     c->config.ps_shard_count = SHARDS;
-    const dp_roster_config roster = {.ops = &ops, .transport = &c->transport, .config = &c->config};
+    const dp_roster_config roster = {
+        .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
     const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
     assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
@@ -126,7 +83,7 @@ static rt_status send_part(cut_case *c, uint32_t peer, uint64_t offset, uint64_t
 static uint32_t asked(cut_case *c)
 {
     assert_int_equal(dp_cut_step(&c->cut, NULL), RT_OK);
-    return c->transport.endpoint.cuts;
+    return notes_ranks(&c->transport, RT_MESSAGE_CUT, RT_ROLE_PS, ITERATION);
 }
 
 // A shard that captures before every worker has said that its pushes were processed would leave
@@ -136,8 +93,10 @@ static void shards_wait_for_every_worker(void **state)
     (void)state;
     cut_case c;
     begin(&c);
-    assert_int_equal(c.transport.endpoint.marks, 7);
-    assert_int_equal(c.transport.endpoint.dense_from, 1);
+    const rt_endpoint *endpoint = &c.transport.endpoint;
+    assert_int_equal(notes_ranks(&c.transport, RT_MESSAGE_MARK, RT_ROLE_WORKER, SEQUENCE), 7);
+    for (uint32_t i = 0; i < endpoint->count; i++) // worker 0 sends the dense part
+        assert_int_equal(endpoint->sent[i].header.count, rt_peer_rank(endpoint->sent[i].peer) == 0);
     assert_int_equal(asked(&c), 0);
     assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
     assert_int_equal(asked(&c), 0);

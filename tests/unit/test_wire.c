@@ -36,7 +36,7 @@ static void create_fills_the_header(void **state)
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_PUSH_ROW, SENDER, 99, 5, 400), RT_OK);
     const uint8_t want[] = {
         0x52, 0x4c, 0x41, 0x59,             // "RLAY"
-        3,    0,                            // version
+        4,    0,                            // version
         22,   0,                            // PUSH_ROW
         0,    0,    0,    0,                // epoch
         3,    0,    0,    2,                // worker 3
@@ -148,7 +148,7 @@ static void bad_headers_are_named(void **state)
 {
     (void)state;
     refuse(offsetof(rt_wire_header, magic), 4, 0x12345678, "0x12345678");
-    refuse(offsetof(rt_wire_header, version), 2, RT_WIRE_VERSION + 1, "version 4");
+    refuse(offsetof(rt_wire_header, version), 2, RT_WIRE_VERSION + 1, "version 5");
     refuse(offsetof(rt_wire_header, version), 2, 0, "version 0");
     refuse(offsetof(rt_wire_header, type), 2, 0, "unknown type 0");
     refuse(offsetof(rt_wire_header, type), 2, 4711, "unknown type 4711");

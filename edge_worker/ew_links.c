@@ -1,0 +1,50 @@
+#include "edge_worker/ew_links.h"
+
+#include <inttypes.h>
+
+#include "bandwidth_probe/bw_table.h"
+
+static rt_status measure_box(const ew_links_config *config, const uint32_t *box_of, uint32_t box,
+                             rt_wire_link *link, rt_error *error)
+{
+    bw_result result;
+    bw_stream_end streams[RT_SHARDS_MAX];
+    bw_probe_config probe = {.ops = config->ops,
+                             .streams = streams,
+                             .turn_s = config->turn_s,
+                             .silence_s = config->silence_s,
+                             .progress = config->progress,
+                             .context = config->context};
+    for (uint32_t s = box; s < config->shard_count; s++) {
+        if (box_of[s] == box)
+            streams[probe.stream_count++] =
+                (bw_stream_end){config->shards[s], config->self, rt_peer(RT_ROLE_PS, s)};
+    }
+    rt_status status = bw_probe_run(&probe, &result, error);
+    if (status == RT_NOT_FOUND)
+        return rt_fail(error, RT_PEER, "PS shard %" PRIu32 ", or one on its box, is gone", box);
+    if (status)
+        return status;
+    *link = (rt_wire_link){.shard = box,
+                           .streams = probe.stream_count,
+                           .up_bytes_per_s = result.up.bytes_per_s,
+                           .down_bytes_per_s = result.down.bytes_per_s,
+                           .up_spread = result.up.spread,
+                           .down_spread = result.down.spread,
+                           .rtt_s = result.rtt_s};
+    return RT_OK;
+}
+
+rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, uint32_t *count,
+                           rt_error *error)
+{
+    uint32_t box_of[RT_SHARDS_MAX];
+    rt_status status = RT_OK;
+    *count = 0;
+    bw_boxes(config->addresses, config->shard_count, box_of);
+    for (uint32_t s = 0; s < config->shard_count && !status; s++) {
+        if (box_of[s] == s)
+            status = measure_box(config, box_of, s, &links[(*count)++], error);
+    }
+    return status;
+}
