@@ -72,7 +72,7 @@ static rt_status load_shard(evaluation *e, const char *path, uint32_t before, rt
 {
     ps_model_info info;
     ps_model_reader *reader;
-    rt_status status = ps_model_reader_open(path, &info, &reader, error);
+    rt_status status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
     if (status)
         return status;
     if (info.dim != e->config->model.embedding_dim || info.schema != cli_schema_hash(e->config))

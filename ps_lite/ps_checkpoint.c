@@ -103,10 +103,10 @@ typedef struct {
     rt_status stopped; // what progress returned
 } loading;
 
-static rt_status go_on(void *context, rt_error *error)
+static rt_status go_on(void *context, int wait_fd, rt_error *error)
 {
     loading *l = context;
-    l->stopped = l->progress ? l->progress(l->context, error) : RT_OK;
+    l->stopped = l->progress ? l->progress(l->context, wait_fd, error) : RT_OK;
     return l->stopped;
 }
 

@@ -1,10 +1,11 @@
 #include "ps_lite/ps_model_file.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <zstd.h>
 
+#include "runtime/rt_ahead.h"
 #include "runtime/rt_file.h"
 #include "runtime/rt_hash.h"
 
@@ -67,8 +68,10 @@ struct ps_model_writer {
 };
 
 struct ps_model_reader {
-    FILE *file;
+    rt_ahead *file;
     char *path;
+    ps_progress progress;
+    void *context;
     block block;
     ZSTD_DCtx *unpacker;
     rt_file_sum sum;
@@ -272,12 +275,40 @@ rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt
 
 // ---- Reading
 
+// wait_fd: until it is readable; -1: not at all.
+static rt_status make_progress(const ps_model_reader *reader, int wait_fd, rt_error *error)
+{
+    struct pollfd one = {.fd = wait_fd, .events = POLLIN};
+    if (reader->progress)
+        return reader->progress(reader->context, wait_fd, error);
+    if (wait_fd >= 0)
+        (void)poll(&one, 1, -1);
+    return RT_OK;
+}
+
+// RT_END: the file ends before.
+static rt_status read_some(ps_model_reader *reader, void *bytes, size_t size, rt_error *error)
+{
+    uint8_t *next = bytes;
+    while (size > 0) {
+        size_t got = 0;
+        rt_status status = rt_ahead_take(reader->file, next, size, &got, error);
+        if (status != RT_OK && status != RT_AGAIN)
+            return status;
+        next += got;
+        size -= got;
+        status = make_progress(reader, status == RT_AGAIN ? rt_ahead_fd(reader->file) : -1, error);
+        if (status != RT_OK)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, rt_error *error)
 {
-    if (fread(bytes, 1, size, reader->file) == size)
-        return RT_OK;
-    if (ferror(reader->file))
-        return rt_fail(error, RT_IO, "cannot read %s: %s", reader->path, strerror(errno));
+    rt_status status = read_some(reader, bytes, size, error);
+    if (status != RT_END)
+        return status;
     return rt_fail(error, RT_DATA, "%s ends early, after %llu of %llu rows", reader->path,
                    (unsigned long long)reader->taken, (unsigned long long)reader->info.row_count);
 }
@@ -285,8 +316,10 @@ static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, r
 static rt_status read_header(ps_model_reader *reader, rt_error *error)
 {
     file_header header;
-    size_t got = fread(&header, 1, sizeof header, reader->file);
-    if (got != sizeof header || header.magic != MAGIC)
+    rt_status status = read_some(reader, &header, sizeof header, error);
+    if (status != RT_OK && status != RT_END)
+        return status;
+    if (status == RT_END || header.magic != MAGIC)
         return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
     if (header.version != VERSION)
         return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", reader->path,
@@ -313,8 +346,8 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
     return RT_OK;
 }
 
-rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_reader **reader_p,
-                               rt_error *error)
+rt_status ps_model_reader_open(const char *path, ps_progress progress, void *context,
+                               ps_model_info *info, ps_model_reader **reader_p, rt_error *error)
 {
     ps_model_reader *reader = rt_alloc(1, sizeof *reader);
     if (reader)
@@ -324,10 +357,9 @@ rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_r
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     }
     strcpy(reader->path, path);
-    reader->file = fopen(path, "rbe");
-    rt_status status = RT_OK;
-    if (!reader->file)
-        status = rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
+    reader->progress = progress;
+    reader->context = context;
+    rt_status status = rt_ahead_open(path, &reader->file, error);
     if (status == RT_OK)
         status = read_header(reader, error);
     if (status == RT_OK && (!(reader->unpacker = ZSTD_createDCtx()) ||
@@ -346,8 +378,7 @@ void ps_model_reader_close(ps_model_reader *reader)
 {
     if (!reader)
         return;
-    if (reader->file)
-        fclose(reader->file);
+    rt_ahead_close(reader->file);
     rt_free(reader->path);
     block_fini(&reader->block);
     ZSTD_freeDCtx(reader->unpacker);
@@ -400,8 +431,10 @@ rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_
                                const float **row_p, rt_error *error)
 {
     if (reader->taken == reader->info.row_count) {
-        if (fgetc(reader->file) == EOF)
-            return RT_END;
+        uint8_t more;
+        rt_status status = read_some(reader, &more, 1, error);
+        if (status != RT_OK)
+            return status;
         return rt_fail(error, RT_DATA, "%s goes on after its %llu rows", reader->path,
                        (unsigned long long)reader->info.row_count);
     }

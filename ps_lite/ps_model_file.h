@@ -9,6 +9,10 @@
 
 #define PS_MODEL_BLOCK_ROWS 4096u
 
+// Called again and again while a file is written or read; anything but RT_OK ends that. wait_fd:
+// readable when there is something to go on with, until when it may wait; -1: it must not.
+typedef rt_status (*ps_progress)(void *context, int wait_fd, rt_error *error);
+
 typedef struct ps_model_writer ps_model_writer;
 typedef struct ps_model_reader ps_model_reader;
 
@@ -39,9 +43,10 @@ rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t ve
 rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt_error *error);
 void ps_model_writer_abort(ps_model_writer *writer);
 
-// RT_IO, RT_DATA (not a model file, or damaged), RT_NO_MEMORY.
-rt_status ps_model_reader_open(const char *path, ps_model_info *info, ps_model_reader **reader_p,
-                               rt_error *error);
+// progress (may be NULL) is called by open and by next. RT_IO, RT_DATA (not a model file, or
+// damaged), RT_NO_MEMORY, RT_LIMIT, or what progress returned.
+rt_status ps_model_reader_open(const char *path, ps_progress progress, void *context,
+                               ps_model_info *info, ps_model_reader **reader_p, rt_error *error);
 // RT_END after the last row. *row_p (dim + state_floats floats) is valid until the next call.
 rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_t *version_p,
                                const float **row_p, rt_error *error);

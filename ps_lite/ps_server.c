@@ -7,6 +7,7 @@
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "ps_lite/ps_checkpoint.h"
+#include "ps_lite/ps_dense.h"
 #include "runtime/rt_address.h"
 #include "runtime/rt_log.h"
 
@@ -33,6 +34,7 @@ typedef struct {
     bool prompt;      // the next message was waited for
     uint64_t greeted; // mask of workers that said HELLO
     rt_log_limit strangers;
+    bool busy;   // with a file: rows must not change
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
 } server;
@@ -193,11 +195,17 @@ static rt_status say_finished(server *s, rt_error *error)
     return rt_member_send(&s->member, &message, error);
 }
 
-// Writing a large shard takes longer than the coordinator accepts silence.
-static rt_status beat(void *context, rt_error *error)
+static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error);
+
+// A large shard, or a slow disk, takes longer than the coordinator accepts silence, or probes that
+// nobody answers; and the run may end meanwhile.
+static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
 {
     server *s = context;
-    return rt_member_beat(&s->member, error);
+    s->busy = true;
+    rt_status status = turn(s, wait_fd, wait_fd < 0 ? 0 : rt_member_wait_ms(&s->member), error);
+    s->busy = false;
+    return status;
 }
 
 static rt_status save(server *s, const rt_message *message, rt_error *error)
@@ -207,7 +215,7 @@ static rt_status save(server *s, const rt_message *message, rt_error *error)
         return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
                        message->size - sizeof(rt_wire_header));
     rt_status status =
-        ps_shard_save(s->shard, directory, s->config->schema, NULL, beat, s, NULL, error);
+        ps_shard_save(s->shard, directory, s->config->schema, NULL, meanwhile, s, NULL, error);
     return status == RT_OK ? say_finished(s, error) : status;
 }
 
@@ -247,7 +255,7 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
         ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank,
-                           s->config->config->ps_shard_count, beat, s, &answer, error);
+                           s->config->config->ps_shard_count, meanwhile, s, &answer, error);
     return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
 }
 
@@ -260,6 +268,9 @@ static rt_status tell_keys(server *s, const rt_message *message, rt_error *error
 
 static rt_status take_from_coordinator(server *s, const rt_message *message, rt_error *error)
 {
+    if (s->busy)
+        return rt_fail(error, RT_WIRE, "coordinator: %s while rows are read or written",
+                       rt_message_type_name(rt_message_header(message)->type));
     switch (rt_message_header(message)->type) {
     case RT_MESSAGE_SAVE:
         return save(s, message, error);
@@ -359,6 +370,11 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
                              rt_message_type_name(type));
             break;
         }
+        if (s->busy && !ps_dense_takes(type)) {
+            status = rt_fail(error, RT_WIRE, "%s: %s while rows are read or written",
+                             rt_peer_name(peer, name), rt_message_type_name(type));
+            break;
+        }
         if (type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD)
             note_arrival(s, peer);
         return ps_shard_receive(s->shard, peer, message, error);
@@ -394,14 +410,15 @@ static rt_status drain_workers(server *s, rt_error *error)
 
 // The order of the two sockets does not matter: a worker has finished when all its push credits are
 // back, so at a SAVE the shard has every row.
-static rt_status turn(server *s, rt_error *error)
+// Waits for messages or wake_fd, and takes what came.
+static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
 {
     rt_endpoint *const endpoints[2] = {s->workers, s->member.endpoint};
     bool ready[2] = {false, false};
     // The transport does not tell when it has room again.
-    const uint32_t wait_ms = s->unsent ? 1 : rt_member_wait_ms(&s->member);
+    const uint32_t limit_ms = s->unsent && wait_ms ? 1 : wait_ms;
     const uint64_t begin_ns = rt_now_ns();
-    rt_status status = s->ops->wait(endpoints, 2, ps_checkpoint_fd(&s->checkpoint), wait_ms, ready);
+    rt_status status = s->ops->wait(endpoints, 2, wake_fd, limit_ms, ready);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status != RT_OK)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
@@ -433,7 +450,7 @@ rt_status ps_server_run(const ps_server_config *config, rt_error *error)
     s->ops = config->transport;
     rt_status status = join(s, error);
     while (status == RT_OK && !s->finished)
-        status = turn(s, error);
+        status = turn(s, ps_checkpoint_fd(&s->checkpoint), rt_member_wait_ms(&s->member), error);
     if (status == RT_OK)
         status = say_finished(s, error);
     leave(s, status, error);

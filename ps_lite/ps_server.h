@@ -3,7 +3,8 @@
 // Runs in the calling thread until the run ends. Listens first, then joins the coordinator with its
 // address; workers connect to it. Replies are sent once the sockets are drained, so they fill
 // messages when much arrives and leave at once when little does. That a worker is gone or silent is
-// the coordinator's to judge: it has a connection to each, and stops the run.
+// the coordinator's to judge: it has a connection to each, and stops the run. While rows are read
+// from a file, or written to one, everything goes on but rows, however slow the disk is.
 //
 // Only workers that said a HELLO of this configuration are heard; others may probe the link, and
 // nothing that they send ends anything. A worker of the run that breaks the protocol ends it, and

@@ -34,7 +34,7 @@ static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint
         status = ps_model_writer_add(writer, entries[i].key, entries[i].version,
                                      ps_table_row(table, &entries[i]), error);
         if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
-            status = progress(context, error);
+            status = progress(context, -1, error);
     }
     return status;
 }
@@ -108,20 +108,18 @@ rt_status ps_snapshot_read(ps_table *table, const ps_model_info *info, const cha
 {
     ps_model_info found;
     ps_model_reader *reader = NULL;
-    rt_status status = ps_model_reader_open(path, &found, &reader, error);
+    rt_status status = ps_model_reader_open(path, progress, context, &found, &reader, error);
     if (status != RT_OK)
         return status;
     const loading l = {table, info, path, found.base > 0};
     status = check_info(info, path, &found, error);
-    for (uint64_t i = 0; status == RT_OK; i++) {
+    while (status == RT_OK) {
         uint64_t key;
         uint32_t version;
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
         if (status == RT_OK)
             status = load_row(&l, key, version, row, error);
-        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
-            status = progress(context, error);
     }
     if (sum_p)
         *sum_p = ps_model_reader_sum(reader);

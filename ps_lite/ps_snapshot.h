@@ -8,9 +8,6 @@
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 
-// Called now and then while a file is written or read; anything but RT_OK ends that.
-typedef rt_status (*ps_progress)(void *context, rt_error *error);
-
 // Writes the rows whose version is above info->base to path; info->row_count is not looked at.
 // sum_p and progress may be NULL. RT_IO, RT_NO_MEMORY; error names the file; or what progress
 // returned.

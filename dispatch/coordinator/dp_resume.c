@@ -14,7 +14,9 @@ typedef struct {
     const dp_resume_config *config;
     dp_planner *planner;
     uint64_t marks;        // workers that answered the last MARK
-    uint32_t loaded;       // LOADED since the last candidate
+    const dp_saved *saved; // the candidate
+    uint64_t loading;      // shards that read one of its files
+    uint32_t loaded[RT_SHARDS_MAX];
     rt_error damage;       // what is wrong with the candidate
     uint64_t keys_missing; // shards whose keys are not all known
     uint64_t keys_from[RT_SHARDS_MAX];
@@ -82,17 +84,34 @@ static rt_status send_empty(resume *r, uint32_t peer, rt_message_type type, uint
     return dp_roster_send(r->config->roster, peer, &message, error);
 }
 
+// The next file of the candidate, if there is one. While it is read the shard takes nothing else.
+static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
+{
+    rt_message message;
+    const uint32_t i = r->loaded[shard];
+    if (i == r->saved->count || r->damage.status)
+        return RT_OK;
+    rt_wire_load load = r->saved->loads[i];
+    load.first = i == 0;
+    if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
+                                 r->saved->past[i].iteration, &load, sizeof load, NULL))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    r->loading |= rt_bit(shard);
+    return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
+}
+
 static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
 {
     rt_wire_written loaded;
     rt_reader reader = rt_message_reader(message);
-    if (!rt_reader_get(&reader, &loaded, 1, sizeof loaded))
-        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a LOADED that is too short", shard);
-    r->loaded++;
+    if (!rt_reader_get(&reader, &loaded, 1, sizeof loaded) || !(r->loading >> shard & 1))
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a LOADED that nobody waits for", shard);
+    r->loading &= ~rt_bit(shard);
+    r->loaded[shard]++;
     if (loaded.status && !r->damage.status)
         rt_fail(&r->damage, RT_DATA, "%.*s", (int)rt_min_u64(reader.left, 384),
                 (const char *)reader.next);
-    return RT_OK;
+    return send_load(r, shard, error);
 }
 
 static rt_status take_keys(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
@@ -158,19 +177,12 @@ static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
 {
     const uint32_t shards = r->config->config->ps_shard_count;
     rt_status status = RT_OK;
-    r->loaded = 0;
+    r->saved = saved;
     r->damage = (rt_error){0};
-    for (uint32_t i = 0; i < saved->count * shards && !status; i++) {
-        rt_message message;
-        rt_wire_load load = saved->loads[i / shards];
-        load.first = i / shards == 0;
-        if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
-                                     saved->past[i / shards].iteration, &load, sizeof load, NULL))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        status =
-            dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, i % shards), &message, error);
-    }
-    while (!status && r->loaded < saved->count * shards)
+    memset(r->loaded, 0, sizeof r->loaded);
+    for (uint32_t s = 0; s < shards && !status; s++)
+        status = send_load(r, s, error);
+    while (!status && r->loading)
         status = turn(r, error);
     return status;
 }

@@ -325,7 +325,7 @@ static void load_rows(const char *out, uint32_t shards, ps_table **table_p)
         const float *row;
         snprintf(path, sizeof path, "%s/%s/model/rows-%03u-of-%03u.bin", run_folder(), out, s,
                  shards);
-        assert_int_equal(ps_model_reader_open(path, &info, &reader, NULL), RT_OK);
+        assert_int_equal(ps_model_reader_open(path, NULL, NULL, &info, &reader, NULL), RT_OK);
         while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK) {
             assert_int_equal(ps_table_reserve(*table_p, 1, NULL), RT_OK);
             ps_entry *entry = ps_table_insert(*table_p, key);
@@ -510,33 +510,67 @@ static void a_failing_disk(void **state)
     run_must_be_the_same("out", "calm", 1);
 }
 
-// A shard that reads its rows from a pipe loads for as long as the case wants.
+// Resumes from a copy of `good` whose rows of iteration 60 are a pipe. Returns its end, which the
+// case writes to, once the shard has opened it; *bytes_p (free) is what was in the file.
+static int resume_slowly(process *p, const char *const *sets, char **bytes_p, size_t *size_p)
+{
+    static const char name[] = "checkpoints/ckpt-000000000060/rows-000-of-001.bin";
+    char path[400];
+    int writer;
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
+    copy_run("good", "slow");
+    *bytes_p = run_file("slow", name, size_p);
+    assert_non_null(*bytes_p);
+    snprintf(path, sizeof path, "%s/slow/%s", run_folder(), name);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    start(p, "slow", "--resume", sets);
+    while ((writer = open(path, O_WRONLY | O_NONBLOCK)) < 0 && rt_now_ns() < end)
+        (void)poll(NULL, 0, 5);
+    assert_true(writer >= 0);
+    assert_int_equal(fcntl(writer, F_SETFL, 0), 0);
+    return writer;
+}
+
 static void stopped_while_loading(void **state)
 {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
-    const char *const sets[] = {"timeouts.peer_s=30", NULL};
     run("good", NULL, NULL);
     for (size_t i = 0; i < RT_COUNT_OF(signals); i++) {
         process p;
-        char path[400];
-        int writer;
-        const uint64_t end = rt_now_ns() + (uint64_t)(RUN_S * 1e9);
-        copy_run("good", "slow");
-        snprintf(path, sizeof path, "%s/slow/checkpoints/ckpt-000000000060/rows-000-of-001.bin",
-                 run_folder());
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(mkfifo(path, 0600), 0);
-        start(&p, "slow", "--resume", sets);
-        while ((writer = open(path, O_WRONLY | O_NONBLOCK)) < 0 && rt_now_ns() < end)
-            (void)poll(NULL, 0, 5);
-        assert_true(writer >= 0); // the shard has opened it
+        char *bytes;
+        size_t size;
+        const int writer = resume_slowly(&p, NULL, &bytes, &size);
         assert_int_equal(kill(p.pid, signals[i]), 0);
         run_must_end(&p, 1);
         run_must_say(&p, "interrupted while a checkpoint was being loaded");
         process_fini(&p);
         close(writer);
+        free(bytes);
     }
+}
+
+// A disk that stands still for longer than a silent process is waited for, and than a probe of the
+// link to the shard is.
+static void a_slow_disk(void **state)
+{
+    (void)state;
+    process p;
+    char *bytes;
+    size_t size;
+    const char *const sets[] = {"timeouts.peer_s=1", NULL};
+    run("good", NULL, NULL);
+    const int writer = resume_slowly(&p, sets, &bytes, &size);
+    assert_int_equal(write(writer, bytes, 100), 100);
+    (void)poll(NULL, 0, 6000);
+    assert_int_equal(write(writer, bytes + 100, size - 100), size - 100);
+    close(writer);
+    run_must_end(&p, 0);
+    run_must_say(&p, "going on after iteration 80");
+    process_fini(&p);
+    run_must_be_the_same("slow", "good", 1);
+    free(bytes);
 }
 
 // ---- a full disk -----------------------------------------------------------------------------
@@ -625,5 +659,5 @@ TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST(two_parts_are_one), TEST(on_request), TEST(with_other_numbers),
           TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(parts_of_another_run, 90),
           TEST(a_damaged_epoch), TEST_SLOW(a_damaged_base, 90),
-          TEST_SLOW(stopped_while_loading, 90), TEST_SLOW(a_failing_disk, 90),
-          TEST_SLOW(a_full_disk, 120))
+          TEST_SLOW(stopped_while_loading, 90), TEST_SLOW(a_slow_disk, 90),
+          TEST_SLOW(a_failing_disk, 90), TEST_SLOW(a_full_disk, 120))

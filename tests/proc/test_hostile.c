@@ -139,7 +139,7 @@ static model_row *read_rows(const live *run, size_t *count_p)
     rt_error error = {0};
     const float *values;
     snprintf(path, sizeof path, "%s/model/rows-000-of-001.bin", run->out);
-    if (ps_model_reader_open(path, &info, &reader, &error))
+    if (ps_model_reader_open(path, NULL, NULL, &info, &reader, &error))
         fail_msg("%s", error.text);
     const size_t floats = info.dim + info.state_floats;
     assert_true(floats <= FLOATS_MAX && info.row_count > 0);

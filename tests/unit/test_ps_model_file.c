@@ -48,7 +48,7 @@ static rt_status read_rows(const char *path, uint64_t rows, rt_error *error)
 {
     ps_model_info info;
     ps_model_reader *reader = NULL;
-    rt_status status = ps_model_reader_open(path, &info, &reader, error);
+    rt_status status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
     if (status != RT_OK)
         return status;
     const ps_model_info want = info_of(rows);

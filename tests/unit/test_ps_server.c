@@ -1,10 +1,15 @@
 // A shard's server in a thread; the case plays the coordinator and a worker, over real sockets.
 #include "ps_lite/ps_server.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "ps_lite/ps_model_file.h"
 
 #include "tests/support/test.h"
 
@@ -344,7 +349,131 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
     end(&f, RT_STOPPED, "enough");
 }
 
+// ---- a disk that stands still
+
+#define ROWS_FILE "rows-000-of-001.bin"
+
+// A file of rows as the shard expects it, whose bytes the case holds back: a pipe has its name.
+typedef struct {
+    rt_wire_load load;
+    uint8_t bytes[1024];
+    size_t size;
+    int writer;
+} held_file;
+
+static void hold_file(held_file *held)
+{
+    const ps_model_info info = {.schema = 77, .row_count = 1, .shard_count = 1, .dim = DIM};
+    const float row[DIM] = {1, 2, 3, 4};
+    ps_model_writer *writer;
+    rt_file_sum sum;
+    *held = (held_file){.load = {.shard_count = 1, .first = 1}, .writer = -1};
+    snprintf(held->load.folder, sizeof held->load.folder, "%s", test_path(ROWS_FILE));
+    *strrchr(held->load.folder, '/') = '\0';
+    assert_int_equal(ps_model_writer_open(test_path(ROWS_FILE), &info, &writer, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_add(writer, 5, 2, row, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_commit(writer, &sum, NULL), RT_OK);
+    held->load.files[0].bytes = sum.bytes;
+    held->load.files[0].hash = sum.hash;
+    FILE *file = fopen(test_path(ROWS_FILE), "r");
+    assert_non_null(file);
+    held->size = fread(held->bytes, 1, sizeof held->bytes, file);
+    assert_int_equal(held->size, sum.bytes);
+    fclose(file);
+    assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
+    assert_int_equal(mkfifo(test_path(ROWS_FILE), 0600), 0);
+}
+
+// Until the shard has opened the file.
+static void await_reader(held_file *held)
+{
+    held->writer = open(test_path(ROWS_FILE), O_WRONLY | O_CLOEXEC);
+    assert_true(held->writer >= 0);
+}
+
+static void start_loading(fixture *f, held_file *held, double peer_s)
+{
+    hold_file(held);
+    start(f);
+    f->config.timeout_peer_s = peer_s;
+    launch(f);
+    join_run(f, HASH);
+    from_coordinator(f, RT_MESSAGE_LOAD, &held->load, sizeof held->load);
+    await_reader(held);
+}
+
+// The shard says that it is there, answers probes, and takes the rows when they come at last.
+static void test_a_slow_disk_holds_nothing_up(void **context)
+{
+    (void)context;
+    const rt_wire_probe probe = {.kind = RT_PROBE_BEGIN};
+    const rt_wire_pull pull = {5, 2, 9};
+    fixture f;
+    held_file held;
+    rt_wire_written loaded;
+    start_loading(&f, &held, 1);
+    for (uint32_t beats = 0; beats < 10;) { // a fifth of timeouts.peer_s apart
+        bool ready;
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        ops->wait(&f.coordinator, 1, NO_WAKE, 100, &ready);
+        from_coordinator(&f, RT_MESSAGE_HEARTBEAT, NULL, 0);
+        while (ops->receive(f.coordinator, &peer, &message, &error) == RT_OK) {
+            if (rt_message_header(&message)->type != RT_MESSAGE_HEARTBEAT)
+                fail_msg("%s came", rt_message_type_name(rt_message_header(&message)->type));
+            rt_message_release(&message);
+            beats++;
+        }
+    }
+    from_worker(&f, RT_MESSAGE_PROBE, &probe, sizeof probe);
+    rt_message message = expect(f.worker, RT_MESSAGE_PROBED);
+    rt_message_release(&message);
+    assert_int_equal(write(held.writer, held.bytes, held.size), held.size);
+    close(held.writer);
+    message = expect(f.coordinator, RT_MESSAGE_LOADED);
+    memcpy(&loaded, rt_message_payload(&message), sizeof loaded);
+    assert_int_equal(loaded.status, RT_OK);
+    rt_message_release(&message);
+    from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
+    message = expect(f.worker, RT_MESSAGE_ROWS);
+    rt_message_release(&message);
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
+}
+
+// The end of the run, and whatever else ends a shard, waits for no disk.
+static void test_a_slow_disk_delays_no_end(void **context)
+{
+    (void)context;
+    const rt_wire_pull pull = {5, 2, 9};
+    fixture f;
+    held_file held;
+    start_loading(&f, &held, 20);
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
+    close(held.writer);
+    assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
+
+    start_loading(&f, &held, 0.5);
+    expect_failed(&f, RT_TIMEOUT, "coordinator was silent");
+    close(held.writer);
+    assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
+
+    start_loading(&f, &held, 20);
+    from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
+    expect_failed(&f, RT_WIRE, "worker 0: PULL while rows are read or written");
+    close(held.writer);
+    assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
+
+    start_loading(&f, &held, 20);
+    from_coordinator(&f, RT_MESSAGE_LOAD, &held.load, sizeof held.load);
+    expect_failed(&f, RT_WIRE, "LOAD while rows are read or written");
+    close(held.writer);
+}
+
 TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_finish_is_answered_and_ends),
           TEST(test_broken_messages_are_told_to_the_coordinator), TEST(test_strangers_are_refused),
           TEST(test_a_silent_coordinator_ends_the_shard),
-          TEST(test_a_worker_that_goes_does_not_end_the_shard))
+          TEST(test_a_worker_that_goes_does_not_end_the_shard),
+          TEST(test_a_slow_disk_holds_nothing_up), TEST(test_a_slow_disk_delays_no_end))

@@ -63,7 +63,7 @@ static void must_have_what_changed(const char *path, uint64_t count, uint32_t ba
     uint64_t key, last = 0, found = 0, want = 0, at = 0;
     uint32_t version;
     const float *row;
-    assert_int_equal(ps_model_reader_open(path, &info, &reader, NULL), RT_OK);
+    assert_int_equal(ps_model_reader_open(path, NULL, NULL, &info, &reader, NULL), RT_OK);
     while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK) {
         const ps_entry *entry = ps_table_find(table, key);
         assert_true(found == 0 || key > last);
