@@ -1,8 +1,9 @@
 // cli - the subcommands of `lanyard` and what they share.
 //
 // A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
-// was printed), 2 wrong usage, 3 (members of a run) ended because the run failed elsewhere, 4
-// (coordinator) ended so that all start anew, with workers that are back.
+// was printed), 2 wrong usage; and of the processes of a run 3 ended because it failed elsewhere, 4
+// (coordinator) ended so that all start anew, with workers that are back, 5 ended because of what
+// would only happen again until somebody mends it.
 #ifndef CLI_H
 #define CLI_H
 
@@ -15,6 +16,7 @@
 #define CLI_USAGE 2
 #define CLI_ENDED 3
 #define CLI_ANEW 4
+#define CLI_MEND 5
 #define CLI_SETS_MAX 256
 
 typedef struct {

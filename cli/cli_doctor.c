@@ -21,6 +21,7 @@
 #include "cli/cli_plan.h"
 #include "edge_worker/device/ew_device.h"
 #include "runtime/rt_address.h"
+#include "runtime/rt_checkpoint.h"
 #include "runtime/rt_control.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_keys.h"
@@ -227,16 +228,42 @@ static void check_clock(doctor *d)
         say(d, FINE, "clock", "synchronised, at most %.1f ms off", (double)now.maxerror * 1e-3);
 }
 
+// Whether this user may write there. inside: only of interest where the folder is there.
+static void check_folder(doctor *d, const char *folder, bool inside)
+{
+    if (access(folder, R_OK | W_OK | X_OK) == 0)
+        say(d, FINE, "rights", "this user can write to %s", folder);
+    else if (errno == ENOENT && !inside)
+        say(d, LOOK, "rights", "%s is not there; a run makes it if its parent is", folder);
+    else if (errno != ENOENT)
+        say(d, BROKEN, "rights",
+            "this user cannot write to %s: %s: is it the one that runs the service, and the "
+            "folder's owner?",
+            folder, strerror(errno));
+}
+
+// Where a run that went on from there would read and write: somebody else may have made it.
+static void check_checkpoints(doctor *d)
+{
+    char folder[RT_PATH_MAX + 16], newest[RT_FOLDER_MAX];
+    uint32_t *iterations, count;
+    const char *given = d->config.checkpoint.directory;
+    if (!*given && !d->out)
+        return;
+    snprintf(folder, sizeof folder, "%s%s", *given ? given : d->out, *given ? "" : "/checkpoints");
+    check_folder(d, folder, !*given);
+    if (rt_checkpoint_list(folder, &iterations, &count, NULL) || count == 0)
+        return;
+    if (!rt_checkpoint_path(folder, iterations[count - 1], newest, sizeof newest, NULL))
+        check_folder(d, newest, true);
+    rt_free(iterations);
+}
+
 static void check_rights(doctor *d)
 {
-    const char *folder = d->out ? d->out : ".";
     struct rlimit files;
-    if (access(folder, W_OK | X_OK) == 0)
-        say(d, FINE, "rights", "this user can write to %s", folder);
-    else if (errno == ENOENT && d->out)
-        say(d, LOOK, "rights", "%s is not there; a run makes it if its parent is", folder);
-    else
-        say(d, BROKEN, "rights", "this user cannot write to %s: %s", folder, strerror(errno));
+    check_folder(d, d->out ? d->out : ".", !d->out);
+    check_checkpoints(d);
     for (uint32_t i = 0; d->has_coordinator && i < d->config.stream.file_count; i++) {
         const char *path = d->config.stream.files[i];
         if (d->config.stream.format != RT_FORMAT_SYNTHETIC && strcmp(path, "-") != 0 &&

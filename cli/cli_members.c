@@ -1,10 +1,12 @@
 // The processes of a run: each reads the same configuration and joins the coordinator.
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -101,15 +103,17 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     arguments->rank = (uint32_t)rank;
     snprintf(name, sizeof name, "%s %lu", role, rank);
     if (!cli_load_run(path, sets, set_count, name, &arguments->config))
-        return CLI_FAILED;
+        return CLI_MEND;
     arguments->config_hash = cli_config_hash(&arguments->config);
     int code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
     if (code == CLI_OK)
         code = take_coordinator(coordinator, arguments);
     if (code == CLI_OK)
         code = check_rank(role, arguments);
-    if (code == CLI_OK && rt_keys_load(&arguments->config, &arguments->keys, &error))
-        code = cli_fail(&error);
+    if (code == CLI_OK && rt_keys_load(&arguments->config, &arguments->keys, &error)) {
+        (void)cli_fail(&error);
+        code = CLI_MEND;
+    }
     if (code != CLI_OK)
         rt_config_fini(&arguments->config);
     return code;
@@ -127,17 +131,22 @@ static const rt_transport_ops *transport_of(const rt_config *config, bool is_wor
     return all[config->network_transport];
 }
 
+static int fail(rt_status status, const rt_error *error)
+{
+    (void)cli_fail(error);
+    return rt_status_lasts(status) ? CLI_MEND : CLI_FAILED;
+}
+
 // The end of a member: what the coordinator ordered is no failure of this process. That the run
-// failed shows in the status, so that whoever watches the process can start it again.
+// failed shows in the status, so that whoever watches the process can start it again, or leave it.
 static int member_exit(rt_status status, const rt_error *error)
 {
-    if (status == RT_OK)
+    if (status == RT_OK || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
         return CLI_OK;
-    if (status == RT_STOPPED) {
-        rt_debug("stopped: %s", error->text);
-        return strcmp(error->text, RT_RUN_COMPLETE) == 0 ? CLI_OK : CLI_ENDED;
-    }
-    return cli_fail(error);
+    if (status != RT_STOPPED)
+        return fail(status, error);
+    rt_info("told to end: %s", error->text);
+    return CLI_ENDED;
 }
 
 int cli_worker(int argc, char **argv)
@@ -218,7 +227,22 @@ static rt_status prepare_directory(const char *directory, rt_error *error)
 {
     if (!directory || mkdir(directory, 0777) == 0 || errno == EEXIST)
         return RT_OK;
-    return rt_fail(error, RT_IO, "%s: cannot create it: %s", directory, strerror(errno));
+    return rt_fail(error, rt_status_of_errno(errno), "%s: cannot create it: %s", directory,
+                   strerror(errno));
+}
+
+// Until this process ends no other coordinator takes the folder; NULL, or not there: nothing to
+// take. Where the file system knows no locks there is none.
+static rt_status hold_folder(const char *path, rt_error *error)
+{
+    const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return RT_OK;
+    close(fd);
+    return rt_fail(error, RT_IO,
+                   "%s: another coordinator is at work there: end it, or take another "
+                   "folder",
+                   path);
 }
 
 // "1,3": ranks of workers.
@@ -242,12 +266,11 @@ static int coordinator_exit(rt_status status, const rt_error *error)
         rt_info("%s", error->text);
         return CLI_ANEW;
     }
-    if (status)
-        (void)cli_fail(error);
+    if (status == RT_OK)
+        return CLI_OK;
     // Another process was lost: with all of them started again the run can go on.
-    if (status == RT_PEER || status == RT_TIMEOUT)
-        return CLI_ENDED;
-    return status ? CLI_FAILED : CLI_OK;
+    const int code = fail(status, error);
+    return status == RT_PEER || status == RT_TIMEOUT ? CLI_ENDED : code;
 }
 
 int cli_coordinator(int argc, char **argv)
@@ -275,7 +298,7 @@ int cli_coordinator(int argc, char **argv)
         return CLI_USAGE;
     }
     if (!cli_load_run(path, sets, set_count, "coordinator", &config))
-        return CLI_FAILED;
+        return CLI_MEND;
     const uint64_t config_hash = cli_config_hash(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);
@@ -300,9 +323,13 @@ int cli_coordinator(int argc, char **argv)
                                          .progress = true,
                                          .announce = announce,
                                          .announce_context = &fd};
-    rt_status status = rt_keys_load(&config, &keys, &error);
+    rt_status status = rt_keys_load(&config, &keys, &error) ? RT_CONFIG : RT_OK;
     if (!status)
         status = prepare_directory(out, &error);
+    if (!status)
+        status = hold_folder(out, &error);
+    if (!status)
+        status = hold_folder(config.checkpoint.directory, &error);
     if (!status)
         status = cli_schema(&config, &schema, &error);
     if (!status)

@@ -299,6 +299,10 @@ static void report_failure(run *r)
         const child *other = &r->children[i];
         c = WIFSIGNALED(other->failure) && !other->waits ? other : c;
     }
+    // It told the others, some of which may have ended before it.
+    if (c && WIFEXITED(c->failure) && WEXITSTATUS(c->failure) == CLI_MEND &&
+        r->children[0].failure == c->failure)
+        c = r->children;
     r->lost = c ? c->peer : 0;
     for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
         if (r->children[i].pid && !r->children[i].waits)

@@ -751,7 +751,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
     ew_planner_destroy(w->planner);
     ew_trainer_destroy(w->trainer);
     ew_exchange_destroy(w->exchange, w->finish_answered && status == RT_STOPPED);
-    rt_member_leave(&w->member, status == RT_STOPPED ? NULL : error);
+    rt_member_leave(&w->member, status == RT_STOPPED || status == RT_REFUSED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
     if (w->transport)
@@ -775,6 +775,8 @@ rt_status ew_worker_run(const ew_worker_config *config, rt_error *error)
         rt_info("device %s", w.device.description);
     while (!status)
         status = turn(&w, error);
+    if (status == RT_PEER || status == RT_NOT_FOUND) // the shard may have been told before us
+        status = rt_member_give_up(&w.member, error);
     leave(&w, status, error);
     return status;
 }

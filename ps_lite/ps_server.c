@@ -174,7 +174,8 @@ static rt_status join(server *s, rt_error *error)
 
 static void leave(server *s, rt_status status, const rt_error *error)
 {
-    rt_member_leave(&s->member, status == RT_OK || status == RT_STOPPED ? NULL : error);
+    const bool was_told = status == RT_OK || status == RT_STOPPED || status == RT_REFUSED;
+    rt_member_leave(&s->member, was_told ? NULL : error);
     if (s->workers)
         s->ops->end(s->workers, LINGER_MS);
     if (s->transport)
@@ -323,7 +324,7 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
                          rt_peer_name(peer, name), s->member.welcome.worker_count);
     if (!status)
         s->greeted |= rt_bit(rank);
-    else if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, self, error->text) == RT_OK) {
+    else if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, self, status, error->text) == RT_OK) {
         (void)s->ops->send(s->workers, peer, &refusal);
         rt_message_release(&refusal);
     }

@@ -25,7 +25,7 @@ typedef struct {
     uint64_t schema;         // goes into model files
 } ps_server_config;
 
-// RT_OK: finished (FINISH). RT_STOPPED: the coordinator said STOP; error holds its
+// RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its
 // reason. RT_TIMEOUT: the coordinator is silent, or the run did not start in time. Others: as the
 // shard and the transport. The coordinator is told of failures before return.
 rt_status ps_server_run(const ps_server_config *config, rt_error *error);

@@ -66,7 +66,8 @@ void ps_shard_destroy(ps_shard *shard);
 
 // Consumes a validated message of a peer, in every case (it is empty afterwards). Messages of other
 // epochs are discarded. RT_WIRE: the message breaks the protocol; RT_LIMIT: it does not fit into a
-// bound; error names peer, key and what was expected, and no row has changed. What send returned,
+// bound; RT_CONFIG: nor into ps.memory_bytes_max; error names peer, key and what was expected, and
+// no row has changed. What send returned,
 // RT_NO_MEMORY: part of the message may have been applied.
 rt_status ps_shard_receive(ps_shard *shard, uint32_t peer, rt_message *message, rt_error *error);
 
@@ -93,8 +94,8 @@ rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t s
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
 // shards. Files of changes come after the one that they change. Only before the first message.
-// RT_CONFIG: other dimension, optimizer or schema than this shard's; RT_IO, RT_DATA, RT_LIMIT,
-// RT_NO_MEMORY.
+// RT_CONFIG: other dimension, optimizer or schema than this shard's, or ps.memory_bytes_max is too
+// small; RT_IO, RT_DATA, RT_LIMIT, RT_NO_MEMORY.
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
                         void *context, rt_file_sum *sum_p, rt_error *error);
 

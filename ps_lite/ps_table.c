@@ -166,7 +166,7 @@ void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t cou
 
 static rt_status limit_reached(const ps_table *table, uint64_t count, rt_error *error)
 {
-    return rt_fail(error, RT_LIMIT,
+    return rt_fail(error, RT_CONFIG,
                    "no room for %llu more rows: %llu rows take %llu of the %llu bytes that "
                    "ps.memory_bytes_max allows",
                    (unsigned long long)count, (unsigned long long)table->count,

@@ -1,7 +1,7 @@
 // ps_table - embedding rows of one shard: key -> version and a row of floats.
 //
 // One thread owns a table; rows live until destroy and never move. Memory is bounded: at the bound
-// no row is added (RT_LIMIT), present rows keep working. The index doubles in one sequential pass
+// no row is added (RT_CONFIG), present rows keep working. The index doubles in one sequential pass
 // over its entries (16 bytes each), rows stay where they are; while it does, the old index exists
 // beside the new one, on top of the bound.
 #ifndef PS_TABLE_H
@@ -46,7 +46,7 @@ void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t cou
 // row_floats floats, 64-byte aligned where that costs at most an eighth, else 16-byte aligned.
 float *ps_table_row(const ps_table *table, const ps_entry *entry);
 
-// Makes sure that the next count inserts succeed and move no entry. RT_LIMIT: the bound would be
+// Makes sure that the next count inserts succeed and move no entry. RT_CONFIG: the bound would be
 // passed (error names it, the rows held, and the config key); RT_NO_MEMORY. Then nothing changed.
 rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error);
 

@@ -191,8 +191,8 @@ rt_status rt_ahead_take(rt_ahead *ahead, void *bytes, size_t size, size_t *got_p
     if (count == 0 && !ended)
         return RT_AGAIN;
     if (count == 0 && ahead->failed)
-        return rt_fail(error, RT_IO, "cannot %s %s: %s", ahead->failed, ahead->path,
-                       strerror(ahead->reason));
+        return rt_fail(error, rt_status_of_errno(ahead->reason), "cannot %s %s: %s", ahead->failed,
+                       ahead->path, strerror(ahead->reason));
     if (count == 0)
         return RT_END;
     const size_t at = ahead->taken % RT_AHEAD_BYTES;

@@ -63,7 +63,8 @@ rt_status rt_checkpoint_make(const char *path, rt_error *error)
         char kept = part[i];
         part[i] = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return rt_fail(error, RT_IO, "cannot create %s: %s", part, strerror(errno));
+            return rt_fail(error, rt_status_of_errno(errno), "cannot create %s: %s", part,
+                           strerror(errno));
         part[i] = kept;
     }
     char *slash = strrchr(part, '/');
@@ -90,7 +91,8 @@ rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uin
     if (!folder && errno == ENOENT)
         return RT_OK;
     if (!folder)
-        return rt_fail(error, RT_IO, "cannot read %s: %s", directory, strerror(errno));
+        return rt_fail(error, rt_status_of_errno(errno), "cannot read %s: %s", directory,
+                       strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (!parse_name(entry->d_name, &iteration))
             continue;

@@ -49,6 +49,18 @@ rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint
     return status;
 }
 
+rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,
+                                rt_status status, const char *text)
+{
+    const rt_reason reason = status == RT_OK           ? RT_REASON_COMPLETE
+                             : rt_status_lasts(status) ? RT_REASON_LASTS
+                                                       : RT_REASON_FAILED;
+    rt_status created = rt_control_create_text(message, type, sender, text);
+    if (created == RT_OK)
+        rt_message_header(message)->iteration = reason;
+    return created;
+}
+
 rt_status rt_control_create_struct(rt_message *message, rt_message_type type, uint32_t sender,
                                    uint64_t iteration, const void *bytes, size_t size,
                                    const char *text)

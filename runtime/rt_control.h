@@ -120,6 +120,13 @@ _Static_assert(sizeof(rt_wire_key) == 16, "wire layout");
 
 #define RT_WIRE_KEYS_MAX (UINT32_C(1) << 16) // of one answer
 
+// What a STOP or a FAILED says beside its text, in header.iteration.
+typedef enum {
+    RT_REASON_FAILED = 0, // to start again may help
+    RT_REASON_COMPLETE,   // STOP: nothing is wrong
+    RT_REASON_LASTS       // it does not: somebody has to mend something
+} rt_reason;
+
 // Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.
 rt_status rt_control_text(const rt_message *message, char *text, size_t size);
@@ -127,6 +134,10 @@ rt_status rt_control_text(const rt_message *message, char *text, size_t size);
 // A message whose payload is text. RT_NO_MEMORY.
 rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint32_t sender,
                                  const char *text);
+
+// A STOP or FAILED, of somebody who ends with this status. RT_NO_MEMORY.
+rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,
+                                rt_status status, const char *text);
 
 // A message whose payload is one struct, followed by text (NULL: none). RT_NO_MEMORY.
 rt_status rt_control_create_struct(rt_message *message, rt_message_type type, uint32_t sender,

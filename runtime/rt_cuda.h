@@ -19,13 +19,13 @@
 // What the symbol is. The first member stays first in every version.
 typedef struct {
     uint32_t abi;
-    const char *build; // "CUDA 13.0"
+    const char *build;       // "CUDA 13.0"
     uint32_t (*count)(void); // devices; 0: probe says why
     // Whether device number index works here; name (size bytes): what it is. RT_UNSUPPORTED: error
     // says what is missing.
     rt_status (*probe)(uint32_t index, char *name, size_t size, rt_error *error);
-    // "ew_device": an ew_cuda_table; "ew_nccl": an ew_collective_ops; "dp_hungarian", "dp_auction": a
-    // dp_cuda_table. NULL: unknown, or not in this build.
+    // "ew_device": an ew_cuda_table; "ew_nccl": an ew_collective_ops; "dp_hungarian", "dp_auction":
+    // a dp_cuda_table. NULL: unknown, or not in this build.
     const void *(*table)(const char *name);
 } rt_cuda_plugin;
 

@@ -36,7 +36,8 @@ static void destroy(rt_file *file)
 
 static rt_status failed(const char *what, const char *path, rt_error *error)
 {
-    return rt_fail(error, RT_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    return rt_fail(error, rt_status_of_errno(errno), "cannot %s %s: %s", what, path,
+                   strerror(errno));
 }
 
 rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)

@@ -10,6 +10,7 @@
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define NS_PER_S 1e9
 #define LEAVE_LINGER_MS 1000u
+#define ANSWER_WAIT_MS 50
 #define RETRY_MS 2 // while the queue to the coordinator is full
 #define WAIT_SAID_NS UINT64_C(2000000000)
 // What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
@@ -144,14 +145,39 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     return status;
 }
 
-void rt_member_leave(rt_member *member, const rt_error *failure)
+static void report(rt_member *member, const rt_error *failure)
 {
     rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_FAILED, member->config.self, failure->status,
+                              failure->text) == RT_OK)
+        (void)rt_member_send(member, &message, NULL);
+}
+
+rt_status rt_member_give_up(rt_member *member, rt_error *error)
+{
+    const uint64_t end_ns = rt_now_ns() + LEAVE_LINGER_MS * UINT64_C(1000000);
+    rt_status status = member->endpoint ? RT_AGAIN : RT_STOPPED;
+    rt_error said = {0};
+    if (member->endpoint)
+        report(member, error);
+    while ((status == RT_AGAIN || status == RT_OK) && rt_now_ns() < end_ns) {
+        bool ready;
+        rt_message message = {0};
+        (void)member->config.ops->wait(&member->endpoint, 1, -1, ANSWER_WAIT_MS, &ready);
+        status = rt_member_receive(member, &message, &said);
+        rt_message_release(&message);
+    }
+    if (status == RT_REFUSED)
+        *error = said;
+    return error->status;
+}
+
+void rt_member_leave(rt_member *member, const rt_error *failure)
+{
     if (!member->endpoint)
         return;
-    if (failure && rt_control_create_text(&message, RT_MESSAGE_FAILED, member->config.self,
-                                          failure->text) == RT_OK)
-        (void)rt_member_send(member, &message, NULL);
+    if (failure)
+        report(member, failure);
     member->config.ops->end(member->endpoint, LEAVE_LINGER_MS);
     member->endpoint = NULL;
 }
@@ -177,10 +203,13 @@ rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error
 
 static rt_status stopped(const rt_message *message, rt_error *error)
 {
-    char reason[sizeof error->text];
-    if (rt_control_text(message, reason, sizeof reason))
-        strcpy(reason, "no reason given");
-    return rt_fail(error, RT_STOPPED, "%s", reason);
+    char text[sizeof error->text];
+    const uint64_t reason = rt_message_header(message)->iteration;
+    if (rt_control_text(message, text, sizeof text))
+        strcpy(text, "no reason given");
+    if (reason == RT_REASON_COMPLETE)
+        return rt_fail(error, RT_STOPPED, RT_RUN_COMPLETE);
+    return rt_fail(error, reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED, "%s", text);
 }
 
 rt_status rt_member_check(const rt_member *member, rt_error *error)

@@ -30,11 +30,17 @@ typedef struct {
 
 // Connects and waits for WELCOME: for timeout_start_s, and as long as the coordinator is heard,
 // which lets a worker wait that a run goes on without. RT_TIMEOUT: nobody answered (error names the
-// address), or the coordinator is silent; RT_STOPPED: it refused (error has its reason); RT_WIRE.
+// address), or the coordinator is silent; RT_STOPPED, RT_REFUSED: it said no (error has its
+// reason); RT_WIRE.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
 // A worker's rank among those that take part: by it shards and other workers know it.
 uint32_t rt_member_rank(const rt_member *member);
+
+// For a failure that may only be how the end of the run looks from here: reports it, and hears what
+// the coordinator has to say, for a second at most. RT_REFUSED: that takes the place of error;
+// otherwise error's own status.
+rt_status rt_member_give_up(rt_member *member, rt_error *error);
 
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.
 void rt_member_leave(rt_member *member, const rt_error *failure);
@@ -44,7 +50,8 @@ void rt_member_leave(rt_member *member, const rt_error *failure);
 rt_status rt_member_check(const rt_member *member, rt_error *error);
 
 // The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
-// run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong).
+// run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong). RT_REFUSED: likewise, and
+// somebody has to mend something before it can begin again.
 // RT_TIMEOUT: the coordinator is silent. RT_WIRE.
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);
 

@@ -167,7 +167,8 @@ rt_status rt_pack_read(const char *path, uint64_t magic, rt_bytes *bytes, rt_fil
 {
     reader in = {.path = path, .file = fopen(path, "rbe")};
     if (!in.file)
-        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
     in.unpacker = ZSTD_createDCtx();
     in.block = rt_alloc(sizeof(block_header) + BLOCK_BYTES, 1);
     rt_status status = RT_OK;

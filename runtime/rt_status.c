@@ -1,5 +1,6 @@
 #include "runtime/rt_status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@ const char *rt_status_text(rt_status status)
 #undef XX
     }
     return "unknown status";
+}
+
+bool rt_status_lasts(rt_status status)
+{
+    return status == RT_CONFIG || status == RT_DATA || status == RT_REFUSED;
+}
+
+rt_status rt_status_of_errno(int reason)
+{
+    return reason == EACCES || reason == EPERM || reason == EROFS ? RT_CONFIG : RT_IO;
 }
 
 rt_status rt_fail(rt_error *error, rt_status status, const char *format, ...)

@@ -7,6 +7,7 @@
 #define RT_STATUS_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 #define RT_STATUS_MAP(XX)                                     \
     XX(OK, "success")                                         \
@@ -22,7 +23,8 @@
     XX(PEER, "a peer failed")                                 \
     XX(LIMIT, "a configured limit was reached")               \
     XX(UNSUPPORTED, "not supported by this build or machine") \
-    XX(STOPPED, "stopped on request")
+    XX(STOPPED, "stopped on request")                         \
+    XX(REFUSED, "refused until somebody mends it")
 
 typedef enum {
 #define XX(name, text) RT_##name,
@@ -37,6 +39,12 @@ typedef struct {
 
 // A constant string; never NULL, also for values that are not in the list.
 const char *rt_status_text(rt_status status);
+
+// Whether to start again would end the same way: a person has to change something first.
+bool rt_status_lasts(rt_status status);
+
+// Of a system call on a file: RT_CONFIG where it is the rights that are wrong, else RT_IO.
+rt_status rt_status_of_errno(int reason);
 
 // Writes status and sentence into error (which may be NULL) and returns status. Longer text is cut.
 rt_status rt_fail(rt_error *error, rt_status status, const char *format, ...)

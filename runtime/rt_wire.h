@@ -21,8 +21,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(SLICE, 3)       /* coordinator to worker: its part of a plan, rt_wire_slice */              \
     XX(REPORT, 4)      /* worker to coordinator: an iteration is done, rt_wire_report */           \
     XX(HEARTBEAT, 5)   /* both ways, no payload */                                                 \
-    XX(STOP, 6)        /* end now; payload: reason as text */                                      \
-    XX(FAILED, 7)      /* to the coordinator: sender gives up; payload: reason as text */          \
+    XX(STOP, 6)        /* end now; iteration: rt_reason; payload: reason as text */                \
+    XX(FAILED, 7)      /* to the coordinator: sender gives up; iteration, payload: as STOP */      \
     XX(FINISH, 8)      /* coordinator: no more slices; payload none */                             \
     XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                                 \
     XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */         \

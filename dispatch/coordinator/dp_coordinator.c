@@ -788,7 +788,7 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (!status)
         status = run(&c, error);
     if (c.roster)
-        dp_roster_stop(c.roster, status ? error->text : RT_RUN_COMPLETE);
+        dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
     if (c.flights && c.feed)
         give_back_flights(&c);
     close_all(&c);

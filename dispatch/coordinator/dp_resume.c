@@ -108,6 +108,9 @@ static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *messag
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a LOADED that nobody waits for", shard);
     r->loading &= ~rt_bit(shard);
     r->loaded[shard]++;
+    if (loaded.status == RT_CONFIG || loaded.status == RT_NO_MEMORY) // the file is not to blame
+        return rt_fail(error, (rt_status)loaded.status, "ps %" PRIu32 ": %.*s", shard,
+                       (int)rt_min_u64(reader.left, 384), (const char *)reader.next);
     if (loaded.status && !r->damage.status)
         rt_fail(&r->damage, RT_DATA, "%.*s", (int)rt_min_u64(reader.left, 384),
                 (const char *)reader.next);

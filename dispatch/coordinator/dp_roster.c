@@ -34,7 +34,7 @@ struct dp_roster {
     uint64_t workers;                               // that take part, as far as is known
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
-    rt_log_limit strangers;
+    rt_log_limit strangers, refused;
 };
 
 static member *find_member(dp_roster *roster, uint32_t peer)
@@ -131,11 +131,19 @@ static void forget(dp_roster *roster, member *m, const char *why)
             why);
 }
 
+static rt_status gone(uint32_t peer, rt_status status, rt_error *error)
+{
+    char name[32];
+    rt_peer_name(peer, name);
+    if (status == RT_NOT_FOUND)
+        return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
+    return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(status));
+}
+
 // Heartbeats to all who have room for one.
 static rt_status beat(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
-    char name[32];
     if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
         return RT_OK;
     roster->beat_ns = now;
@@ -152,8 +160,7 @@ static rt_status beat(dp_roster *roster, rt_error *error)
         if (status && status != RT_AGAIN && m->waits)
             forget(roster, m, rt_status_text(status));
         else if (status && status != RT_AGAIN) // a full queue says as much
-            return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
-                           rt_status_text(status));
+            return gone(peer, status, error);
     }
     return RT_OK;
 }
@@ -175,8 +182,7 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
     if (status == RT_AGAIN)
         return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
                        rt_peer_name(peer, name), limit_s);
-    return rt_fail(error, RT_PEER, "cannot send to %s: %s", rt_peer_name(peer, name),
-                   rt_status_text(status));
+    return gone(peer, status, error);
 }
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
@@ -184,12 +190,12 @@ rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, 
     return send_to(roster, find_by_place(roster, peer)->peer, message, error);
 }
 
-void dp_roster_stop(dp_roster *roster, const char *reason)
+void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
 {
     for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
         if (!roster->members[i].joined ||
-            rt_control_create_text(&message, RT_MESSAGE_STOP, SELF, reason) != RT_OK)
+            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
             continue;
         (void)send_to(roster, roster->members[i].peer, &message, NULL);
     }
@@ -213,11 +219,13 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
             "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
             roster->config.config->worker_count, roster->config.config->ps_shard_count);
     if (found->joined && !found->waits)
-        return rt_fail(error, RT_CONFIG, "%s joined twice", name);
+        return rt_fail(error, RT_PEER,
+                       "%s has joined already: it was started twice, or has only just been lost",
+                       name);
     if (hello->config_hash != roster->config.config_hash)
         return rt_fail(error, RT_CONFIG,
                        "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                       ")",
+                       "): all need the same file",
                        name, hello->config_hash, roster->config.config_hash);
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
@@ -249,7 +257,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (status) {
         rt_message refusal;
-        if (rt_control_create_text(&refusal, RT_MESSAGE_STOP, SELF, error->text) == RT_OK) {
+        if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, SELF, status, error->text) == RT_OK) {
             (void)roster->config.ops->send(roster->endpoint, peer, &refusal);
             rt_message_release(&refusal);
         }
@@ -367,7 +375,8 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     char reason[384];
     if (rt_control_text(message, reason, sizeof reason))
         snprintf(reason, sizeof reason, "it gave no reason");
-    return rt_fail(error, RT_PEER, "%s failed: %s", name, reason);
+    const bool lasts = rt_message_header(message)->iteration == RT_REASON_LASTS;
+    return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
 }
 
 static rt_status check_silence(dp_roster *roster, rt_error *error)
@@ -388,22 +397,19 @@ static rt_status check_silence(dp_roster *roster, rt_error *error)
     return RT_OK;
 }
 
-// A HELLO that does not fit: one of our own (its role and rank are in the configuration, and it
-// speaks the protocol) would be missing, so the run cannot begin. Once it has begun, nobody else
-// is missing.
-static rt_status take_hello(dp_roster *roster, uint32_t peer, const rt_message *message,
-                            rt_error *error)
+// A HELLO that does not fit ends nothing. One of our own (its role and rank are in the
+// configuration, and it speaks the protocol) is missing all the same: the run begins once it fits.
+static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *message)
 {
     rt_error why = {0};
+    uint64_t count;
     rt_status status = join(roster, peer, message, &why);
-    const bool is_ours = find_member(roster, peer) && !roster->begun;
     if (status == RT_OK)
-        return RT_OK;
-    if (status != RT_CONFIG || !is_ours) {
+        return;
+    if (status == RT_WIRE || !find_member(roster, peer) || roster->begun)
         log_stranger(roster, why.text);
-        return RT_OK;
-    }
-    return rt_fail(error, status, "%s", why.text);
+    else if (rt_log_due(&roster->refused, &count))
+        rt_warn("refused, and still waited for: %s", why.text);
 }
 
 // What a worker says that waits: nothing but that it is there, or that it gives up.
@@ -439,8 +445,10 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     if (status)
         return rt_fail(error, status, "%s", why.text);
     uint32_t type = rt_message_header(message)->type;
-    if (type == RT_MESSAGE_HELLO)
-        return take_hello(roster, *peer_p, message, error);
+    if (type == RT_MESSAGE_HELLO) {
+        take_hello(roster, *peer_p, message);
+        return RT_OK;
+    }
     if (!from || !from->joined) {
         log_stranger(roster, rt_message_type_name(type));
         return RT_OK;

@@ -35,8 +35,8 @@ void dp_roster_destroy(dp_roster *roster);
 const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:41234"
 
 // Waits until all workers and shards have joined. stop_fd: readable when the run should end, or
-// -1. RT_TIMEOUT: error lists who is missing; RT_STOPPED; RT_WIRE, RT_CONFIG: somebody joined who
-// does not fit the configuration, and would be missing (both sides are told).
+// -1. One that does not fit is refused, which both sides log, and still waited for: somebody will
+// mend it and start it again. RT_TIMEOUT: error lists who is missing; RT_STOPPED.
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
 // After assembling: masks of the workers, by the ranks of the configuration, that take part, and
@@ -52,15 +52,16 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error);
 
 // The next message that is not about membership. RT_AGAIN: none. RT_PEER: a member failed or is
-// silent; RT_WIRE.
+// silent; RT_REFUSED: it failed, and would do so again; RT_WIRE.
 rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *message,
                             rt_error *error);
 
 // Waits for messages, for wake_fd, or until heartbeats are due, and sends those.
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error);
 
-// Tells everybody to end; reason is shown there. With another than RT_RUN_COMPLETE members end as
-// having been stopped by a failure, so that whoever watches over them starts them again.
-void dp_roster_stop(dp_roster *roster, const char *reason);
+// Tells everybody to end, with the run's status; text is shown there. RT_OK: it is complete. After
+// others members end as having been stopped by a failure, so that whoever watches over them starts
+// them again, but not if the status lasts.
+void dp_roster_stop(dp_roster *roster, rt_status status, const char *text);
 
 #endif

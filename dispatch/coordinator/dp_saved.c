@@ -28,8 +28,8 @@ static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes,
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return rt_fail(error, errno == ENOENT ? RT_NOT_FOUND : RT_IO, "cannot open %s: %s", path,
-                       strerror(errno));
+        return rt_fail(error, errno == ENOENT ? RT_NOT_FOUND : rt_status_of_errno(errno),
+                       "cannot open %s: %s", path, strerror(errno));
     rt_status status = RT_OK;
     for (size_t got = 1; got > 0 && !status;) {
         uint8_t block[65536];
@@ -103,8 +103,8 @@ static bool take_parts(const cJSON *root, manifest *m)
         m->load.files[s].bytes = sum.bytes;
         m->load.files[s].hash = sum.hash;
     }
-    return get_part(parts, "planner.bin", &m->planner) &&
-           get_part(parts, "dense.bin", &m->dense) && m->dense.bytes > 0;
+    return get_part(parts, "planner.bin", &m->planner) && get_part(parts, "dense.bin", &m->dense) &&
+           m->dense.bytes > 0;
 }
 
 static bool take_manifest(const cJSON *root, manifest *m)

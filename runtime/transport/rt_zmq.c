@@ -562,12 +562,14 @@ static rt_status frame_receive(rt_endpoint *endpoint, zmq_msg_t *frame)
 }
 
 // Counts a message that is not for us; one warning stands for many.
-static void drop_log(rt_endpoint *endpoint, const char *what)
+static void drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer)
 {
     uint64_t count;
+    char name[32];
     if (rt_log_due(&endpoint->drops, &count))
-        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s", endpoint->address, count,
-                what);
+        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s%s", endpoint->address, count,
+                is_known ? rt_peer_name(peer, name) : "a stranger",
+                is_known ? ", which was started twice, or restarted" : "");
 }
 
 // Tells a second process of the same peer to end.
@@ -639,7 +641,7 @@ static rt_status frame_receive_connected(rt_endpoint *endpoint, zmq_msg_t *frame
 static rt_status frame_receive_listening(rt_endpoint *endpoint, zmq_msg_t *frame, uint32_t *peer_p)
 {
     for (int i = 0; i < DROPS_MAX; i++) {
-        uint32_t peer;
+        uint32_t peer = 0;
         uint64_t connection;
         rt_status status = frame_receive(endpoint, frame);
         if (status)
@@ -653,7 +655,7 @@ static rt_status frame_receive_listening(rt_endpoint *endpoint, zmq_msg_t *frame
             return frame_receive(endpoint, frame);
         }
         frames_skip(endpoint, frame);
-        drop_log(endpoint, entry ? "a peer that was started twice, or restarted" : "a stranger");
+        drop_log(endpoint, entry != NULL, peer);
     }
     return RT_AGAIN;
 }

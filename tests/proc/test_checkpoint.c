@@ -583,19 +583,25 @@ static void write_text(const char *path, const char *text)
     close(file);
 }
 
-// A file system of this process and those that it starts alone, below FOLDER. Skips the case.
-static void mount_small(const char *path, const char *options)
+// Makes this process root of a namespace in which nobody else has a number. Skips the case.
+static void leave_other_users(int also)
 {
     char map[64];
     const unsigned user = getuid(), group = getgid();
-    assert_int_equal(mkdir(path, 0777), 0);
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+    if (unshare(CLONE_NEWUSER | also) != 0)
         test_skip("no namespace of users and mounts: %s", strerror(errno));
     write_text("/proc/self/setgroups", "deny");
     snprintf(map, sizeof map, "%u %u 1", user, user);
     write_text("/proc/self/uid_map", map);
     snprintf(map, sizeof map, "%u %u 1", group, group);
     write_text("/proc/self/gid_map", map);
+}
+
+// A file system of this process and those that it starts alone, below FOLDER. Skips the case.
+static void mount_small(const char *path, const char *options)
+{
+    assert_int_equal(mkdir(path, 0777), 0);
+    leave_other_users(CLONE_NEWNS);
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("none", path, "tmpfs", 0, options) != 0)
         test_skip("no mounts in a namespace: %s", strerror(errno));
@@ -652,6 +658,57 @@ static void a_full_disk(void **state)
     process_fini(&p);
 }
 
+// ---- a folder of somebody else ---------------------------------------------------------------
+
+// That the newest checkpoint cannot be read is no damage: none is passed over, nothing is changed,
+// and doctor finds it before.
+static void somebody_elses_checkpoint(void **state)
+{
+    (void)state;
+    process p;
+    char newest[400], before[400], path[300], out[300];
+    run("hit", NULL, NULL);
+    snprintf(newest, sizeof newest, "%s/hit/checkpoints/ckpt-000000000080", run_folder());
+    snprintf(before, sizeof before, "%s/hit/checkpoints/ckpt-000000000060", run_folder());
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(out, sizeof out, "%s/hit", run_folder());
+    if (getuid() == 0 && chown(newest, 12345, 12345) != 0)
+        test_skip("no files of other users: %s", strerror(errno));
+    assert_int_equal(chmod(newest, getuid() == 0 ? 0700 : 0), 0);
+    leave_other_users(0);
+    start(&p, "hit", "--resume", NULL);
+    run_must_end(&p, 1);
+    run_must_say(&p, "ckpt-000000000080/manifest.json: Permission denied");
+    if (strstr(p.text, "going on after") || access(newest, F_OK) || access(before, R_OK))
+        fail_msg("it was passed over:\n%s", p.text);
+    process_fini(&p);
+    const char *const doctor[] = {process_lanyard(), "doctor", path, "--out", out, NULL};
+    p = (process){0};
+    assert_int_equal(process_run(&p, doctor, RUN_S), 1);
+    run_must_say(&p, "cannot write to ");
+    run_must_say(&p, "ckpt-000000000080: Permission denied");
+    process_fini(&p);
+}
+
+// Two coordinators in one folder would write over each other's files.
+static void a_folder_in_use(void **state)
+{
+    (void)state;
+    process first, second;
+    const char *const sets[] = {ON_REQUEST, NULL};
+    start(&first, "hit", NULL, sets);
+    run_await_iterations(&first, "hit", 10);
+    request(&first, "hit", "\"complete\":true", 1);
+    start(&second, "hit", "--resume", sets);
+    run_must_end(&second, 1);
+    run_must_say(&second, "hit: another coordinator is at work there");
+    process_fini(&second);
+    request(&first, "hit", "\"complete\":true", 2);
+    assert_int_equal(kill(first.pid, SIGINT), 0);
+    run_must_end(&first, 0);
+    process_fini(&first);
+}
+
 TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST_SLOW(the_coordinator_is_killed, 120), TEST(killed_early),
           TEST_SLOW(a_frozen_process, 180), TEST(one_worker_fewer),
@@ -660,4 +717,5 @@ TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST_SLOW(damaged_parts_are_named, 180), TEST_SLOW(parts_of_another_run, 90),
           TEST(a_damaged_epoch), TEST_SLOW(a_damaged_base, 90),
           TEST_SLOW(stopped_while_loading, 90), TEST_SLOW(a_slow_disk, 90),
-          TEST_SLOW(a_failing_disk, 90), TEST_SLOW(a_full_disk, 120))
+          TEST_SLOW(a_failing_disk, 90), TEST_SLOW(a_full_disk, 120),
+          TEST_SLOW(somebody_elses_checkpoint, 90), TEST_SLOW(a_folder_in_use, 90))

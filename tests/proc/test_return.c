@@ -29,9 +29,12 @@ static const char config[] =
     " \"timeouts\": {\"start_s\": 20, \"peer_s\": 2, \"rejoin_s\": 1},"
     " \"checkpoint\": {\"every_iterations\": 100, \"full_every\": 2, \"keep\": 3}}";
 
+// Written once: processes that start again read it at any time.
 static const char *config_path(void)
 {
     static char path[300];
+    if (*path)
+        return path;
     snprintf(path, sizeof path, "%s/config.json", run_folder());
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -66,7 +69,8 @@ static void a_worker_comes_back(void **state)
 
 // A coordinator, one shard, three workers, each under a shell that starts it again on failure.
 typedef struct {
-    char address[64], loss[64], out[300];
+    char address[64], loss[64], out[300], extra[64]; // settings, the last one of the case
+    uint32_t absent;                                 // mask of workers that are not started
     process coordinator, shard, workers[WORKERS];
 } boxes;
 
@@ -81,17 +85,26 @@ static uint16_t free_port(void)
     return ntohs(address.sin_port);
 }
 
-// The shell leads a group of its own, so that a box can be lost as a whole.
-static void start_box(boxes *b, process *p, const char *role, const char *rank)
+// Starts it again as the units do, which say after which statuses not. The shell leads a group of
+// its own, so that a box can be lost as a whole. extra: one more setting.
+static void start_box_with(boxes *b, process *p, const char *role, const char *rank,
+                           const char *extra)
 {
     char command[2000];
     snprintf(command, sizeof command,
-             "until '%s' %s '%s' --set %s --set %s %s %s; do sleep " RESTART_S "; done",
-             process_lanyard(), role, config_path(), b->address, b->loss,
+             "left=$(sed -n s/^RestartPreventExitStatus=//p configs/systemd/lanyard-%s*.service);"
+             "while '%s' %s '%s' --set %s --set %s --set %s %s %s; code=$?;"
+             " case \" 0 $left \" in *\" $code \"*) exit $code; esac; do sleep " RESTART_S "; done",
+             role, process_lanyard(), role, config_path(), b->address, b->loss, extra,
              strcmp(role, "coordinator") == 0 ? "--restart --out" : "--rank", rank);
     const char *const arguments[] = {"/usr/bin/setsid", "/bin/sh", "-c", command, NULL};
     *p = (process){0};
     process_start(p, arguments);
+}
+
+static void start_box(boxes *b, process *p, const char *role, const char *rank)
+{
+    start_box_with(b, p, role, rank, b->extra);
 }
 
 static void start_boxes(boxes *b, const char *out, const char *loss)
@@ -100,8 +113,10 @@ static void start_boxes(boxes *b, const char *out, const char *loss)
     snprintf(b->loss, sizeof b->loss, "on_worker_loss=%s", loss);
     snprintf(b->out, sizeof b->out, "%s/%s", run_folder(), out);
     start_box(b, &b->shard, "ps", "0");
-    for (uint32_t w = 0; w < WORKERS; w++)
-        start_box(b, &b->workers[w], "worker", (const char *[]){"0", "1", "2"}[w]);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        if (!(b->absent >> w & 1))
+            start_box(b, &b->workers[w], "worker", (const char *[]){"0", "1", "2"}[w]);
+    }
     start_box(b, &b->coordinator, "coordinator", b->out);
 }
 
@@ -112,12 +127,17 @@ static void lose_box(process *p)
     process_fini(p);
 }
 
+static void boxes_must_end(boxes *b, int status)
+{
+    run_must_end(&b->coordinator, status);
+    run_must_end(&b->shard, status);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        run_must_end(&b->workers[w], status);
+}
+
 static void end_boxes(boxes *b)
 {
-    run_must_end(&b->coordinator, 0);
-    run_must_end(&b->shard, 0);
-    for (uint32_t w = 0; w < WORKERS; w++)
-        run_must_end(&b->workers[w], 0);
+    boxes_must_end(b, 0);
 }
 
 static void fini_boxes(boxes *b)
@@ -131,7 +151,7 @@ static void fini_boxes(boxes *b)
 static void a_box_comes_back(void **state)
 {
     (void)state;
-    boxes b;
+    boxes b = {.extra = "seed=1"};
     start_boxes(&b, "hit", "shrink");
     run_await_checkpoint(&b.coordinator, "hit");
     lose_box(&b.workers[1]);
@@ -149,7 +169,7 @@ static void a_box_comes_back(void **state)
 static void a_box_comes_and_goes(void **state)
 {
     (void)state;
-    boxes b;
+    boxes b = {.extra = "seed=1"};
     start_boxes(&b, "hit", "shrink");
     run_await_checkpoint(&b.coordinator, "hit");
     lose_box(&b.workers[0]);
@@ -169,7 +189,7 @@ static void a_box_comes_and_goes(void **state)
 static void every_box_is_lost(void **state)
 {
     (void)state;
-    boxes b;
+    boxes b = {.extra = "seed=1"};
     start_boxes(&b, "calm", "restart");
     end_boxes(&b);
     fini_boxes(&b);
@@ -190,5 +210,104 @@ static void every_box_is_lost(void **state)
     run_must_be_the_same("hit", "calm", 1);
 }
 
+// ---- what starting again does not mend -------------------------------------------------------
+
+// Flips a bit of every checkpoint's part on the coordinator's box.
+static void damage_all(const char *out)
+{
+    char command[700];
+    snprintf(command, sizeof command,
+             "for one in '%s/%s'/checkpoints/ckpt-*/planner.bin; do"
+             " printf x | dd of=\"$one\" bs=1 seek=100 conv=notrunc status=none || exit 1; done",
+             run_folder(), out);
+    assert_int_equal(system(command), 0);
+}
+
+// Nobody goes on trying: all say why, and stay down.
+static void nothing_left_to_start_from(void **state)
+{
+    (void)state;
+    boxes b = {.extra = "stream.samples_max=10000000"};
+    start_boxes(&b, "hit", "restart");
+    run_await_checkpoint(&b.coordinator, "hit");
+    lose_box(&b.coordinator);
+    damage_all("hit");
+    start_box(&b, &b.coordinator, "coordinator", b.out);
+    boxes_must_end(&b, 5);
+    run_must_say(&b.coordinator, "hit/checkpoints: no checkpoint can be read");
+    run_must_say(&b.shard, "hit/checkpoints: no checkpoint can be read");
+    run_must_say(&b.workers[2], "hit/checkpoints: no checkpoint can be read");
+    fini_boxes(&b);
+}
+
+// The dense part is read by the workers: what one of them finds ends the run for all.
+static void a_checkpoint_of_another_model(void **state)
+{
+    (void)state;
+    boxes b = {.extra = "stream.samples_max=10000000"};
+    start_boxes(&b, "hit", "restart");
+    run_await_checkpoint(&b.coordinator, "hit");
+    lose_box(&b.coordinator);
+    lose_box(&b.shard);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        lose_box(&b.workers[w]);
+    b = (boxes){.extra = "model.mlp=[9,4]"};
+    start_boxes(&b, "hit", "restart");
+    boxes_must_end(&b, 5);
+    run_must_say(&b.coordinator, " failed: ");
+    fini_boxes(&b);
+}
+
+// The box with another configuration is named and stays down; the others wait for it.
+static void a_box_with_another_configuration(void **state)
+{
+    (void)state;
+    boxes b = {.extra = "seed=1", .absent = 2};
+    process other;
+    start_boxes(&b, "hit", "restart");
+    start_box_with(&b, &other, "worker", "1", "seed=2");
+    run_must_end(&other, 5);
+    run_must_say(&other, "worker 1 runs with another configuration");
+    process_fini(&other);
+    start_box(&b, &b.workers[1], "worker", "1");
+    end_boxes(&b);
+    fini_boxes(&b);
+}
+
+// ---- away at the end -------------------------------------------------------------------------
+
+// A worker that was away when the run became complete cannot know that, nor that no other follows:
+// it says whom it misses, and is there for the next run.
+static void away_when_the_run_is_complete(void **state)
+{
+    (void)state;
+    boxes b = {.extra = "timeouts.start_s=2"}, next = b;
+    start_boxes(&b, "hit", "shrink");
+    run_await_checkpoint(&b.coordinator, "hit");
+    lose_box(&b.workers[2]);
+    b.workers[2] = (process){.output = -1, .input = -1};
+    run_must_end(&b.coordinator, 0);
+    run_must_end(&b.shard, 0);
+    run_must_end(&b.workers[0], 0);
+    run_must_end(&b.workers[1], 0);
+    start_box(&b, &next.workers[2], "worker", "2");
+    process_await(&next.workers[2], 0,
+                  "error: no answer from the coordinator at tcp://127.0.0.1:", RUN_CASE_S);
+    memcpy(next.address, b.address, sizeof next.address);
+    memcpy(next.loss, b.loss, sizeof next.loss);
+    snprintf(next.out, sizeof next.out, "%s/next", run_folder());
+    start_box(&next, &next.coordinator, "coordinator", next.out);
+    start_box(&next, &next.shard, "ps", "0");
+    start_box(&next, &next.workers[0], "worker", "0");
+    start_box(&next, &next.workers[1], "worker", "1");
+    end_boxes(&next);
+    fini_boxes(&b);
+    fini_boxes(&next);
+    run_must_train_once("next", SAMPLES, (uint32_t[]){3}, 1);
+}
+
 TEST_MAIN(TEST_SLOW(a_worker_comes_back, 90), TEST_SLOW(a_box_comes_back, 90),
-          TEST_SLOW(a_box_comes_and_goes, 90), TEST_SLOW(every_box_is_lost, 180))
+          TEST_SLOW(a_box_comes_and_goes, 90), TEST_SLOW(every_box_is_lost, 180),
+          TEST_SLOW(nothing_left_to_start_from, 90), TEST_SLOW(a_checkpoint_of_another_model, 90),
+          TEST_SLOW(a_box_with_another_configuration, 90),
+          TEST_SLOW(away_when_the_run_is_complete, 90))

@@ -10,6 +10,7 @@
 typedef struct {
     uint32_t hellos, beats, others;
     uint32_t room; // for messages
+    uint64_t stop; // rt_reason of a STOP after a FAILED; 0: none
 } mute;
 
 static rt_status mute_connect(rt_transport *transport, uint32_t self, uint32_t server,
@@ -40,11 +41,15 @@ static rt_status mute_send(rt_endpoint *endpoint, uint32_t peer, rt_message *mes
 static rt_status mute_receive(rt_endpoint *endpoint, uint32_t *peer, rt_message *message,
                               rt_error *error)
 {
-    (void)endpoint;
+    mute *m = (mute *)(void *)endpoint;
     (void)peer;
-    (void)message;
     (void)error;
-    return RT_AGAIN;
+    if (!m->stop || !m->others)
+        return RT_AGAIN;
+    assert_int_equal(rt_control_create_text(message, RT_MESSAGE_STOP, SELF, "mend it"), RT_OK);
+    rt_message_header(message)->iteration = m->stop;
+    m->stop = 0;
+    return RT_OK;
 }
 
 static rt_status mute_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
@@ -64,14 +69,15 @@ static void mute_end(rt_endpoint *endpoint, uint32_t linger_ms)
     (void)linger_ms;
 }
 
+static const rt_transport_ops ops = {.name = "mute",
+                                     .connect = mute_connect,
+                                     .send = mute_send,
+                                     .receive = mute_receive,
+                                     .wait = mute_wait,
+                                     .end = mute_end};
+
 static rt_status join(mute *coordinator, rt_error *error)
 {
-    static const rt_transport_ops ops = {.name = "mute",
-                                         .connect = mute_connect,
-                                         .send = mute_send,
-                                         .receive = mute_receive,
-                                         .wait = mute_wait,
-                                         .end = mute_end};
     rt_member member;
     const rt_member_config config = {.ops = &ops,
                                      .transport = (rt_transport *)(void *)coordinator,
@@ -106,4 +112,26 @@ static void a_coordinator_may_come_later(void **state)
     assert_int_equal(coordinator.hellos + coordinator.beats, 3);
 }
 
-TEST_MAIN(TEST(waiting_for_others_is_not_silence), TEST(a_coordinator_may_come_later))
+// The reason of an end may be heard after what it looks like.
+static void who_gives_up_hears_the_reason(void **state)
+{
+    (void)state;
+    const rt_member_config config = {.ops = &ops, .self = SELF, .timeout_peer_s = 20};
+    for (uint64_t reason = 0; reason <= RT_REASON_LASTS; reason++) {
+        mute coordinator = {.room = UINT32_MAX, .stop = reason};
+        rt_member member = {.config = config,
+                            .endpoint = (rt_endpoint *)(void *)&coordinator,
+                            .heard_ns = rt_now_ns()};
+        rt_error error = {RT_PEER, "a shard is gone"};
+        const bool lasts = reason == RT_REASON_LASTS;
+        assert_int_equal(rt_member_give_up(&member, &error), lasts ? RT_REFUSED : RT_PEER);
+        assert_string_equal(error.text, lasts ? "mend it" : "a shard is gone");
+        assert_int_equal(coordinator.others, 1);
+    }
+    rt_member nowhere = {.config = config};
+    rt_error error = {RT_PEER, "a shard is gone"};
+    assert_int_equal(rt_member_give_up(&nowhere, &error), RT_PEER);
+}
+
+TEST_MAIN(TEST(waiting_for_others_is_not_silence), TEST(a_coordinator_may_come_later),
+          TEST(who_gives_up_hears_the_reason))

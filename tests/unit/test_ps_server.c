@@ -280,7 +280,7 @@ static void test_strangers_are_refused(void **context)
     join_run(&f, HASH + 1);
     expect_refusal(&f, "worker 0 runs another configuration");
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 48); // as short as it ever was, of another program
-    expect_refusal(&f, "worker 0 runs lanyard  (protocol 3), the ps 0 lanyard " RT_PROGRAM_VERSION);
+    expect_refusal(&f, "worker 0 runs lanyard  (protocol 4), the ps 0 lanyard " RT_PROGRAM_VERSION);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &broken, sizeof broken);
     from_worker(&f, RT_MESSAGE_SLICE, &push, 7);

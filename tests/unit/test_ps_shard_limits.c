@@ -243,7 +243,7 @@ static void test_bounds(void **context)
     rt_error error = {RT_OK, ""};
     for (; receive(&f, 2, push_of(2, 2, key, 2, 1), &error) == RT_OK; key++)
         drop_sent(&f);
-    assert_int_equal(error.status, RT_LIMIT);
+    assert_int_equal(error.status, RT_CONFIG);
     assert_non_null(strstr(error.text, "ps.memory_bytes_max"));
     drop_sent(&f);
     accepted(&f, 2, push_of(2, 3, key - 1, 3, 2)); // rows that are there still work

@@ -153,7 +153,7 @@ static void test_limit_is_an_error_that_names_it(void **context)
         key++;
         assert_true(ps_table_bytes(table) <= bytes_max);
     }
-    assert_int_equal(status, RT_LIMIT);
+    assert_int_equal(status, RT_CONFIG);
     assert_non_null(strstr(error.text, "ps.memory_bytes_max"));
     assert_non_null(strstr(error.text, "1048576"));
     char rows[32];

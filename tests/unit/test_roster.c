@@ -32,12 +32,12 @@ static void say(rt_endpoint *endpoint, uint32_t self, rt_message_type type, cons
     assert_int_equal(ops->send(endpoint, COORDINATOR, &message), RT_OK);
 }
 
-static rt_endpoint *join(fixture *f, uint32_t self)
+static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
 {
     rt_endpoint *endpoint = NULL;
     rt_error error = {0};
     rt_wire_hello hello = {
-        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = HASH};
+        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = config_hash};
     rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
     if (rt_peer_role(self) == RT_ROLE_PS)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
@@ -46,6 +46,11 @@ static rt_endpoint *join(fixture *f, uint32_t self)
         fail_msg("%s", error.text);
     say(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
     return endpoint;
+}
+
+static rt_endpoint *join(fixture *f, uint32_t self)
+{
+    return join_as(f, self, HASH);
 }
 
 static void join_worker(fixture *f, uint32_t rank)
@@ -254,12 +259,102 @@ static void a_heard_coordinator_is_waited_for(void **state)
         assert_int_equal(dp_roster_wait(f.roster, -1, &error),
                          RT_OK); // silence is judged elsewhere
     }
-    dp_roster_stop(f.roster, "enough");
+    dp_roster_stop(f.roster, RT_PEER, "enough");
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(j.status, RT_STOPPED);
     assert_string_equal(j.error.text, "enough");
     finish(&f);
 }
 
+// The reason of a STOP that came, and its text.
+static uint64_t stop_of(fixture *f, rt_endpoint *endpoint, char *text, size_t size)
+{
+    rt_message message = receive(f, endpoint);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_STOP);
+    assert_int_equal(rt_control_text(&message, text, size), RT_OK);
+    const uint64_t reason = rt_message_header(&message)->iteration;
+    rt_message_release(&message);
+    return reason;
+}
+
+typedef struct {
+    fixture *f;
+    rt_status status;
+    rt_error error;
+} assembler;
+
+static void *assemble_in_thread(void *context)
+{
+    assembler *a = context;
+    a->status = dp_roster_assemble(a->f->roster, -1, &a->error);
+    return NULL;
+}
+
+// A worker with another configuration is told so, and waited for: once it is mended the run begins.
+static void who_does_not_fit_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    pthread_t thread;
+    char text[256];
+    start(&f, 0);
+    f.config.timeout_rejoin_s = 1000;
+    assembler a = {.f = &f};
+    assert_int_equal(pthread_create(&thread, NULL, assemble_in_thread, &a), 0);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    rt_endpoint *other = join_as(&f, rt_peer(RT_ROLE_WORKER, 1), HASH + 1);
+    assert_int_equal(stop_of(&f, other, text, sizeof text), RT_REASON_LASTS);
+    assert_non_null(strstr(text, "worker 1 runs with another configuration"));
+    ops->end(other, 0);
+    other = join_as(&f, rt_peer(RT_ROLE_WORKER, 1), HASH);
+    f.workers[1] = other;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (a.status)
+        fail_msg("%s", a.error.text);
+    assert_int_equal(dp_roster_workers(f.roster), 7);
+    finish(&f);
+}
+
+// With its end the run says to all whether to start again may help; so does a member with its own.
+static void ends_say_whether_they_last(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_status status;
+        rt_reason reason;
+    } ends[] = {{RT_OK, RT_REASON_COMPLETE},  {RT_PEER, RT_REASON_FAILED},
+                {RT_AGAIN, RT_REASON_FAILED}, {RT_IO, RT_REASON_FAILED},
+                {RT_CONFIG, RT_REASON_LASTS}, {RT_DATA, RT_REASON_LASTS},
+                {RT_REFUSED, RT_REASON_LASTS}};
+    fixture f;
+    char text[256];
+    rt_error error = {0};
+    rt_message message;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    for (size_t i = 0; i < RT_COUNT_OF(ends); i++) {
+        dp_roster_stop(f.roster, ends[i].status, "why");
+        assert_int_equal(stop_of(&f, f.workers[2], text, sizeof text), ends[i].reason);
+        assert_string_equal(text, "why");
+    }
+    assert_int_equal(rt_control_create_end(&message, RT_MESSAGE_FAILED, rt_peer(RT_ROLE_PS, 0),
+                                           RT_CONFIG, "no room"),
+                     RT_OK);
+    assert_int_equal(ops->send(f.shard, COORDINATOR, &message), RT_OK);
+    rt_status status = RT_AGAIN;
+    uint32_t peer;
+    while (status == RT_AGAIN && rt_now_ns() < f.end_ns) {
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+        status = dp_roster_receive(f.roster, &peer, &message, &error);
+    }
+    assert_int_equal(status, RT_REFUSED);
+    assert_string_equal(error.text, "ps 0 failed: no room");
+    finish(&f);
+}
+
 TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing),
-          TEST(a_heard_coordinator_is_waited_for))
+          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
+          TEST(ends_say_whether_they_last))
