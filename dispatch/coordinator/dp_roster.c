@@ -12,8 +12,9 @@
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 #define STOP_LINGER_MS 1000u
 #define NS_PER_S 1e9
-#define RETRY_MS 2       // while a queue is full
-#define STRANGERS_MAX 64 // of their messages, per receive
+#define RETRY_MS 2          // while a queue is full
+#define STRANGERS_MAX 64    // of their messages, per receive
+#define LAST_WORDS_MAX 4096 // messages that are looked at when a run ends
 
 typedef struct {
     uint32_t peer; // by the configuration
@@ -131,9 +132,33 @@ static void forget(dp_roster *roster, member *m, const char *why)
             why);
 }
 
-static rt_status gone(uint32_t peer, rt_status status, rt_error *error)
+static rt_status member_failed(const rt_message *message, const char *name, rt_error *error)
+{
+    char reason[384];
+    if (rt_control_text(message, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "it gave no reason");
+    const bool lasts = rt_message_header(message)->iteration == RT_REASON_LASTS;
+    return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
+}
+
+// Ends the run. What members have said before counts: one of them may have told why it left.
+static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_error *error)
 {
     char name[32];
+    rt_status left = RT_OK;
+    for (uint32_t i = 0; error && i < LAST_WORDS_MAX && left == RT_OK; i++) {
+        uint32_t from = 0;
+        rt_message message = {0};
+        left = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
+        const member *m = find_member(roster, from);
+        const bool says_why = left == RT_OK && m && m->joined && !m->waits &&
+                              rt_message_header(&message)->type == RT_MESSAGE_FAILED;
+        if (says_why)
+            left = member_failed(&message, rt_peer_name(from, name), error);
+        rt_message_release(&message);
+        if (says_why)
+            return left;
+    }
     rt_peer_name(peer, name);
     if (status == RT_NOT_FOUND)
         return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
@@ -160,7 +185,7 @@ static rt_status beat(dp_roster *roster, rt_error *error)
         if (status && status != RT_AGAIN && m->waits)
             forget(roster, m, rt_status_text(status));
         else if (status && status != RT_AGAIN) // a full queue says as much
-            return gone(peer, status, error);
+            return gone(roster, peer, status, error);
     }
     return RT_OK;
 }
@@ -182,7 +207,7 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
     if (status == RT_AGAIN)
         return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
                        rt_peer_name(peer, name), limit_s);
-    return gone(peer, status, error);
+    return gone(roster, peer, status, error);
 }
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
@@ -369,15 +394,6 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 }
 
 // ---- messages --------------------------------------------------------------------------------
-
-static rt_status member_failed(const rt_message *message, const char *name, rt_error *error)
-{
-    char reason[384];
-    if (rt_control_text(message, reason, sizeof reason))
-        snprintf(reason, sizeof reason, "it gave no reason");
-    const bool lasts = rt_message_header(message)->iteration == RT_REASON_LASTS;
-    return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
-}
 
 static rt_status check_silence(dp_roster *roster, rt_error *error)
 {

@@ -355,6 +355,33 @@ static void ends_say_whether_they_last(void **state)
     finish(&f);
 }
 
+// A worker says why it leaves, and is gone when something is sent to it before that is read.
+static void last_words_are_heard(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_message message;
+    rt_status status = RT_OK;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(rt_control_create_end(&message, RT_MESSAGE_FAILED, rt_peer(RT_ROLE_WORKER, 2),
+                                           RT_DATA, "no model of mine"),
+                     RT_OK);
+    assert_int_equal(ops->send(f.workers[2], COORDINATOR, &message), RT_OK);
+    ops->end(f.workers[2], 1000);
+    f.workers[2] = NULL;
+    while (status == RT_OK && rt_now_ns() < f.end_ns) {
+        assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+        status = dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 1), &message, &error);
+    }
+    assert_int_equal(status, RT_REFUSED);
+    assert_string_equal(error.text, "worker 2 failed: no model of mine");
+    finish(&f);
+}
+
 TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing),
           TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
-          TEST(ends_say_whether_they_last))
+          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))
