@@ -42,7 +42,8 @@ bool rt_address_split(const char *address, char *host, size_t size, uint32_t *po
 // loopback. Looks names up.
 bool rt_address_is_loopback(const char *address);
 
-// The numeric address of an interface, IPv4 first. RT_CONFIG: error names those that there are.
+// The numeric address of an interface, IPv4 first. RT_IO: it is not there, or not yet; error names
+// those that are.
 rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error);
 
 // Where to listen: on bind if that is given, else on the host of given ("HOST:PORT"), else on the
