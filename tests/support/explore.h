@@ -161,6 +161,10 @@ typedef struct {
 void ex_program_init(ex_program *program, const ex_scenario *scenario);
 void ex_program_fini(ex_program *program);
 
+// Hash of the plans, with other names for workers and keys: new name by old one. Slots are named in
+// the order of their first use.
+uint64_t ex_program_hash(const ex_program *program, const uint8_t *workers, const uint8_t *keys);
+
 // Breaks a rule of the planner in the place number `place` where that is possible. False: there are
 // fewer, and nothing changed.
 bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
@@ -282,10 +286,56 @@ size_t ex_pack(const ex_model *model, const ex_state *state, uint8_t *bytes);
 // Whether all that a worker got is carried out and confirmed.
 bool ex_idle(const ex_model *model, const ex_state *state, uint32_t worker);
 
+// ---- explore_reduce.c
+
+typedef struct ex_reducer ex_reducer;
+
+ex_reducer *ex_reducer_create(const ex_model *model);
+void ex_reducer_destroy(ex_reducer *reducer);
+
+// Whether all that can happen before this action, which is possible, is independent of it. While
+// answers are under way: only for those.
+bool ex_is_alone(ex_reducer *reducer, const ex_state *state, ex_action action);
+
+// Whether the two of one worker, both possible, may depend on each other but on nothing else.
+bool ex_is_pair(const ex_reducer *reducer, ex_action first, ex_action second);
+
+// Moves a persistent set of the possible actions to the front. Returns its size.
+uint32_t ex_persistent(ex_reducer *reducer, const ex_state *state, ex_action *actions,
+                       uint32_t count);
+
+// ---- explore_check.c
+
+// Tries what ex_is_alone and ex_is_pair say of a state, with every other action that is possible:
+// both orders lead to the same, and it still holds after that action. If so in every state, the
+// sets are persistent. Returns how many pairs of actions it compared; ends the test at a
+// difference.
+uint64_t ex_check_persistent(const ex_model *model, ex_reducer *reducer, const ex_state *state,
+                             const ex_action *actions, uint32_t count);
+
 // ---- explore_search.c
 
+// A set of hashes of at least 64 good bits. Starts as {0}.
 typedef struct {
-    uint64_t states, transitions, ends, leaves;
+    uint64_t *hashes; // 0: a free place
+    uint64_t size, count;
+} ex_set;
+
+bool ex_set_has(const ex_set *set, uint64_t hash);
+
+// False: it was there.
+bool ex_set_add(ex_set *set, uint64_t hash);
+void ex_set_fini(ex_set *set);
+
+typedef enum {
+    EX_ALL,           // every order
+    EX_ANSWERS_FIRST, // answers to workers come at once
+    EX_PERSISTENT,    // and only a persistent set of actions is followed
+    EX_REDUCTIONS
+} ex_reduction;
+
+typedef struct {
+    uint64_t states, transitions, ends, leaves, compared;
     uint32_t depth; // actions of the longest run
     uint64_t end_hash;
 } ex_counts;
@@ -297,8 +347,9 @@ typedef void (*ex_leaf)(void *context, const ex_program *program, const ex_actio
 
 typedef struct {
     ex_break broken;
-    bool reduced; // see ex_is_free
-    ex_leaf leaf; // or NULL: all of them together take every transition
+    ex_reduction reduction;
+    bool checked; // with EX_ALL: ex_check_persistent in every state
+    ex_leaf leaf; // or NULL: all of them together take every transition; not with EX_PERSISTENT
     void *context;
     uint64_t states_max; // then the test fails; 0: no limit
 } ex_options;

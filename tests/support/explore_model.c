@@ -36,7 +36,7 @@ static void check_rows(ex_model *m, const ex_state *state, uint32_t shard, uint3
     }
 }
 
-static bool may_cut(const ex_model *m, const ex_state *state, uint32_t shard)
+bool ex_may_cut(const ex_model *m, const ex_state *state, uint32_t shard)
 {
     uint32_t n = scenario_of(m)->worker_count, marks = 0, cut = m->program->cut_slice;
     if (!cut || state->captured >> shard & 1)
@@ -121,7 +121,7 @@ uint32_t ex_actions(const ex_model *m, const ex_state *state, ex_action *actions
         }
     }
     for (uint8_t i = 0; i < s->shard_count; i++)
-        if (may_cut(m, state, i))
+        if (ex_may_cut(m, state, i))
             actions[count++] = (ex_action){EX_ACT_CUT, 0, i};
     return count;
 }

@@ -63,6 +63,17 @@ static inline ex_message message_of(ex_message_kind kind, uint32_t at, const ex_
                         .version = n->version};
 }
 
+// The step flag of a worker's gradient.
+static inline bool batch_counts(const ex_model *m, uint32_t worker, uint32_t iteration)
+{
+    return !ex_is_bad(scenario_of(m), iteration) || m->broken == EX_BREAK_NO_VERDICT ||
+           (m->broken == EX_BREAK_IGNORE_VERDICT && worker == 0);
+}
+
+// ---- explore_model.c
+
+bool ex_may_cut(const ex_model *model, const ex_state *state, uint32_t shard);
+
 // ---- explore_worker.c
 
 void ex_worker_receive_slice(ex_model *model, ex_state *state, uint32_t worker);

@@ -4,6 +4,7 @@
 
 #include "dispatch/dp_planner_parts.h"
 #include "dispatch/dp_slice_wire.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_optimizer.h"
 #include "tests/support/explore.h"
 #include "tests/support/plan_checker.h"
@@ -366,11 +367,12 @@ static void plan_flush(planning *all)
     check_directory(all);
 }
 
+// The same for every number of shards, which is no matter of the planner.
 static void choose_keys(ex_program *p)
 {
     uint64_t id = 0;
     for (uint32_t k = 0; k < p->scenario.key_count; k++) {
-        while (rt_key_shard(rt_key(0, id), p->scenario.shard_count) != ex_shard_of(&p->scenario, k))
+        while (rt_key_shard(rt_key(0, id), EX_SHARDS) != k % EX_SHARDS)
             id++;
         p->keys[k] = rt_key(0, id++);
     }
@@ -413,6 +415,47 @@ void ex_program_fini(ex_program *p)
     for (uint32_t q = 0; q < p->slice_count; q++)
         for (uint32_t w = 0; w < p->scenario.worker_count; w++)
             rt_message_release(&p->messages[q][w]);
+}
+
+// ---- equal programs --------------------------------------------------------------------------
+
+static uint8_t rename_bits(uint32_t bits, const uint8_t *names)
+{
+    uint32_t renamed = 0;
+    for (; bits; bits &= bits - 1)
+        renamed |= 1u << names[__builtin_ctz(bits)];
+    return (uint8_t)renamed;
+}
+
+static uint64_t hash_worker(const ex_program *p, uint32_t worker, const uint8_t *workers,
+                            const uint8_t *keys)
+{
+    uint8_t slots[EX_SLOTS] = {0}, slot_count = 0; // 1 + name
+    uint64_t hash = workers[worker];
+    for (uint32_t q = 0; q < p->slice_count; q++) {
+        const ex_slice *slice = &p->slices[q][worker];
+        hash = rt_mix(hash ^ (slice->iteration * 64u + slice->node_count));
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            const ex_node *n = &slice->nodes[i];
+            uint32_t keeper = n->keeper == DP_NO_KEEPER ? EX_WORKERS : workers[n->keeper];
+            if (!slots[n->slot])
+                slots[n->slot] = ++slot_count;
+            uint64_t low = n->kind | slots[n->slot] << 4 | keys[n->key] << 8 | n->version << 12 |
+                           n->base << 16 | rename_bits(n->mask, workers) << 20;
+            uint64_t high = keeper | (uint32_t)n->mode << 4 | n->state << 8 | n->reason << 12;
+            hash = rt_mix(hash ^ low ^ high << 32);
+        }
+    }
+    return hash;
+}
+
+uint64_t ex_program_hash(const ex_program *p, const uint8_t *workers, const uint8_t *keys)
+{
+    const ex_scenario *s = &p->scenario;
+    uint64_t sum = 0;
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        sum += hash_worker(p, w, workers, keys);
+    return sum;
 }
 
 // ---- breaking plans --------------------------------------------------------------------------

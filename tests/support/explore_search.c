@@ -12,47 +12,72 @@ typedef struct {
     uint32_t count, next;
 } frame;
 
-// Hashes of the states that were seen: 0 is a free place. Two states of one scenario are taken for
-// one with a probability of states^2 / 2^65: 10^-7 at two million states.
-typedef struct {
-    uint64_t *hashes;
-    uint64_t size, count;
-} seen_set;
-
 typedef struct {
     ex_model model;
     const ex_options *options;
     ex_counts *counts;
-    seen_set seen;
-    frame *frames;
+    ex_set seen; // Two states of a program are taken for one with a probability of states^2 / 2^65
+    ex_reducer *reducer;         // or NULL
+    frame *frames[EX_DEPTH + 1]; // as far as there was any
     uint32_t depth;
     uint8_t *bytes;
 } search;
 
-static bool insert(seen_set *seen, uint64_t hash)
+static frame *frame_at(search *s, uint32_t depth)
 {
-    uint64_t at = hash & (seen->size - 1);
+    if (!s->frames[depth])
+        s->frames[depth] = rt_alloc(1, sizeof *s->frames[depth]);
+    assert_non_null(s->frames[depth]);
+    return s->frames[depth];
+}
+
+// ---- sets ------------------------------------------------------------------------------------
+
+static uint64_t *place_of(const ex_set *set, uint64_t hash)
+{
+    uint64_t at = hash & (set->size - 1);
+    while (set->hashes[at] && set->hashes[at] != hash)
+        at = (at + 1) & (set->size - 1);
+    return &set->hashes[at];
+}
+
+static void grow(ex_set *set)
+{
+    ex_set larger = {.size = set->size ? 2 * set->size : 128, .count = set->count};
+    larger.hashes = rt_alloc(larger.size, sizeof *larger.hashes);
+    assert_non_null(larger.hashes);
+    for (uint64_t i = 0; i < set->size; i++)
+        if (set->hashes[i])
+            *place_of(&larger, set->hashes[i]) = set->hashes[i];
+    rt_free(set->hashes);
+    *set = larger;
+}
+
+bool ex_set_has(const ex_set *set, uint64_t hash)
+{
+    return set->size && *place_of(set, hash + (hash == 0)) != 0;
+}
+
+bool ex_set_add(ex_set *set, uint64_t hash)
+{
     hash += hash == 0;
-    while (seen->hashes[at] && seen->hashes[at] != hash)
-        at = (at + 1) & (seen->size - 1);
-    if (seen->hashes[at])
+    if (2 * set->count >= set->size)
+        grow(set);
+    uint64_t *place = place_of(set, hash);
+    if (*place)
         return false;
-    seen->hashes[at] = hash;
-    seen->count++;
+    *place = hash;
+    set->count++;
     return true;
 }
 
-static void grow(seen_set *seen)
+void ex_set_fini(ex_set *set)
 {
-    seen_set larger = {.size = seen->size ? 2 * seen->size : 1024};
-    larger.hashes = rt_alloc(larger.size, sizeof *larger.hashes);
-    assert_non_null(larger.hashes);
-    for (uint64_t i = 0; i < seen->size; i++)
-        if (seen->hashes[i])
-            insert(&larger, seen->hashes[i]);
-    rt_free(seen->hashes);
-    *seen = larger;
+    rt_free(set->hashes);
+    *set = (ex_set){0};
 }
+
+// ---- search ----------------------------------------------------------------------------------
 
 static uint64_t hash_of(search *s, const ex_state *state)
 {
@@ -61,24 +86,36 @@ static uint64_t hash_of(search *s, const ex_state *state)
 
 static bool is_new(search *s, const ex_state *state, uint64_t *hash_p)
 {
-    if (2 * s->seen.count >= s->seen.size)
-        grow(&s->seen);
     *hash_p = hash_of(s, state);
-    return insert(&s->seen, *hash_p);
+    return ex_set_add(&s->seen, *hash_p);
 }
 
-// The actions to follow: one that commutes with all others stands for them.
-static void list_actions(search *s, frame *f)
+// An answer that is under way stands for all that can happen.
+static bool find_answer(const search *s, frame *f)
 {
-    f->next = 0;
-    f->count = ex_actions(&s->model, &f->state, f->actions);
-    for (uint32_t i = 0; s->options->reduced && i < f->count; i++) {
+    for (uint32_t i = 0; i < f->count; i++) {
         if (!ex_is_free(&s->model, &f->state, f->actions[i]))
             continue;
         f->actions[0] = f->actions[i];
         f->count = 1;
-        return;
+        return true;
     }
+    return false;
+}
+
+// The actions to follow.
+static void list_actions(search *s, frame *f)
+{
+    const ex_options *o = s->options;
+    f->next = 0;
+    f->count = ex_actions(&s->model, &f->state, f->actions);
+    if (o->checked)
+        s->counts->compared +=
+            ex_check_persistent(&s->model, s->reducer, &f->state, f->actions, f->count);
+    if (o->reduction == EX_ALL || find_answer(s, f))
+        return;
+    if (o->reduction == EX_PERSISTENT)
+        f->count = ex_persistent(s->reducer, &f->state, f->actions, f->count);
 }
 
 static void end_run(search *s)
@@ -89,9 +126,9 @@ static void end_run(search *s)
     if (!s->options->leaf)
         return;
     for (uint32_t i = 0; i <= s->depth; i++) {
-        states[i] = &s->frames[i].state;
+        states[i] = &s->frames[i]->state;
         if (i < s->depth)
-            actions[i] = s->frames[i].actions[s->frames[i].next - 1];
+            actions[i] = s->frames[i]->actions[s->frames[i]->next - 1];
     }
     s->options->leaf(s->options->context, s->model.program, actions, s->depth, states);
 }
@@ -99,7 +136,7 @@ static void end_run(search *s)
 // The frame on top is a state: a new one, or the end of this run.
 static void enter(search *s)
 {
-    frame *top = &s->frames[s->depth];
+    frame *top = s->frames[s->depth];
     uint64_t hash;
     top->count = top->next = 0;
     if (s->model.failed)
@@ -123,13 +160,13 @@ static void enter(search *s)
 
 static void step(search *s)
 {
-    frame *top = &s->frames[s->depth];
+    frame *top = s->frames[s->depth];
     assert_true(s->depth < EX_DEPTH);
-    s->frames[++s->depth].state = top->state;
+    frame_at(s, ++s->depth)->state = top->state;
     s->counts->transitions++;
     if (s->depth > s->counts->depth)
         s->counts->depth = s->depth;
-    ex_act_on(&s->model, &s->frames[s->depth].state, top->actions[top->next++]);
+    ex_act_on(&s->model, &s->frames[s->depth]->state, top->actions[top->next++]);
     enter(s);
 }
 
@@ -138,7 +175,7 @@ static void print_failure(const search *s, char *text, size_t size)
     static const char *const names[] = {"slice", "train", "settle", "up", "back", "cut"};
     size_t at = (size_t)snprintf(text, size, "%s; after", s->model.violation);
     for (uint32_t i = 0; i < s->depth && at < size; i++) {
-        const frame *f = &s->frames[i];
+        const frame *f = s->frames[i];
         ex_action a = f->actions[f->next - 1];
         at += (size_t)snprintf(text + at, size - at, " %s(%u,%u)", names[a.act], a.worker, a.shard);
     }
@@ -151,13 +188,14 @@ bool ex_explore(ex_program *program, const ex_options *options, ex_counts *count
                 .options = options,
                 .counts = counts};
     *counts = (ex_counts){0};
-    s.frames = rt_alloc(EX_DEPTH + 1, sizeof *s.frames);
     s.bytes = rt_alloc(EX_STATE_BYTES, 1);
-    assert_true(s.frames && s.bytes);
-    ex_start(&s.model, &s.frames[0].state);
+    assert_non_null(s.bytes);
+    if (options->reduction == EX_PERSISTENT || options->checked)
+        s.reducer = ex_reducer_create(&s.model);
+    ex_start(&s.model, &frame_at(&s, 0)->state);
     enter(&s);
     while (!s.model.failed) {
-        frame *top = &s.frames[s.depth];
+        frame *top = s.frames[s.depth];
         if (top->next < top->count)
             step(&s);
         else if (s.depth == 0)
@@ -167,8 +205,10 @@ bool ex_explore(ex_program *program, const ex_options *options, ex_counts *count
     }
     if (s.model.failed)
         print_failure(&s, violation, size);
-    rt_free(s.seen.hashes);
-    rt_free(s.frames);
+    ex_reducer_destroy(s.reducer);
+    ex_set_fini(&s.seen);
+    for (uint32_t i = 0; i <= EX_DEPTH; i++)
+        rt_free(s.frames[i]);
     rt_free(s.bytes);
     return !s.model.failed;
 }

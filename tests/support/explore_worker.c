@@ -94,9 +94,7 @@ static void capture_gradient(turn *t, uint32_t s, uint32_t at)
     ex_slot *slot = &t->self->slots[n->slot];
     ex_message message = message_of(EX_MESSAGE_PUSH_GRAD, at, n);
     message.key = slot->key;
-    message.step = !ex_is_bad(scenario_of(t->model), n->version) ||
-                   t->model->broken == EX_BREAK_NO_VERDICT ||
-                   (t->model->broken == EX_BREAK_IGNORE_VERDICT && t->worker == 0);
+    message.step = batch_counts(t->model, t->worker, n->version);
     queue_put(&t->state->held[t->worker][s], message);
     slot->full = false;
     complete(t, at);
