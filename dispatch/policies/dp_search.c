@@ -446,6 +446,8 @@ uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *price
     if (limits->evaluations_max > 2 * s->sample_count) {
         for (uint32_t i = 0; i < s->sample_count; i++)
             evaluate(s, i, s->scores + (size_t)i * s->lane_count);
+    } else { // what is known without; not those of the batch before: a resumed run has none
+        memcpy(s->scores, s->base, (size_t)s->sample_count * s->lane_count * sizeof *s->scores);
     }
     for (uint32_t pass = 0; pass < PASSES_MAX; pass++) {
         uint32_t improved = 0;

@@ -136,6 +136,16 @@ static void every_policy_and_eviction(void **context)
     }
 }
 
+// So few evaluations that most samples are never scored: nothing is left of the batch before.
+static void few_evaluations(void **context)
+{
+    (void)context;
+    planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
+    shape.dispatch.search_evaluations = SAMPLES;
+    compare(&shape, 1);
+    compare(&shape, 33);
+}
+
 static void keeper_look_ahead_and_full_sync(void **context)
 {
     (void)context;
@@ -281,4 +291,5 @@ static void rows_of_another_cut(void **context)
 }
 
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
-          TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states))
+          TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(damaged_states))
