@@ -115,9 +115,19 @@ static double link_times(const makespan *self, const dp_ticks *ticks, weights *t
     return longest;
 }
 
+// e^x for |x| <= STEP, to the last bit or so. The bits of the library's depend on library and
+// processor, and with them plans would.
+static double exp_of_step(double x)
+{
+    double sum = 1;
+    for (uint32_t k = 10; k > 0; k--)
+        sum = 1 + x * sum / k;
+    return sum;
+}
+
 static double follow(double *weight, double share)
 {
-    *weight *= exp(STEP * (share - 1));
+    *weight *= exp_of_step(STEP * (share - 1));
     return *weight;
 }
 

@@ -1,10 +1,15 @@
 // Policies against word-for-word versions of the papers' algorithms, on the states of real runs.
 #include "tests/support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "dispatch/dp_snapshot.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/rt_hash.h"
 #include "tests/support/planner_case.h"
 
 // ---- an exact solver, slow and simple
@@ -546,8 +551,71 @@ static void state_of_makespan_fits_together(void **context)
     }
 }
 
+// Weights, generator and caches of makespan, the policy that computes with fractions.
+static uint64_t state_of_a_run(void)
+{
+    planner_case pc;
+    rt_bytes bytes = {0};
+    const planner_shape shape = {.seed = 5,
+                                 .worker_count = 4,
+                                 .sample_count_max = 24,
+                                 .field_count = 4,
+                                 .ids_per_field = 200,
+                                 .bag_max = 1,
+                                 .zipf = 1.05,
+                                 .cache = CACHE_MIDDLE,
+                                 .dispatch = {.policy = RT_POLICY_MAKESPAN,
+                                              .search_evaluations = 30,
+                                              .micro_batch_max = 12}};
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 4000; t++) {
+        planner_case_look_up(&pc, shape.sample_count_max);
+        planner_case_commit(&pc);
+    }
+    planner_case_finish(&pc);
+    planner_case_flush(&pc);
+    dp_planner_save(pc.planner, &bytes);
+    assert_false(bytes.failed);
+    const uint64_t hash = rt_hash_bytes(bytes.data, bytes.size);
+    rt_bytes_fini(&bytes);
+    planner_case_fini(&pc);
+    return hash;
+}
+
+// glibc chooses its functions by the processor, and those with fused instructions round otherwise:
+// workers that plan for themselves must agree all the same. The same again as on a processor
+// without (no difference to a library that does not know the variable).
+static void same_state_on_other_processors(void **context)
+{
+    (void)context;
+    const char *told = getenv("STATE_OF_A_RUN");
+    char path[512];
+    const uint64_t own = state_of_a_run();
+    uint64_t other;
+    int how;
+    snprintf(path, sizeof path, "%s", told ? told : test_path("states"));
+    FILE *file = told ? fopen(path, "w") : NULL;
+    if (told) {
+        assert_int_equal(fwrite(&own, sizeof own, 1, file), 1);
+        assert_int_equal(fclose(file), 0);
+        return;
+    }
+    setenv("STATE_OF_A_RUN", path, 1);
+    setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2", 1);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(execl("/proc/self/exe", "test_policies", __func__, (char *)NULL));
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(&other, sizeof other, 1, file), 1);
+    fclose(file);
+    assert_true(own == other);
+}
+
 TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
           TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder), TEST(random_is_fair),
           TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
-          TEST(state_of_makespan_fits_together))
+          TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))
