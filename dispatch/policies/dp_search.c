@@ -42,6 +42,7 @@ typedef struct {
 struct dp_search {
     uint32_t worker_count, lane_count;
     uint32_t sample_count;
+    double scale; // of all prices
     const dp_view *view;
     row_class *classes; // by row size; class_of_field
     uint32_t class_count;
@@ -114,24 +115,54 @@ void dp_search_destroy(dp_search *s)
 
 // ---- the problem -----------------------------------------------------------------------------
 
-// A row costs at most so much, however slow the parameter servers' link is said to be: prices of a
-// sample's rows add up in 32 bits. 16 times what the slowest worker's link takes for one.
-#define ROW_PRICE_MAX (1 << 22)
+// What the rows of one sample cost at most: beside the price of a sample, and less than that of
+// another place, it fits into 32 bits.
+#define ROWS_PRICE_MAX 1e9
+
+static uint32_t most_keys_of_a_sample(const dp_view *view)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < view->sample_count; i++)
+        most = (uint32_t)rt_max_u64(most, view->offsets[i + 1] - view->offsets[i]);
+    return most;
+}
+
+// By how much prices are scaled down. At most every key of a sample is one that all workers train
+// and that somebody has to push: with many workers, or a parameter server whose link is said to be
+// very slow, that would be too much.
+static double scale_of(const dp_search *s, const dp_prices *prices)
+{
+    const dp_ticks *ticks = s->view->ticks;
+    double highest = 0;
+    for (uint32_t f = 0; f < ticks->field_count; f++) {
+        double all = 0, push_max = 0;
+        for (uint32_t j = 0; j < s->worker_count; j++) {
+            const double push = ticks->push[f][j] * prices->up[j];
+            all += ticks->pull[f][j] * prices->down[j] +
+                   fmax(ticks->grad[f][j] * prices->up[j], push * DP_SEARCH_LATER);
+            push_max = fmax(push_max, push);
+        }
+        highest = fmax(highest, all + push_max);
+    }
+    highest *= most_keys_of_a_sample(s->view);
+    return highest > ROWS_PRICE_MAX ? ROWS_PRICE_MAX / highest : 1;
+}
 
 static int32_t weighted(int32_t ticks, double weight)
 {
-    return (int32_t)fmin(rint(ticks * weight), ROW_PRICE_MAX);
+    return (int32_t)rint(ticks * weight);
 }
 
-static void fill_class(dp_search *s, const dp_prices *prices, uint32_t field, row_class *c)
+static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t field, row_class *c)
 {
     const dp_ticks *ticks = s->view->ticks;
     memset(c, 0, sizeof *c);
     for (uint32_t j = 0; j < s->worker_count; j++) {
-        c->pull[j] = weighted(ticks->pull[field][j], prices->down[j]);
-        c->push[j] = weighted(ticks->push[field][j], prices->up[j]);
-        c->grad[j] = weighted(ticks->grad[field][j], prices->up[j]);
-        c->later[j] = weighted(ticks->push[field][j], prices->up[j] * DP_SEARCH_LATER);
+        const double up = prices->up[j] * s->scale, down = prices->down[j] * s->scale;
+        c->pull[j] = weighted(ticks->pull[field][j], down);
+        c->push[j] = weighted(ticks->push[field][j], up);
+        c->grad[j] = weighted(ticks->grad[field][j], up);
+        c->later[j] = weighted(ticks->push[field][j], up * DP_SEARCH_LATER);
         c->both[j] = c->pull[j] + c->grad[j];
         c->alone[j] = c->pull[j] + c->later[j];
     }
@@ -208,12 +239,15 @@ static void add_single(const dp_search *s, const dp_distinct *d, int32_t *row)
 static void collect_samples(dp_search *s, const dp_prices *prices)
 {
     const dp_view *view = s->view;
+    int32_t samples[RT_WORKERS_MAX];
     uint32_t count = 0;
+    for (uint32_t j = 0; j < s->worker_count; j++)
+        samples[j] = weighted(prices->sample[j], s->scale);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         int32_t *row = s->base + (size_t)i * s->lane_count;
         s->offsets[i] = count;
         memset(row, 0, s->lane_count * sizeof *row);
-        memcpy(row, prices->sample, s->worker_count * sizeof *row);
+        memcpy(row, samples, s->worker_count * sizeof *row);
         for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
             uint32_t d = view->lookups[k];
             if (s->shared_of[d] != NONE)
@@ -229,6 +263,7 @@ static void set_problem(dp_search *s, const dp_view *view, const dp_prices *pric
 {
     s->view = view;
     s->sample_count = view->sample_count;
+    s->scale = scale_of(s, prices);
     make_classes(s, prices);
     collect_keys(s);
     collect_samples(s, prices);

@@ -52,7 +52,8 @@ uint32_t dp_search_run(dp_search *search, const dp_view *view, const dp_prices *
 // The loads of the placement that dp_search_run left, gradients included, later pushes not.
 void dp_search_loads(const dp_search *search, dp_loads *loads);
 
-// The weighted cost of a placement, from scratch; later pushes included.
+// The weighted cost of a placement, from scratch; later pushes included. All prices are scaled down
+// where the rows of one sample could cost more than 10^9.
 int64_t dp_search_cost(dp_search *search, const dp_view *view, const dp_prices *prices,
                        const uint32_t *worker_of_sample);
 

@@ -7,7 +7,7 @@
 #include "tests/support/test.h"
 
 #define WORKERS_MAX 12
-#define SAMPLES_MAX 96
+#define SAMPLES_MAX 192
 #define FIELDS 5
 #define KEYS_MAX (SAMPLES_MAX * FIELDS)
 
@@ -18,7 +18,7 @@ typedef struct {
     uint8_t held[KEYS_MAX];
     uint32_t offsets[SAMPLES_MAX + 1];
     uint32_t lookups[SAMPLES_MAX * FIELDS];
-    uint32_t capacity[WORKERS_MAX];
+    uint32_t capacity[RT_WORKERS_MAX];
 } problem;
 
 static problem p; // too large for a stack; every case runs in a process of its own
@@ -54,7 +54,7 @@ static void make_problem(uint32_t workers, uint32_t samples, uint32_t ids, bool 
     for (uint32_t d = 0; d < ids * FIELDS; d++) {
         dp_distinct *key = &p.distinct[d];
         uint32_t kind = rt_random_below(random, 4);
-        uint64_t mask = rt_random_u64(random) & ((UINT64_C(1) << workers) - 1);
+        uint64_t mask = rt_random_u64(random) & UINT64_MAX >> (64 - workers);
         *key = (dp_distinct){.key = d, .field = (uint8_t)(d / ids)};
         key->holders = kind == 0 ? 0 : kind == 3 ? mask : rt_bit(rt_random_below(random, workers));
         key->dirty = key->holders && rt_random_below(random, 2);
@@ -145,8 +145,8 @@ static dp_search *make_search(void)
 static void equal_limits(dp_search_limits *limits, uint32_t evaluations)
 {
     limits->evaluations_max = evaluations;
-    memcpy(limits->min, p.capacity, sizeof p.capacity);
-    memcpy(limits->max, p.capacity, sizeof p.capacity);
+    memcpy(limits->min, p.capacity, sizeof limits->min);
+    memcpy(limits->max, p.capacity, sizeof limits->max);
 }
 
 static void cost_is_the_definition(void **state)
@@ -224,6 +224,43 @@ static void absurd_prices_are_bounded(void **state)
     const int64_t after = dp_search_cost(search, &p.view, &prices, worker_of);
     assert_true(after > 0 && after <= before);
     dp_search_destroy(search);
+}
+
+// Rows that all of 64 workers train, and a parameter server whose link is as slow as up to 16 of
+// theirs: what a sample's rows cost on all workers together is judged as at a sixteenth of the
+// prices.
+static void many_workers_and_a_slow_ps(void **state)
+{
+    (void)state;
+    for (uint32_t factor = 1; factor <= 16; factor++) {
+        rt_random random = {factor};
+        uint32_t found[2][SAMPLES_MAX];
+        dp_prices prices = {0};
+        dp_search_limits limits = {.evaluations_max = 3000};
+        make_problem(RT_WORKERS_MAX, SAMPLES_MAX, 2, true, &random);
+        for (uint32_t d = 0; d < p.view.distinct_count; d++)
+            p.distinct[d].holders = p.distinct[d].dirty = 0;
+        for (uint32_t j = 0; j < RT_WORKERS_MAX; j++) {
+            prices.up[j] = prices.down[j] = (1 - rt_random_unit(&random) / 8) / 16;
+            for (uint32_t f = 0; f < FIELDS; f++)
+                p.ticks.pull[f][j] = p.ticks.push[f][j] = p.ticks.grad[f][j] = 1 << 18;
+            limits.max[j] = 2 * p.capacity[j];
+        }
+        fill_placement(&random, found[0]);
+        memcpy(found[1], found[0], sizeof found[0]);
+        for (uint32_t i = 0; i < 2; i++) {
+            rt_random own = random;
+            dp_search *search = make_search();
+            dp_search_run(search, &p.view, &prices, &limits, &own, found[i]);
+            dp_search_destroy(search);
+            for (uint32_t j = 0; j < RT_WORKERS_MAX && i == 0; j++) {
+                prices.up[j] *= 16 * factor;
+                prices.down[j] *= 16 * factor;
+            }
+        }
+        const double low = (double)naive_cost(&prices, found[0]);
+        test_close((double)naive_cost(&prices, found[1]), low, 1e-3, 0, "cost found");
+    }
 }
 
 // Near the optimum a step that was judged wrongly shows: the exact cost would rise.
@@ -367,4 +404,5 @@ static void loads_are_what_moves(void **state)
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(search_improves_within_its_limits),
           TEST(no_step_raises_the_cost), TEST(same_seed_same_placement), TEST(close_to_the_optimum),
-          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded))
+          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded),
+          TEST(many_workers_and_a_slow_ps))
