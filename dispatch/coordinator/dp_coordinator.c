@@ -71,7 +71,6 @@ typedef struct {
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
-    uint32_t bad_batches;  // so far
 } coordinator;
 
 // ---- starting --------------------------------------------------------------------------------
@@ -230,15 +229,16 @@ static rt_status check_verdict(coordinator *c, const flight *f, rt_error *error)
                        f->skipped, f->bad ? "the others did" : "but every loss is finite");
     if (!f->bad)
         return RT_OK;
-    if (++c->bad_batches > max)
+    const uint64_t number = dp_tally_bad_batches(c->tally) + 1;
+    if (number > max)
         return rt_fail(error, RT_DATA,
-                       "iteration %" PRIu32 " is bad batch number %" PRIu32 ": its loss is not "
+                       "iteration %" PRIu32 " is bad batch number %" PRIu64 ": its loss is not "
                        "finite; guards.bad_batches_max is %" PRIu32,
-                       iteration, c->bad_batches, max);
-    rt_warn("iteration %" PRIu32 ": the loss is not finite, %s (bad batch number %" PRIu32 ")",
+                       iteration, number, max);
+    rt_warn("iteration %" PRIu32 ": the loss is not finite, %s (bad batch number %" PRIu64 ")",
             iteration,
             config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied",
-            c->bad_batches);
+            number);
     return RT_OK;
 }
 

@@ -68,6 +68,34 @@ void dp_ranges_merge(dp_ranges *ranges, const dp_ranges *more)
         widen(&ranges->dense_min[k], &ranges->dense_max[k], more->dense_min[k], more->dense_max[k]);
 }
 
+void dp_ranges_save(const dp_ranges *ranges, rt_bytes *bytes)
+{
+    rt_bytes_put_u32(bytes, ranges->dense_count);
+    rt_bytes_put_u64(bytes, ranges->sample_count);
+    rt_bytes_put_u64(bytes, ranges->not_finite);
+    rt_bytes_put_double(bytes, ranges->label_sum);
+    rt_bytes_put(bytes, &ranges->label_min, sizeof ranges->label_min);
+    rt_bytes_put(bytes, &ranges->label_max, sizeof ranges->label_max);
+    rt_bytes_put(bytes, ranges->dense_min, ranges->dense_count * sizeof *ranges->dense_min);
+    rt_bytes_put(bytes, ranges->dense_max, ranges->dense_count * sizeof *ranges->dense_max);
+}
+
+bool dp_ranges_load(dp_ranges *ranges, rt_reader *reader)
+{
+    const bool fits = rt_reader_u32(reader) == ranges->dense_count;
+    ranges->sample_count = rt_reader_u64(reader);
+    ranges->not_finite = rt_reader_u64(reader);
+    ranges->label_sum = rt_reader_double(reader);
+    rt_reader_get(reader, &ranges->label_min, 1, sizeof ranges->label_min);
+    rt_reader_get(reader, &ranges->label_max, 1, sizeof ranges->label_max);
+    rt_reader_get(reader, ranges->dense_min, ranges->dense_count, sizeof *ranges->dense_min);
+    rt_reader_get(reader, ranges->dense_max, ranges->dense_count, sizeof *ranges->dense_max);
+    if (fits && !reader->failed)
+        return true;
+    dp_ranges_clear(ranges);
+    return false;
+}
+
 static void write_all(rt_json *json, const char *name, const float *values, uint32_t count)
 {
     rt_json_begin_array(json, name);

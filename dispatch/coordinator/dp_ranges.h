@@ -6,6 +6,7 @@
 #define DP_RANGES_H
 
 #include "runtime/rt_batch.h"
+#include "runtime/rt_bytes.h"
 #include "runtime/rt_json.h"
 
 typedef struct {
@@ -24,6 +25,10 @@ void dp_ranges_fini(dp_ranges *ranges); // also of a zeroed one
 void dp_ranges_clear(dp_ranges *ranges);
 void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch); // of the same dense_count
 void dp_ranges_merge(dp_ranges *ranges, const dp_ranges *more);
+
+// load: into initialised ones. False: no such state, or of another dense_count; they are cleared.
+void dp_ranges_save(const dp_ranges *ranges, rt_bytes *bytes);
+bool dp_ranges_load(dp_ranges *ranges, rt_reader *reader);
 
 // As member name; null where there is no value.
 void dp_ranges_write(const dp_ranges *ranges, rt_json *json, const char *name);

@@ -114,19 +114,27 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally);
 }
 
-// Plain numbers, as they are in memory: a program that has others starts its sums anew.
+// Plain numbers, as they are in memory: by their size a program knows its own.
+static uint64_t size_of_sums(const dp_tally *t)
+{
+    return sizeof t->planned + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
+}
+
 void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, sizeof t->planned + sizeof t->executed + sizeof t->workers);
+    rt_bytes_put_u64(bytes, size_of_sums(t));
     rt_bytes_put(bytes, &t->planned, sizeof t->planned);
     rt_bytes_put(bytes, t->executed, sizeof t->executed);
     rt_bytes_put(bytes, t->workers, sizeof t->workers);
+    rt_bytes_put(bytes, t->placement_bytes, sizeof t->placement_bytes);
     rt_bytes_put_u64(bytes, t->stale_reads);
+    rt_bytes_put_u64(bytes, t->bad_batches);
     rt_bytes_put_u64(bytes, t->decision_ns);
     rt_bytes_put_u64(bytes, t->slice_bytes);
     rt_bytes_put(bytes, &t->decisions, sizeof t->decisions);
     rt_bytes_put_u64(bytes, t->fingerprint);
     rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : 0);
+    dp_ranges_save(&t->ranges, bytes);
     rt_meter_save(t->meter, bytes);
 }
 
@@ -135,26 +143,31 @@ static bool take_sums(dp_tally *t, rt_reader *reader)
     rt_reader_get(reader, &t->planned, 1, sizeof t->planned);
     rt_reader_get(reader, t->executed, 1, sizeof t->executed);
     rt_reader_get(reader, t->workers, 1, sizeof t->workers);
+    rt_reader_get(reader, t->placement_bytes, 1, sizeof t->placement_bytes);
     t->stale_reads = rt_reader_u64(reader);
+    t->bad_batches = rt_reader_u64(reader);
     t->decision_ns = rt_reader_u64(reader);
     t->slice_bytes = rt_reader_u64(reader);
     rt_reader_get(reader, &t->decisions, 1, sizeof t->decisions);
     t->fingerprint = rt_reader_u64(reader);
     t->past_ns = rt_reader_u64(reader);
-    return !reader->failed && rt_meter_load(t->meter, reader) == RT_OK;
+    return dp_ranges_load(&t->ranges, reader) && rt_meter_load(t->meter, reader) == RT_OK;
 }
 
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
 {
-    if (rt_reader_u64(reader) != sizeof t->planned + sizeof t->executed + sizeof t->workers)
+    if (rt_reader_u64(reader) != size_of_sums(t))
         return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
     if (take_sums(t, reader))
         return RT_OK;
     t->planned = (dp_account){0};
     memset(t->executed, 0, sizeof t->executed);
     memset(t->workers, 0, sizeof t->workers);
-    t->stale_reads = t->decision_ns = t->slice_bytes = t->fingerprint = t->past_ns = 0;
+    memset(t->placement_bytes, 0, sizeof t->placement_bytes);
+    t->stale_reads = t->bad_batches = t->decision_ns = t->slice_bytes = 0;
+    t->fingerprint = t->past_ns = 0;
     t->decisions = (dp_decisions){0};
+    dp_ranges_clear(&t->ranges);
     return rt_fail(error, RT_DATA, "sums of the run: they end early");
 }
 
@@ -166,6 +179,11 @@ rt_metrics *dp_tally_metrics(const dp_tally *tally)
 uint64_t dp_tally_samples(const dp_tally *tally)
 {
     return tally->planned.samples;
+}
+
+uint64_t dp_tally_bad_batches(const dp_tally *tally)
+{
+    return tally->bad_batches;
 }
 
 static dp_counts report_counts(const rt_wire_report *report)

@@ -20,13 +20,14 @@ typedef struct {
     float predictions[ITERATIONS][WORKERS][SAMPLES];
 } scene;
 
-static void open_scene(scene *s, const char *directory)
+static void open_scene(scene *s, const char *directory, uint32_t dense_count)
 {
     memset(s, 0, sizeof *s);
     assert_int_equal(rt_config_init(&s->config), RT_OK);
     s->config.worker_count = WORKERS;
     s->config.samples_per_worker = SAMPLES;
-    dp_tally_config config = {.config = &s->config, .directory = directory};
+    dp_tally_config config = {
+        .config = &s->config, .directory = directory, .dense_count = dense_count};
     config.costs.worker_count = WORKERS;
     config.costs.layout = (dp_layout){.field_count = 1, .values = {4}};
     for (uint32_t j = 0; j < WORKERS; j++)
@@ -46,6 +47,12 @@ static void open_scene(scene *s, const char *directory)
             s->predictions[t][i / SAMPLES][i % SAMPLES] = 0.05f + 0.03f * (float)(7 * t + i);
         }
     }
+}
+
+static void close_scene(scene *s)
+{
+    dp_tally_destroy(s->tally);
+    rt_config_fini(&s->config);
 }
 
 static void report(scene *s, uint32_t iteration, uint32_t worker)
@@ -103,7 +110,7 @@ static void reports_of_two_iterations_mix(void **state)
     static scene s;
     const char *directory = test_directory();
     double mean = 0, mean_ms[WORKERS] = {0};
-    open_scene(&s, directory);
+    open_scene(&s, directory, 0);
     report(&s, 1, 0);
     report(&s, 2, 0);
     report(&s, 1, 1);
@@ -118,7 +125,7 @@ static void reports_of_two_iterations_mix(void **state)
     close_iteration(&s, 4);
     rt_stream_stats stream = {0};
     assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
-    dp_tally_destroy(s.tally);
+    close_scene(&s);
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         cJSON *record = read_json(directory, "metrics.jsonl", t);
         const cJSON *quality = cJSON_GetObjectItemCaseSensitive(record, "quality");
@@ -139,7 +146,69 @@ static void reports_of_two_iterations_mix(void **state)
         test_close(number(cJSON_GetArrayItem(times, (int)j), "compute"), mean_ms[j], 1e-9, 0,
                    "compute");
     cJSON_Delete(summary);
-    rt_config_fini(&s.config);
 }
 
-TEST_MAIN(TEST(reports_of_two_iterations_mix))
+// What an iteration adds to every sum that the summary shows.
+static void run_iteration(scene *s, uint32_t iteration)
+{
+    dp_planned *planned = &s->planned[iteration - 1];
+    rt_batch batch;
+    const float dense = (float)iteration;
+    rt_batch_init(&batch, 1);
+    assert_int_equal(rt_batch_append(&batch, 1, &dense, NULL, 0), RT_OK);
+    assert_int_equal(dp_ranges_init(&planned->ranges, 1), RT_OK);
+    dp_ranges_add(&planned->ranges, &batch);
+    planned->slice_bytes = 1000 * iteration;
+    planned->placement_bytes[RT_PLACEMENT_COORDINATOR] = 100 * iteration;
+    planned->placement_bytes[RT_PLACEMENT_WORKER] = 200 * iteration;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const rt_wire_report one = {.sample_count = SAMPLES,
+                                    .stale_reads = 1,
+                                    .loss_sum = iteration % 2 ? NAN : 1};
+        dp_tally_report(s->tally, planned, w, &one, s->predictions[iteration - 1][w]);
+    }
+    close_iteration(s, iteration);
+    dp_ranges_fini(&planned->ranges);
+    rt_batch_fini(&batch);
+}
+
+// A run that is resumed ends with the summary of one that never stopped. How long it took differs.
+static void a_resumed_run_has_one_summary(void **state)
+{
+    (void)state;
+    static scene s;
+    rt_bytes saved = {0};
+    rt_stream_stats stream = {0};
+    const char *directory = test_directory();
+    cJSON *summaries[2];
+    for (uint32_t stops = 0; stops < 2; stops++) {
+        open_scene(&s, directory, 1);
+        for (uint32_t t = 1; t <= ITERATIONS; t++) {
+            if (stops && t == 3) {
+                rt_reader reader;
+                dp_tally_save(s.tally, &saved);
+                assert_false(saved.failed);
+                close_scene(&s);
+                open_scene(&s, directory, 1);
+                reader = rt_bytes_reader(&saved);
+                assert_int_equal(dp_tally_load(s.tally, &reader, NULL), RT_OK);
+                assert_int_equal(reader.left, 0);
+            }
+            run_iteration(&s, t);
+        }
+        assert_int_equal(dp_tally_bad_batches(s.tally), 2);
+        assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+        close_scene(&s);
+        summaries[stops] = read_json(directory, "summary.json", 0);
+        cJSON_DeleteItemFromObject(summaries[stops], "seconds");
+        cJSON_DeleteItemFromObject(summaries[stops], "samples_per_s");
+    }
+    assert_int_equal(number(summaries[0], "bad_batches"), 2);
+    if (!cJSON_Compare(summaries[0], summaries[1], true))
+        fail_msg("%s\n%s", cJSON_Print(summaries[0]), cJSON_Print(summaries[1]));
+    cJSON_Delete(summaries[0]);
+    cJSON_Delete(summaries[1]);
+    rt_bytes_fini(&saved);
+}
+
+TEST_MAIN(TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))
