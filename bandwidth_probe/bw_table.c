@@ -247,11 +247,21 @@ double bw_table_ps_rate(const bw_table *table)
     return slower_way(table->ps[BW_UP].bytes_per_s, table->ps[BW_DOWN].bytes_per_s);
 }
 
-double bw_table_shard_rate(const bw_table *table, uint32_t shard)
+static uint32_t shards_of_box(const bw_table *table, uint32_t shard)
 {
-    uint32_t beside = 0;
+    uint32_t count = 0;
     rt_assert(shard < table->shard_count);
     for (uint32_t s = 0; s < table->shard_count; s++)
-        beside += table->box_of[s] == table->box_of[shard];
-    return table->boxes[shard] / beside;
+        count += table->box_of[s] == table->box_of[shard];
+    return count;
+}
+
+double bw_table_shard_rate(const bw_table *table, uint32_t shard)
+{
+    return table->boxes[shard] / shards_of_box(table, shard);
+}
+
+void bw_table_set_shard_rate(bw_table *table, uint32_t shard, double bytes_per_s)
+{
+    table->boxes[shard] = bytes_per_s * shards_of_box(table, shard);
 }

@@ -107,4 +107,7 @@ double bw_table_ps_rate(const bw_table *table);
 // same; 0: no limit is known.
 double bw_table_shard_rate(const bw_table *table, uint32_t shard);
 
+// That rate is in force in the run that goes on.
+void bw_table_set_shard_rate(bw_table *table, uint32_t shard, double bytes_per_s);
+
 #endif

@@ -26,6 +26,8 @@ void dp_links_resume(dp_links *links, const dp_planner *planner)
         table->links[w][BW_DOWN].bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
     }
     table->ps[BW_UP].bytes_per_s = table->ps[BW_DOWN].bytes_per_s = ps;
+    for (uint32_t s = 0; s < table->shard_count; s++)
+        bw_table_set_shard_rate(table, s, dp_planner_value(planner, DP_INPUT_SHARD_LINK, s));
 }
 
 static void tell_link(const dp_links *links, uint32_t worker, bw_way way, double before,

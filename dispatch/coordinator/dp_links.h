@@ -22,7 +22,7 @@ void dp_links_init(const rt_config *config, dp_links *links);
 // Where the shards are, in order: before the first probe is told.
 void dp_links_place(dp_links *links, const char (*addresses)[RT_ADDRESS_MAX]);
 
-// A run goes on where these values are in force.
+// A run goes on where these values are in force. After dp_links_place.
 void dp_links_resume(dp_links *links, const dp_planner *planner);
 
 // Keeps what a LINK of a worker says. RT_WIRE: it is malformed, error names the peer.

@@ -19,6 +19,7 @@ typedef struct {
     rt_transport transport;
     dp_roster *roster;
     dp_tally *tally;
+    dp_planner_config planner;
     dp_feed *feed;
     dp_links links;
     dp_prober prober;
@@ -34,24 +35,24 @@ static void pass(prober_case *c, double seconds)
 
 static void create_feed(prober_case *c)
 {
-    static dp_planner_config planner;
+    dp_planner_config *planner = &c->planner;
     rt_stream *stream;
     dp_feed_config feed = {
-        .config = &c->config, .planner = &planner, .planned_max = 2, .wake_fd = -1};
+        .config = &c->config, .planner = planner, .planned_max = 2, .wake_fd = -1};
     c->config.stream.format = RT_FORMAT_SYNTHETIC;
     c->config.stream.samples_max = 1;
     c->config.cache.rows = 100000;
     assert_int_equal(rt_stream_open(&c->config.stream, 1, &stream, NULL), RT_OK);
     const rt_schema *schema = rt_stream_schema(stream);
-    assert_int_equal(dp_setup(&c->config, schema, 0, &planner, NULL), RT_OK);
-    dp_account_init(&planner, &feed.costs);
+    assert_int_equal(dp_setup(&c->config, schema, 0, planner, NULL), RT_OK);
+    dp_account_init(planner, &feed.costs);
     feed.limits = (dp_slice_limits){.dense_count = schema->dense_count,
                                     .field_count = schema->field_count,
                                     .worker_count = WORKERS,
-                                    .sample_count_max = dp_planner_micro_batch_max(&planner),
-                                    .lookup_count_max = dp_planner_micro_batch_max(&planner) *
-                                                        planner.keys_per_sample_max,
-                                    .slot_count = planner.slot_count[0]};
+                                    .sample_count_max = dp_planner_micro_batch_max(planner),
+                                    .lookup_count_max = dp_planner_micro_batch_max(planner) *
+                                                        planner->keys_per_sample_max,
+                                    .slot_count = planner->slot_count[0]};
     assert_int_equal(dp_feed_create(&feed, stream, &c->feed, NULL), RT_OK);
 }
 
@@ -297,6 +298,43 @@ static void a_stop_ends_a_pause(void **state)
     fini(&c);
 }
 
+// A checkpoint has the rates in force, that of a slow box of shards among them: it counts until
+// probes say otherwise.
+static void a_resumed_run_knows_slow_boxes(void **state)
+{
+    (void)state;
+    static const char addresses[][RT_ADDRESS_MAX] = {"tcp://10.0.0.1:1", "tcp://10.0.0.1:2",
+                                                     "tcp://10.0.0.2:1"};
+    prober_case c;
+    dp_planner *planner;
+    rt_message message;
+    rt_wire_link links[2] = {{.shard = 0}, {.shard = 2}};
+    begin(&c);
+    dp_planner_config config = c.planner;
+    c.config.ps_shard_count = config.shards.count = 3;
+    config.shards.bytes_per_s[0] = config.shards.bytes_per_s[1] = 10 * MBIT;
+    assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
+    dp_links_init(&c.config, &c.links);
+    dp_links_place(&c.links, addresses);
+    dp_links_resume(&c.links, planner);
+    for (uint32_t s = 0; s < 3; s++)
+        assert_true(bw_table_shard_rate(&c.links.table, s) == config.shards.bytes_per_s[s]);
+    for (uint32_t i = 0; i < 2; i++)
+        links[i].up_bytes_per_s = links[i].down_bytes_per_s = 100 * MBIT;
+    const uint32_t peer = rt_peer(RT_ROLE_WORKER, 0);
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_LINK, peer, 0, 2, sizeof links), RT_OK);
+    memcpy(rt_message_payload(&message), links, sizeof links);
+    assert_int_equal(dp_links_take(&c.links, peer, &message, NULL), RT_OK);
+    rt_message_release(&message);
+    const uint64_t version = c.links.table.version;
+    dp_links_tell(&c.links, 0, c.feed, c.prober.metrics);
+    assert_true(c.links.table.version > version);
+    for (uint32_t s = 0; s < 3; s++)
+        assert_true(bw_table_shard_rate(&c.links.table, s) == 0);
+    dp_planner_destroy(planner);
+    fini(&c);
+}
+
 static void pinned_links_and_0_never_pause(void **state)
 {
     (void)state;
@@ -315,4 +353,4 @@ static void pinned_links_and_0_never_pause(void **state)
 TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(what_nobody_waits_for),
           TEST(links_that_tell_are_left_alone), TEST(a_change_is_checked),
           TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
-          TEST(pinned_links_and_0_never_pause))
+          TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause))
