@@ -3,6 +3,7 @@
 #include <math.h>
 
 #define STAMP_BITS 31
+#define FIRST_US_MAX 1e8
 
 void bw_passive_init(bw_passive *passive)
 {
@@ -15,7 +16,12 @@ static int64_t excess_us(bw_delay *delay, uint32_t handed, uint32_t arrived, uin
     const uint32_t took = (arrived - handed) << (32 - STAMP_BITS);
     if (!delay->known)
         *delay = (bw_delay){.known = true, .first = took, .at_us = now_us};
-    const double beyond = (double)((int32_t)(took - delay->first) >> (32 - STAMP_BITS));
+    double beyond = (double)((int32_t)(took - delay->first) >> (32 - STAMP_BITS));
+    if (fabs(beyond) > FIRST_US_MAX) { // clocks part: count from this one, before 2^30 are reached
+        delay->first = took;
+        delay->least -= beyond;
+        beyond = 0;
+    }
     if (now_us > delay->at_us)
         delay->least += (double)(now_us - delay->at_us) * BW_PASSIVE_DRIFT;
     delay->at_us = now_us;

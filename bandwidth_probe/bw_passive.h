@@ -48,7 +48,7 @@ static inline uint32_t bw_stamp(uint64_t ns, bool prompt)
 
 typedef struct {
     bool known;
-    uint32_t first; // delay of the first message, modulo 2^31
+    uint32_t first; // delay of the first message (or of a later one), modulo 2^31
     double least;   // beyond it: the quickest message, later by what clocks may drift
     uint32_t count;
     uint64_t at_us;

@@ -340,6 +340,35 @@ static void changes_show_at_once(void **state)
     assert_true(r.now_us > 600e6);
 }
 
+// Clocks that nobody sets right differ by half an hour after a year; times on the wire start from 0
+// again 880 times.
+static void clocks_may_part_for_long(void **state)
+{
+    (void)state;
+    const double day_us = 86400e6;
+    for (uint32_t slow = 0; slow < 2; slow++) {
+        rig r;
+        rig_init(&r, 100, 20);
+        r.shard_drift = slow ? -60e-6 : 60e-6;
+        for (uint32_t day = 0; day < 365; day++) {
+            const double end_us = r.now_us + day_us;
+            while (r.now_us < end_us) {
+                idle(&r, 600e6);
+                push(&r, 1, 2000, true);
+                pull(&r, 1, 2000, true);
+            }
+            bw_passive_estimate(&r.passive, BW_UP); // takes what there may be
+            bw_passive_estimate(&r.passive, BW_DOWN);
+            idle(&r, 1e6);
+            push(&r, 8, 262144, true);
+            idle(&r, 1e6);
+            pull(&r, 8, 262144, true);
+            expect_rate(&r, BW_UP, 100, 0.05);
+            expect_rate(&r, BW_DOWN, 20, 0.05);
+        }
+    }
+}
+
 // Two shards share the link of a worker, each with a clock of its own.
 static void shards_share_the_link(void **state)
 {
@@ -384,4 +413,4 @@ TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
           TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
           TEST(what_went_before_a_push_is_not_quick), TEST(changes_show_at_once),
-          TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))
+          TEST(clocks_may_part_for_long), TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))
