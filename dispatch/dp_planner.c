@@ -314,6 +314,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
     uint32_t n = config->worker_count;
+    rt_assert(planner->iteration < DP_ITERATIONS_MAX);
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
     rt_status status = dp_directory_reserve(&planner->directory, batch->key_count);

@@ -22,6 +22,9 @@
 #include "dispatch/dp_policy.h"
 #include "runtime/rt_batch.h"
 
+// Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
+#define DP_ITERATIONS_MAX (UINT32_MAX - 2 * DP_LOOKAHEAD_MAX)
+
 // Floats per row by field.
 typedef struct {
     uint32_t field_count;
@@ -78,8 +81,9 @@ void dp_planner_destroy(dp_planner *planner);
 // of the batch is kept. Optional for every batch, but the same batches must come to the look-up.
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 
-// At least one sample, at most sample_count_max; the batch must stay until the commit. An
-// incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not be used further.
+// At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
+// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
+// be used further.
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);

@@ -95,7 +95,8 @@ static rt_status read_ahead(simulation *s, rt_error *error)
 {
     const rt_config *config = s->sim->config;
     uint32_t batch_size = config->worker_count * config->samples_per_worker;
-    uint64_t limit = config->sim_iterations ? config->sim_iterations : UINT32_MAX - 1;
+    uint64_t limit = config->sim_iterations ? rt_min_u64(config->sim_iterations, DP_ITERATIONS_MAX)
+                                            : DP_ITERATIONS_MAX;
     while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
         rt_status status = rt_stream_read(s->stream, batch, batch_size, error);

@@ -320,6 +320,8 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
         return bad(error, "it ends early");
     if (head.format != FORMAT || head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
         return bad(error, "not of this version of the program");
+    if (head.iteration > DP_ITERATIONS_MAX)
+        return bad(error, "an iteration beyond the last that can be");
     uint64_t key_count, key_sum;
     sum_keys(&planner->directory, &key_count, &key_sum);
     if (key_count != head.key_count || key_sum != head.key_sum)

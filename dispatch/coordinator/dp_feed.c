@@ -80,13 +80,19 @@ static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, 
     return status;
 }
 
+// The last iteration.
+static uint32_t last_of(const rt_config *config)
+{
+    const uint64_t wanted = config->sim_iterations;
+    return wanted ? (uint32_t)rt_min_u64(wanted, DP_ITERATIONS_MAX) : DP_ITERATIONS_MAX;
+}
+
 static void *run_reader(void *context)
 {
     dp_feed *feed = context;
-    const rt_config *config = feed->config.config;
     prctl(PR_SET_NAME, "reader");
-    uint64_t left = config->sim_iterations ? config->sim_iterations : UINT64_MAX;
-    left = rt_max_u64(left, feed->config.iteration) - feed->config.iteration;
+    const uint32_t last = last_of(feed->config.config);
+    uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
     rt_error error = {0};
     if (feed->config.restored && rt_stream_seek(feed->stream, &feed->config.position, &error)) {
         fail(feed, &error);
@@ -102,6 +108,9 @@ static void *run_reader(void *context)
         if (status != RT_OK || rt_queue_put(feed->full_batches, item))
             break;
     }
+    if (left == 0 && last == DP_ITERATIONS_MAX)
+        rt_warn("iteration %" PRIu32 " is the last that can be counted: the run ends with it",
+                last);
     rt_queue_close(feed->full_batches);
     return NULL;
 }

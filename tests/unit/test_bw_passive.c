@@ -413,4 +413,5 @@ TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
           TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
           TEST(what_went_before_a_push_is_not_quick), TEST(changes_show_at_once),
-          TEST(clocks_may_part_for_long), TEST(shards_share_the_link), TEST(strange_confirmations_do_no_harm))
+          TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
+          TEST(strange_confirmations_do_no_harm))

@@ -162,9 +162,8 @@ static void run_iteration(scene *s, uint32_t iteration)
     planned->placement_bytes[RT_PLACEMENT_COORDINATOR] = 100 * iteration;
     planned->placement_bytes[RT_PLACEMENT_WORKER] = 200 * iteration;
     for (uint32_t w = 0; w < WORKERS; w++) {
-        const rt_wire_report one = {.sample_count = SAMPLES,
-                                    .stale_reads = 1,
-                                    .loss_sum = iteration % 2 ? NAN : 1};
+        const rt_wire_report one = {
+            .sample_count = SAMPLES, .stale_reads = 1, .loss_sum = iteration % 2 ? NAN : 1};
         dp_tally_report(s->tally, planned, w, &one, s->predictions[iteration - 1][w]);
     }
     close_iteration(s, iteration);
