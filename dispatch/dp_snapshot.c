@@ -270,6 +270,8 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool same_config, 
     if (!is_rate(worker.up_bytes_per_s) || !is_rate(worker.down_bytes_per_s) ||
         !(worker.compute_s >= 0) || !isfinite(worker.compute_s))
         return bad(error, "a value in force is out of range");
+    if (worker.evictions > worker.fills)
+        return bad(error, "more rows were evicted than came in");
     if (same_config) {
         planner->config.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
         planner->config.compute_s_per_sample[w] = worker.compute_s;

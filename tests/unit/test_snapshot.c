@@ -247,6 +247,42 @@ static void damaged_states(void **context)
     planner_case_fini(&pc);
 }
 
+// Costs of evictions follow from these counts (dp_turnover): they stay as small as costs must be.
+static void more_evictions_than_fills(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    dp_planner *planner;
+    uint32_t counts[2];
+    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    planner_case_init(&pc, &shape);
+    driven one = {.previewed = 1};
+    batches all = {0};
+    rt_batch_init(&all.items[0], 0);
+    random_batches_fill(&pc.batches, &all.items[0], SAMPLES);
+    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+    (void)step(&one, &all, 0);
+    cut(&one, &state);
+    // Behind head, values, sizes of caches, an empty state of the policy; rates and free slots.
+    const size_t at = 56 + 152 + shape.worker_count * sizeof(uint32_t) + 8 + 28;
+    memcpy(counts, state.data + at, sizeof counts);
+    assert_true(counts[0] > 0 && counts[1] <= counts[0]);
+    for (uint32_t more = 0; more < 2; more++) {
+        counts[1] = counts[0] + more;
+        memcpy(state.data + at, counts, sizeof counts);
+        assert_int_equal(load(&pc.config, one.planner, &state, &planner, &restored, &error),
+                         more ? RT_DATA : RT_OK);
+        dp_planner_destroy(planner);
+    }
+    rt_bytes_fini(&state);
+    dp_planner_destroy(one.planner);
+    rt_batch_fini(&all.items[0]);
+    planner_case_fini(&pc);
+}
+
 // Rows of another moment than the planner's: one key less, one more, another version.
 static void rows_of_another_cut(void **context)
 {
@@ -292,4 +328,4 @@ static void rows_of_another_cut(void **context)
 
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
           TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
-          TEST(damaged_states))
+          TEST(damaged_states), TEST(more_evictions_than_fills))
