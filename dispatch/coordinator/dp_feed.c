@@ -369,7 +369,8 @@ static bool cut_is_due(dp_feed *feed)
     const uint32_t every = feed->config.config->checkpoint.every_iterations;
     if (!feed->config.cuts || feed->iteration == feed->last_cut)
         return false;
-    return (every && feed->iteration % every == 0) || atomic_exchange(&feed->cut_requested, false);
+    const bool is_requested = atomic_exchange(&feed->cut_requested, false);
+    return is_requested || (every && feed->iteration % every == 0);
 }
 
 // One batch on its way: what it makes final is handed on.
