@@ -168,6 +168,14 @@ static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t fie
     }
 }
 
+static bool cost_the_same(const dp_ticks *ticks, uint32_t a, uint32_t b)
+{
+    const size_t size = ticks->worker_count * sizeof **ticks->pull;
+    return memcmp(ticks->pull[a], ticks->pull[b], size) == 0 &&
+           memcmp(ticks->push[a], ticks->push[b], size) == 0 &&
+           memcmp(ticks->grad[a], ticks->grad[b], size) == 0;
+}
+
 // Fields whose rows are equally large share a class.
 static void make_classes(dp_search *s, const dp_prices *prices)
 {
@@ -176,8 +184,7 @@ static void make_classes(dp_search *s, const dp_prices *prices)
     s->class_count = 0;
     for (uint32_t f = 0; f < ticks->field_count; f++) {
         uint32_t c = 0;
-        while (c < s->class_count && (ticks->pull[f][0] != ticks->pull[first_field[c]][0] ||
-                                      ticks->grad[f][0] != ticks->grad[first_field[c]][0]))
+        while (c < s->class_count && !cost_the_same(ticks, f, first_field[c]))
             c++;
         if (c == s->class_count) {
             first_field[s->class_count++] = f;

@@ -167,6 +167,24 @@ static void cost_is_the_definition(void **state)
     }
 }
 
+// On a link that is much faster than the slowest a row of any size takes one tick.
+static void rows_that_differ_on_slow_links_only(void **state)
+{
+    (void)state;
+    rt_random random = {3};
+    uint32_t worker_of[SAMPLES_MAX];
+    dp_prices prices;
+    make_problem(4, 60, 10, false, &random);
+    for (uint32_t f = 0; f < FIELDS; f++)
+        p.ticks.pull[f][0] = p.ticks.push[f][0] = p.ticks.grad[f][0] = 1;
+    random_prices(&p.view, &random, &prices);
+    fill_placement(&random, worker_of);
+    dp_search *search = make_search();
+    assert_int_equal(dp_search_cost(search, &p.view, &prices, worker_of),
+                     naive_cost(&prices, worker_of));
+    dp_search_destroy(search);
+}
+
 // Sizes within the limits, cost never above the start, the evaluations counted and bounded.
 static void search_improves_within_its_limits(void **state)
 {
@@ -402,7 +420,7 @@ static void loads_are_what_moves(void **state)
     }
 }
 
-TEST_MAIN(TEST(cost_is_the_definition), TEST(search_improves_within_its_limits),
-          TEST(no_step_raises_the_cost), TEST(same_seed_same_placement), TEST(close_to_the_optimum),
-          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded),
-          TEST(many_workers_and_a_slow_ps))
+TEST_MAIN(TEST(cost_is_the_definition), TEST(rows_that_differ_on_slow_links_only),
+          TEST(search_improves_within_its_limits), TEST(no_step_raises_the_cost),
+          TEST(same_seed_same_placement), TEST(close_to_the_optimum), TEST(loads_are_what_moves),
+          TEST(absurd_prices_are_bounded), TEST(many_workers_and_a_slow_ps))
