@@ -62,15 +62,16 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     return status ? status : dp_input_check(input, worker_count, error);
 }
 
+// RT_DATA: it is no object. *is_start: it is the first that a process wrote.
 static rt_status read_line(const char *line, uint32_t worker_count, dp_inputs *inputs,
-                           rt_error *error)
+                           bool *is_start, rt_error *error)
 {
     dp_input input;
     rt_status status = RT_OK;
     cJSON *object = cJSON_Parse(line);
     if (!cJSON_IsObject(object)) {
         cJSON_Delete(object);
-        return rt_fail(error, RT_CONFIG, "expected a JSON object that ends with the line");
+        return rt_fail(error, RT_DATA, "expected a JSON object that ends with the line");
     }
     const cJSON *record = cJSON_GetObjectItemCaseSensitive(object, "record");
     if (!cJSON_IsString(record) || strcmp(record->valuestring, "input") == 0) {
@@ -89,6 +90,7 @@ static rt_status read_line(const char *line, uint32_t worker_count, dp_inputs *i
         uint32_t stay = 0;
         status = read_u32(object, "inputs", &stay, error);
         inputs->count = (uint32_t)rt_min_u64(inputs->count, stay);
+        *is_start = true;
     }
     cJSON_Delete(object);
     return status;
@@ -102,25 +104,45 @@ static int compare(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
+// A process that is killed may leave half a line: the last one, or the one before the next start.
+static rt_status read_lines(FILE *file, uint32_t worker_count, dp_inputs *inputs, rt_error *error)
+{
+    char line[LINE_BYTES_MAX];
+    rt_error half = {0}; // what is wrong with the line before
+    bool is_whole = false;
+    for (uint64_t number = 1; fgets(line, sizeof line, file); number++) {
+        rt_error own = {0};
+        bool is_start = false;
+        const size_t length = strlen(line);
+        is_whole = length > 0 && line[length - 1] == '\n';
+        if (length == sizeof line - 1 && !is_whole)
+            rt_fail(&own, RT_CONFIG, "longer than %d bytes: no journal", LINE_BYTES_MAX);
+        else if (line[0] != '\n')
+            (void)read_line(line, worker_count, inputs, &is_start, &own);
+        if (own.status)
+            rt_fail_in(&own, "line %" PRIu64, number);
+        if (half.status && !is_start)
+            break;
+        half = own;
+        if (half.status && half.status != RT_DATA)
+            break;
+    }
+    if (!half.status || (half.status == RT_DATA && !is_whole && feof(file)))
+        return RT_OK;
+    return rt_fail(error, half.status == RT_DATA ? RT_CONFIG : half.status, "%s", half.text);
+}
+
 rt_status dp_inputs_load(const char *path, uint32_t worker_count, dp_inputs *inputs,
                          rt_error *error)
 {
-    char line[LINE_BYTES_MAX];
-    rt_status status = RT_OK;
     *inputs = (dp_inputs){0};
     FILE *file = fopen(path, "re");
     if (!file)
         return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    for (uint64_t number = 1; !status && fgets(line, sizeof line, file); number++) {
-        size_t length = strlen(line);
-        if (length == sizeof line - 1 && line[length - 1] != '\n')
-            status = rt_fail(error, RT_CONFIG, "longer than %d bytes: no journal", LINE_BYTES_MAX);
-        else if (line[0] != '\n')
-            status = read_line(line, worker_count, inputs, error);
-        if (status)
-            rt_fail_in(error, "%s: line %" PRIu64, path, number);
-    }
-    if (!status && ferror(file))
+    rt_status status = read_lines(file, worker_count, inputs, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
+    else if (ferror(file))
         status = rt_fail(error, RT_IO, "%s: cannot be read", path);
     fclose(file);
     if (status)

@@ -21,9 +21,10 @@ typedef struct {
     uint32_t count, capacity;
 } dp_inputs;
 
-// Reads a journal. Records that a "resumed" line takes back are left
-// out, records of other kinds are skipped. RT_IO, RT_NO_MEMORY; RT_CONFIG:
-// error names file, line, and what was expected; inputs is empty then. dp_inputs_fini.
+// Reads a journal. Records that a "resumed" line takes back are left out, and half a line before it
+// or at the end of the file, which a killed process left; records of other kinds are skipped.
+// RT_IO, RT_NO_MEMORY; RT_LIMIT; RT_CONFIG: error names file, line, and what was expected; inputs
+// is empty then. dp_inputs_fini.
 rt_status dp_inputs_load(const char *path, uint32_t worker_count, dp_inputs *inputs,
                          rt_error *error);
 void dp_inputs_fini(dp_inputs *inputs);

@@ -303,6 +303,34 @@ static void bad_journals_are_refused(void **state)
     dp_inputs_fini(&inputs);
 }
 
+// A process that is killed, or a disk that is full, leaves a line without its end: the last one, or
+// the one before the start of the process that goes on.
+static void half_a_line_is_left_out(void **state)
+{
+    (void)state;
+#define RECORD "{\"kind\":\"alpha\",\"iteration\":1,\"value\":0.5}\n"
+#define RESUMED "{\"record\":\"resumed\",\"iteration\":1,\"inputs\":1}\n"
+    static const struct {
+        const char *text;
+        uint32_t count; // 0: refused
+    } cases[] = {{RECORD "{\"kind\":\"al", 1},
+                 {RECORD "{\"kind\":\"al\n" RESUMED RECORD, 2},
+                 {RECORD "{\"kind\":\"al\n" RECORD, 0},
+                 {RECORD "{\"kind\":\"al\n{\"kind\n" RESUMED, 0},
+                 {"{\"kind\":\"al\n", 0}};
+#undef RECORD
+#undef RESUMED
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_error error = {0};
+        dp_inputs inputs;
+        rt_status status =
+            dp_inputs_load(config_write_file("half.jsonl", cases[i].text), 3, &inputs, &error);
+        assert_int_equal(status, cases[i].count ? RT_OK : RT_CONFIG);
+        assert_int_equal(inputs.count, cases[i].count);
+        dp_inputs_fini(&inputs);
+    }
+}
+
 // ---- whole runs ---------------------------------------------------------------------------------
 
 static dp_sim_result simulate(const rt_config *config, const dp_inputs *inputs, const char *journal)
@@ -366,5 +394,5 @@ static void fingerprints_see_the_order(void **state)
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
           TEST(dense_bytes_are_in_the_ticks), TEST(a_journal_reads_back),
-          TEST(bad_journals_are_refused), TEST(a_run_is_planned_again_from_its_journal),
-          TEST(fingerprints_see_the_order))
+          TEST(bad_journals_are_refused), TEST(half_a_line_is_left_out),
+          TEST(a_run_is_planned_again_from_its_journal), TEST(fingerprints_see_the_order))
