@@ -247,6 +247,7 @@ typedef struct {
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
+    double timeout_answer_s;      // one that beats and does not answer for so long, too
     double timeout_start_s;       // all processes must have joined by then
     double timeout_rejoin_s;      // on_worker_loss shrink: a lost worker is waited for so long
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends

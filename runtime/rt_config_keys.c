@@ -451,6 +451,10 @@ const rt_config_key rt_config_keys[] = {
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),
+    DOUBLE("timeouts.answer_s", timeout_answer_s, "1800", ABOVE(0, 1e6), "s",
+           "So has one that is not silent, but has not done for so long what all wait for: an "
+           "iteration, a cut, a probe, the end. More than the slowest link takes for all rows of a "
+           "cache."),
     DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
            "All processes have joined by then."),
     DOUBLE("timeouts.rejoin_s", timeout_rejoin_s, "15", ABOVE(0, 86400), "s",

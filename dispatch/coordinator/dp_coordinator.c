@@ -15,7 +15,9 @@
 #include "dispatch/coordinator/dp_controller.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "dispatch/coordinator/dp_roster.h"
@@ -26,14 +28,6 @@
 #include "runtime/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
-
-// An iteration that the workers have and not all have reported on.
-typedef struct {
-    dp_planned *planned; // NULL: free
-    uint64_t reported;   // mask of workers
-    uint64_t skipped;    // of them, those that applied nothing
-    bool bad;            // a loss is not finite
-} flight;
 
 typedef struct {
     dp_coordinator_config own;
@@ -46,11 +40,11 @@ typedef struct {
     dp_feed *feed;
     dp_tally *tally;
     dp_slice_limits limits;
-    uint32_t flight_max; // planner.run_ahead + 1
-    flight *flights;     // by sequence
-    uint32_t flight_count;
-    uint64_t finished_workers, finished_shards; // that answered FINISH or SAVE
-    bool last_sent;                             // the flush is out
+    dp_flights flights;                         // at most planner.run_ahead + 1
+    uint64_t asked_workers, asked_shards;       // for FINISH or SAVE
+    uint64_t finished_workers, finished_shards; // that answered it
+    dp_overdue overdue;
+    bool last_sent; // the flush is out
     bool interrupted;
     int wake_fd;                   // written by others
     int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
@@ -123,7 +117,7 @@ static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
                            .planner = &c->planner,
                            .costs = c->costs,
                            .limits = c->limits,
-                           .planned_max = c->flight_max + 2,
+                           .planned_max = c->flights.max + 2,
                            .wake_fd = c->wake_fd,
                            .sender = SELF,
                            .journal = c->config->directory ? journal : NULL,
@@ -153,13 +147,18 @@ static rt_status welcome(coordinator *c, rt_error *error)
                                    c->limits.lookup_count_max / c->limits.sample_count_max,
                                .slot_count = c->limits.slot_count,
                                .sample_count_max = c->limits.sample_count_max,
-                               .run_ahead = c->flight_max,
+                               .run_ahead = c->flights.max,
                                .dense_bytes = c->config->dense_bytes,
                                .epoch = c->epoch};
     rt_status status = dp_roster_welcome(c->roster, &payload, error);
     if (!status)
         dp_links_place(&c->links, payload.shards);
     return status;
+}
+
+static uint64_t all_workers(const coordinator *c)
+{
+    return UINT64_MAX >> (64 - c->limits.worker_count);
 }
 
 // ---- iterations ------------------------------------------------------------------------------
@@ -188,17 +187,14 @@ static rt_status send_planned(coordinator *c, dp_planned *planned, rt_error *err
         dp_feed_give(c->feed, planned);
         return status;
     }
-    flight *f = &c->flights[planned->sequence % c->flight_max];
-    rt_assert(!f->planned);
-    *f = (flight){.planned = planned};
-    c->flight_count++;
+    dp_flights_put(&c->flights, planned);
     return RT_OK;
 }
 
 static rt_status send_what_is_planned(coordinator *c, rt_error *error)
 {
     while (!c->last_sent && !c->cut.planned && !c->hold && !c->prober.open &&
-           c->flight_count < c->flight_max) {
+           !dp_flights_full(&c->flights)) {
         dp_planned *planned;
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
@@ -219,7 +215,7 @@ static void tell_records(coordinator *c)
 }
 
 // All workers agree, and not too often.
-static rt_status check_verdict(coordinator *c, const flight *f, rt_error *error)
+static rt_status check_verdict(coordinator *c, const dp_flight *f, rt_error *error)
 {
     const rt_config *config = c->config->config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
@@ -243,7 +239,7 @@ static rt_status check_verdict(coordinator *c, const flight *f, rt_error *error)
 }
 
 // All workers have reported.
-static void finish_iteration(coordinator *c, flight *f)
+static void finish_iteration(coordinator *c, dp_flight *f)
 {
     const dp_planned *planned = f->planned;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
@@ -256,9 +252,7 @@ static void finish_iteration(coordinator *c, flight *f)
                           (double)planned->place_ns * 1e-9);
     tell_records(c);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
-    dp_feed_give(c->feed, f->planned);
-    f->planned = NULL;
-    c->flight_count--;
+    dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
 }
 
 static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *message,
@@ -270,10 +264,9 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    flight *f = &c->flights[sequence % c->flight_max];
+    dp_flight *f = dp_flights_find(&c->flights, sequence);
     rt_peer_name(peer, name);
-    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f->planned ||
-        f->planned->sequence != sequence || f->reported >> worker & 1)
+    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f || f->reported >> worker & 1)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
                        name, sequence);
     memcpy(&report, head, sizeof report);
@@ -338,7 +331,7 @@ static rt_status go_on_with_checkpoint(coordinator *c, rt_error *error)
         c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;
         dp_cut_request(&c->cut);
     }
-    return status || c->flight_count ? status : dp_cut_step(&c->cut, error);
+    return status || c->flights.count ? status : dp_cut_step(&c->cut, error);
 }
 
 // ---- probes ----------------------------------------------------------------------------------
@@ -351,7 +344,7 @@ static rt_status go_on_with_probes(coordinator *c, rt_error *error)
         dp_prober_stop(&c->prober);
     if (c->prober.open)
         c->iteration_ns = 0;
-    return dp_prober_step(&c->prober, may_begin, c->flight_count == 0, rt_now_ns(), error);
+    return dp_prober_step(&c->prober, may_begin, c->flights.count == 0, rt_now_ns(), error);
 }
 
 // A worker's answer to FINISH says what it did since its last report: the flush.
@@ -424,6 +417,21 @@ static void watch_child(coordinator *c)
     }
 }
 
+static dp_awaited awaited(const coordinator *c)
+{
+    const dp_flight *oldest = dp_flights_oldest(&c->flights);
+    const dp_awaited end = {.workers = c->asked_workers & ~c->finished_workers,
+                            .shards = c->asked_shards & ~c->finished_shards,
+                            .what = "has not finished the run"};
+    if (oldest)
+        return (dp_awaited){.workers = all_workers(c) & ~oldest->reported,
+                            .what = "has not trained an iteration",
+                            .number = oldest->planned->sequence};
+    if (c->prober.open)
+        return dp_prober_awaited(&c->prober);
+    return c->cut.planned ? dp_cut_awaited(&c->cut) : end;
+}
+
 // Waits for messages or plans, and notes a request to stop.
 static rt_status wait_for_events(coordinator *c, rt_error *error)
 {
@@ -438,7 +446,8 @@ static rt_status wait_for_events(coordinator *c, rt_error *error)
         c->hold = 0;
         dp_feed_stop(c->feed);
     }
-    return status;
+    const dp_awaited from = awaited(c);
+    return status ? status : dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
 }
 
 // ---- reloading -------------------------------------------------------------------------------
@@ -482,7 +491,7 @@ static void reload_config(coordinator *c)
 
 static rt_status train(coordinator *c, rt_error *error)
 {
-    while (!c->last_sent || c->flight_count || c->cut.planned) {
+    while (!c->last_sent || c->flights.count || c->cut.planned) {
         rt_status status = send_what_is_planned(c, error);
         reload_config(c);
         if (!status)
@@ -532,6 +541,8 @@ static rt_status ask(coordinator *c, uint64_t workers, uint64_t shards, const ch
 {
     rt_status status = RT_OK;
     c->finished_workers = c->finished_shards = 0;
+    c->asked_workers = workers;
+    c->asked_shards = shards;
     for (uint64_t rest = workers; rest && !status; rest &= rest - 1)
         status = ask_one(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), directory, error);
     for (uint64_t rest = shards; rest && !status; rest &= rest - 1)
@@ -559,10 +570,9 @@ static rt_status save_model(coordinator *c, rt_error *error)
 
 static rt_status finish(coordinator *c, rt_error *error)
 {
-    uint32_t n = c->limits.worker_count;
     rt_status status = end_checkpoints(c, error);
     if (!status)
-        status = ask(c, UINT64_MAX >> (64 - n), 0, NULL, error);
+        status = ask(c, all_workers(c), 0, NULL, error);
     if (!status)
         status = save_model(c, error);
     if (status)
@@ -725,16 +735,6 @@ static rt_status run(coordinator *c, rt_error *error)
     return status;
 }
 
-static void give_back_flights(coordinator *c)
-{
-    for (uint32_t i = 0; i < c->flight_max; i++) {
-        if (c->flights[i].planned)
-            dp_feed_give(c->feed, c->flights[i].planned);
-    }
-    if (c->cut.planned)
-        dp_feed_give(c->feed, c->cut.planned);
-}
-
 static rt_status open_descriptors(coordinator *c, rt_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -748,27 +748,27 @@ static rt_status open_descriptors(coordinator *c, rt_error *error)
 
 static void close_all(coordinator *c)
 {
+    dp_flights_fini(&c->flights, c->feed);
+    dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
     dp_feed_destroy(c->feed);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
-    dp_cut_fini(&c->cut);
     if (c->transport)
         c->config->ops->close(c->transport);
     if (c->wake_fd >= 0)
         close(c->wake_fd);
     if (c->wait_fd >= 0)
         close(c->wait_fd);
-    rt_free(c->flights);
 }
 
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
     coordinator c = {.own = *config,
                      .given = config->config,
-                     .flight_max = config->config->run_ahead + 1,
+                     .overdue = {.limit_s = config->config->timeout_answer_s},
                      .wake_fd = -1,
                      .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
@@ -776,12 +776,11 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     c.own.config = &c.kept;
     c.config = &c.own;
-    c.flights = rt_alloc(c.flight_max, sizeof *c.flights);
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_reload_init(&config->reload, config->config, &c.reload);
     rt_status status = open_descriptors(&c, error);
-    if (!status && !c.flights)
+    if (!status && dp_flights_init(&c.flights, config->config->run_ahead + 1))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = rt_transport_open(config->ops, config->keys, &c.transport, error);
@@ -789,8 +788,6 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = run(&c, error);
     if (c.roster)
         dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
-    if (c.flights && c.feed)
-        give_back_flights(&c);
     close_all(&c);
     rt_config_fini(&c.kept);
     return status;

@@ -7,6 +7,9 @@
 void dp_cut_fini(dp_cut *cut)
 {
     rt_bytes_fini(&cut->dense);
+    if (cut->planned)
+        dp_feed_give(cut->feed, cut->planned);
+    cut->planned = NULL;
 }
 
 void dp_cut_request(dp_cut *cut)
@@ -120,6 +123,18 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
             rt_info("the checkpoint before is still being written: training waits for it");
     }
     return busy ? RT_OK : ask_shards(cut, error);
+}
+
+dp_awaited dp_cut_awaited(const dp_cut *cut)
+{
+    const uint64_t workers = UINT64_MAX >> (64 - cut->worker_count);
+    const bool lacks_dense = cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes;
+    dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
+    if (cut->asked)
+        awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;
+    else
+        awaited.workers = workers & (~cut->marks | (lacks_dense ? 1 : 0));
+    return awaited;
 }
 
 rt_status dp_cut_captured(dp_cut *cut, uint32_t peer, rt_error *error)

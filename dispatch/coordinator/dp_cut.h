@@ -12,6 +12,7 @@
 
 #include "dispatch/coordinator/dp_checkpoint.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
 
@@ -35,7 +36,7 @@ typedef struct {
     uint64_t end_ns; // of the last one
 } dp_cut;
 
-void dp_cut_fini(dp_cut *cut);
+void dp_cut_fini(dp_cut *cut); // planned goes back to the feed
 
 // Has the planner plan a cut when one is due or wanted: once the checkpoint before is written,
 // since a cut waits for that, and training with it.
@@ -51,6 +52,9 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
 // No iteration is under way: tells the shards, as soon as the workers have answered and the
 // checkpoint before is written.
 rt_status dp_cut_step(dp_cut *cut, rt_error *error);
+
+// Who has not answered, if a cut is open and no iteration is under way.
+dp_awaited dp_cut_awaited(const dp_cut *cut);
 
 // A shard has captured its rows; when all have, planned goes back to the feed and iterations may go
 // out again.

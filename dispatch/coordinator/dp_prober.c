@@ -160,6 +160,16 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
     return RT_OK;
 }
 
+dp_awaited dp_prober_awaited(const dp_prober *p)
+{
+    const uint64_t workers = UINT64_MAX >> (64 - p->worker_count);
+    return (dp_awaited){.workers = !p->drains ? 0
+                                   : p->asked ? p->asked
+                                              : workers & ~p->marks,
+                        .what = "has not measured its link",
+                        .number = p->number};
+}
+
 void dp_prober_stop(dp_prober *p)
 {
     p->wanted &= p->asked;

@@ -13,6 +13,7 @@
 #define DP_PROBER_H
 
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_roster.h"
 
 #define DP_PROBER_SHARE 0.01
@@ -67,6 +68,9 @@ rt_status dp_prober_mark(dp_prober *prober, uint32_t peer, const rt_message *mes
 // a feed, dp_prober.links keeps them. RT_WIRE: it is malformed, or nobody waits for it.
 rt_status dp_prober_take(dp_prober *prober, uint32_t peer, const rt_message *message,
                          uint64_t now_ns, rt_error *error);
+
+// Who has not answered, if a pause is open.
+dp_awaited dp_prober_awaited(const dp_prober *prober);
 
 // The run ends: no other worker is asked.
 void dp_prober_stop(dp_prober *prober);

@@ -50,6 +50,7 @@ static void begin(cut_case *c)
 
 static void fini(cut_case *c)
 {
+    c->cut.planned = NULL; // nobody's
     dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
     dp_tally_destroy(c->tally);

@@ -1,0 +1,50 @@
+#include "dispatch/coordinator/dp_flights.h"
+
+rt_status dp_flights_init(dp_flights *flights, uint32_t max)
+{
+    *flights = (dp_flights){.max = max, .list = rt_alloc(max, sizeof *flights->list)};
+    return flights->list ? RT_OK : RT_NO_MEMORY;
+}
+
+void dp_flights_fini(dp_flights *flights, dp_feed *feed)
+{
+    for (uint32_t i = 0; i < flights->max && flights->list; i++) {
+        if (flights->list[i].planned)
+            dp_feed_give(feed, flights->list[i].planned);
+    }
+    rt_free(flights->list);
+    *flights = (dp_flights){0};
+}
+
+void dp_flights_put(dp_flights *flights, dp_planned *planned)
+{
+    dp_flight *flight = &flights->list[planned->sequence % flights->max];
+    rt_assert(!flight->planned);
+    *flight = (dp_flight){.planned = planned};
+    flights->count++;
+}
+
+dp_flight *dp_flights_find(const dp_flights *flights, uint64_t sequence)
+{
+    dp_flight *flight = &flights->list[sequence % flights->max];
+    return flight->planned && flight->planned->sequence == sequence ? flight : NULL;
+}
+
+dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight)
+{
+    dp_planned *planned = flight->planned;
+    flight->planned = NULL;
+    flights->count--;
+    return planned;
+}
+
+const dp_flight *dp_flights_oldest(const dp_flights *flights)
+{
+    const dp_flight *oldest = NULL;
+    for (uint32_t i = 0; i < flights->max; i++) {
+        const dp_flight *one = &flights->list[i];
+        if (one->planned && (!oldest || one->planned->sequence < oldest->planned->sequence))
+            oldest = one;
+    }
+    return oldest;
+}
