@@ -155,6 +155,7 @@ $(DIR)/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -c $< -o $@
 
 $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
+$(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o): $(DIR)/ucx
 $(SUPPORT): $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c))
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
@@ -232,10 +233,11 @@ build/cuda/%.o: %.c $(DIR)/flags
 $(DIR)/runtime/rt_cuda.o: private CFLAGS += $(ABI)
 $(DIR)/runtime/rt_cuda.o: $(SHARED_HEADERS)
 
-# Rewritten only when their content changes, so that other flags or other files rebuild.
+# Rewritten only when their content changes, so that other flags, other files or a UCX installed since rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)
 $(DIR)/sources: STAMP = $(SOURCES)
-$(DIR)/flags $(DIR)/sources: FORCE
+$(DIR)/ucx: STAMP = $(UCX)
+$(DIR)/flags $(DIR)/sources $(DIR)/ucx: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 
