@@ -429,11 +429,11 @@ static void bf16_sums(void **state)
 
 // ---- mpi -------------------------------------------------------------------------------------
 
-// The plug-in that make built, seen from the root of the tree. NULL: error says why.
+// The plug-in that make built beside the program. NULL: error says why.
 static const ew_collective_ops *mpi(rt_error *error)
 {
     void *library;
-    if (rt_plugin_load("build/" EW_MPI_FILE, true, &library, error))
+    if (rt_plugin_load(process_beside(EW_MPI_FILE), true, &library, error))
         return NULL;
     const ew_mpi_plugin *plugin = dlsym(library, EW_MPI_SYMBOL);
     assert_true(plugin && plugin->abi == EW_MPI_ABI);
@@ -543,7 +543,7 @@ static int run_mpi(process *p, uint32_t n, uint32_t floats, bool dies)
     snprintf(variable, sizeof variable, "TEST_COLLECTIVES=%c%u", dies ? '-' : '+', floats);
     const char *const arguments[] = {"/usr/bin/env",
                                      variable,
-                                     "ASAN_OPTIONS=detect_leaks=0", // Open MPI's own
+                                     "ASAN_OPTIONS=" PROCESS_MPI_ASAN,
                                      "mpirun",
                                      "--allow-run-as-root",
                                      "--oversubscribe",
@@ -561,9 +561,6 @@ static void need_mpi(void)
     rt_error error = {0};
     process p = {0};
     const char *const probe[] = {"/usr/bin/env", "mpirun", "--version", NULL};
-#ifdef __SANITIZE_THREAD__
-    test_skip("Open MPI is not built for the thread sanitizer");
-#endif
     if (!mpi(&error))
         test_skip("no Open MPI: %s", error.text);
     int status = process_run(&p, probe, 50);

@@ -27,6 +27,14 @@ const char *process_lanyard(void)
     return path;
 }
 
+const char *process_beside(const char *file)
+{
+    static char path[4096];
+    const char *program = process_lanyard(), *end = strrchr(program, '/');
+    snprintf(path, sizeof path, "%.*s%s", end ? (int)(end + 1 - program) : 0, program, file);
+    return path;
+}
+
 _Noreturn static void become(char *const *arguments, int input, int output)
 {
     dup2(input, STDIN_FILENO);
@@ -122,6 +130,9 @@ void process_fini(process *p)
     close(p->output);
     if (p->input >= 0)
         close(p->input);
+    // Of a child that ends with an error nobody else may see which one.
+    if (strstr(p->text, "Sanitizer: ") || strstr(p->text, ": runtime error: "))
+        fail_msg("a sanitizer reports; the program said:\n%s", p->text);
     free(p->text);
 }
 
