@@ -87,7 +87,7 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
 test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
-	@tools/setup ucx
+	@tools/setup test
 	@$(MAKE) test-run
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
