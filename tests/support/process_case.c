@@ -94,7 +94,7 @@ static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
 
 static uint64_t deadline(double limit_s)
 {
-    return rt_now_ns() + (uint64_t)(limit_s * 1e9);
+    return rt_now_ns() + (uint64_t)(limit_s * test_limit_factor() * 1e9);
 }
 
 size_t process_await(process *p, size_t from, const char *text, double limit_s)

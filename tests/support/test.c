@@ -30,6 +30,13 @@ _Noreturn void test_skip(const char *format, ...)
     _exit(EXIT_SKIPPED);
 }
 
+unsigned test_limit_factor(void)
+{
+    const char *text = getenv("TEST_LIMIT_FACTOR");
+    int factor = text ? atoi(text) : 1;
+    return factor > 1 ? (unsigned)factor : 1;
+}
+
 const char *test_data_file(const char *name)
 {
     static char path[4096];
@@ -120,7 +127,7 @@ static void run_child(const test_case *one, FILE *output)
     dup2(fileno(output), STDOUT_FILENO);
     dup2(fileno(output), STDERR_FILENO);
     setpgid(0, 0); // so that what the case started can be ended with it
-    alarm(one->limit_s ? one->limit_s : TEST_LIMIT_S);
+    alarm((one->limit_s ? one->limit_s : TEST_LIMIT_S) * test_limit_factor());
     const struct CMUnitTest single[] = {{one->name, one->run, NULL, NULL, NULL}};
     int failed = _cmocka_run_group_tests(one->name, single, 1, NULL, NULL);
     exit(failed ? EXIT_FAILURE : EXIT_SUCCESS); // exit, so that sanitizers report leaks
