@@ -574,8 +574,13 @@ static void mpi_sums(void **state)
     (void)state;
     need_mpi();
     static const uint32_t counts[] = {1, 63, 1000, 700001}; // the last in several pieces
+#ifdef __SANITIZE_THREAD__
+    const uint32_t most = 2; // Open MPI spins while it waits: more take minutes on two cores
+#else
+    const uint32_t most = EXCHANGE_WORKERS_MAX;
+#endif
     for (size_t c = 0; c < RT_COUNT_OF(counts); c++) {
-        for (uint32_t n = 1; n <= EXCHANGE_WORKERS_MAX; n += c % 2 ? 3 : 2) {
+        for (uint32_t n = most > 2 ? 1 : 2; n <= most; n += c % 2 ? 3 : 2) {
             process p = {0};
             uint32_t seen = 0;
             int status = run_mpi(&p, n, counts[c], false);
