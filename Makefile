@@ -49,7 +49,7 @@ PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
 UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)
 # All-reduce by Open MPI, likewise opened at run time.
 MPICC := $(shell command -v mpicc)
-MPI_PLUGIN := $(if $(SANITIZER),,$(if $(MPICC),build/liblanyard_mpi.so,no-mpi))
+MPI_PLUGIN := $(if $(MPICC),$(dir $(PROGRAM))liblanyard_mpi.so,no-mpi)
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := $(addprefix runtime/,rt_base rt_status rt_optimizer)
 SHARED_HEADERS := dispatch/solvers/dp_solver.h runtime/rt_cuda.h runtime/rt_config.h runtime/rt_status.h runtime/rt_optimizer.h \
@@ -87,7 +87,7 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
 test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
-	@tools/setup ucx
+	@tools/setup test
 	@$(MAKE) test-run
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
@@ -155,6 +155,7 @@ $(DIR)/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -c $< -o $@
 
 $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
+$(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o): $(DIR)/ucx
 $(SUPPORT): $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c))
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
@@ -205,11 +206,11 @@ build/cuda/%.o: %.cu $(SHARED_HEADERS)
 	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
 
 no-mpi:
-	@echo "no mpicc (tools/setup mpi): build/liblanyard_mpi.so is left out; network.collective \"mpi\" will not work"
-build/liblanyard_mpi.so: edge_worker/collective/mpi/ew_mpi_plugin.c runtime/rt_status.c runtime/rt_base.c \
+	@echo "no mpicc (tools/setup mpi): liblanyard_mpi.so is left out; network.collective \"mpi\" will not work"
+$(dir $(PROGRAM))liblanyard_mpi.so: edge_worker/collective/mpi/ew_mpi_plugin.c runtime/rt_status.c runtime/rt_base.c \
   edge_worker/collective/ew_collective.h $(DIR)/flags
 	@echo "link $@"
-	$(Q)OMPI_CC=$(CC) mpicc $(CFLAGS) $(WARNINGS) -I. -fPIC -fvisibility=hidden -shared $(filter %.c,$^) -o $@
+	$(Q)OMPI_CC=$(CC) mpicc $(CFLAGS) $(SANITIZE) $(WARNINGS) -I. -fPIC -fvisibility=hidden -shared $(filter %.c,$^) -o $@
 
 $(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
   $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
@@ -232,10 +233,11 @@ build/cuda/%.o: %.c $(DIR)/flags
 $(DIR)/runtime/rt_cuda.o: private CFLAGS += $(ABI)
 $(DIR)/runtime/rt_cuda.o: $(SHARED_HEADERS)
 
-# Rewritten only when their content changes, so that other flags or other files rebuild.
+# Rewritten only when their content changes, so that other flags, other files or a UCX installed since rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)
 $(DIR)/sources: STAMP = $(SOURCES)
-$(DIR)/flags $(DIR)/sources: FORCE
+$(DIR)/ucx: STAMP = $(UCX)
+$(DIR)/flags $(DIR)/sources $(DIR)/ucx: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 

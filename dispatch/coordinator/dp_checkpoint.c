@@ -361,6 +361,7 @@ static void close_checkpoint(void *context, rt_child_result *result)
             rt_checkpoint_remove(c->directory, iterations[i], NULL);
         rt_free(iterations);
     }
+    rt_bytes_fini(&bytes);
     rt_json_fini(&json);
 }
 

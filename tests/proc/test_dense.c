@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "edge_worker/collective/ew_collective.h"
 #include "tests/support/process_case.h"
 #include "tests/support/test.h"
 
@@ -139,15 +140,14 @@ static void workers_under_mpirun(void **state)
     (void)state;
     process probe = {0}, p[2] = {{0}};
     const char *const version[] = {"/usr/bin/env", "mpirun", "--version", NULL};
-    if (access("build/liblanyard_mpi.so", R_OK) != 0)
-        test_skip("build/liblanyard_mpi.so was not built (no mpicc)");
+    if (access(process_beside(EW_MPI_FILE), R_OK) != 0)
+        test_skip("%s was not built (no mpicc)", process_beside(EW_MPI_FILE));
     int status = process_run(&probe, version, RUN_S);
     process_fini(&probe);
     if (status)
         test_skip("mpirun does not start");
-    if (strcmp(process_lanyard(), "build/lanyard") != 0)
-        test_skip("the plug-in lies beside another program");
     cJSON *ps = run("ps", (const char *[]){NULL}, &p[0]);
+    setenv("ASAN_OPTIONS", PROCESS_MPI_ASAN, 1);
     cJSON *mpi = run("mpi", (const char *[]){"network.collective=mpi", NULL}, &p[1]);
     assert_non_null(strstr(p[0].text, "dense gradients are summed by ps"));
     assert_non_null(strstr(p[1].text, "dense gradients are summed by mpi"));

@@ -27,6 +27,14 @@ const char *process_lanyard(void)
     return path;
 }
 
+const char *process_beside(const char *file)
+{
+    static char path[4096];
+    const char *program = process_lanyard(), *end = strrchr(program, '/');
+    snprintf(path, sizeof path, "%.*s%s", end ? (int)(end + 1 - program) : 0, program, file);
+    return path;
+}
+
 _Noreturn static void become(char *const *arguments, int input, int output)
 {
     dup2(input, STDIN_FILENO);
@@ -86,7 +94,7 @@ static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
 
 static uint64_t deadline(double limit_s)
 {
-    return rt_now_ns() + (uint64_t)(limit_s * 1e9);
+    return rt_now_ns() + (uint64_t)(limit_s * test_limit_factor() * 1e9);
 }
 
 size_t process_await(process *p, size_t from, const char *text, double limit_s)
@@ -122,6 +130,9 @@ void process_fini(process *p)
     close(p->output);
     if (p->input >= 0)
         close(p->input);
+    // Of a child that ends with an error nobody else may see which one.
+    if (strstr(p->text, "Sanitizer: ") || strstr(p->text, ": runtime error: "))
+        fail_msg("a sanitizer reports; the program said:\n%s", p->text);
     free(p->text);
 }
 

@@ -12,6 +12,10 @@
 
 #define PROCESS_OUTPUT_MAX (1u << 20)
 
+// ASAN_OPTIONS of what is linked with Open MPI: its leaks are in modules that it has unloaded
+// by the end, so no suppression can name them.
+#define PROCESS_MPI_ASAN "detect_leaks=0"
+
 typedef struct {
     pid_t pid;
     int output; // read end
@@ -24,6 +28,9 @@ typedef struct {
 // The program under test: environment variable LANYARD; skips the case without one.
 const char *process_lanyard(void);
 
+// Path of a file beside it; static, until the next call.
+const char *process_beside(const char *file);
+
 // arguments[0] is the path; NULL ends them.
 void process_start(process *p, const char *const *arguments);
 
@@ -32,6 +39,7 @@ size_t process_await(process *p, size_t from, const char *text, double limit_s);
 
 // Waits for the end of the program and of all that it started. The exit status; 128 + signal.
 int process_end(process *p, double limit_s);
+// Fails the case if the output holds what a sanitizer reports.
 void process_fini(process *p);
 
 // start, end; the output stays in p->text.

@@ -1,11 +1,13 @@
 #include "tests/support/test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +15,8 @@
 #define EXIT_SKIPPED 77
 
 static char directory[64];
+// The case that runs, and the signal that ends all of them.
+static volatile sig_atomic_t running, ending;
 
 _Noreturn void test_skip(const char *format, ...)
 {
@@ -24,6 +28,13 @@ _Noreturn void test_skip(const char *format, ...)
     printf("\n");
     fflush(stdout);
     _exit(EXIT_SKIPPED);
+}
+
+unsigned test_limit_factor(void)
+{
+    const char *text = getenv("TEST_LIMIT_FACTOR");
+    int factor = text ? atoi(text) : 1;
+    return factor > 1 ? (unsigned)factor : 1;
 }
 
 const char *test_data_file(const char *name)
@@ -82,13 +93,41 @@ static void remove_directory(const char *path)
     rmdir(path);
 }
 
+static void end_case(int number)
+{
+    ending = number;
+    if (running) {
+        kill(running, SIGKILL); // it may not lead a group yet
+        kill(-running, SIGKILL);
+    }
+}
+
+// Ends what the case left running: what has lost its parent is this process's child, of whatever
+// session. Without that file of Linux they stay.
+static void end_leftovers(void)
+{
+    char path[64];
+    int pid;
+    FILE *children;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    do {
+        children = fopen(path, "r");
+        while (children && fscanf(children, "%d", &pid) == 1)
+            kill(pid, SIGKILL);
+        if (children)
+            fclose(children);
+    } while (waitpid(-1, NULL, children ? 0 : WNOHANG) > 0);
+}
+
 static void run_child(const test_case *one, FILE *output)
 {
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     fflush(NULL);
     dup2(fileno(output), STDOUT_FILENO);
     dup2(fileno(output), STDERR_FILENO);
     setpgid(0, 0); // so that what the case started can be ended with it
-    alarm(one->limit_s ? one->limit_s : TEST_LIMIT_S);
+    alarm((one->limit_s ? one->limit_s : TEST_LIMIT_S) * test_limit_factor());
     const struct CMUnitTest single[] = {{one->name, one->run, NULL, NULL, NULL}};
     int failed = _cmocka_run_group_tests(one->name, single, 1, NULL, NULL);
     exit(failed ? EXIT_FAILURE : EXIT_SUCCESS); // exit, so that sanitizers report leaks
@@ -120,12 +159,22 @@ static int run_case(const test_case *one)
     if (child == 0)
         run_child(one, output);
     int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child) {
+    running = child;
+    if (ending)
+        end_case(ending);
+    pid_t ended = child;
+    // Others are orphans of the case: who waits for their end must not find them still there.
+    while (child > 0 && (ended = waitpid(-1, &status, 0)) != child &&
+           (ended > 0 || errno == EINTR)) {
+    }
+    running = 0;
+    if (ended != child || child < 0) {
         perror("fork");
         fclose(output);
         return EXIT_FAILURE;
     }
-    kill(-child, SIGKILL); // whatever the case left running
+    kill(-child, SIGKILL);
+    end_leftovers();
     remove_directory(directory);
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
     if (code == EXIT_SKIPPED) {
@@ -148,7 +197,10 @@ static int run_case(const test_case *one)
 int test_run(const test_case *cases, size_t count, int argc, char **argv)
 {
     int passed = 0, failed = 0, skipped = 0;
-    for (size_t i = 0; i < count; i++) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    signal(SIGTERM, end_case);
+    signal(SIGINT, end_case);
+    for (size_t i = 0; i < count && !ending; i++) {
         if (argc > 1 && !strstr(cases[i].name, argv[1]))
             continue;
         int code = run_case(&cases[i]);

@@ -21,6 +21,10 @@ typedef struct {
 
 #define TEST_LIMIT_S 60
 
+// What all time limits of tests are multiplied by: TEST_LIMIT_FACTOR (1), for a machine that does
+// much else, or an emulator such as valgrind. The product's own time limits stay.
+unsigned test_limit_factor(void);
+
 #define TEST(function)         \
     {                          \
 #function, function, 0 \

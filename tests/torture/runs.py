@@ -3,6 +3,7 @@
 A run is polled by whoever waits for it; its metrics and, in boxes, the starting again of processes
 that failed (as systemd would) happen there. Attempts are told apart by their coordinator.
 """
+import glob
 import json
 import os
 import signal
@@ -134,6 +135,14 @@ class Run:
             time.sleep(0.002)
         return True
 
+    def check_logs(self):
+        """What a sanitizer says of a process that is started again ends nothing else."""
+        for path in glob.glob(glob.escape(self.out) + "*.log"):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+            if "Sanitizer: " in text or ": runtime error: " in text:
+                raise Failed(f"{os.path.basename(path)}:\n{text[-6000:]}")
+
     def pause(self, seconds):
         until = time.monotonic() + seconds
         self.wait("a moment", lambda: time.monotonic() >= until)
@@ -175,6 +184,7 @@ class UpRun(Run):
 
     def finish(self):
         self.wait("the end", self.ended)
+        self.check_logs()
         if self.process.returncode != 0:
             raise Failed(f"exit status {self.process.returncode}:\n{self.said()}")
 
@@ -260,6 +270,7 @@ class BoxesRun(Run):
 
     def finish(self):
         self.wait("the end", self.ended)
+        self.check_logs()
 
     def kill(self):
         for box in self.boxes:

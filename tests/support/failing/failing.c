@@ -23,11 +23,6 @@
 
 #define RANGES_MAX 8
 
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t count, size_t size);
-void *__libc_realloc(void *block, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-
 // A tool around one process: its state is that of the process.
 static struct {
     char kind[16];
@@ -84,6 +79,14 @@ static bool is_ours(const void *caller)
     return false;
 }
 
+// The function behind ours: that of the C library, or of a sanitizer. Another thread finds the
+// same.
+#define NEXT(name, result, ...)                    \
+    static _Atomic(uintptr_t) next;                \
+    if (!next)                                     \
+        next = (uintptr_t)dlsym(RTLD_NEXT, #name); \
+    result (*const real)(__VA_ARGS__) = (result(*)(__VA_ARGS__))next
+
 // Counts a call; true when it is the one.
 static bool fails(const char *kind, const void *caller)
 {
@@ -94,8 +97,7 @@ static bool fails(const char *kind, const void *caller)
     uintptr_t offset = (uintptr_t)caller - (caller ? state.base : 0);
     int length = snprintf(text, sizeof text, "failing: %s %lu at %#lx\n", kind, state.n,
                           (unsigned long)offset);
-    static ssize_t (*real)(int, const void *, size_t);
-    real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    NEXT(write, ssize_t, int, const void *, size_t);
     (void)!real(STDERR_FILENO, text, (size_t)length);
     return true;
 }
@@ -106,32 +108,20 @@ static void *no_memory(void)
     return NULL;
 }
 
-__attribute__((visibility("default"))) void *malloc(size_t size)
-{
-    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_malloc(size);
-}
-
-__attribute__((visibility("default"))) void *calloc(size_t count, size_t size)
-{
-    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_calloc(count, size);
-}
-
-__attribute__((visibility("default"))) void *realloc(void *block, size_t size)
-{
-    return fails("memory", __builtin_return_address(0)) ? no_memory() : __libc_realloc(block, size);
-}
-
-__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t size)
-{
-    return fails("memory", __builtin_return_address(0)) ? no_memory()
-                                                        : __libc_memalign(alignment, size);
-}
+#define ALLOCATOR(name, parameters, arguments, ...)                                         \
+    __attribute__((visibility("default"))) void *name parameters                            \
+    {                                                                                       \
+        NEXT(name, void *, __VA_ARGS__);                                                    \
+        return fails("memory", __builtin_return_address(0)) ? no_memory() : real arguments; \
+    }
+ALLOCATOR(malloc, (size_t size), (size), size_t)
+ALLOCATOR(calloc, (size_t count, size_t size), (count, size), size_t, size_t)
+ALLOCATOR(realloc, (void *block, size_t size), (block, size), void *, size_t)
+ALLOCATOR(aligned_alloc, (size_t alignment, size_t size), (alignment, size), size_t, size_t)
 
 __attribute__((visibility("default"))) ssize_t write(int file, const void *bytes, size_t size)
 {
-    static ssize_t (*real)(int, const void *, size_t);
-    if (!real)
-        real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    NEXT(write, ssize_t, int, const void *, size_t);
     if (file <= STDERR_FILENO || !fails("write", __builtin_return_address(0)))
         return real(file, bytes, size);
     errno = ENOSPC;
@@ -160,9 +150,7 @@ __attribute__((visibility("default"))) int fdatasync(int file)
 __attribute__((visibility("default"))) ssize_t send(int socket, const void *bytes, size_t size,
                                                     int flags)
 {
-    static ssize_t (*real)(int, const void *, size_t, int);
-    if (!real)
-        real = (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    NEXT(send, ssize_t, int, const void *, size_t, int);
     if (!fails("send", NULL))
         return real(socket, bytes, size, flags);
     (void)shutdown(socket, SHUT_RDWR); // a reset ends both directions
