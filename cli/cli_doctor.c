@@ -448,7 +448,7 @@ int cli_doctor(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (!path) {
-        fprintf(stderr, "lanyard doctor: which CONFIG? (see lanyard --help)\n");
+        fprintf(stderr, "lanyard doctor: which CONFIG? (see lanyard doctor --help)\n");
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_ERROR, "doctor");

@@ -339,7 +339,7 @@ static bool parse(int argc, char **argv, const char **directories, uint32_t *cou
         if (strcmp(argv[i], "--out") == 0 && i + 1 < argc) {
             *out = argv[++i];
         } else if (strncmp(argv[i], "--", 2) == 0) {
-            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard --help)\n",
+            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard report --help)\n",
                     strcmp(argv[i], "--out") == 0 ? "a value is missing after" : "unknown option",
                     argv[i]);
             return false;
