@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const cli_run_op_names[CLI_RUN_OPS] = {
     "miss_pull", "update_push", "evict_push", "grad_push", "pull_sum", "flush_push", "first_touch"};
@@ -146,12 +147,8 @@ static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_err
 {
     uint64_t number_of_line = 0, bad_count = 0, bad_first = 0;
     char *line = rt_alloc(CLI_RUN_LINE_MAX, 1);
-    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
-    run->stride = 1;
-    if (!line || !run->points) {
-        rt_free(line);
+    if (!line)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
     bool continues = false; // of a line that is longer than the buffer
     while (fgets(line, CLI_RUN_LINE_MAX, file)) {
         const bool ends = strchr(line, '\n') != NULL;
@@ -231,6 +228,21 @@ static rt_status read_one(cli_run *run, const char *name, bool *found,
     return status;
 }
 
+// What was put aside (metrics.bytes_max), then what followed.
+static rt_status read_all_metrics(cli_run *run, bool *found, rt_error *error)
+{
+    char older[RT_PATH_MAX + 32];
+    rt_status status = RT_OK;
+    snprintf(older, sizeof older, "%s/metrics.jsonl.1", run->directory);
+    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
+    run->stride = 1;
+    if (!run->points)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (access(older, F_OK) == 0)
+        status = read_one(run, "metrics.jsonl.1", found, read_metrics, error);
+    return status ? status : read_one(run, "metrics.jsonl", found, read_metrics, error);
+}
+
 rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
 {
     bool metrics = false, summary = false;
@@ -243,7 +255,7 @@ rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
     if (strlen(directory) >= RT_PATH_MAX)
         return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes",
                        RT_PATH_MAX - 1);
-    rt_status status = read_one(run, "metrics.jsonl", &metrics, read_metrics, error);
+    rt_status status = read_all_metrics(run, &metrics, error);
     if (!status)
         status = read_one(run, "summary.json", &summary, read_summary, error);
     if (!status && !metrics)

@@ -66,6 +66,21 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
     return &tally->open[planned->sequence % tally->open_count];
 }
 
+static rt_status open_metrics(dp_tally *tally, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32], older[RT_PATH_MAX + 32];
+    const char *directory = tally->config.directory ? tally->config.directory : "";
+    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
+    snprintf(older, sizeof older, "%s/metrics.jsonl.1", directory);
+    if (*directory && !tally->config.resumed)
+        (void)unlink(older); // an earlier run's
+    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open)(
+        *directory ? path : NULL, &tally->metrics, error);
+    if (!status)
+        rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
+    return status;
+}
+
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
@@ -81,11 +96,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         status = create_open(tally, config->config);
     if (status)
         rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
-    if (!status) {
-        snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory ? config->directory : "");
-        status = (config->resumed ? rt_metrics_append : rt_metrics_open)(
-            config->directory ? path : NULL, &tally->metrics, error);
-    }
+    if (!status)
+        status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
         snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
         tally->trace = fopen(path, config->resumed ? "a" : "w");
