@@ -133,7 +133,9 @@ static bool check_place(doctor *d, const char *who, const char *address)
     int there = knock(found);
     freeaddrinfo(found);
     if (there == 0)
-        say(d, FINE, "ports", "%s answers at %s, on another box", who, address);
+        say(d, FINE, "ports",
+            "%s, on another box, takes connections: %s is there, if it is nobody else", address,
+            who);
     else if (there == ECONNREFUSED)
         say(d, LOOK, "ports", "%s: the box of %s is there, but nobody listens: not started yet?",
             who, address);

@@ -128,6 +128,8 @@ static rt_status load_model(evaluation *e, const char *directory, rt_error *erro
     if (status)
         return status;
     status = ew_model_load(e->model, dense, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
     rt_tensors_close(dense);
     return status ? status : load_rows(e, directory, UINT32_MAX, error);
 }

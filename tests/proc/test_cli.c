@@ -105,6 +105,8 @@ static void a_folder_has_one_run(void **state)
     snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
     SAYS(0, "1 iterations, 2 samples", "up", config, "--out", out, "--set", rows, "--set",
          "cache.rows=100");
+    SAYS(1, "out/model/dense.bin: tensor \"mlp.0.weight\"", "eval", test_path("out/model"), "--set",
+         "model.mlp=[9]", "--set", rows);
 }
 
 // A model that was trained on nothing takes no other one's place.
