@@ -133,9 +133,7 @@ static bool check_place(doctor *d, const char *who, const char *address)
     int there = knock(found);
     freeaddrinfo(found);
     if (there == 0)
-        say(d, FINE, "ports",
-            "%s, on another box, takes connections: %s is there, if it is nobody else", address,
-            who);
+        say(d, FINE, "ports", "%s takes connections: %s, on another box", address, who);
     else if (there == ECONNREFUSED)
         say(d, LOOK, "ports", "%s: the box of %s is there, but nobody listens: not started yet?",
             who, address);
