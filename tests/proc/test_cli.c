@@ -82,7 +82,8 @@ static const char table[] =
     "\"categorical\"}]}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"timeouts\": {\"start_s\": 20}}";
 
-// A run that reads a pipe which stays open has its folder for itself; after it the folder is free.
+// A run that reads a pipe which stays open says that it waits, and has its folder for itself; after
+// it the folder is free.
 static void a_folder_has_one_run(void **state)
 {
     (void)state;
@@ -95,9 +96,9 @@ static void a_folder_has_one_run(void **state)
         process_lanyard(), "up",    config,           "--out", out, "--set",
         "stream.files=-",  "--set", "cache.rows=100", NULL};
     process_start(&p, first);
-    process_await(&p, 0, "dense gradients", RUN_CASE_S);
-    SAYS(1, "out: another coordinator is at work there", "up", config, "--out", out, "--set", "stream.files=-",
-         "--set", "cache.rows=100");
+    process_await(&p, 0, "waiting for the input: no batch of 32 samples", RUN_CASE_S);
+    SAYS(1, "out: another coordinator is at work there", "up", config, "--out", out, "--set",
+         "stream.files=-", "--set", "cache.rows=100");
     kill(p.pid, SIGINT);
     run_must_end(&p, 0);
     write_file(test_path("rows"), "1,u1\n0,u2\n");
