@@ -104,8 +104,9 @@ static void add_iteration(cli_run *run, const cJSON *json)
     const cJSON *ops = cJSON_GetObjectItemCaseSensitive(json, "ops");
     const cJSON *hits = cJSON_GetObjectItemCaseSensitive(json, "hit_ratio");
     const double time_s = number(json, "time_s"), iteration = number(json, "iteration");
+    const bool follows = run->iterations && time_s >= run->last_time_s; // in the same process
     const double values[CLI_RUN_SERIES] = {
-        [CLI_RUN_MS] = run->iterations ? (time_s - run->last_time_s) * 1e3 : NAN,
+        [CLI_RUN_MS] = follows ? (time_s - run->last_time_s) * 1e3 : NAN,
         [CLI_RUN_PREDICTED_MS] = number(json, "predicted_ms"),
         [CLI_RUN_COST] = number(json, "cost"),
         [CLI_RUN_ALPHA] = number(json, "alpha"),
@@ -125,10 +126,19 @@ static void add_iteration(cli_run *run, const cJSON *json)
     for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
         run->ops[k] += number_or_0(ops, cli_run_op_names[k]);
     add_workers(run, json);
-    if (run->iterations && time_s > run->last_time_s)
+    if (follows)
         run->seconds += time_s - run->last_time_s;
     run->last_time_s = time_s;
+    run->last_iteration = point->iteration;
     run->iterations++;
+}
+
+// The clock begins anew, and what came after the checkpoint follows again.
+static void add_resumed(cli_run *run, double iteration)
+{
+    run->last_time_s = INFINITY;
+    if (run->last_iteration > iteration)
+        run->again += (uint64_t)(run->last_iteration - iteration);
 }
 
 // Adds a line; false: it is no record.
@@ -139,6 +149,8 @@ static bool add_line(cli_run *run, const char *line)
     const bool good = kind && isfinite(number(json, "time_s"));
     if (good && strcmp(kind, "iteration") == 0)
         add_iteration(run, json);
+    if (good && strcmp(kind, "resumed") == 0)
+        add_resumed(run, number_or_0(json, "iteration"));
     cJSON_Delete(json);
     return good;
 }
