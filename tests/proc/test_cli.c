@@ -88,6 +88,7 @@ static void a_folder_has_one_run(void **state)
 {
     (void)state;
     char config[300], out[300];
+    struct stat info;
     process p = {.with_input = true};
     snprintf(config, sizeof config, "%s", test_path("table.json"));
     snprintf(out, sizeof out, "%s", test_path("out"));
@@ -102,10 +103,12 @@ static void a_folder_has_one_run(void **state)
     kill(p.pid, SIGINT);
     run_must_end(&p, 0);
     write_file(test_path("rows"), "1,u1\n0,u2\n");
+    write_file(test_path("out/metrics.jsonl.1"), "what the first one put aside\n");
     char rows[320];
     snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
     SAYS(0, "1 iterations, 2 samples", "up", config, "--out", out, "--set", rows, "--set",
          "cache.rows=100");
+    assert_int_not_equal(stat(test_path("out/metrics.jsonl.1"), &info), 0);
     SAYS(1, "out/model/dense.bin: tensor \"mlp.0.weight\"", "eval", test_path("out/model"), "--set",
          "model.mlp=[9]", "--set", rows);
 }
