@@ -23,6 +23,7 @@ typedef struct {
     const char *name;
     const char *arguments;             // after the name, for the usage
     const char *help;                  // one line
+    const char *options;               // lines for `lanyard NAME --help`; NULL: help says it all
     int (*run)(int argc, char **argv); // argv[0] is the command's name
 } cli_command;
 
@@ -52,13 +53,17 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
                const char **path, const char **sets, uint32_t *set_count);
 
 // Loads a config file over the defaults, applies sets, checks it, sets the log up under name.
-// Prints the error. On true config is the caller's (rt_config_fini).
-bool cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-              rt_config *config);
+// Returns an exit status, after printing what is wrong; on CLI_OK config is the caller's
+// (rt_config_fini).
+int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+             rt_config *config);
 
 // The same for a process of a training run, which can do less than `sim`.
-bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-                  rt_config *config);
+int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                 rt_config *config);
+
+// HOST:PORT with "tcp://" before it where no scheme is given. Prints what is wrong; false then.
+bool cli_address(const char *given, char *address, size_t size);
 
 // Prints "lanyard: error" and returns CLI_FAILED.
 int cli_fail(const rt_error *error);

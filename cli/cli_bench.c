@@ -67,7 +67,7 @@ static int bench_dispatch(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
         return CLI_USAGE;
     if (unexpected || set_count || !known_section(only)) {
-        fprintf(stderr, "lanyard bench dispatch: expected options only (see lanyard --help)\n");
+        fprintf(stderr, "lanyard bench dispatch: expected options only (see lanyard bench)\n");
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_WARN, "lanyard");
@@ -90,7 +90,7 @@ static int bench_device(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
         return CLI_USAGE;
     if (unexpected || set_count) {
-        fprintf(stderr, "lanyard bench device: expected options only (see lanyard --help)\n");
+        fprintf(stderr, "lanyard bench device: expected options only (see lanyard bench)\n");
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_WARN, "lanyard");
@@ -103,20 +103,24 @@ static int bench_device(int argc, char **argv)
 static const cli_command benches[] = {
     {"dispatch",
      "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
-     "solvers and planner: times, memory, distance to the optimum", bench_dispatch},
+     "solvers and planner: times, memory, distance to the optimum", NULL, bench_dispatch},
     {"device", "[--device cpu|cuda:N] [--quick] [--json]",
-     "operations and training steps: times, bytes, share of the machine's peaks", bench_device},
+     "operations and training steps: times, bytes, share of the machine's peaks", NULL,
+     bench_device},
 };
 
 int cli_bench(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < RT_COUNT_OF(benches); i++) {
+    const bool help =
+        argc > 1 && (strcmp(argv[argc - 1], "--help") == 0 || strcmp(argv[argc - 1], "-h") == 0);
+    for (size_t i = 0; argc > 1 && !help && i < RT_COUNT_OF(benches); i++) {
         if (strcmp(argv[1], benches[i].name) == 0)
             return benches[i].run(argc - 1, argv + 1);
     }
-    fprintf(stderr, "lanyard bench: which one?\n\n");
+    if (!help)
+        fprintf(stderr, "lanyard bench: which one?\n\n");
     for (size_t i = 0; i < RT_COUNT_OF(benches); i++)
-        fprintf(stderr, "  lanyard bench %s %s\n      %s\n", benches[i].name, benches[i].arguments,
-                benches[i].help);
-    return CLI_USAGE;
+        fprintf(help ? stdout : stderr, "  lanyard bench %s %s\n      %s\n", benches[i].name,
+                benches[i].arguments, benches[i].help);
+    return help ? CLI_OK : CLI_USAGE;
 }

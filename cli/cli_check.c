@@ -73,10 +73,11 @@ int cli_check(int argc, char **argv)
         return CLI_USAGE;
     if (document)
         return print_document();
-    if (!cli_load(path, sets, set_count, "lanyard", &config))
-        return CLI_FAILED;
+    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    if (code != CLI_OK)
+        return code;
     if (model) {
-        int code = print_model(&config);
+        code = print_model(&config);
         rt_config_fini(&config);
         return code;
     }
@@ -86,7 +87,7 @@ int cli_check(int argc, char **argv)
         rt_fail(&error, status, "out of memory");
         return cli_fail(&error);
     }
-    int code = puts(json) >= 0 && fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    code = puts(json) >= 0 && fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     rt_free(json);
     status = cli_plan_make(&config, count, &plan, &error);
     if (status == RT_OK)

@@ -19,7 +19,8 @@ static const cli_option *find_option(const char *argument, const cli_option *opt
 
 static bool wrong(const char *command, const char *what, const char *argument)
 {
-    fprintf(stderr, "lanyard %s: %s \"%s\" (see lanyard --help)\n", command, what, argument);
+    fprintf(stderr, "lanyard %s: %s \"%s\" (see lanyard %s --help)\n", command, what, argument,
+            command);
     return false;
 }
 
@@ -43,7 +44,7 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
             *option->flag = true;
             continue;
         }
-        if (++i == argc)
+        if (++i == argc || argv[i][0] == '\0')
             return wrong(argv[0], "a value is missing after", argument);
         if (!set)
             *option->value = argv[i];
@@ -55,20 +56,29 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
     return true;
 }
 
+bool cli_address(const char *given, char *address, size_t size)
+{
+    const char *scheme = strstr(given, "://") ? "" : "tcp://";
+    if ((size_t)snprintf(address, size, "%s%s", scheme, given) < size)
+        return true;
+    fprintf(stderr, "lanyard: %s: an address has at most %zu characters\n", given, size - 1);
+    return false;
+}
+
 int cli_fail(const rt_error *error)
 {
     rt_error_log("%s", error->text);
     return CLI_FAILED;
 }
 
-bool cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-              rt_config *config)
+int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+             rt_config *config)
 {
     rt_error error = {0};
     rt_log_setup(RT_LOG_INFO, name);
     if (!path) {
         fprintf(stderr, "lanyard: which CONFIG? (see lanyard --help)\n");
-        return false;
+        return CLI_USAGE;
     }
     rt_status status = rt_config_init(config);
     if (status) {
@@ -82,25 +92,22 @@ bool cli_load(const char *path, const char *const *sets, uint32_t set_count, con
     }
     if (status) {
         rt_config_fini(config);
-        cli_fail(&error);
-        return false;
+        return cli_fail(&error);
     }
     rt_log_setup(config->log_level, name);
     prctl(PR_SET_NAME, name); // what ps and top show
-    return true;
+    return CLI_OK;
 }
 
-bool cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-                  rt_config *config)
+int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                 rt_config *config)
 {
     rt_error error = {0};
-    if (!cli_load(path, sets, set_count, name, config))
-        return false;
-    if (rt_config_check_training(config, &error) == RT_OK)
-        return true;
+    int code = cli_load(path, sets, set_count, name, config);
+    if (code != CLI_OK || rt_config_check_training(config, &error) == RT_OK)
+        return code;
     rt_config_fini(config);
-    cli_fail(&error);
-    return false;
+    return cli_fail(&error);
 }
 
 uint64_t cli_config_hash(const rt_config *config)

@@ -133,7 +133,7 @@ static bool check_place(doctor *d, const char *who, const char *address)
     int there = knock(found);
     freeaddrinfo(found);
     if (there == 0)
-        say(d, FINE, "ports", "%s answers at %s, on another box", who, address);
+        say(d, FINE, "ports", "%s takes connections: %s, on another box", address, who);
     else if (there == ECONNREFUSED)
         say(d, LOOK, "ports", "%s: the box of %s is there, but nobody listens: not started yet?",
             who, address);
@@ -448,7 +448,7 @@ int cli_doctor(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (!path) {
-        fprintf(stderr, "lanyard doctor: which CONFIG? (see lanyard --help)\n");
+        fprintf(stderr, "lanyard doctor: which CONFIG? (see lanyard doctor --help)\n");
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_ERROR, "doctor");

@@ -1,7 +1,9 @@
 // `lanyard eval`: a saved model, or a checkpoint, on other rows; log loss and AUC without training.
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_model.h"
@@ -126,6 +128,8 @@ static rt_status load_model(evaluation *e, const char *directory, rt_error *erro
     if (status)
         return status;
     status = ew_model_load(e->model, dense, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
     rt_tensors_close(dense);
     return status ? status : load_rows(e, directory, UINT32_MAX, error);
 }
@@ -259,9 +263,20 @@ int cli_eval(int argc, char **argv)
     const cli_option options[] = {{"json", NULL, &json}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count))
         return CLI_USAGE;
-    snprintf(path, sizeof path, "%s/config.json", directory ? directory : "");
-    if (!cli_load(directory ? path : NULL, sets, set_count, "lanyard", &config))
-        return CLI_FAILED;
+    if (!directory) {
+        fprintf(stderr, "lanyard eval: which DIR? The folder model/ of a run, or a checkpoint\n");
+        return CLI_USAGE;
+    }
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        rt_fail(&error, RT_NOT_FOUND,
+                "%s: no config.json: expected the folder model/ of a run, or a checkpoint",
+                directory);
+        return cli_fail(&error);
+    }
+    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    if (code != CLI_OK)
+        return code;
     rt_status status = evaluate(&e, directory, &error);
     if (!status)
         print_result(&e, json);

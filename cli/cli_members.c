@@ -51,19 +51,13 @@ static bool take_bind(const char *address, rt_config *config)
 static int take_coordinator(const char *given, member_arguments *arguments)
 {
     const char *address = given ? given : arguments->config.network_coordinator;
-    const char *scheme = strstr(address, "://") ? "" : "tcp://";
     if (!*address) {
         fprintf(stderr, "lanyard: where is the coordinator? Give --coordinator HOST:PORT, or "
                         "network.coordinator in CONFIG\n");
         return CLI_USAGE;
     }
-    int length =
-        snprintf(arguments->coordinator, sizeof arguments->coordinator, "%s%s", scheme, address);
-    if ((size_t)length < sizeof arguments->coordinator)
-        return CLI_OK;
-    fprintf(stderr, "lanyard: %s: an address has at most %d characters\n", address,
-            RT_NAME_MAX - 1);
-    return CLI_USAGE;
+    return cli_address(address, arguments->coordinator, sizeof arguments->coordinator) ? CLI_OK
+                                                                                       : CLI_USAGE;
 }
 
 static int check_rank(const char *role, const member_arguments *arguments)
@@ -102,10 +96,11 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     }
     arguments->rank = (uint32_t)rank;
     snprintf(name, sizeof name, "%s %lu", role, rank);
-    if (!cli_load_run(path, sets, set_count, name, &arguments->config))
-        return CLI_MEND;
+    int code = cli_load_run(path, sets, set_count, name, &arguments->config);
+    if (code != CLI_OK)
+        return code == CLI_FAILED ? CLI_MEND : code;
     arguments->config_hash = cli_config_hash(&arguments->config);
-    int code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
+    code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
     if (code == CLI_OK)
         code = take_coordinator(coordinator, arguments);
     if (code == CLI_OK)
@@ -297,8 +292,9 @@ int cli_coordinator(int argc, char **argv)
         fprintf(stderr, "lanyard coordinator: expected --without RANK[,RANK]...\n");
         return CLI_USAGE;
     }
-    if (!cli_load_run(path, sets, set_count, "coordinator", &config))
-        return CLI_MEND;
+    int code = cli_load_run(path, sets, set_count, "coordinator", &config);
+    if (code != CLI_OK)
+        return code == CLI_FAILED ? CLI_MEND : code;
     const uint64_t config_hash = cli_config_hash(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);

@@ -149,7 +149,7 @@ static bool load_keys(const char *path, const char *const *sets, uint32_t set_co
     *keys = (rt_keys){.is_insecure = insecure};
     if (!path)
         return true;
-    if (!cli_load(path, sets, set_count, "probe", &config))
+    if (cli_load(path, sets, set_count, "probe", &config) != CLI_OK)
         return false;
     rt_status status = rt_keys_load(&config, keys, &error);
     rt_config_fini(&config);
@@ -161,19 +161,23 @@ int cli_probe(int argc, char **argv)
     rt_error error = {0};
     rt_keys keys;
     rt_transport *transport;
-    const char *address = NULL, *config = NULL, *sets[CLI_SETS_MAX];
+    const char *given = NULL, *config = NULL, *sets[CLI_SETS_MAX];
+    char address[RT_NAME_MAX + 16];
     uint32_t set_count;
     bool listening = false, json = false, insecure = false;
     const cli_option options[] = {{"listen", NULL, &listening},
                                   {"json", NULL, &json},
                                   {"config", &config, NULL},
                                   {"insecure", NULL, &insecure}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &address, sets, &set_count))
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &given, sets, &set_count))
         return CLI_USAGE;
-    if (!address || (set_count && !config)) {
-        fprintf(stderr, "lanyard probe: expected an ADDRESS, for example tcp://10.0.0.1:7000\n");
+    if (!given || (set_count && !config)) {
+        fprintf(stderr, "lanyard probe: expected HOST:PORT, for example 10.0.0.1:7000%s\n",
+                given ? "; --set needs --config" : "");
         return CLI_USAGE;
     }
+    if (!cli_address(given, address, sizeof address))
+        return CLI_USAGE;
     rt_log_setup(RT_LOG_INFO, "probe");
     if (!load_keys(config, sets, set_count, insecure, &keys))
         return CLI_FAILED;

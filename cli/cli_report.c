@@ -87,7 +87,7 @@ static void write_comparison(report *r)
         cli_page_add(page, "<tr><td>");
         cli_page_text(page, run->directory);
         cli_page_add(page, "%s</td><td>%" PRIu64 "</td>", run->interrupted ? " (unfinished)" : "",
-                     run->iterations);
+                     run->iterations - rt_min_u64(run->again, run->iterations));
         cell(page, per_second(run));
         cli_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
         cell(page, per_second(run) * cli_run_mean(&run->all[CLI_RUN_SAMPLES]));
@@ -339,7 +339,7 @@ static bool parse(int argc, char **argv, const char **directories, uint32_t *cou
         if (strcmp(argv[i], "--out") == 0 && i + 1 < argc) {
             *out = argv[++i];
         } else if (strncmp(argv[i], "--", 2) == 0) {
-            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard --help)\n",
+            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard report --help)\n",
                     strcmp(argv[i], "--out") == 0 ? "a value is missing after" : "unknown option",
                     argv[i]);
             return false;

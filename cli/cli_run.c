@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const cli_run_op_names[CLI_RUN_OPS] = {
     "miss_pull", "update_push", "evict_push", "grad_push", "pull_sum", "flush_push", "first_touch"};
@@ -103,8 +104,9 @@ static void add_iteration(cli_run *run, const cJSON *json)
     const cJSON *ops = cJSON_GetObjectItemCaseSensitive(json, "ops");
     const cJSON *hits = cJSON_GetObjectItemCaseSensitive(json, "hit_ratio");
     const double time_s = number(json, "time_s"), iteration = number(json, "iteration");
+    const bool follows = run->iterations && time_s >= run->last_time_s; // in the same process
     const double values[CLI_RUN_SERIES] = {
-        [CLI_RUN_MS] = run->iterations ? (time_s - run->last_time_s) * 1e3 : NAN,
+        [CLI_RUN_MS] = follows ? (time_s - run->last_time_s) * 1e3 : NAN,
         [CLI_RUN_PREDICTED_MS] = number(json, "predicted_ms"),
         [CLI_RUN_COST] = number(json, "cost"),
         [CLI_RUN_ALPHA] = number(json, "alpha"),
@@ -124,10 +126,19 @@ static void add_iteration(cli_run *run, const cJSON *json)
     for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
         run->ops[k] += number_or_0(ops, cli_run_op_names[k]);
     add_workers(run, json);
-    if (run->iterations && time_s > run->last_time_s)
+    if (follows)
         run->seconds += time_s - run->last_time_s;
     run->last_time_s = time_s;
+    run->last_iteration = point->iteration;
     run->iterations++;
+}
+
+// The clock begins anew, and what came after the checkpoint follows again.
+static void add_resumed(cli_run *run, double iteration)
+{
+    run->last_time_s = INFINITY;
+    if (run->last_iteration > iteration)
+        run->again += (uint64_t)(run->last_iteration - iteration);
 }
 
 // Adds a line; false: it is no record.
@@ -138,6 +149,8 @@ static bool add_line(cli_run *run, const char *line)
     const bool good = kind && isfinite(number(json, "time_s"));
     if (good && strcmp(kind, "iteration") == 0)
         add_iteration(run, json);
+    if (good && strcmp(kind, "resumed") == 0)
+        add_resumed(run, number_or_0(json, "iteration"));
     cJSON_Delete(json);
     return good;
 }
@@ -146,12 +159,8 @@ static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_err
 {
     uint64_t number_of_line = 0, bad_count = 0, bad_first = 0;
     char *line = rt_alloc(CLI_RUN_LINE_MAX, 1);
-    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
-    run->stride = 1;
-    if (!line || !run->points) {
-        rt_free(line);
+    if (!line)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
     bool continues = false; // of a line that is longer than the buffer
     while (fgets(line, CLI_RUN_LINE_MAX, file)) {
         const bool ends = strchr(line, '\n') != NULL;
@@ -231,6 +240,21 @@ static rt_status read_one(cli_run *run, const char *name, bool *found,
     return status;
 }
 
+// What was put aside (metrics.bytes_max), then what followed.
+static rt_status read_all_metrics(cli_run *run, bool *found, rt_error *error)
+{
+    char older[RT_PATH_MAX + 32];
+    rt_status status = RT_OK;
+    snprintf(older, sizeof older, "%s/metrics.jsonl.1", run->directory);
+    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
+    run->stride = 1;
+    if (!run->points)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (access(older, F_OK) == 0)
+        status = read_one(run, "metrics.jsonl.1", found, read_metrics, error);
+    return status ? status : read_one(run, "metrics.jsonl", found, read_metrics, error);
+}
+
 rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
 {
     bool metrics = false, summary = false;
@@ -243,7 +267,7 @@ rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
     if (strlen(directory) >= RT_PATH_MAX)
         return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes",
                        RT_PATH_MAX - 1);
-    rt_status status = read_one(run, "metrics.jsonl", &metrics, read_metrics, error);
+    rt_status status = read_all_metrics(run, &metrics, error);
     if (!status)
         status = read_one(run, "summary.json", &summary, read_summary, error);
     if (!status && !metrics)

@@ -48,7 +48,9 @@ typedef struct {
     char notes[3][RT_PATH_MAX + 256];
     uint32_t note_count;
     uint64_t iterations; // records
-    double seconds;      // from the first record to the last
+    uint64_t again;      // of them, of iterations that were lost and made again
+    double last_iteration;
+    double seconds; // from the first record to the last
     cli_point *points;
     uint32_t point_count;
     uint64_t stride; // records of a full point

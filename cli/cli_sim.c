@@ -167,7 +167,7 @@ static void print_table(const sim_run *runs, uint32_t count)
         double scale = per_iteration(account), reduction = reduction_vs_laia(runs, count, &runs[i]);
         char versus[16] = "";
         if (!isnan(reduction))
-            snprintf(versus, sizeof versus, "%+.1f%%", -100 * reduction);
+            snprintf(versus, sizeof versus, "%+.1f%%", 100 * (0 - reduction)); // never "-0.0%"
         printf("%-34s %9.0f %8s %8.0f %8.0f %8.0f %8.0f %8.0f %6.1f %6.2f ms %6.3f ms %10.0f\n",
                runs[i].spec, cost_of(result), versus, (double)counts.miss_pull * scale,
                (double)counts.update_push * scale, (double)counts.evict_push * scale,
@@ -290,8 +290,9 @@ int cli_sim(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (policies && !split_specs(policies, runs, &count)))
         return CLI_USAGE;
-    if (!cli_load(path, sets, set_count, "lanyard", &config))
-        return CLI_FAILED;
+    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    if (code != CLI_OK)
+        return code;
     rt_status status = RT_OK;
     if (records) {
         status = dp_inputs_load(records, config.worker_count, &inputs, &error);

@@ -503,8 +503,9 @@ int cli_up(int argc, char **argv)
         {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
-    if (!cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config))
-        return CLI_FAILED;
+    int code = cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config);
+    if (code != CLI_OK)
+        return code;
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);

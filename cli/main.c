@@ -9,47 +9,115 @@
 
 #define FILES_MAX 65536 // descriptors
 
+static const char set_help[] =
+    "  --set KEY=VALUE  change one key of CONFIG, for example --set dispatch.alpha=0.5\n";
+
 static const cli_command commands[] = {
-    {"up", "CONFIG [--out DIR] [--resume] [--set KEY=VALUE]... [--trace]",
-     "train: spawns coordinator, PS shards and workers on this machine; --resume: go on from the "
-     "newest checkpoint",
+    {"up", "CONFIG [--out DIR] [--resume] [--trace] [--set KEY=VALUE]...",
+     "train: spawns coordinator, PS shards and workers on this machine",
+     "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "
+     "there;\n"
+     "                   those of an earlier run are replaced, but for checkpoints\n"
+     "  --resume         go on from the newest checkpoint in DIR\n"
+     "  --trace          DIR/trace.jsonl: what each worker did in each iteration, a line each\n"
+     "Ctrl-C ends a run with its model; SIGUSR1 asks for a checkpoint, SIGHUP to read CONFIG "
+     "again.\n",
      cli_up},
     {"sim",
      "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--records FILE] [--journal FILE] "
      "[--set KEY=VALUE]...",
-     "plan without workers: what would be transferred, and what it would cost", cli_sim},
+     "plan without workers: what would be transferred, and what it would cost",
+     "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
+     "dispatch:\n"
+     "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
+     "  --json               everything that was counted\n"
+     "  --trace FILE         what each worker did in each iteration, a line each\n"
+     "  --records FILE       plan a run again: records.jsonl in its folder\n"
+     "  --journal FILE       write such records of this simulation\n",
+     cli_sim},
     {"eval", "DIR [--json] [--set KEY=VALUE]...",
-     "log loss and AUC of a saved model or checkpoint on other rows", cli_eval},
+     "log loss and AUC of a saved model or checkpoint on other rows",
+     "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
+     "  --json  as JSON\n",
+     cli_eval},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
+     "  --count     read the input once to count its distinct keys: what a PS shard needs\n"
+     "  --model     weights, operations and bytes of the model\n"
+     "  --document  the reference of all keys (docs/CONFIG.md)\n",
      cli_check},
     {"doctor", "CONFIG [--out DIR] [--json] [--set KEY=VALUE]...",
-     "test what this box needs for a run, and say what to fix", cli_doctor},
+     "test what this box needs for a run, and say what to fix",
+     "  --out DIR  where the run will write: rights and space are tested there\n"
+     "  --json     as JSON\n",
+     cli_doctor},
     {"bench", "dispatch | device [OPTION]...",
-     "measure this build on this machine: `lanyard bench` lists what", cli_bench},
-    {"probe", "ADDRESS [--json] [--listen] [--config CONFIG | --insecure]",
-     "measure the link to a PS shard, or to another `lanyard probe --listen`", cli_probe},
+     "measure this build on this machine: `lanyard bench` lists what", NULL, cli_bench},
+    {"probe", "HOST:PORT [--json] [--listen] [--config CONFIG | --insecure]",
+     "measure the link to a PS shard, or to another `lanyard probe --listen`",
+     "  --listen         answer probes at this address, until a signal ends it\n"
+     "  --config CONFIG  with the keys that its section security names\n"
+     "  --insecure       beyond loopback without keys\n"
+     "  --json           as JSON\n",
+     cli_probe},
     {"report", "RUN... [--out FILE]",
-     "one HTML file (default report.html) about runs: RUN is what --out named", cli_report},
-    {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several", cli_keygen},
+     "one HTML file (default report.html) about runs: RUN is what --out named", NULL, cli_report},
+    {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several",
+     "  --name BOX  BOX.secret and BOX.public; default: the name of this machine\n", cli_keygen},
     {"coordinator",
-     "CONFIG [--out DIR] [--resume | --restart] [--announce-fd FD] [--watch CONFIG] [--bind HOST]",
-     "one process of a run; --bind: listen there, instead of network.bind", cli_coordinator},
-    {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST]",
-     "one process of a run; the coordinator is at network.coordinator if not given", cli_ps},
-    {"worker", "CONFIG --rank N [--coordinator HOST:PORT]", "one process of a run", cli_worker},
+     "CONFIG [--out DIR] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
+     "one process of a run",
+     "  --out DIR        as with `lanyard up`, and so are --resume and --trace\n"
+     "  --restart        as --resume; from the beginning if no checkpoint was ever completed\n"
+     "  --bind HOST      listen there, instead of network.bind\n"
+     "`lanyard up` also gives --announce-fd FD (the address goes there), --watch CONFIG (file to\n"
+     "read again) and --without RANK,... (workers not to wait for).\n",
+     cli_coordinator},
+    {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--set KEY=VALUE]...",
+     "one process of a run",
+     "  --coordinator HOST:PORT  instead of network.coordinator\n"
+     "  --bind HOST              listen there, instead of network.bind\n",
+     cli_ps},
+    {"worker", "CONFIG --rank N [--coordinator HOST:PORT] [--set KEY=VALUE]...",
+     "one process of a run", "  --coordinator HOST:PORT  instead of network.coordinator\n",
+     cli_worker},
 };
+
+static void command_usage(FILE *file, const cli_command *command)
+{
+    fprintf(file, "  lanyard %s %s\n      %s\n", command->name, command->arguments, command->help);
+}
 
 static int usage(FILE *file)
 {
     fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
             RT_PROGRAM_VERSION);
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++)
-        fprintf(file, "  lanyard %s %s\n      %s\n", commands[i].name, commands[i].arguments,
-                commands[i].help);
-    fprintf(file, "\nAll keys of CONFIG: docs/CONFIG.md, or `lanyard check --document`.\n");
+        command_usage(file, &commands[i]);
+    fprintf(file, "\nOptions: `lanyard COMMAND --help`. All keys of CONFIG: docs/CONFIG.md, or "
+                  "`lanyard check --document`.\n");
     return file == stdout ? CLI_OK : CLI_USAGE;
+}
+
+static bool asks_for_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+    bool help = false;
+    for (int i = 1; i < argc; i++)
+        help = help || asks_for_help(argv[i]);
+    if (!help || command->run == cli_bench)
+        return command->run(argc, argv);
+    command_usage(stdout, command);
+    if (command->options)
+        printf("\n%s", command->options);
+    if (strstr(command->arguments, "--set"))
+        printf("%s", set_help);
+    return CLI_OK;
 }
 
 // Writing to a pipe that nobody reads is an error like others, and strangers' connections must not
@@ -72,7 +140,7 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN);
     if (argc < 2)
         return usage(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+    if (asks_for_help(argv[1]) || strcmp(argv[1], "help") == 0)
         return usage(stdout);
     if (strcmp(argv[1], "--version") == 0) {
         printf("lanyard %s\n", RT_PROGRAM_VERSION);
@@ -80,8 +148,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return run_command(&commands[i], argc - 1, argv + 1);
     }
-    fprintf(stderr, "lanyard: unknown command \"%s\"\n\n", argv[1]);
-    return usage(stderr);
+    fprintf(stderr, "lanyard: unknown command \"%s\" (see lanyard --help)\n", argv[1]);
+    return CLI_USAGE;
 }

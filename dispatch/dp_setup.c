@@ -17,7 +17,11 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
         return RT_OK;
     rt_info("counting the distinct keys of the input for cache.ratio "
             "(set cache.rows or cache.distinct_keys to skip this)");
-    return rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
+    rt_status status = rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
+    if (!status && *keys_p == 0)
+        return rt_fail(error, RT_DATA, "stream.files: no sample is in the input (%s%s)",
+                       config->stream.files[0], config->stream.file_count > 1 ? ", ..." : "");
+    return status;
 }
 
 static rt_status cache_rows(const rt_config *config, uint64_t distinct_keys, uint32_t *rows_p,

@@ -17,7 +17,7 @@ typedef struct {
     uint64_t dense_bytes;    // of one worker, each way and iteration
     const dp_inputs *inputs; // NULL, or: the records of another run instead of the controllers
     const char *journal;     // NULL, or: file for the records of the controllers
-    FILE *trace;             // NULL, or: one JSON line per iteration and worker (docs/METRICS.md)
+    FILE *trace;             // NULL, or: one JSON line per iteration and worker (dp_trace_plan)
     bool progress;           // a line on standard error while it runs
 } dp_sim_config;
 

@@ -390,14 +390,14 @@ rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *e
         return status;
     const rt_tensor *state = rt_tensors_find(tensors, STATE_NAME);
     (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &count);
-    if (!state || state->rank != 1 || state->shape[0] != count)
-        status = rt_fail(error, RT_DATA,
-                         "the dense part has %llu floats of optimizer state, expected %u",
-                         state ? (unsigned long long)state->shape[0] : 0, count);
-    if (!status)
-        status = await_tasks(t, error);
-    if (!status)
+    status = await_tasks(t, error);
+    if (!status) // first: of another model its layers say more than the size of its state
         status = ew_model_load(t->config.model, tensors, error);
+    if (!status && (!state || state->rank != 1 || state->shape[0] != count))
+        status = rt_fail(error, RT_DATA, "%llu floats of optimizer state, expected %u",
+                         state ? (unsigned long long)state->shape[0] : 0, count);
+    if (status)
+        rt_fail_in(error, "the checkpoint's dense part");
     if (!status && count)
         status = ew_model_dense_write(t->config.model, EW_OPTIMIZER_STATE, state->values, error);
     rt_tensors_close(tensors);

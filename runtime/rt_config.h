@@ -210,6 +210,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 
 typedef struct {
     rt_log_level log_level;
+    uint64_t metrics_bytes_max; // "metrics.bytes_max"; 0: no bound
     uint64_t seed;
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
     uint32_t worker_count;       // "workers"

@@ -231,6 +231,9 @@ static const rt_config_choice transports[] = {
 const rt_config_key rt_config_keys[] = {
     CHOICE("log.level", log_level, rt_log_level, "\"info\"", log_levels,
            "Volume of the log on standard error."),
+    U64("metrics.bytes_max", metrics_bytes_max, "4000000000", IN(0, RT_CONFIG_INTEGER_MAX), "bytes",
+        "When `metrics.jsonl` has half of it, it becomes `metrics.jsonl.1`, in place of the one "
+        "before, and a new one begins: the newest records stay. 0: all of them."),
     U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
         "Everything random follows from it: initial rows and weights, ties, generated data."),
     {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
@@ -476,6 +479,7 @@ const rt_config_key rt_config_keys[] = {
 static const struct {
     const char *section, *help;
 } section_help[] = {
+    {"metrics", "What is kept of the measurements (docs/METRICS.md); 1 to 2 KB an iteration."},
     {"stream", "Where samples come from."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},

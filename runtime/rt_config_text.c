@@ -62,6 +62,39 @@ static rt_status check_text(const char *text, size_t size, rt_error *error)
     return RT_OK;
 }
 
+// The comma in "1,}" or "[1, ]", if that is what ends JSON here; else NULL. libcjson stops at the
+// closing bracket that it did not expect, or behind it.
+static const char *find_last_comma(const char *text, const char *end)
+{
+    bool closes = *end == '}' || *end == ']';
+    for (; end > text && strchr(" \t\r\n}]", end[-1]); end--)
+        closes = closes || end[-1] == '}' || end[-1] == ']';
+    return closes && end > text && end[-1] == ',' ? end - 1 : NULL;
+}
+
+static const char *skip_back(const char *text, const char *at)
+{
+    while (at > text && strchr(" \t\r\n", at[-1]))
+        at--;
+    return at;
+}
+
+// The rest of the line is shown.
+static rt_status fail_near(const char *text, const char *end, rt_error *error)
+{
+    char what[128], line[RT_CONFIG_SHOWN_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    const char *at = skip_back(text, end);
+    if (at == end && at > text && !strchr("{[,:\"", at[-1])) { // behind what should be a name?
+        const char *before = skip_back(text, end - 1);
+        end -= before > text && strchr("{,", before[-1]) ? 1 : 0;
+    }
+    const bool follows = *end == '"' && at > text && !strchr("{[,:", at[-1]);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(end, "\r\n"), end);
+    snprintf(what, sizeof what, "not JSON from here on%s: %s",
+             follows ? " (is a comma missing?)" : "", rt_config_show_text(line, shown));
+    return fail_at(text, end, what, error);
+}
+
 rt_status rt_config_parse(const char *text, size_t size, cJSON **tree_p, rt_error *error)
 {
     const char *end = text;
@@ -73,9 +106,12 @@ rt_status rt_config_parse(const char *text, size_t size, cJSON **tree_p, rt_erro
         *tree_p = tree;
         return RT_OK;
     }
-    if (end < text || end >= text + size)
-        return fail_at(text, text + size, "the text ends in the middle of a JSON value", error);
-    char what[96], shown[RT_CONFIG_SHOWN_MAX];
-    snprintf(what, sizeof what, "not JSON from here on: %s", rt_config_show_text(end, shown));
-    return fail_at(text, end, what, error);
+    if (end < text || end > text + size)
+        end = text + size;
+    const char *comma = find_last_comma(text, end);
+    if (comma)
+        return fail_at(text, comma, "JSON allows no comma before a closing bracket", error);
+    if (end == text + size)
+        return fail_at(text, end, "the text ends in the middle of a JSON value", error);
+    return fail_near(text, end, error);
 }

@@ -126,7 +126,7 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         if (heard)
             say_that_we_wait(begin, &said);
     }
-    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %.0f s",
+    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s",
                    member->config.coordinator, member->config.timeout_start_s);
 }
 

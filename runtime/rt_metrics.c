@@ -2,19 +2,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
 
 struct rt_metrics {
-    int file;       // -1: records are dropped
-    uint64_t size;  // bytes of whole records in the file
+    int file;      // -1: records are dropped
+    uint64_t size; // bytes of whole records in the file
+    uint64_t turn; // size at which the file is put aside; 0: never
+    bool turn_failed;
     uint64_t lost;  // records that could not be written
     bool is_broken; // the file ends within a record that could not be taken back
     uint64_t opened_ns;
     rt_json json;
-    char path[]; // for messages
+    char *older; // where it is put aside; NULL without a file
+    char path[];
 };
 
 // A process that was killed may have left a line without its end.
@@ -29,15 +33,17 @@ static void find_end(rt_metrics *metrics)
 
 static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, rt_error *error)
 {
-    size_t length = path ? strlen(path) : 0;
-    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + length + 1);
+    const size_t size = path ? strlen(path) + 1 : 1;
+    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + 2 * size + sizeof ".1");
     if (!metrics)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
     metrics->file = -1;
     metrics->opened_ns = rt_now_ns();
     rt_json_init(&metrics->json, 0);
     if (path) {
-        memcpy(metrics->path, path, length + 1);
+        memcpy(metrics->path, path, size);
+        metrics->older = metrics->path + size;
+        snprintf(metrics->older, size + sizeof ".1", "%s.1", path);
         metrics->file = open(path, O_CREAT | O_CLOEXEC | flags, 0644);
         if (metrics->file < 0) {
             int cause = errno;
@@ -58,6 +64,11 @@ rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *er
 rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
     return open_file(path, O_RDWR, metrics_p, error);
+}
+
+void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max)
+{
+    metrics->turn = bytes_max ? rt_max_u64(bytes_max / 2, 1) : 0;
 }
 
 void rt_metrics_close(rt_metrics *metrics)
@@ -98,6 +109,31 @@ static size_t write_all(int file, const char *bytes, size_t size)
     return done;
 }
 
+// The file is put aside and a new one begins; where that fails, it goes on.
+static void turn_file(rt_metrics *metrics)
+{
+    int file = -1, cause = 0;
+    if (rename(metrics->path, metrics->older) != 0) {
+        cause = errno;
+    } else {
+        file = open(metrics->path, O_CREAT | O_TRUNC | O_CLOEXEC | O_WRONLY, 0644);
+        cause = errno;
+        if (file < 0)
+            (void)rename(metrics->older, metrics->path);
+    }
+    if (file >= 0) {
+        close(metrics->file);
+        metrics->file = file;
+        metrics->size = 0;
+        return;
+    }
+    if (!metrics->turn_failed)
+        rt_warn("metrics: %s: cannot begin a new file: %s; this one grows", metrics->path,
+                strerror(cause));
+    metrics->turn_failed = true;
+    metrics->turn *= 2; // try again later
+}
+
 static void lose(rt_metrics *metrics, const char *why)
 {
     if (metrics->lost++ == 0)
@@ -123,6 +159,8 @@ void rt_metrics_end(rt_metrics *metrics)
     int cause = errno;
     if (done == size + 1) {
         metrics->size += done;
+        if (metrics->turn && metrics->size >= metrics->turn)
+            turn_file(metrics);
         return;
     }
     if (done > 0 && (ftruncate(metrics->file, (off_t)metrics->size) != 0 ||

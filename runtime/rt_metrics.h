@@ -23,6 +23,11 @@ rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *er
 rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error);
 void rt_metrics_close(rt_metrics *metrics);
 
+// Bounds the space on disk: a file that has reached half of bytes_max after a record becomes
+// "path.1", in place of the one before, and goes on empty. 0: no bound, as at the start. Where that
+// fails, a warning says so once, and the file grows.
+void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max);
+
 // Starts a record: {"record": name, "time_s": seconds since open, ... Members are added to the
 // result, which is valid until end. Every begin is followed by one end.
 rt_json *rt_metrics_begin(rt_metrics *metrics, const char *record);

@@ -21,7 +21,12 @@ import json
 import os
 import sys
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    if __name__ == "__main__":
+        sys.exit("read_model.py: needs numpy (Debian package python3-numpy)")
+    raise
 
 OPTIMIZERS = ["sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl"]
 ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<u4"),

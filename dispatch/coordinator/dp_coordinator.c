@@ -570,6 +570,8 @@ static rt_status save_model(coordinator *c, rt_error *error)
 
 static rt_status finish(coordinator *c, rt_error *error)
 {
+    if (dp_tally_samples(c->tally) == 0 && !c->interrupted)
+        return rt_fail(error, RT_DATA, "no sample was in the input: no model is written");
     rt_status status = end_checkpoints(c, error);
     if (!status)
         status = ask(c, all_workers(c), 0, NULL, error);

@@ -15,6 +15,7 @@
 // One being read, one waiting, one being planned, one whose plan is not final; and cache.lookahead.
 #define BATCHES 4u
 #define BATCHES_MAX (BATCHES + DP_LOOKAHEAD_MAX)
+#define IDLE_NS UINT64_C(5000000000)
 
 typedef struct {
     rt_batch batch;
@@ -39,6 +40,7 @@ struct dp_feed {
     rt_queue *free_planned, *full_planned;
     pthread_t reader, planning;
     bool reader_runs, planning_runs;
+    uint64_t idle_since_ns, idle_limit_ns; // the caller's: it has asked in vain; 0: it has not
     atomic_bool stop, cut_requested;
     int stop_fd;            // readable once stop is set: ends a wait for input
     rt_metrics *journal;    // the planner thread's
@@ -492,6 +494,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     feed->config = *config;
     feed->config.planner = NULL;
     feed->batch_size = config->planner->sample_count_max;
+    feed->idle_limit_ns = IDLE_NS;
     pthread_mutex_init(&feed->lock, NULL);
     rt_status status = RT_OK;
     if (!config->restored)
@@ -543,12 +546,29 @@ void dp_feed_destroy(dp_feed *feed)
 
 // ---- the caller's side -----------------------------------------------------------------------
 
+// Says that it is the input that a run waits for: after a while, and then after pauses twice as
+// long each, so that a slow stream does not fill the log.
+static void note_idle(dp_feed *feed, bool idle)
+{
+    const uint64_t now = rt_now_ns();
+    if (!idle || feed->idle_since_ns == 0) {
+        feed->idle_since_ns = idle ? now : 0;
+        return;
+    }
+    if (now - feed->idle_since_ns < feed->idle_limit_ns)
+        return;
+    rt_info("waiting for the input: no batch of %" PRIu32 " samples has come for %.0f s",
+            feed->batch_size, (double)(now - feed->idle_since_ns) * 1e-9);
+    feed->idle_limit_ns *= 2;
+}
+
 rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error)
 {
     void *item;
     rt_status status = rt_queue_try_take(feed->full_planned, &item);
     if (status == RT_OK)
         *planned_p = item;
+    note_idle(feed, status == RT_AGAIN);
     if (status != RT_END)
         return status;
     pthread_mutex_lock(&feed->lock);

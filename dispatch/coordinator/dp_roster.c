@@ -310,7 +310,7 @@ static rt_status say_who_is_missing(const dp_roster *roster, rt_error *error)
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "",
                                  rt_peer_name(roster->members[i].peer, name));
     }
-    return rt_fail(error, RT_TIMEOUT, "%s did not join within %.0f s (timeouts.start_s)", missing,
+    return rt_fail(error, RT_TIMEOUT, "%s did not join within %g s (timeouts.start_s)", missing,
                    roster->config.config->timeout_start_s);
 }
 

@@ -41,8 +41,9 @@ struct dp_tally {
     uint64_t decision_ns, slice_bytes, placement_bytes[2];
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
-    uint64_t begin_ns, last_ns, shown_ns;
-    uint64_t past_ns; // of training before this process resumed it
+    uint64_t begin_ns, last_ns;
+    uint64_t shown_ns, shown_samples; // of the last line of progress
+    uint64_t past_ns;                 // of training before this process resumed it
     bool tty;
 };
 
@@ -65,6 +66,21 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
     return &tally->open[planned->sequence % tally->open_count];
 }
 
+static rt_status open_metrics(dp_tally *tally, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32], older[RT_PATH_MAX + 32];
+    const char *directory = tally->config.directory ? tally->config.directory : "";
+    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
+    snprintf(older, sizeof older, "%s/metrics.jsonl.1", directory);
+    if (*directory && !tally->config.resumed)
+        (void)unlink(older); // an earlier run's
+    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open)(
+        *directory ? path : NULL, &tally->metrics, error);
+    if (!status)
+        rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
+    return status;
+}
+
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
@@ -80,11 +96,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         status = create_open(tally, config->config);
     if (status)
         rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
-    if (!status) {
-        snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory ? config->directory : "");
-        status = (config->resumed ? rt_metrics_append : rt_metrics_open)(
-            config->directory ? path : NULL, &tally->metrics, error);
-    }
+    if (!status)
+        status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
         snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
         tally->trace = fopen(path, config->resumed ? "a" : "w");
@@ -353,32 +366,42 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_metrics_end(tally->metrics);
 }
 
+// ", 12 s left", or nothing where the end is not known.
+static void describe_end(const dp_tally *tally, const rt_stream_stats *stream, char text[32])
+{
+    const rt_config *config = tally->config.config;
+    double done = share(stream->bytes_read, stream->bytes_all);
+    if (config->stream.samples_max)
+        done = fmax(done, share(tally->planned.samples, config->stream.samples_max));
+    text[0] = '\0';
+    if (done > 0 && done < 1)
+        snprintf(text, 32, ", %.0f s left",
+                 (double)(tally->last_ns - tally->begin_ns) * 1e-9 * (1 - done) / done);
+}
+
+// The rate is that since the line before: what happens now, also in a run of months. The first
+// line comes with the first iteration, of which nobody can tell yet.
 static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
                  const rt_stream_stats *stream)
 {
-    uint64_t every = tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
-    if (!tally->config.progress || tally->last_ns - tally->shown_ns < every)
+    const uint64_t passed_ns = tally->last_ns - tally->shown_ns;
+    char rate[32] = "", end[32] = "";
+    if (!tally->config.progress || passed_ns < (tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS))
         return;
-    tally->shown_ns = tally->last_ns;
-    char eta[32] = "";
-    double done = share(stream->bytes_read, stream->bytes_all);
-    const rt_config *config = tally->config.config;
-    if (config->stream.samples_max)
-        done = fmax(done, share(tally->planned.samples, config->stream.samples_max));
-    if (done > 0 && done < 1) {
-        double passed_s = (double)(tally->last_ns - tally->begin_ns) * 1e-9;
-        snprintf(eta, sizeof eta, ", %.0f s left", passed_s * (1 - done) / done);
+    if (tally->shown_ns) {
+        const uint64_t samples = tally->planned.samples - tally->shown_samples;
+        snprintf(rate, sizeof rate, "%.0f samples/s, ", (double)samples * 1e9 / (double)passed_ns);
+        describe_end(tally, stream, end);
     }
+    tally->shown_ns = tally->last_ns;
+    tally->shown_samples = tally->planned.samples;
     const dp_account *account = &planned->account;
-    fprintf(stderr,
-            "%siteration %" PRIu32 ": %.0f samples/s, log loss %.4f, AUC %.4f, cost %.0f, "
-            "hits %.1f%%%s%s",
-            tally->tty ? "\r\033[K" : "", planned->iteration, samples_per_s(tally),
-            quality->log_loss, quality->auc,
-            dp_account_cost_s(account, tally->config.costs.worker_count) /
-                dp_account_unit_s(&tally->config.costs),
-            100 * share(account->hits.lookups_hit, account->hits.lookups), eta,
-            tally->tty ? "" : "\n");
+    fprintf(
+        stderr, "%siteration %" PRIu32 ": %slog loss %.4f, AUC %.4f, cost %.0f, hits %.1f%%%s%s",
+        tally->tty ? "\r\033[K" : "", planned->iteration, rate, quality->log_loss, quality->auc,
+        dp_account_cost_s(account, tally->config.costs.worker_count) /
+            dp_account_unit_s(&tally->config.costs),
+        100 * share(account->hits.lookups_hit, account->hits.lookups), end, tally->tty ? "" : "\n");
 }
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
@@ -487,8 +510,9 @@ rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool i
         fprintf(stderr, "\r\033[K");
     printf("%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s\n", planned->iterations,
            planned->samples, samples_per_s(tally), interrupted ? " (interrupted)" : "");
-    printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
-           last.log_loss, last.auc);
+    if (planned->samples)
+        printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
+               last.log_loss, last.auc);
     printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "
            "look-ups, stale reads %" PRIu64 "\n",
            dp_account_cost_s(planned, n) / dp_account_unit_s(&tally->config.costs) /

@@ -239,6 +239,28 @@ static void damaged_files_give_a_part(void **state)
     end_scene(&s);
 }
 
+// 40 iterations of half a second, the checkpoint of 30, another process: 31 to 50. The clock of the
+// second process begins anew, and ten iterations were made twice.
+static void resumed_runs_keep_their_speed(void **state)
+{
+    (void)state;
+    char directory[300];
+    scene s = {.directory = test_directory()};
+    snprintf(directory, sizeof directory, "%s/resumed", s.directory);
+    FILE *file = create(directory, "metrics.jsonl");
+    for (unsigned t = 1; t <= 40; t++)
+        write_iteration(file, t, 0.5, 10);
+    fprintf(file, "{\"record\":\"resumed\",\"time_s\":1,\"iteration\":30}\n");
+    for (unsigned t = 31; t <= 50; t++) // at 15.5 s and so on: also before the first one's end
+        write_iteration(file, t, 0.5, 10);
+    fclose(file);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    expect(s.page, "<td>50</td><td>2</td><td>1.00x</td>"); // iterations, a second
+    expect(s.page, "<td>500</td>");                        // ms
+    end_scene(&s);
+}
+
 static void what_is_no_run_is_named(void **state)
 {
     (void)state;
@@ -264,16 +286,21 @@ static void what_is_no_run_is_named(void **state)
     end_scene(&s);
 }
 
-// 10,000 iterations whose cost is 100, then 300: few points, and their means.
+// 10,000 iterations whose cost is 100, then 300: few points, and their means. The first half was
+// put aside (metrics.bytes_max).
 static void long_runs_are_boiled_down(void **state)
 {
     (void)state;
     char directory[300];
     scene s = {.directory = test_directory()};
     snprintf(directory, sizeof directory, "%s/long", s.directory);
-    FILE *file = create(directory, "metrics.jsonl");
-    for (unsigned t = 1; t <= 10000; t++)
-        write_iteration(file, t, 0.01, t <= 5000 ? 100 : 300);
+    FILE *file = create(directory, "metrics.jsonl.1");
+    for (unsigned t = 1; t <= 5000; t++)
+        write_iteration(file, t, 0.01, 100);
+    fclose(file);
+    file = create(directory, "metrics.jsonl");
+    for (unsigned t = 5001; t <= 10000; t++)
+        write_iteration(file, t, 0.01, 300);
     fclose(file);
     assert_int_equal(report(&s, directory, NULL), 0);
     check_markup(s.page);
@@ -289,4 +316,5 @@ static void long_runs_are_boiled_down(void **state)
 }
 
 TEST_MAIN(TEST(numbers_appear), TEST(hostile_names_are_escaped), TEST(damaged_files_give_a_part),
-          TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))
+          TEST(resumed_runs_keep_their_speed), TEST(what_is_no_run_is_named),
+          TEST(long_runs_are_boiled_down))

@@ -72,6 +72,7 @@ static void test_every_key_reaches_its_member(void **state)
     (void)state;
     rt_config c = config_load_everything();
     assert_int_equal(c.log_level, RT_LOG_TRACE);
+    assert_true(c.metrics_bytes_max == 54321);
     assert_true(c.seed == UINT64_C(9007199254740991) && c.worker_count == 3);
     assert_int_equal(c.samples_per_worker, 17);
     assert_int_equal(c.stream.format, RT_FORMAT_TABLE);

@@ -79,6 +79,44 @@ static void test_records(void **state)
     assert_int_equal(read_records(metrics_path(), &sum), 1);
 }
 
+static const char *older_path(void)
+{
+    static char path[520];
+    snprintf(path, sizeof path, "%s.1", metrics_path());
+    return path;
+}
+
+// The newest records stay, whole, in two files of half the bound each and a record more at most.
+static void test_a_bound(void **state)
+{
+    (void)state;
+    enum { BOUND = 20000, COUNT = 1000, RECORD = 1700 };
+    uint64_t sum, older_sum, bytes = 0;
+    struct stat now, older;
+    rt_metrics *metrics = open_metrics(metrics_path());
+    rt_metrics_limit(metrics, BOUND);
+    for (uint64_t i = 1; i <= COUNT; i++) {
+        write_record(metrics, i, (uint32_t)(i * 37 % 300) + 1);
+        assert_int_equal(stat(metrics_path(), &now), 0);
+        bytes = (uint64_t)now.st_size + (stat(older_path(), &older) == 0 ? older.st_size : 0);
+        assert_true(bytes <= BOUND + 2 * RECORD);
+    }
+    rt_metrics_close(metrics);
+    assert_true(bytes >= BOUND / 2);
+    const uint64_t n = read_records(older_path(), &older_sum) + read_records(metrics_path(), &sum);
+    assert_true(n >= 5); // the last n, none missing
+    assert_int_equal(older_sum + sum, n * (2 * COUNT - n + 1) / 2);
+}
+
+static void write_beyond_the_bound(void)
+{
+    rt_metrics *metrics = open_metrics(metrics_path());
+    rt_metrics_limit(metrics, 2000);
+    for (uint64_t i = 1; i <= 100; i++)
+        write_record(metrics, i, 20);
+    rt_metrics_close(metrics);
+}
+
 static void test_quality_record(void **state)
 {
     (void)state;
@@ -182,6 +220,18 @@ static void test_lost_records_leave_whole_lines(void **state)
     assert_null(second);
 }
 
+// Nothing is lost where the file cannot be put aside.
+static void test_a_bound_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    uint64_t sum;
+    assert_int_equal(mkdir(older_path(), 0755), 0);
+    char *log = captured(write_beyond_the_bound);
+    assert_int_equal(read_records(metrics_path(), &sum), 100);
+    assert_non_null(strstr(log, "cannot begin a new file: Is a directory"));
+    assert_null(strstr(strstr(log, "warn") + 1, "warn"));
+}
+
 // A record that cannot be taken back (a pipe) is ended, so that the next one is whole.
 static void test_pipe_gets_whole_lines_again(void **state)
 {
@@ -216,6 +266,6 @@ static void test_pipe_gets_whole_lines_again(void **state)
     assert_int_equal(sum, 1);
 }
 
-TEST_MAIN(TEST(test_records), TEST(test_quality_record), TEST(test_without_a_file),
-          TEST(test_full_disk_warns_once), TEST(test_lost_records_leave_whole_lines),
-          TEST(test_pipe_gets_whole_lines_again))
+TEST_MAIN(TEST(test_records), TEST(test_a_bound), TEST(test_a_bound_that_cannot_be_kept),
+          TEST(test_quality_record), TEST(test_without_a_file), TEST(test_full_disk_warns_once),
+          TEST(test_lost_records_leave_whole_lines), TEST(test_pipe_gets_whole_lines_again))

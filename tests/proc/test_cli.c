@@ -1,0 +1,134 @@
+// What the program says to somebody at a terminal: help, wrong usage, folders that are not free.
+#include "tests/support/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/support/run_case.h"
+
+#define ARGUMENTS_MAX 12
+#define SAY_S 20.0
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+// Runs the program with arguments, NULL at the end: the exit status and what is said.
+static void must_say(const char *const *arguments, int want, const char *text)
+{
+    const char *all[ARGUMENTS_MAX + 2] = {process_lanyard()};
+    process p = {0};
+    for (size_t i = 0; arguments[i]; i++) {
+        assert_true(i < ARGUMENTS_MAX);
+        all[i + 1] = arguments[i];
+    }
+    int status = process_run(&p, all, SAY_S);
+    if (status != want || !strstr(p.text, text))
+        fail_msg("exit status %d, expected %d and \"%s\"; it said:\n%s", status, want, text,
+                 p.text);
+    process_fini(&p);
+}
+
+#define SAYS(want, text, ...) must_say((const char *const[]){__VA_ARGS__, NULL}, want, text)
+
+static void every_command_has_help(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"up",     "sim",    "eval",  "check",
+                                           "doctor", "bench",  "probe", "report",
+                                           "keygen", "worker", "ps",    "coordinator"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char usage[64];
+        snprintf(usage, sizeof usage, "  lanyard %s ", commands[i]);
+        SAYS(0, usage, commands[i], "--help");
+        SAYS(0, usage, commands[i], "-h");
+        SAYS(0, usage, "--help");
+    }
+    SAYS(0, "alpha=0.5", "sim", "CONFIG", "--help");
+    SAYS(0, "--dump-matrices", "bench", "dispatch", "--help");
+}
+
+static void wrong_usage_is_named(void **state)
+{
+    (void)state;
+    SAYS(2, "which CONFIG?", "up");
+    SAYS(2, "which CONFIG?", "sim");
+    SAYS(2, "which CONFIG?", "check");
+    SAYS(2, "which CONFIG?", "doctor");
+    SAYS(2, "which CONFIG?", "coordinator");
+    SAYS(2, "which DIR?", "eval");
+    SAYS(2, "unknown command \"trian\" (see lanyard --help)", "trian");
+    SAYS(2, "unknown option \"--outt\" (see lanyard up --help)", "up", "a.json", "--outt", "b");
+    SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out");
+    SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out", "");
+    SAYS(2, "expected HOST:PORT", "probe");
+    SAYS(2, "--set needs --config", "probe", "localhost:1", "--set", "seed=1");
+    SAYS(1, "tcp://localhost: not an address", "probe", "localhost");
+    SAYS(1, "no config.json: expected the folder model/ of a run", "eval", run_folder());
+}
+
+// ---- folders and inputs of runs ----------------------------------------------------------------
+
+static const char table[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"table\", \"table\": {\"columns\": ["
+    "  {\"name\": \"label\", \"kind\": \"label\"}, {\"name\": \"user\", \"kind\": "
+    "\"categorical\"}]}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"timeouts\": {\"start_s\": 20}}";
+
+// A run that reads a pipe which stays open says that it waits, and has its folder for itself; after
+// it the folder is free.
+static void a_folder_has_one_run(void **state)
+{
+    (void)state;
+    char config[300], out[300];
+    struct stat info;
+    process p = {.with_input = true};
+    snprintf(config, sizeof config, "%s", test_path("table.json"));
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    write_file(config, table);
+    const char *const first[] = {
+        process_lanyard(), "up",    config,           "--out", out, "--set",
+        "stream.files=-",  "--set", "cache.rows=100", NULL};
+    process_start(&p, first);
+    process_await(&p, 0, "waiting for the input: no batch of 32 samples", RUN_CASE_S);
+    SAYS(1, "out: another coordinator is at work there", "up", config, "--out", out, "--set",
+         "stream.files=-", "--set", "cache.rows=100");
+    kill(p.pid, SIGINT);
+    run_must_end(&p, 0);
+    write_file(test_path("rows"), "1,u1\n0,u2\n");
+    write_file(test_path("out/metrics.jsonl.1"), "what the first one put aside\n");
+    char rows[320];
+    snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
+    SAYS(0, "1 iterations, 2 samples", "up", config, "--out", out, "--set", rows, "--set",
+         "cache.rows=100");
+    assert_int_not_equal(stat(test_path("out/metrics.jsonl.1"), &info), 0);
+    SAYS(1, "out/model/dense.bin: tensor \"mlp.0.weight\"", "eval", test_path("out/model"), "--set",
+         "model.mlp=[9]", "--set", rows);
+}
+
+// A model that was trained on nothing takes no other one's place.
+static void an_empty_input_is_an_error(void **state)
+{
+    (void)state;
+    struct stat info;
+    char config[300], out[300], rows[320];
+    snprintf(config, sizeof config, "%s", test_path("table.json"));
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    write_file(config, table);
+    write_file(test_path("rows"), "");
+    snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
+    SAYS(1, "no sample was in the input", "up", config, "--out", out, "--set", rows, "--set",
+         "cache.rows=100");
+    assert_int_not_equal(stat(test_path("out/model"), &info), 0);
+    SAYS(1, "no sample is in the input", "up", config, "--out", out, "--set", rows);
+}
+
+TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named), TEST(a_folder_has_one_run),
+          TEST(an_empty_input_is_an_error))
