@@ -752,8 +752,9 @@ static rt_status turn(worker *w, rt_error *error)
 static void leave(worker *w, rt_status status, const rt_error *error)
 {
     ew_planner_destroy(w->planner);
-    ew_trainer_destroy(w->trainer);
+    ew_trainer_stop(w->trainer);
     ew_exchange_destroy(w->exchange, w->finish_answered && status == RT_STOPPED);
+    ew_trainer_destroy(w->trainer);
     rt_member_leave(&w->member, status == RT_STOPPED || status == RT_REFUSED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
