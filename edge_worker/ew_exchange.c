@@ -30,6 +30,7 @@ struct ew_exchange {
     uint32_t chunk_floats;
     uint32_t final_from;  // written by the training thread
     uint32_t sent_from;   // floats from here on are sent
+    rt_message unsent;    // or all but these, which the transport did not take yet; else empty
     uint32_t chunks_left; // whose sums have not come
     uint64_t arrived[EW_EXCHANGE_CHUNKS_MAX / 64];
 };
@@ -224,6 +225,7 @@ void ew_exchange_destroy(ew_exchange *x, bool is_complete)
     if (!x)
         return;
     ew_reducer_destroy(x->reducer, is_complete);
+    rt_message_release(&x->unsent);
     rt_free(x->residual);
     rt_free(x);
 }
@@ -277,7 +279,18 @@ void ew_exchange_trained(ew_exchange *x)
         ew_reducer_trained(x->reducer);
 }
 
-static rt_status send_chunk(ew_exchange *x, uint32_t first, uint32_t floats, rt_error *error)
+static rt_status send_unsent(ew_exchange *x, rt_error *error)
+{
+    if (!x->unsent.data)
+        return RT_OK;
+    rt_status status = x->config.send(x->config.send_context, 0, &x->unsent);
+    if (status && status != RT_AGAIN)
+        return rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status));
+    return status;
+}
+
+// What a message holds stays as it is, sent or not: with bf16 the residual has changed.
+static rt_status fill_chunk(ew_exchange *x, uint32_t first, uint32_t floats, rt_error *error)
 {
     rt_message message;
     const bool bf16 = x->config.wire == RT_DENSE_BF16;
@@ -295,10 +308,8 @@ static rt_status send_chunk(ew_exchange *x, uint32_t first, uint32_t floats, rt_
         memcpy(payload, x->config.gradients + first, bytes);
     if (!x->trained)
         x->early_bytes += bytes;
-    status = x->config.send(x->config.send_context, 0, &message);
-    rt_message_release(&message);
-    return status ? rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status))
-                  : RT_OK;
+    x->unsent = message;
+    return RT_OK;
 }
 
 rt_status ew_exchange_advance(ew_exchange *x, rt_error *error)
@@ -306,16 +317,23 @@ rt_status ew_exchange_advance(ew_exchange *x, rt_error *error)
     const uint32_t final_from = __atomic_load_n(&x->final_from, __ATOMIC_ACQUIRE);
     if (!x->open || x->reducer)
         return RT_OK;
-    while (x->sent_from > 0) {
+    rt_status status = send_unsent(x, error);
+    while (!status && x->sent_from > 0) {
         const uint32_t first = (x->sent_from - 1) / x->chunk_floats * x->chunk_floats;
         if (first < final_from)
-            return RT_OK;
-        rt_status status = send_chunk(x, first, x->sent_from - first, error);
+            break;
+        status = fill_chunk(x, first, x->sent_from - first, error);
         if (status)
-            return status;
+            break;
         x->sent_from = first;
+        status = send_unsent(x, error);
     }
-    return RT_OK;
+    return status == RT_AGAIN ? RT_OK : status;
+}
+
+bool ew_exchange_is_held_up(const ew_exchange *x)
+{
+    return x->unsent.data != NULL;
 }
 
 static rt_status take_sum(ew_exchange *x, const rt_message *message, rt_error *error)

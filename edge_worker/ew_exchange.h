@@ -38,7 +38,7 @@ typedef struct {
     void *device_state;      // NULL: the device is not a GPU
     double timeout_s;        // until all have joined, and of a sum by mpi or nccl
     int wake_fd;             // eventfd, written when there is something to send or to take
-    // Takes the message if it can. RT_AGAIN is a failure: credits are the caller's business.
+    // Takes the message on RT_OK; RT_AGAIN: a gradient is offered again at the next advance.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;
     // Tables in place of the plug-ins', for tests; NULL: none.
@@ -74,8 +74,9 @@ void ew_exchange_final(ew_exchange *exchange, uint32_t from);
 // All floats are, and the training thread will not call final again in this iteration.
 void ew_exchange_trained(ew_exchange *exchange);
 
-// Sends what is final and not sent.
+// Sends what is final and not sent, as far as it is taken.
 rt_status ew_exchange_advance(ew_exchange *exchange, rt_error *error);
+bool ew_exchange_is_held_up(const ew_exchange *exchange); // something was not taken
 
 // RT_OK, once: the sum is in place and the iteration is over. RT_AGAIN: not yet, or none begun.
 rt_status ew_exchange_take(ew_exchange *exchange, rt_error *error);

@@ -230,16 +230,24 @@ rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **traine
     return RT_OK;
 }
 
-void ew_trainer_destroy(ew_trainer *t)
+void ew_trainer_stop(ew_trainer *t)
 {
-    if (!t)
-        return;
-    if (t->running) {
+    if (t && t->running) {
         rt_queue_close(t->tasks);
         rt_queue_close(t->results);
         rt_queue_close(t->barriers);
         pthread_join(t->thread, NULL);
+        t->running = false;
+        t->exchange = NULL;
     }
+}
+
+void ew_trainer_destroy(ew_trainer *t)
+{
+    if (!t)
+        return;
+    rt_assert(!t->exchange);
+    ew_trainer_stop(t);
     rt_queue_destroy(t->tasks);
     rt_queue_destroy(t->results);
     rt_queue_destroy(t->barriers);

@@ -37,7 +37,11 @@ typedef struct {
 
 rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **trainer_p,
                             rt_error *error);
-void ew_trainer_destroy(ew_trainer *trainer); // waits for the task that runs
+
+// Waits for the task that runs; none may be given any more. Then nothing tells the exchange, which
+// goes next: until it has gone its thread uses the gradients, which stay until destroy.
+void ew_trainer_stop(ew_trainer *trainer);
+void ew_trainer_destroy(ew_trainer *trainer); // NULL is fine; after a stop, if one was attached
 
 // The slice must stay until the result of its ROWS task is taken.
 void ew_trainer_train(ew_trainer *trainer, const dp_slice_view *slice);
@@ -53,7 +57,7 @@ rt_status ew_trainer_result(ew_trainer *trainer, const ew_trained **trained_p);
 // here, before ew_trainer_dense; the iteration counts if the verdicts' sum is 0.
 float *ew_trainer_dense_gradients(ew_trainer *trainer, uint32_t *count_p);
 
-// Before the first task: the exchange is told as gradients become final. It outlives the trainer.
+// Before the first task: the exchange is told as gradients become final, until ew_trainer_stop.
 void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 
 // The sum is in place: step number iteration follows before the next training, if apply.

@@ -712,9 +712,12 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
 static rt_status turn(worker *w, rt_error *error)
 {
     bool ready[1 + RT_SHARDS_MAX] = {false};
+    // The transport does not tell when it has room again.
+    const uint32_t wait_ms =
+        ew_exchange_is_held_up(w->exchange) ? 1 : rt_member_wait_ms(&w->member);
     const uint64_t begin_ns = rt_now_ns();
-    rt_status status = w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd,
-                                            rt_member_wait_ms(&w->member), ready);
+    rt_status status =
+        w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd, wait_ms, ready);
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
     w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
@@ -749,8 +752,9 @@ static rt_status turn(worker *w, rt_error *error)
 static void leave(worker *w, rt_status status, const rt_error *error)
 {
     ew_planner_destroy(w->planner);
-    ew_trainer_destroy(w->trainer);
+    ew_trainer_stop(w->trainer);
     ew_exchange_destroy(w->exchange, w->finish_answered && status == RT_STOPPED);
+    ew_trainer_destroy(w->trainer);
     rt_member_leave(&w->member, status == RT_STOPPED || status == RT_REFUSED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);

@@ -9,8 +9,9 @@
 
 #define PS_MODEL_BLOCK_ROWS 4096u
 
-// Called again and again while a file is written or read; anything but RT_OK ends that. wait_fd:
-// readable when there is something to go on with, until when it may wait; -1: it must not.
+// Called again and again while rows are sorted and a file is written or read; anything but RT_OK
+// ends that. wait_fd: readable when there is something to go on with, until when it may wait; -1:
+// it must not.
 typedef rt_status (*ps_progress)(void *context, int wait_fd, rt_error *error);
 
 typedef struct ps_model_writer ps_model_writer;

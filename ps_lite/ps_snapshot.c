@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // qsort_r
 #include "ps_lite/ps_snapshot.h"
 
 #include <stdlib.h>
@@ -5,24 +6,45 @@
 
 #include "runtime/rt_hash.h"
 
+#define STEPS_PER_PROGRESS 65536u // entries of the index, or comparisons
+
 // ---- Writing
 
-static int compare_keys(const void *a, const void *b)
+// Collecting and sorting the entries of a large table takes longer than anybody accepts silence.
+typedef struct {
+    ps_progress progress;
+    void *context;
+    rt_error *error;
+    uint32_t steps;
+    rt_status status; // of the progress that ended it
+} pace;
+
+static void step(pace *p)
+{
+    if (++p->steps % STEPS_PER_PROGRESS == 0 && p->progress && !p->status)
+        p->status = p->progress(p->context, -1, p->error);
+}
+
+static int compare_keys(const void *a, const void *b, void *context)
 {
     const uint64_t x = ((const ps_entry *)a)->key, y = ((const ps_entry *)b)->key;
+    step(context);
     return x < y ? -1 : x > y;
 }
 
 // Copies of the entries whose rows are to be written, in the order of their keys.
-static uint64_t collect(const ps_table *table, uint32_t base, ps_entry *entries)
+static rt_status collect(const ps_table *table, uint32_t base, pace *p, ps_entry *entries,
+                         uint64_t *count_p)
 {
     uint64_t count = 0, at = 0;
-    for (const ps_entry *entry; (entry = ps_table_next(table, &at));) {
+    for (const ps_entry *entry; !p->status && (entry = ps_table_next(table, &at)); step(p)) {
         if (base == 0 || entry->version > base)
             entries[count++] = *entry;
     }
-    qsort(entries, count, sizeof *entries, compare_keys);
-    return count;
+    if (!p->status)
+        qsort_r(entries, count, sizeof *entries, compare_keys, p);
+    *count_p = count;
+    return p->status;
 }
 
 static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint64_t count,
@@ -45,11 +67,13 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
 {
     ps_model_info own = *info;
     ps_model_writer *writer = NULL;
+    pace p = {.progress = progress, .context = context, .error = error};
     ps_entry *entries = rt_alloc(ps_table_count(table) + 1, sizeof *entries);
     if (!entries)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    own.row_count = collect(table, info->base, entries);
-    rt_status status = ps_model_writer_open(path, &own, &writer, error);
+    rt_status status = collect(table, info->base, &p, entries, &own.row_count);
+    if (status == RT_OK)
+        status = ps_model_writer_open(path, &own, &writer, error);
     if (status == RT_OK)
         status = write_rows(table, entries, own.row_count, writer, progress, context, error);
     rt_free(entries);

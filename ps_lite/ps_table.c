@@ -5,8 +5,15 @@
 #include "runtime/rt_hash.h"
 
 // Linear probing. An entry's home is the top bits of its hash, so entries stand nearly in hash
-// order, and doubling the index reads and writes memory in sequence.
+// order, and growing reads and writes memory in sequence.
+//
+// An index grows bit by bit, as a large one takes seconds: beside the new one the old one stays
+// until every reserve has moved a few of its entries. `moved` is an empty place of the old one, so
+// that no entry behind it has its home before it: keys with a home before it are in the new index,
+// all others in the old one, where copies of moved entries only fill their places.
 #define INDEX_BITS_MIN 10
+#define MOVES_MIN 4096u      // places that a reserve looks at
+#define MOVES_PER_INSERT 16u // then the old index fills by an eighth at most meanwhile
 #define CHUNK_BYTES_MAX ((uint64_t)16 << 20)
 #define CHUNK_BYTES_MIN ((uint64_t)16 << 10)
 #define FLOATS_AHEAD 64 // of a row, that find_all starts to load
@@ -17,9 +24,15 @@ typedef struct {
     float *floats;
 } chunk;
 
+typedef struct {
+    ps_entry *entries; // NULL: there is none
+    uint32_t bits;
+} entry_index;
+
 struct ps_table {
-    ps_entry *index;
-    uint32_t index_bits;
+    entry_index index;
+    entry_index old; // while the index grows
+    uint64_t moved;  // places of the old one
     uint32_t stride; // floats from row to row
     uint32_t chunk_bits;
     uint32_t chunk_count;
@@ -85,10 +98,10 @@ rt_status ps_table_create(const ps_table_config *config, ps_table **table_p)
     table->memory_bytes_max = config->memory_bytes_max;
     table->stride = stride_of(config->row_floats);
     table->chunk_bits = chunk_bits_of(table);
-    table->index_bits = INDEX_BITS_MIN;
+    table->index.bits = INDEX_BITS_MIN;
     table->count_max = index_count_max(INDEX_BITS_MIN);
-    table->index = rt_alloc((size_t)1 << INDEX_BITS_MIN, sizeof *table->index);
-    if (!table->index) {
+    table->index.entries = rt_alloc((size_t)1 << INDEX_BITS_MIN, sizeof(ps_entry));
+    if (!table->index.entries) {
         rt_free(table);
         return RT_NO_MEMORY;
     }
@@ -106,28 +119,43 @@ void ps_table_destroy(ps_table *table)
         rt_free(table->chunks[i].floats);
     }
     rt_free(table->chunks);
-    rt_free(table->index);
+    rt_free(table->index.entries);
+    rt_free(table->old.entries);
     rt_free(table);
 }
 
-static inline uint64_t home(const ps_table *table, uint64_t key)
+static inline uint64_t home(const entry_index *index, uint64_t hash)
 {
-    return rt_mix(key) >> (64 - table->index_bits);
+    return hash >> (64 - index->bits);
+}
+
+// Where a key of this hash is, if it is anywhere.
+static inline const entry_index *index_of(const ps_table *table, uint64_t hash)
+{
+    if (RT_UNLIKELY(table->old.entries != NULL) && home(&table->old, hash) >= table->moved)
+        return &table->old;
+    return &table->index;
 }
 
 // The key's entry, or the empty one where it belongs.
-static inline ps_entry *probe(const ps_table *table, uint64_t key)
+static inline ps_entry *probe(const entry_index *index, uint64_t key, uint64_t hash)
 {
-    const uint64_t mask = (UINT64_C(1) << table->index_bits) - 1;
-    uint64_t at = home(table, key);
-    while (table->index[at].row && table->index[at].key != key)
+    const uint64_t mask = (UINT64_C(1) << index->bits) - 1;
+    uint64_t at = home(index, hash);
+    while (index->entries[at].row && index->entries[at].key != key)
         at = (at + 1) & mask;
-    return &table->index[at];
+    return &index->entries[at];
+}
+
+static inline ps_entry *find(const ps_table *table, uint64_t key)
+{
+    const uint64_t hash = rt_mix(key);
+    return probe(index_of(table, hash), key, hash);
 }
 
 ps_entry *ps_table_find(const ps_table *table, uint64_t key)
 {
-    ps_entry *entry = probe(table, key);
+    ps_entry *entry = find(table, key);
     return entry->row ? entry : NULL;
 }
 
@@ -145,15 +173,18 @@ float *ps_table_row(const ps_table *table, const ps_entry *entry)
 
 void ps_table_prefetch(const ps_table *table, const uint64_t *keys, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(&table->index[home(table, keys[i])]);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t hash = rt_mix(keys[i]);
+        const entry_index *index = index_of(table, hash);
+        __builtin_prefetch(&index->entries[home(index, hash)]);
+    }
 }
 
 void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count, ps_found *found)
 {
     const uint32_t floats_ahead = table->stride < FLOATS_AHEAD ? table->stride : FLOATS_AHEAD;
     for (uint32_t i = 0; i < count; i++) {
-        ps_entry *entry = probe(table, keys[i]);
+        ps_entry *entry = find(table, keys[i]);
         found[i] = (ps_found){NULL, NULL};
         if (!entry->row)
             continue;
@@ -173,23 +204,50 @@ static rt_status limit_reached(const ps_table *table, uint64_t count, rt_error *
                    (unsigned long long)table->bytes, (unsigned long long)table->memory_bytes_max);
 }
 
-// Both indexes exist for a moment; the bound holds for what stays.
-static rt_status grow_index(ps_table *table, uint32_t bits, rt_error *error)
+static void move(ps_table *table, const ps_entry *entry)
 {
-    ps_entry *old = table->index;
-    const uint64_t old_count = UINT64_C(1) << table->index_bits;
-    ps_entry *index = rt_alloc((size_t)1 << bits, sizeof *index);
-    if (!index)
+    *probe(&table->index, entry->key, rt_mix(entry->key)) = *entry;
+}
+
+// Moves the entries of `count` places, and of those up to the next empty one.
+static void move_some(ps_table *table, uint64_t count)
+{
+    const uint64_t size = UINT64_C(1) << table->old.bits;
+    const ps_entry *old = table->old.entries;
+    uint64_t at = table->moved;
+    if (!old)
+        return;
+    for (const uint64_t end = at + rt_min_u64(count, size - at); at < size; at++) {
+        if (old[at].row && home(&table->old, rt_mix(old[at].key)) <= at)
+            move(table, &old[at]);
+        else if (!old[at].row && at >= end)
+            break;
+    }
+    table->moved = at;
+    if (at < size)
+        return;
+    // Those that did not fit before the end stand at the beginning.
+    for (at = 0; old[at].row; at++)
+        if (home(&table->old, rt_mix(old[at].key)) > at)
+            move(table, &old[at]);
+    rt_free(table->old.entries);
+    table->old = (entry_index){0};
+}
+
+// The bound holds for what stays. count: inserts that will come before more is moved.
+static rt_status grow_index(ps_table *table, uint32_t bits, uint64_t count, rt_error *error)
+{
+    ps_entry *entries = rt_alloc_lazy((size_t)1 << bits, sizeof *entries);
+    if (!entries)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: an index of %llu bytes for the rows",
                        (unsigned long long)index_bytes(bits));
-    table->bytes += index_bytes(bits) - index_bytes(table->index_bits);
-    table->index = index;
-    table->index_bits = bits;
+    move_some(table, UINT64_MAX); // of an index that still grows
+    table->bytes += index_bytes(bits) - index_bytes(table->index.bits);
+    table->old = table->index;
+    table->moved = 0;
+    table->index = (entry_index){entries, bits};
     table->count_max = index_count_max(bits);
-    for (uint64_t i = 0; i < old_count; i++)
-        if (old[i].row)
-            *probe(table, old[i].key) = old[i];
-    rt_free(old);
+    move_some(table, MOVES_MIN + count * MOVES_PER_INSERT);
     return RT_OK;
 }
 
@@ -217,19 +275,20 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
 {
     const uint64_t wanted = table->count + count;
     uint64_t chunks = table->chunk_count;
-    uint32_t bits = table->index_bits;
+    uint32_t bits = table->index.bits;
+    move_some(table, MOVES_MIN + count * MOVES_PER_INSERT);
     if (wanted <= table->count_max && wanted <= chunks << table->chunk_bits)
         return RT_OK;
     while (bits < 40 && wanted > index_count_max(bits))
         bits++;
     chunks = rt_max_u64(chunks, ((wanted - 1) >> table->chunk_bits) + 1);
-    const uint64_t more = index_bytes(bits) - index_bytes(table->index_bits) +
+    const uint64_t more = index_bytes(bits) - index_bytes(table->index.bits) +
                           (chunks - table->chunk_count) * chunk_bytes(table);
     if (wanted >= UINT32_MAX || table->bytes + more > table->memory_bytes_max)
         return limit_reached(table, count, error);
     rt_status status = RT_OK;
-    if (bits != table->index_bits)
-        status = grow_index(table, bits, error);
+    if (bits != table->index.bits)
+        status = grow_index(table, bits, count, error);
     while (status == RT_OK && table->chunk_count < chunks)
         status = add_chunk(table, error);
     return status;
@@ -237,7 +296,7 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
 
 ps_entry *ps_table_insert(ps_table *table, uint64_t key)
 {
-    ps_entry *entry = probe(table, key);
+    ps_entry *entry = find(table, key);
     rt_assert(!entry->row && table->count < table->count_max);
     const uint64_t row = table->count++;
     rt_assert(row >> table->chunk_bits < table->chunk_count);
@@ -266,10 +325,12 @@ uint64_t ps_table_key(const ps_table *table, uint64_t row)
 
 const ps_entry *ps_table_next(const ps_table *table, uint64_t *at)
 {
-    const uint64_t end = UINT64_C(1) << table->index_bits;
+    const uint64_t size = UINT64_C(1) << table->index.bits;
+    const uint64_t end = size + (table->old.entries ? UINT64_C(1) << table->old.bits : 0);
     while (*at < end) {
-        const ps_entry *entry = &table->index[(*at)++];
-        if (entry->row)
+        const uint64_t i = (*at)++;
+        const ps_entry *entry = i < size ? &table->index.entries[i] : &table->old.entries[i - size];
+        if (entry->row && (i < size || home(&table->old, rt_mix(entry->key)) >= table->moved))
             return entry;
     }
     return NULL;

@@ -1,9 +1,9 @@
 // ps_table - embedding rows of one shard: key -> version and a row of floats.
 //
 // One thread owns a table; rows live until destroy and never move. Memory is bounded: at the bound
-// no row is added (RT_CONFIG), present rows keep working. The index doubles in one sequential pass
-// over its entries (16 bytes each), rows stay where they are; while it does, the old index exists
-// beside the new one, on top of the bound.
+// no row is added (RT_CONFIG), present rows keep working. When the index (16 bytes an entry) is
+// full, it doubles, a few entries with every reserve, so that no call takes long; rows stay where
+// they are. While it does, the old index exists beside the new one, on top of the bound.
 #ifndef PS_TABLE_H
 #define PS_TABLE_H
 
@@ -16,7 +16,7 @@ typedef struct {
     uint64_t memory_bytes_max; // index and rows
 } ps_table_config;
 
-// An index entry. Pointers to entries are valid until the next reserve that grows the index.
+// An index entry. Pointers to entries are valid until the next reserve.
 typedef struct {
     uint64_t key;
     uint32_t version; // the caller's; 0 after insert
@@ -62,8 +62,9 @@ uint64_t ps_table_bytes(const ps_table *table);
 // Key of a row number, 0 to count - 1, in order of insertion.
 uint64_t ps_table_key(const ps_table *table, uint64_t row);
 
-// Every entry once, in the order of the index, which is read from front to back: *at is 0 before
-// the first. NULL: there are no more. Nothing may be inserted meanwhile.
+// Every entry once, in the order of the index, which is read from front to back (the old one after
+// the new one): *at is 0 before the first. NULL: there are no more. Nothing may be inserted
+// meanwhile.
 const ps_entry *ps_table_next(const ps_table *table, uint64_t *at);
 
 #endif

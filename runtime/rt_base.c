@@ -39,6 +39,18 @@ void *rt_alloc(size_t count, size_t size)
     return block;
 }
 
+// calloc knows which pages are new, and leaves them alone.
+void *rt_alloc_lazy(size_t count, size_t size)
+{
+    uint8_t *block = calloc(count ? count : 1, size);
+    if (!block || count * size < 2 * HUGE_BYTES)
+        return block;
+    const size_t before = HUGE_BYTES - (uintptr_t)block % HUGE_BYTES;
+    (void)madvise(block + before, (count * size - before) / HUGE_BYTES * HUGE_BYTES,
+                  MADV_HUGEPAGE); // likewise
+    return block;
+}
+
 void rt_free(void *block)
 {
     free(block);

@@ -58,6 +58,8 @@ void rt_keep_freed_memory(void);
 // count * size bytes, zeroed, 64-byte aligned; NULL when it does not fit into memory or size_t.
 // Free with rt_free. Large blocks ask the kernel for huge pages.
 void *rt_alloc(size_t count, size_t size);
+// The same, 16-byte aligned; a large block takes memory, and the time to clear it, as it is used.
+void *rt_alloc_lazy(size_t count, size_t size);
 void rt_free(void *block);
 
 // Grows *block_p to hold at least count elements (contents kept, growth by half); *capacity_p is

@@ -52,7 +52,6 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
         state[i] = 0;
 }
 
-// Without epsilon and accumulated gradients a divisor is 0, and so is the gradient: 0 / 0.
 // Wider vectors where the machine has them, chosen when the program is loaded. The element-wise
 // operations are the same ones, and fused multiply-adds stay off, so the results are too. The
 // choice runs before the sanitizers are set up, so their builds do without.
@@ -74,6 +73,7 @@ typedef struct {
     float rate, scale, l2;
 } terms;
 
+// Without epsilon and accumulated gradients a divisor is 0, and so is the gradient: 0 / 0.
 static inline float positive(float divisor)
 {
     return divisor > FLT_MIN ? divisor : FLT_MIN;

@@ -329,7 +329,34 @@ static void strange_sums_are_refused(void **state)
     exchange_group_close(g, false);
 }
 
-// What was sent before the end of the backward pass is counted, and goes in whole chunks.
+// A transport that takes a few messages at a time delays the sum and does not change it.
+static void ps_waits_for_the_transport(void **state)
+{
+    (void)state;
+    enum { N = 3, COUNT = 1000 };
+    float wanted[COUNT];
+    for (int wire = RT_DENSE_FP32; wire <= RT_DENSE_BF16; wire++) {
+        for (uint32_t up_max = 0; up_max <= 2; up_max++) {
+            rt_error error = {0};
+            const ew_exchange_config config = {.overlap = true, .wire = (rt_dense_wire)wire};
+            exchange_group *g = exchange_group_open(RT_COLLECTIVE_PS, N, COUNT, config);
+            if (exchange_join_all(g, &error))
+                fail_msg("%s", error.text);
+            g->up_max = up_max;
+            for (uint64_t t = 1; t <= 3; t++)
+                iterate(g, t, 10);
+            for (uint32_t rank = 0; rank < N; rank++) {
+                const float *sum = g->workers[rank].host;
+                assert_false(ew_exchange_is_held_up(g->workers[rank].exchange));
+                if (up_max == 0 && rank == 0)
+                    memcpy(wanted, sum, sizeof wanted);
+                assert_memory_equal(sum, wanted, sizeof wanted);
+            }
+            exchange_group_close(g, true);
+        }
+    }
+}
+
 // A verdict at the end of the vector need not wait for the rest of it.
 static void the_last_float_is_there_first(void **state)
 {
@@ -356,6 +383,7 @@ static void the_last_float_is_there_first(void **state)
     exchange_group_close(g, false);
 }
 
+// What was sent before the end of the backward pass is counted, and goes in whole chunks.
 static void early_bytes_are_counted(void **state)
 {
     (void)state;
@@ -630,6 +658,7 @@ int main(int argc, char **argv)
                                       TEST(ps_without_a_worker),
                                       TEST(nccl_without_a_worker),
                                       TEST(strange_sums_are_refused),
+                                      TEST(ps_waits_for_the_transport),
                                       TEST(early_bytes_are_counted),
                                       TEST(the_last_float_is_there_first),
                                       TEST(bf16_sums),

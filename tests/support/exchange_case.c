@@ -23,6 +23,8 @@ static rt_status send_up(void *context, uint32_t shard, rt_message *message)
 {
     exchange_worker *w = context;
     assert_int_equal(shard, 0);
+    if (w->of->up_max && w->up.end - w->up.begin >= w->of->up_max)
+        return RT_AGAIN;
     put(&w->up, message);
     return RT_OK;
 }

@@ -32,6 +32,7 @@ typedef struct {
 struct exchange_group {
     uint32_t n, count;
     rt_collective kind;
+    uint32_t up_max; // of a worker's messages on their way: more are not taken; 0: all are
     ps_dense *dense;
     rt_random random;
     ew_device device; // nccl: one for all, as one thread does everything

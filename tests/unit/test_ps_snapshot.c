@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ps_lite/ps_snapshot.h"
 #include "runtime/rt_hash.h"
@@ -104,6 +105,46 @@ static void what_changed_by_key(void **state)
     }
 }
 
+typedef struct {
+    const char *path; // beside the final one
+    uint32_t before;  // calls before the file was begun
+    uint32_t all, end_at;
+} calls;
+
+static rt_status note_call(void *context, int wait_fd, rt_error *error)
+{
+    assert_int_equal(wait_fd, -1);
+    calls *seen = context;
+    seen->before += access(seen->path, F_OK) != 0;
+    return ++seen->all == seen->end_at ? rt_fail(error, RT_STOPPED, "enough") : RT_OK;
+}
+
+// Also while the rows are brought in order, which takes most of the time before the first of them
+// is written: at least log2(count!) comparisons, and 65,536 of them to a call.
+static void progress_is_made_while_sorting(void **state)
+{
+    (void)state;
+    const uint64_t count = 100000, comparisons_min = 1516704;
+    char beside[512];
+    rt_error error = {0};
+    ps_table *table = make_rows(count, false);
+    const ps_model_info info = info_of(0, false);
+    calls seen = {.path = beside};
+    snprintf(beside, sizeof beside, "%s.tmp", test_path("sorted"));
+    assert_int_equal(
+        ps_snapshot_write(table, &info, test_path("sorted"), note_call, &seen, NULL, &error),
+        RT_OK);
+    assert_true(seen.before >= comparisons_min / 65536);
+    seen = (calls){.path = beside, .end_at = 3};
+    assert_int_equal(
+        ps_snapshot_write(table, &info, test_path("ended"), note_call, &seen, NULL, &error),
+        RT_STOPPED);
+    assert_string_equal(error.text, "enough");
+    assert_int_equal(seen.all, 3); // it is not asked again
+    assert_int_not_equal(access(test_path("ended"), F_OK), 0);
+    ps_table_destroy(table);
+}
+
 // blocks: 'r' random values, '0' zeros; what is stored of each.
 static void stored_bytes(const char *blocks, uint32_t *stored)
 {
@@ -152,4 +193,5 @@ static void packing_stops_where_it_gains_little(void **state)
     }
 }
 
-TEST_MAIN(TEST(what_changed_by_key), TEST(packing_stops_where_it_gains_little))
+TEST_MAIN(TEST(what_changed_by_key), TEST(progress_is_made_while_sorting),
+          TEST(packing_stops_where_it_gains_little))

@@ -140,6 +140,78 @@ static void test_reserve_keeps_entries_in_place(void **context)
     ps_table_destroy(table);
 }
 
+// A key that none of the first number of keys is, whose hash is in the last 2^-15 of all.
+static uint64_t key_at_the_end(uint64_t *number)
+{
+    while (rt_mix(*number) >> 49 != 0x7fff)
+        ++*number;
+    return (*number)++;
+}
+
+static void check_some(const ps_table *table, const naive *map, rt_random *random)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t at = rt_random_below(random, map->count);
+        const ps_entry *entry = ps_table_find(table, map->keys[at]);
+        assert_non_null(entry);
+        assert_int_equal(entry->version, at);
+        assert_null(ps_table_find(table, map->keys[at] | UINT64_C(1) << 63));
+    }
+}
+
+// While the index grows every key is there once and only once, also those that stand at its begin
+// because it ended: one of 16 keys, here.
+static void test_all_is_there_while_the_index_grows(void **context)
+{
+    (void)context;
+    enum { COUNT = 90000 };
+    ps_table *table = make(1, UINT64_C(1) << 26);
+    naive map = {rt_alloc(COUNT, 8), rt_alloc(COUNT, 4), 0};
+    rt_random random = {5};
+    uint64_t number = 1;
+    while (map.count < COUNT) {
+        const bool is_end = map.count < COUNT / 64 && map.count % 16 == 0;
+        const uint64_t key =
+            is_end ? key_at_the_end(&number) : UINT64_C(1) << 40 | (uint64_t)map.count;
+        assert_int_equal(ps_table_reserve(table, 1, NULL), RT_OK);
+        assert_null(ps_table_find(table, key));
+        ps_table_insert(table, key)->version = map.count;
+        map.keys[map.count++] = key;
+        check_some(table, &map, &random);
+        const uint32_t large = map.count > 80000 ? 81920 : 40960; // 5/8 of a power of two
+        if (map.count > large && map.count < large + 40)
+            check_walk(table, &map);
+    }
+    ps_table_destroy(table);
+    rt_free(map.keys);
+    rt_free(map.versions);
+}
+
+// So that a message waits for a few entries at most, and not for all of a large table.
+static void test_the_index_grows_in_steps(void **context)
+{
+    (void)context;
+    enum { COUNT = 400000, SAMPLE = 256 };
+    ps_table *table = make(1, UINT64_C(1) << 26);
+    const ps_entry *before[SAMPLE] = {NULL};
+    uint32_t most = 0, all = 0;
+    for (uint64_t key = 0; key < COUNT; key++) {
+        uint32_t moved = 0;
+        assert_int_equal(ps_table_reserve(table, 1, NULL), RT_OK);
+        for (uint64_t i = 0; i < SAMPLE && key > COUNT / 4; i++) {
+            const ps_entry *entry = ps_table_find(table, i);
+            moved += before[i] && before[i] != entry;
+            before[i] = entry;
+        }
+        ps_table_insert(table, key);
+        most = moved > most ? moved : most;
+        all += moved;
+    }
+    assert_int_equal(all, 2 * SAMPLE); // at 163,840 and 327,680 rows
+    assert_true(most > 0 && most < SAMPLE / 8);
+    ps_table_destroy(table);
+}
+
 static void test_limit_is_an_error_that_names_it(void **context)
 {
     (void)context;
@@ -196,5 +268,6 @@ static void test_memory_is_what_the_rows_take(void **context)
 }
 
 TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_never_move_and_do_not_overlap),
-          TEST(test_reserve_keeps_entries_in_place), TEST(test_limit_is_an_error_that_names_it),
+          TEST(test_reserve_keeps_entries_in_place), TEST(test_all_is_there_while_the_index_grows),
+          TEST(test_the_index_grows_in_steps), TEST(test_limit_is_an_error_that_names_it),
           TEST(test_memory_is_what_the_rows_take))
