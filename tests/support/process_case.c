@@ -127,10 +127,13 @@ void process_fini(process *p)
         kill(p->pid, SIGKILL);
         waitpid(p->pid, NULL, 0);
     }
-    close(p->output);
+    if (p->output >= 0)
+        close(p->output);
     if (p->input >= 0)
         close(p->input);
     // Of a child that ends with an error nobody else may see which one.
+    if (!p->text) // it was never started
+        return;
     if (strstr(p->text, "Sanitizer: ") || strstr(p->text, ": runtime error: "))
         fail_msg("a sanitizer reports; the program said:\n%s", p->text);
     free(p->text);
