@@ -312,6 +312,31 @@ static rt_status run_train(const bw_probe_config *config, bool down, double rtt_
     return RT_OK;
 }
 
+// The steadiest of a few trains.
+static rt_status run_trains(const bw_probe_config *config, bool down, double rtt_s,
+                            uint64_t *number, mark *marks, bw_rate *rate, rt_error *error)
+{
+    rt_status status = RT_OK;
+    const uint64_t begin_ns = rt_now_ns();
+    double last_s = 0;
+    *rate = (bw_rate){.spread = INFINITY};
+    while (!status && rate->trains < BW_TRAINS_MAX && rate->spread > BW_STEADY &&
+           (double)(rt_now_ns() - begin_ns) / NS_PER_S + last_s <= BW_TRAIN_S_MAX) {
+        bw_rate one = {0};
+        const uint64_t from_ns = rt_now_ns();
+        status = run_train(config, down, rtt_s, number, marks, &one, error);
+        last_s = (double)(rt_now_ns() - from_ns) / NS_PER_S;
+        one.bytes += rate->bytes;
+        one.trains = rate->trains + 1;
+        if (one.spread > rate->spread) {
+            one.bytes_per_s = rate->bytes_per_s;
+            one.spread = rate->spread;
+        }
+        *rate = one;
+    }
+    return status;
+}
+
 static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, double *rtt_s,
                              rt_error *error)
 {
@@ -343,9 +368,9 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
     if (!status)
         status = measure_rtt(config, &number, &found.rtt_s, error);
     if (!status)
-        status = run_train(config, false, found.rtt_s, &number, marks, &found.up, error);
+        status = run_trains(config, false, found.rtt_s, &number, marks, &found.up, error);
     if (!status)
-        status = run_train(config, true, found.rtt_s, &number, marks, &found.down, error);
+        status = run_trains(config, true, found.rtt_s, &number, marks, &found.down, error);
     if (!status)
         status = ask(config, RT_PROBE_END, number, silence_s(config), error);
     rt_free(marks);

@@ -5,6 +5,8 @@
 // its pace, so the first third of a train does not count; the rest is cut into pieces of equal
 // bytes, and the result is the median of their rates, in bytes of payload. A train is bounded in
 // bytes and in time, and so is what is under way at once (about 30 ms worth, and two round trips').
+// Pieces whose rates differ show that something disturbed the train, a busy machine for one: then
+// another is sent, and the steadiest counts.
 // It goes over all streams that are given, as traffic will: one TCP stream may not fill a long
 // link.
 //
@@ -18,7 +20,9 @@
 #define BW_TRAIN_BYTES_MAX (UINT64_C(96) << 20) // each way
 #define BW_TRAIN_S 0.4                          // each way; then what is under way comes in
 #define BW_TRAIN_RTTS 16                        // ... or so long, if that is longer
-#define BW_TRAIN_S_MAX 3.0                      // ... but never longer than this
+#define BW_TRAIN_S_MAX 3.0                      // ... but never longer than this, all together
+#define BW_TRAINS_MAX 3u                        // each way
+#define BW_STEADY 0.12                          // the spread of a train that need not be repeated
 #define BW_STREAMS_MAX RT_SHARDS_MAX
 #define BW_STREAM_BYTES 32768 // under way: any stream carries so much
 #define BW_DEADLINE_S 5.0     // silence for so long fails a probe
@@ -27,6 +31,7 @@ typedef struct {
     double bytes_per_s;
     double spread;  // interquartile range / median, of the pieces
     uint64_t bytes; // sent in all
+    uint32_t trains;
 } bw_rate;
 
 typedef struct {
