@@ -22,18 +22,23 @@ static int64_t excess_us(bw_delay *delay, uint32_t handed, uint32_t arrived, uin
         delay->least -= beyond;
         beyond = 0;
     }
-    if (now_us > delay->at_us)
-        delay->least += (double)(now_us - delay->at_us) * BW_PASSIVE_DRIFT;
+    const double drift =
+        now_us > delay->at_us ? (double)(now_us - delay->at_us) * BW_PASSIVE_DRIFT : 0;
+    delay->least += drift;
+    delay->drift += drift;
     delay->at_us = now_us;
     delay->count += delay->count < UINT32_MAX;
-    delay->least = fmin(delay->least, beyond);
+    if (beyond <= delay->least) { // quick, or only no later than clocks may have drifted
+        delay->drift = fmax(0, beyond - (delay->least - delay->drift));
+        delay->least = beyond;
+    }
     return (int64_t)(beyond - delay->least);
 }
 
 static double doubt_us(const bw_delay *delay)
 {
     const double halvings = (double)delay->count / BW_PASSIVE_DOUBT_MESSAGES;
-    return fmax(BW_PASSIVE_DOUBT_US / (1 + halvings), BW_PASSIVE_DOUBT_US_MIN);
+    return fmax(BW_PASSIVE_DOUBT_US / (1 + halvings), BW_PASSIVE_DOUBT_US_MIN) + delay->drift;
 }
 
 // The messages of the stretch took the time since it began for all but what passes at once.
@@ -119,6 +124,17 @@ void bw_passive_probed(bw_passive *passive, bw_way way, double bytes_per_s)
 {
     passive->ways[way].shown = bytes_per_s / 1e6;
     passive->ways[way].held_up = 0;
+}
+
+void bw_passive_timed(bw_passive *passive, uint32_t shard, bw_way way, int64_t took_us,
+                      uint64_t now_us)
+{
+    bw_stream *stream = &passive->streams[shard];
+    *(way == BW_UP ? &stream->up : &stream->down) = (bw_delay){
+        .known = true,
+        .first = (uint32_t)took_us << (32 - STAMP_BITS),
+        .count = BW_PASSIVE_DOUBT_US / BW_PASSIVE_DOUBT_US_MIN * BW_PASSIVE_DOUBT_MESSAGES,
+        .at_us = now_us};
 }
 
 // Counts the points so far; the last is where the next ones begin.

@@ -50,6 +50,7 @@ typedef struct {
     bool known;
     uint32_t first; // delay of the first message (or of a later one), modulo 2^31
     double least;   // beyond it: the quickest message, later by what clocks may drift
+    double drift;   // of that, what need not be so: it may have been quicker by that much
     uint32_t count;
     uint64_t at_us;
 } bw_delay;
@@ -94,6 +95,11 @@ void bw_passive_init(bw_passive *passive);
 
 // A probe read this rate, in bytes/s: what is slower while the other way is full was held up.
 void bw_passive_probed(bw_passive *passive, bw_way way, double bytes_per_s);
+
+// ... and a small message took so long on the idle link to a shard or from it, arrival by the clock
+// of the one less departure by that of the other: no message of ours was quicker.
+void bw_passive_timed(bw_passive *passive, uint32_t shard, bw_way way, int64_t took_us,
+                      uint64_t now_us);
 
 // A message was handed to the transport. push: the shard will confirm it.
 void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool push,

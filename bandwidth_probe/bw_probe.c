@@ -113,15 +113,14 @@ static rt_status silent(const bw_probe_config *config, double limit_s, rt_error 
 }
 
 static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t number,
-                     double limit_s, rt_error *error)
+                     double limit_s, rt_wire_probed *probed, rt_error *error)
 {
-    rt_wire_probed probed;
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
     rt_status status = send_probe(config, 0, kind, number, 0, 0);
     if (status)
         return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
     while (!(status = wait_for(config, 1, error)) &&
-           (status = take_answer(config, 0, number, 0, &probed, error)) == RT_AGAIN) {
+           (status = take_answer(config, 0, number, 0, probed, error)) == RT_AGAIN) {
         if (rt_now_ns() > end_ns)
             return silent(config, limit_s, error);
         if (config->progress && (status = config->progress(config->context, error)) != RT_OK)
@@ -337,42 +336,56 @@ static rt_status run_trains(const bw_probe_config *config, bool down, double rtt
     return status;
 }
 
-static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, double *rtt_s,
+static int64_t less_us(uint64_t a_ns, uint64_t b_ns)
+{
+    return (int64_t)(a_ns - b_ns) / 1000;
+}
+
+static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, bw_result *result,
                              rt_error *error)
 {
     double times[ECHOES];
+    result->up_us = result->down_us = INT64_MAX;
     for (uint32_t i = 0; i < ECHOES; i++) {
-        uint64_t begin = rt_now_ns();
-        rt_status status = ask(config, RT_PROBE_ECHO, (*number)++, silence_s(config), error);
+        rt_wire_probed there;
+        const uint64_t begin = rt_now_ns();
+        rt_status status =
+            ask(config, RT_PROBE_ECHO, (*number)++, silence_s(config), &there, error);
         if (status)
             return status;
-        times[i] = (double)(rt_now_ns() - begin) / NS_PER_S;
+        const uint64_t end = rt_now_ns();
+        const int64_t up_us = less_us(there.arrived_ns, begin);
+        const int64_t down_us = less_us(end, there.arrived_ns);
+        result->up_us = up_us < result->up_us ? up_us : result->up_us;
+        result->down_us = down_us < result->down_us ? down_us : result->down_us;
+        times[i] = (double)(end - begin) / NS_PER_S;
     }
     qsort(times, ECHOES, sizeof *times, compare);
-    *rtt_s = times[ECHOES / 2];
+    result->rtt_s = times[ECHOES / 2];
     return RT_OK;
 }
 
 rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_error *error)
 {
     uint64_t number = 1;
+    rt_wire_probed probed;
     bw_result found = {0};
     rt_assert(config->stream_count >= 1 && config->stream_count <= BW_STREAMS_MAX);
     mark *marks = rt_alloc(MESSAGES_MAX, sizeof *marks);
     if (!marks)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
     // An ECHO is answered out of turn: it tells soon that nobody is there.
-    rt_status status = ask(config, RT_PROBE_ECHO, number++, silence_s(config), error);
+    rt_status status = ask(config, RT_PROBE_ECHO, number++, silence_s(config), &probed, error);
     if (!status)
-        status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, error);
+        status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, &probed, error);
     if (!status)
-        status = measure_rtt(config, &number, &found.rtt_s, error);
+        status = measure_rtt(config, &number, &found, error);
     if (!status)
         status = run_trains(config, false, found.rtt_s, &number, marks, &found.up, error);
     if (!status)
         status = run_trains(config, true, found.rtt_s, &number, marks, &found.down, error);
     if (!status)
-        status = ask(config, RT_PROBE_END, number, silence_s(config), error);
+        status = ask(config, RT_PROBE_END, number, silence_s(config), &probed, error);
     rt_free(marks);
     if (!status)
         *result = found;

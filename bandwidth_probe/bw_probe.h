@@ -36,7 +36,9 @@ typedef struct {
 
 typedef struct {
     bw_rate up, down;
-    double rtt_s; // median of a few messages on the idle link
+    double rtt_s;           // median of a few messages on the idle link
+    int64_t up_us, down_us; // the quickest of them each way: arrival by one clock, departure by the
+                            // other's
 } bw_result;
 
 typedef struct {

@@ -1,6 +1,7 @@
 #include "edge_worker/ew_links.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "bandwidth_probe/bw_table.h"
 
@@ -25,6 +26,12 @@ static rt_status measure_box(const ew_links_config *config, const uint32_t *box_
         return rt_fail(error, RT_PEER, "PS shard %" PRIu32 ", or one on its box, is gone", box);
     if (status)
         return status;
+    for (uint32_t s = box; s < config->shard_count; s++) {
+        if (box_of[s] != box)
+            continue;
+        bw_passive_timed(config->passive, s, BW_UP, result.up_us, rt_now_ns() / 1000);
+        bw_passive_timed(config->passive, s, BW_DOWN, result.down_us, rt_now_ns() / 1000);
+    }
     *link = (rt_wire_link){.shard = box,
                            .streams = probe.stream_count,
                            .up_bytes_per_s = result.up.bytes_per_s,
@@ -33,6 +40,18 @@ static rt_status measure_box(const ew_links_config *config, const uint32_t *box_
                            .down_spread = result.down.spread,
                            .rtt_s = result.rtt_s};
     return RT_OK;
+}
+
+// The best box shows what the worker's own link carries.
+static void tell_rates(const ew_links_config *config, const rt_wire_link *links, uint32_t count)
+{
+    double best[BW_WAYS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        best[BW_UP] = fmax(best[BW_UP], links[i].up_bytes_per_s);
+        best[BW_DOWN] = fmax(best[BW_DOWN], links[i].down_bytes_per_s);
+    }
+    bw_passive_probed(config->passive, BW_UP, best[BW_UP]);
+    bw_passive_probed(config->passive, BW_DOWN, best[BW_DOWN]);
 }
 
 rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, uint32_t *count,
@@ -46,5 +65,7 @@ rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, u
         if (box_of[s] == s)
             status = measure_box(config, box_of, s, &links[(*count)++], error);
     }
+    if (!status)
+        tell_rates(config, links, *count);
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef EW_LINKS_H
 #define EW_LINKS_H
 
+#include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "runtime/rt_control.h"
 
@@ -12,6 +13,7 @@ typedef struct {
     const rt_transport_ops *ops;
     rt_endpoint *const *shards; // connected; nothing else arrives on them meanwhile
     uint32_t shard_count;
+    bw_passive *passive;                       // is told what the probes read
     uint32_t self;                             // as the shards know the worker
     const char (*addresses)[RT_ADDRESS_MAX];   // of the shards: they tell which share a box
     double turn_s, silence_s;                  // bw_probe_config

@@ -80,13 +80,13 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     worker *w = context;
     const size_t size = message->size;
     const uint32_t type = rt_message_header(message)->type;
+    const uint64_t now_us = rt_now_ns() / 1000; // sending may wake others, who then run first
     rt_message_header(message)->epoch = w->member.welcome.epoch;
     rt_status status =
         w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
     if (!status)
         bw_passive_sent(&w->link, shard, size,
-                        type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD,
-                        rt_now_ns() / 1000);
+                        type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD, now_us);
     return status;
 }
 
@@ -245,17 +245,6 @@ static rt_status create_executor(worker *w, rt_error *error)
     return RT_OK;
 }
 
-static void note_probes(worker *w, const rt_wire_link *links, uint32_t count)
-{
-    double best[BW_WAYS] = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        best[BW_UP] = fmax(best[BW_UP], links[i].up_bytes_per_s);
-        best[BW_DOWN] = fmax(best[BW_DOWN], links[i].down_bytes_per_s);
-    }
-    bw_passive_probed(&w->link, BW_UP, best[BW_UP]);
-    bw_passive_probed(&w->link, BW_DOWN, best[BW_DOWN]);
-}
-
 // Measures the links and tells the coordinator.
 static rt_status measure_links(worker *w, double silence_s,
                                rt_status (*progress)(void *, rt_error *), rt_error *error)
@@ -266,6 +255,7 @@ static rt_status measure_links(worker *w, double silence_s,
     const ew_links_config config = {.ops = w->config->ops,
                                     .shards = w->endpoints + 1,
                                     .shard_count = w->shard_count,
+                                    .passive = &w->link,
                                     .self = self_to_shards(w),
                                     .addresses = w->member.welcome.shards,
                                     .turn_s = w->config->config->timeout_start_s,
@@ -275,7 +265,6 @@ static rt_status measure_links(worker *w, double silence_s,
     rt_status status = ew_links_measure(&config, links, &count, error);
     if (status)
         return status;
-    note_probes(w, links, count);
     if (rt_message_create(&message, RT_MESSAGE_LINK, self(w), 0, count, count * sizeof *links))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), links, count * sizeof *links);

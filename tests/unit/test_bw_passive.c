@@ -316,6 +316,27 @@ static void what_went_before_a_push_is_not_quick(void **state)
     }
 }
 
+// On a link on which every push waits behind other bytes none is quick. A probe has told how long a
+// quick one takes; and what clocks may have drifted since then is in doubt.
+static void a_busy_link_is_not_quick(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 50, 50);
+    bw_passive_timed(&r.passive, 0, BW_UP, (int64_t)r.shard_offset_us + 100, (uint64_t)r.now_us);
+    double most = 0;
+    for (uint32_t t = 0; t < 3000; t++) {
+        bw_passive_sent(&r.passive, 0, 150000, false, (uint64_t)r.now_us);
+        pass(&r.up, r.now_us, 150000);
+        push(&r, 1, 60000, true);
+        const double least = bw_passive_at_least(&r.passive, BW_UP) * 8e-6;
+        assert_true(least <= 50);
+        most = most < least ? least : most;
+        idle(&r, 100000);
+    }
+    assert_true(most > 20); // it says something nevertheless
+}
+
 // A link that drops to a tenth and recovers, and clocks that differ by 50 ppm, for ten minutes.
 static void changes_show_at_once(void **state)
 {
@@ -412,6 +433,6 @@ TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
           TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
-          TEST(what_went_before_a_push_is_not_quick), TEST(changes_show_at_once),
-          TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
+          TEST(what_went_before_a_push_is_not_quick), TEST(a_busy_link_is_not_quick),
+          TEST(changes_show_at_once), TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
           TEST(strange_confirmations_do_no_harm))
