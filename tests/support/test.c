@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include "runtime/rt_hash.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -210,4 +212,14 @@ int test_run(const test_case *cases, size_t count, int argc, char **argv)
     }
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+uint8_t *test_random_bytes(size_t size)
+{
+    rt_random random = {size};
+    uint8_t *bytes = malloc(size + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)rt_random_u64(&random);
+    return bytes;
 }

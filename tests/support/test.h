@@ -56,6 +56,9 @@ const char *test_directory(void);
 // Path of a file in a directory of the case, the same one at every call; static, until the next call.
 const char *test_path(const char *name);
 
+// Size bytes that depend on the size alone, the caller's (free).
+uint8_t *test_random_bytes(size_t size);
+
 // |got - want| <= bound * max(|want|, floor): prints all three when it does not hold.
 void test_close(double got, double want, double bound, double floor, const char *what);
 

@@ -14,16 +14,6 @@
 
 #define PATIENCE_MS 20000 // a step that takes longer has failed
 
-static uint8_t *random_bytes(size_t size)
-{
-    rt_random random = {size};
-    uint8_t *bytes = malloc(size + 1);
-    assert_non_null(bytes);
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)rt_random_u64(&random);
-    return bytes;
-}
-
 static void write_file(const char *path, const uint8_t *bytes, size_t size)
 {
     FILE *file = fopen(path, "w");
@@ -78,7 +68,7 @@ static void pieces_of_any_size(void **state)
     const size_t sizes[] = {0, 1, RT_AHEAD_BYTES, 3 * RT_AHEAD_BYTES + 777};
     const size_t most[] = {1000, 300000, 2 * RT_AHEAD_BYTES};
     for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
-        uint8_t *bytes = random_bytes(sizes[i]);
+        uint8_t *bytes = test_random_bytes(sizes[i]);
         write_file(test_path("file"), bytes, sizes[i]);
         for (size_t k = 0; k < RT_COUNT_OF(most); k++)
             all_of_a_file(test_path("file"), bytes, sizes[i], most[k]);
@@ -107,7 +97,7 @@ static void what_cannot_be_read_is_named(void **state)
 static void closing_waits_for_nothing(void **state)
 {
     (void)state;
-    uint8_t byte, *bytes = random_bytes(3 * RT_AHEAD_BYTES);
+    uint8_t byte, *bytes = test_random_bytes(3 * RT_AHEAD_BYTES);
     size_t got;
     assert_int_equal(mkfifo(test_path("pipe"), 0600), 0);
     rt_ahead *ahead = open_ahead(test_path("pipe"));

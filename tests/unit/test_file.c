@@ -20,16 +20,6 @@
 
 #define MEGABYTE ((size_t)1 << 20)
 
-static uint8_t *random_bytes(size_t size)
-{
-    rt_random random = {size};
-    uint8_t *bytes = malloc(size + 1);
-    assert_non_null(bytes);
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)rt_random_u64(&random);
-    return bytes;
-}
-
 // size bytes in writes of at most most.
 static rt_status write_file(const char *path, const uint8_t *bytes, size_t size, size_t most,
                             rt_error *error)
@@ -67,7 +57,7 @@ static void pieces_of_any_size(void **state)
     const size_t sizes[] = {0, 1, 4096, MEGABYTE - 1, MEGABYTE, MEGABYTE + 1, 3 * MEGABYTE + 777};
     const size_t most[] = {1000, 70000, 5 * MEGABYTE};
     for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
-        uint8_t *bytes = random_bytes(sizes[i]);
+        uint8_t *bytes = test_random_bytes(sizes[i]);
         for (size_t k = 0; k < RT_COUNT_OF(most); k++) {
             const char *path = test_path("pieces");
             assert_int_equal(write_file(path, bytes, sizes[i], most[k], NULL), RT_OK);
@@ -113,7 +103,7 @@ static void a_large_file_stays_out_of_the_page_cache(void **state)
     const size_t size = 16 * MEGABYTE;
     if (!can_be_direct())
         test_skip("this file system has no direct writes");
-    uint8_t *bytes = random_bytes(size);
+    uint8_t *bytes = test_random_bytes(size);
     const char *path = test_path("large");
     assert_int_equal(write_file(path, bytes, size, 100000, NULL), RT_OK);
     const size_t cached = cached_pages(path, size);
@@ -129,7 +119,7 @@ static void a_disk_that_gets_full(void **state)
 {
     (void)state;
     const size_t limits[] = {1000, MEGABYTE, 2 * MEGABYTE + 512, 2 * MEGABYTE + 100};
-    uint8_t *bytes = random_bytes(5 * MEGABYTE);
+    uint8_t *bytes = test_random_bytes(5 * MEGABYTE);
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     signal(SIGXFSZ, SIG_IGN);

@@ -201,6 +201,28 @@ static void values_in_force(void **context)
     planner_case_fini(&pc);
 }
 
+// A planner after one batch, and its state.
+static void begin_with_one(const planner_shape *shape, planner_case *pc, driven *one, batches *all,
+                           rt_bytes *state)
+{
+    planner_case_init(pc, shape);
+    *one = (driven){.previewed = 1};
+    *all = (batches){0};
+    rt_batch_init(&all->items[0], 0);
+    random_batches_fill(&pc->batches, &all->items[0], SAMPLES);
+    assert_int_equal(dp_planner_create(&pc->config, &one->planner, NULL), RT_OK);
+    (void)step(one, all, 0);
+    cut(one, state);
+}
+
+static void end_with_one(planner_case *pc, driven *one, batches *all, rt_bytes *state)
+{
+    rt_bytes_fini(state);
+    dp_planner_destroy(one->planner);
+    rt_batch_fini(&all->items[0]);
+    planner_case_fini(pc);
+}
+
 // Cut short, or with any byte changed, a state is refused or taken; nothing else happens.
 static void damaged_states(void **context)
 {
@@ -258,14 +280,9 @@ static void more_evictions_than_fills(void **context)
     dp_planner *planner;
     uint32_t counts[2];
     planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
-    planner_case_init(&pc, &shape);
-    driven one = {.previewed = 1};
-    batches all = {0};
-    rt_batch_init(&all.items[0], 0);
-    random_batches_fill(&pc.batches, &all.items[0], SAMPLES);
-    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
-    (void)step(&one, &all, 0);
-    cut(&one, &state);
+    driven one;
+    batches all;
+    begin_with_one(&shape, &pc, &one, &all, &state);
     // Behind head, values, sizes of caches, an empty state of the policy; rates and free slots.
     const size_t at = 56 + 152 + shape.worker_count * sizeof(uint32_t) + 8 + 28;
     memcpy(counts, state.data + at, sizeof counts);
@@ -277,10 +294,7 @@ static void more_evictions_than_fills(void **context)
                          more ? RT_DATA : RT_OK);
         dp_planner_destroy(planner);
     }
-    rt_bytes_fini(&state);
-    dp_planner_destroy(one.planner);
-    rt_batch_fini(&all.items[0]);
-    planner_case_fini(&pc);
+    end_with_one(&pc, &one, &all, &state);
 }
 
 // Rows of another moment than the planner's: one key less, one more, another version.
@@ -292,14 +306,9 @@ static void rows_of_another_cut(void **context)
     rt_error error = {0};
     dp_restored restored;
     planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
-    planner_case_init(&pc, &shape);
-    driven one = {.previewed = 1};
-    batches all = {0};
-    rt_batch_init(&all.items[0], 0);
-    random_batches_fill(&pc.batches, &all.items[0], SAMPLES);
-    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
-    (void)step(&one, &all, 0);
-    cut(&one, &state);
+    driven one;
+    batches all;
+    begin_with_one(&shape, &pc, &one, &all, &state);
     const uint64_t missing = all.items[0].keys[3];
     for (uint32_t change = 0; change < 3; change++) {
         dp_planner *planner;
@@ -320,10 +329,7 @@ static void rows_of_another_cut(void **context)
         assert_non_null(strstr(error.text, "trained rows"));
         dp_planner_destroy(planner);
     }
-    rt_bytes_fini(&state);
-    dp_planner_destroy(one.planner);
-    rt_batch_fini(&all.items[0]);
-    planner_case_fini(&pc);
+    end_with_one(&pc, &one, &all, &state);
 }
 
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
