@@ -135,7 +135,7 @@ static bool is_signed(const rt_bytes *bytes)
 static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
                                manifest *m, rt_error *error)
 {
-    char folder[RT_FOLDER_MAX], path[RT_FOLDER_MAX + 32];
+    char folder[RT_FOLDER_MAX] = "", path[RT_FOLDER_MAX + 32];
     rt_bytes bytes = {0};
     *m = (manifest){0};
     rt_status status = rt_checkpoint_path(directory, iteration, folder, sizeof folder, error);
@@ -157,7 +157,7 @@ static rt_status read_manifest(const char *directory, uint32_t iteration, uint64
                          "%s: of another model, optimizer or stream format (schema %016" PRIx64
                          ", this run has %016" PRIx64 ")",
                          path, m->schema, schema);
-    memcpy(m->load.folder, folder, sizeof m->load.folder);
+    (void)rt_control_put_text(m->load.folder, sizeof m->load.folder, folder); // as long as folder
     return status;
 }
 
