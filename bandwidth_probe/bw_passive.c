@@ -105,9 +105,16 @@ static bool other_is_full(const bw_passive *passive, bw_way way, int64_t from_us
     return way == BW_DOWN && pushes_wait(passive, to_us);
 }
 
-static void count_rate(bw_stretch *s, double bytes, double us_per_byte, bool alone)
+static bool has_slowed_down(const bw_stretch *s)
 {
-    if (alone || BW_PASSIVE_HELD_UP / us_per_byte >= s->shown ||
+    return s->latest > 0 && BW_PASSIVE_HELD_UP * s->latest < s->shown;
+}
+
+static void count_rate(bw_stretch *s, double bytes, double us_per_byte, bool alone,
+                       bool other_slowed_down)
+{
+    s->latest = 1 / us_per_byte;
+    if (alone || other_slowed_down || BW_PASSIVE_HELD_UP / us_per_byte >= s->shown ||
         s->held_up == BW_PASSIVE_HELD_UP_MAX) {
         s->bytes += bytes;
         s->us += bytes * us_per_byte;
@@ -147,7 +154,8 @@ static void count_points(bw_passive *passive, bw_way way)
     const int64_t from_us = s->points[0].us, to_us = s->points[last].us;
     if (last > 1 || to_us - from_us >= BW_PASSIVE_LONG_US)
         count_rate(s, (double)(s->points[last].bytes - s->points[0].bytes), middle_edge(s),
-                   !other_is_full(passive, way, from_us, to_us));
+                   !other_is_full(passive, way, from_us, to_us),
+                   has_slowed_down(&passive->ways[way == BW_UP ? BW_DOWN : BW_UP]));
     s->spans[s->span_next].from_us = s->begin_us;
     s->spans[s->span_next].to_us = s->last_us;
     s->span_next = (s->span_next + 1) % BW_PASSIVE_SPANS;

@@ -10,7 +10,7 @@
 // for other reasons comes late, never early: of the arrivals of a stretch only those count that no
 // line between others passes below. While one way is full, what acknowledges the other waits too,
 // so a stretch beside which the other way was full does not count if the way has shown to be
-// faster.
+// faster, unless that other way is slower than it has shown to be, too: then the link has changed.
 //
 // All times are microseconds of the worker's clock, except in stamps. A plain value, one thread,
 // reads no clock. Shards share one link and add up.
@@ -66,6 +66,7 @@ typedef struct {
     } points[BW_PASSIVE_POINTS]; // certain arrivals that are not counted yet, from the last counted
     double bytes, us;            // counted since the last estimate
     double shown;     // bytes/us: probed, counted last beside an empty way, or had at least
+    double latest;    // bytes/us: of the last stretch, whether it counted or not
     uint32_t held_up; // stretches that did not count since then
     uint32_t span_next;
     struct {

@@ -275,6 +275,36 @@ static void a_full_way_does_not_slow_the_other(void **state)
     expect_rate(&r, BW_DOWN, 20, 0.03);
 }
 
+// Both ways full all the time, on a link that drops to a tenth: it shows soon, for both read slow.
+static void a_link_that_drops_shows_under_load(void **state)
+{
+    (void)state;
+    rig r;
+    uint32_t seen[BW_WAYS] = {0};
+    rig_init(&r, 500, 500);
+    bw_passive_probed(&r.passive, BW_UP, 500 * MBIT * 1e6);
+    bw_passive_probed(&r.passive, BW_DOWN, 500 * MBIT * 1e6);
+    push(&r, 1, 2000, true);
+    pull(&r, 1, 2000, true);
+    r.up.rate = r.down.rate = 50 * MBIT;
+    for (uint32_t t = 0; t < 8; t++) {
+        const double handed = r.now_us;
+        pull(&r, 8, 262144, true);
+        const double over = r.now_us;
+        r.now_us = handed; // at the same time
+        push(&r, 8, 262144, true);
+        r.now_us = over > r.now_us ? over : r.now_us;
+        idle(&r, 100000);
+        for (bw_way way = 0; way < BW_WAYS; way++) {
+            const double rate = bw_passive_estimate(&r.passive, way) * 8e-6;
+            if (rate > 0)
+                test_close(rate, 50, 0.03, 0, "Mbit/s");
+            seen[way] += rate > 0;
+        }
+    }
+    assert_true(seen[BW_UP] >= 6 && seen[BW_DOWN] >= 6);
+}
+
 // What a probe read tells that from the first transfer on. Only what does not count again and again
 // counts in the end, as the link may have become slower.
 static void a_probe_tells_what_a_way_carries(void **state)
@@ -433,6 +463,7 @@ TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
           TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
-          TEST(what_went_before_a_push_is_not_quick), TEST(a_busy_link_is_not_quick),
-          TEST(changes_show_at_once), TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
+          TEST(a_link_that_drops_shows_under_load), TEST(what_went_before_a_push_is_not_quick),
+          TEST(a_busy_link_is_not_quick), TEST(changes_show_at_once),
+          TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
           TEST(strange_confirmations_do_no_harm))
