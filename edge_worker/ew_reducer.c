@@ -1,4 +1,4 @@
-#define _GNU_SOURCE // pthread_clockjoin_np
+#define _GNU_SOURCE // pthread_timedjoin_np
 #include "edge_worker/ew_reducer.h"
 
 #include <pthread.h>
@@ -154,9 +154,9 @@ void ew_reducer_destroy(ew_reducer *r, bool is_complete)
     __atomic_store_n(&r->stop, true, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_REALTIME, &end); // of the joins with a limit sanitizers know this one
     end.tv_sec += LEAVE_S;
-    if (pthread_clockjoin_np(r->thread, NULL, CLOCK_MONOTONIC, &end) != 0) {
+    if (pthread_timedjoin_np(r->thread, NULL, &end) != 0) {
         pthread_detach(r->thread); // the process is about to end
         return;
     }
