@@ -465,7 +465,7 @@ static bool restart_is_allowed(const run *r)
 static void choose_absent(run *r)
 {
     const rt_config *config = r->config;
-    const uint64_t all = UINT64_MAX >> (64 - config->worker_count);
+    const uint64_t all = rt_bits_below(config->worker_count);
     const uint32_t rank = rt_peer_rank(r->lost);
     r->absent &= ~r->back;
     if (rt_peer_role(r->lost) != RT_ROLE_WORKER || !cli_may_shrink(config))

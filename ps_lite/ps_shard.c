@@ -125,7 +125,7 @@ rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
     shard->row_floats = config->dim + rt_optimizer_state_floats(&config->optimizer, config->dim);
     shard->gradients_max =
         (uint32_t)rt_min_u64(config->gradient_bytes_max / gradient_bytes, UINT32_MAX / 4);
-    shard->workers = UINT64_MAX >> (64 - config->worker_count);
+    shard->workers = rt_bits_below(config->worker_count);
     rt_status status = create_parts(shard);
     if (status != RT_OK) {
         ps_shard_destroy(shard);

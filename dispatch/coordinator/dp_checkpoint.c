@@ -442,7 +442,7 @@ static void take_own(dp_checkpoint *c, const rt_child_result *result)
 void dp_checkpoint_step(dp_checkpoint *c)
 {
     rt_child_result result = {0};
-    const uint64_t shards = rt_bit(c->config.config->ps_shard_count) - 1;
+    const uint64_t shards = rt_bits_below(c->config.config->ps_shard_count);
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
             finish(c, &result.error);
