@@ -18,7 +18,7 @@
 #define BW_PASSIVE_H
 
 #include "bandwidth_probe/bw_table.h"
-#include "runtime/rt_control.h"
+#include "runtime/wire/rt_control.h"
 
 #define BW_PASSIVE_PUSHES_MAX 64u    // to one shard that are not confirmed; more are not followed
 #define BW_PASSIVE_BURST_BYTES 65536 // an idle link may pass so much at once,

@@ -17,8 +17,8 @@
 #ifndef BW_TABLE_H
 #define BW_TABLE_H
 
-#include "runtime/rt_config.h"
-#include "runtime/rt_control.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
 
 #define BW_CHANGE 0.15
 #define BW_PRECISE 0.05

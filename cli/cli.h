@@ -8,7 +8,7 @@
 #define CLI_H
 
 #include "edge_worker/model/ew_model.h"
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 
 #define CLI_OK 0

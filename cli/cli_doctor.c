@@ -20,11 +20,11 @@
 #include "cli/cli.h"
 #include "cli/cli_plan.h"
 #include "edge_worker/device/ew_device.h"
-#include "runtime/rt_address.h"
-#include "runtime/rt_checkpoint.h"
-#include "runtime/rt_control.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/wire/rt_control.h"
 #include "runtime/rt_json.h"
-#include "runtime/rt_keys.h"
+#include "runtime/transport/rt_keys.h"
 
 #define FINDINGS_MAX 128
 #define KNOCK_MS 2000

@@ -9,10 +9,10 @@
 #include "edge_worker/model/ew_model.h"
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
-#include "runtime/rt_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
-#include "runtime/rt_meter.h"
+#include "runtime/metrics/rt_meter.h"
 
 #define BATCH_SAMPLES 1024u
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "runtime/rt_keys.h"
+#include "runtime/transport/rt_keys.h"
 
 // The name of this machine up to the first dot.
 static void default_name(char name[RT_NAME_MAX])

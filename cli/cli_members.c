@@ -15,8 +15,8 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/ew_worker.h"
 #include "ps_lite/ps_server.h"
-#include "runtime/rt_control.h"
-#include "runtime/rt_keys.h"
+#include "runtime/wire/rt_control.h"
+#include "runtime/transport/rt_keys.h"
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
 {

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "dispatch/dp_setup.h"
+#include "dispatch/planner/dp_setup.h"
 #include "ps_lite/ps_table.h"
-#include "runtime/rt_optimizer.h"
-#include "runtime/rt_wire.h"
+#include "runtime/numbers/rt_optimizer.h"
+#include "runtime/wire/rt_wire.h"
 
 #define MB 1e-6
 #define DIRECTORY_BYTES_PER_KEY 32 // 16, at most 5/8 full, doubling

@@ -10,7 +10,7 @@
 
 #include "bandwidth_probe/bw_probe.h"
 #include "cli/cli.h"
-#include "runtime/rt_keys.h"
+#include "runtime/transport/rt_keys.h"
 #include "runtime/rt_json.h"
 
 #define SELF rt_peer(RT_ROLE_WORKER, RT_WORKERS_MAX - 1)

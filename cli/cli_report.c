@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/cli_chart.h"
 #include "cli/cli_run.h"
-#include "runtime/rt_file.h"
+#include "runtime/files/rt_file.h"
 
 #define RUNS_MAX CLI_CHART_LINES_MAX
 #define BIT 8e-6 // Mbit per byte

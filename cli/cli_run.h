@@ -6,7 +6,7 @@
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 #define CLI_RUN_POINTS 400u
 #define CLI_RUN_OPS 7u

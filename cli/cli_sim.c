@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "dispatch/dp_setup.h"
-#include "dispatch/dp_sim.h"
+#include "dispatch/planner/dp_setup.h"
+#include "dispatch/sim/dp_sim.h"
 #include "runtime/rt_json.h"
 
 #define RUNS_MAX 32u

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "runtime/rt_control.h"
+#include "runtime/wire/rt_control.h"
 
 #define GRACE_MS 2000u // between being told to end and being made to
 #define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "cli/cli.h"
-#include "runtime/rt_member.h"
+#include "runtime/transport/rt_member.h"
 
 #define FILES_MAX 65536 // descriptors
 

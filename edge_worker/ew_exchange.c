@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "edge_worker/ew_reducer.h"
-#include "runtime/rt_bf16.h"
+#include "runtime/numbers/rt_bf16.h"
 
 #define CHUNKS_USUAL 1024u // at most, unless a chunk would be too large for a message
 #define REDUCER_CHUNK_FLOATS (UINT32_C(1) << 18) // a library cuts them further as it likes

@@ -19,8 +19,8 @@
 #define EW_EXCHANGE_H
 
 #include "edge_worker/collective/ew_collective.h"
-#include "runtime/rt_config.h"
-#include "runtime/rt_wire.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_wire.h"
 
 #define EW_EXCHANGE_CHUNKS_MAX 4096u
 

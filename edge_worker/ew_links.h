@@ -7,7 +7,7 @@
 
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
-#include "runtime/rt_control.h"
+#include "runtime/wire/rt_control.h"
 
 typedef struct {
     const rt_transport_ops *ops;

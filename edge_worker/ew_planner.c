@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
-#include "dispatch/dp_replica.h"
-#include "dispatch/dp_setup.h"
+#include "dispatch/planner/dp_replica.h"
+#include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_queue.h"
 
 // A message on its way in, and then the slice on its way out.

@@ -7,9 +7,9 @@
 #ifndef EW_PLANNER_H
 #define EW_PLANNER_H
 
-#include "dispatch/dp_slice_wire.h"
-#include "runtime/rt_config.h"
-#include "runtime/rt_control.h"
+#include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
 
 typedef struct {
     const rt_config *config;        // the run's

@@ -9,9 +9,9 @@
 #define EW_TRAINER_H
 
 #include "edge_worker/ew_exchange.h"
-#include "edge_worker/ew_executor.h"
+#include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
-#include "runtime/rt_bytes.h"
+#include "runtime/wire/rt_bytes.h"
 
 typedef struct ew_trainer ew_trainer;
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "bandwidth_probe/bw_passive.h"
-#include "edge_worker/ew_device_rows.h"
+#include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
 #include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_trainer.h"
-#include "runtime/rt_member.h"
+#include "runtime/transport/rt_member.h"
 
 #define PUSH_CREDITS 64u
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn

@@ -4,7 +4,7 @@
 #ifndef EW_WORKER_H
 #define EW_WORKER_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct {

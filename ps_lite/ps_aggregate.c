@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_wire.h"
 
 #define NONE UINT32_MAX
 #define COUNT_MIN 1024u

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/rt_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 
 #define WRITE_LIMIT_S 900.0
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "runtime/rt_bf16.h"
+#include "runtime/numbers/rt_bf16.h"
 
 #define BLOCK_FLOATS 1024u
 

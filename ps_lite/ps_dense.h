@@ -8,7 +8,7 @@
 #ifndef PS_DENSE_H
 #define PS_DENSE_H
 
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_wire.h"
 
 #define PS_DENSE_OPEN_MAX 4096u // sums
 

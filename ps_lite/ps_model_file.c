@@ -5,8 +5,8 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "runtime/rt_ahead.h"
-#include "runtime/rt_file.h"
+#include "runtime/stream/rt_ahead.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"

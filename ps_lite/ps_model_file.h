@@ -5,7 +5,7 @@
 #ifndef PS_MODEL_FILE_H
 #define PS_MODEL_FILE_H
 
-#include "runtime/rt_pack.h"
+#include "runtime/files/rt_pack.h"
 
 #define PS_MODEL_BLOCK_ROWS 4096u
 

@@ -6,7 +6,7 @@
 #ifndef PS_OUTBOX_H
 #define PS_OUTBOX_H
 
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_wire.h"
 
 typedef struct ps_outbox ps_outbox;
 

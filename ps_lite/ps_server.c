@@ -8,7 +8,7 @@
 #include "bandwidth_probe/bw_probe.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_dense.h"
-#include "runtime/rt_address.h"
+#include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed

@@ -13,7 +13,7 @@
 #define PS_SERVER_H
 
 #include "ps_lite/ps_shard.h"
-#include "runtime/rt_member.h"
+#include "runtime/transport/rt_member.h"
 
 typedef struct {
     const rt_transport_ops *transport;

@@ -16,8 +16,8 @@
 #define PS_SHARD_H
 
 #include "ps_lite/ps_snapshot.h"
-#include "runtime/rt_optimizer.h"
-#include "runtime/rt_control.h"
+#include "runtime/numbers/rt_optimizer.h"
+#include "runtime/wire/rt_control.h"
 
 typedef struct ps_shard ps_shard;
 

@@ -1,38 +1,38 @@
 #include "runtime/rt_plugin.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define PATH_BYTES 4096
 
-// The path of a file in the program's folder; false if there is no such file.
-static bool beside_program(const char *file, char path[PATH_BYTES])
+// The path of a file in a folder, named from the program's; false if there is no such file.
+static bool find(const char *folder, const char *file, char path[PATH_BYTES])
 {
-    ssize_t length = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+    char program[PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0)
         return false;
-    path[length] = 0;
-    char *folder_end = strrchr(path, '/');
-    size_t room = PATH_BYTES - (size_t)(folder_end + 1 - path);
-    if (!folder_end || strlen(file) >= room)
-        return false;
-    memcpy(folder_end + 1, file, strlen(file) + 1);
-    return access(path, R_OK) == 0;
+    program[length] = 0;
+    const int own = (int)(strrchr(program, '/') - program);
+    const int size = snprintf(path, PATH_BYTES, "%.*s/%s%s", own, program, folder, file);
+    return size < PATH_BYTES && access(path, R_OK) == 0;
 }
 
 rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_error *error)
 {
     char path[PATH_BYTES];
     const int flags = RTLD_NOW | RTLD_NODELETE | (is_global ? RTLD_GLOBAL : RTLD_LOCAL);
-    bool is_path = strchr(file, '/'), found = !is_path && beside_program(file, path);
+    bool is_path = strchr(file, '/'), found = !is_path && (find("", file, path) ||
+                                                             find("../lib/lanyard/", file, path));
     *library_p = dlopen(found ? path : file, flags);
     if (*library_p)
         return RT_OK;
     if (!found && !is_path)
         return rt_fail(error, RT_UNSUPPORTED,
-                       "%s is neither beside the program nor on the library path (make builds it "
-                       "where what it needs is)",
+                       "%s is neither beside the program, nor in ../lib/lanyard, nor on the library "
+                       "path (make builds it where what it needs is)",
                        file);
     return rt_fail(error, RT_UNSUPPORTED, "%s", dlerror());
 }

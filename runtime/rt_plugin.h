@@ -5,8 +5,8 @@
 
 #include "runtime/rt_base.h"
 
-// Loads file from the program's folder, or else from the loader's path; a file with a slash is a
-// path. is_global: what it loads may use its symbols. RT_UNSUPPORTED: error says why not.
+// Loads file from the program's folder, from ../lib/lanyard beside that, or else from the loader's
+// path; a file with a slash is a path. is_global: what it loads may use its symbols. RT_UNSUPPORTED: error says why not.
 rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_error *error);
 
 #endif

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dispatch/dp_setup.h"
-#include "dispatch/dp_sim.h"
+#include "dispatch/planner/dp_setup.h"
+#include "dispatch/sim/dp_sim.h"
 
 #define CACHE_SHARE 0.08
 

@@ -5,9 +5,9 @@
 #ifndef DP_BENCH_H
 #define DP_BENCH_H
 
-#include "dispatch/dp_planner.h"
-#include "runtime/rt_config.h"
-#include "runtime/rt_report.h"
+#include "dispatch/planner/dp_planner.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/metrics/rt_report.h"
 #include "runtime/stream/rt_stream.h"
 
 typedef struct {

@@ -5,7 +5,7 @@
 
 #include "dispatch/bench/dp_bench.h"
 #include "dispatch/bench/dp_bound.h"
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 
 #define SCALE 0.02
 #define WORKERS_TINY 4u

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "dispatch/bench/dp_bench.h"
-#include "dispatch/dp_planner_parts.h"
-#include "dispatch/dp_slice_wire.h"
+#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/plan/dp_slice_wire.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/stream/rt_synthetic.h"
 

@@ -13,7 +13,7 @@
 #ifndef DP_BOUND_H
 #define DP_BOUND_H
 
-#include "dispatch/dp_view.h"
+#include "dispatch/cost/dp_view.h"
 
 #define DP_BOUND_WORKERS_MAX 6u // exhaustive search
 #define DP_BOUND_SAMPLES_MAX 16u

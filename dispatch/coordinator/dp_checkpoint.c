@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/rt_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_child.h"
-#include "runtime/rt_file.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0

@@ -8,11 +8,11 @@
 #ifndef DP_CHECKPOINT_H
 #define DP_CHECKPOINT_H
 
-#include "runtime/rt_bytes.h"
-#include "runtime/rt_config.h"
-#include "runtime/rt_control.h"
-#include "runtime/rt_metrics.h"
-#include "runtime/rt_pack.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
+#include "runtime/metrics/rt_metrics.h"
+#include "runtime/files/rt_pack.h"
 
 #define DP_CHECKPOINT_MAGIC UINT64_C(0x4e414c504e594c52) // "RLYNPLAN"
 

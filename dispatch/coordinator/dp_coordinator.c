@@ -12,7 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_controller.h"
+#include "dispatch/planner/dp_controller.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_flights.h"
@@ -22,10 +22,10 @@
 #include "dispatch/coordinator/dp_resume.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
-#include "dispatch/dp_setup.h"
-#include "runtime/rt_checkpoint.h"
+#include "dispatch/planner/dp_setup.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
-#include "runtime/rt_member.h"
+#include "runtime/transport/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 

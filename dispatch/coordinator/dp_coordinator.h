@@ -7,7 +7,7 @@
 
 #include "dispatch/coordinator/dp_reload.h"
 #include "dispatch/coordinator/dp_resume.h"
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct {

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "dispatch/dp_broadcast.h"
+#include "dispatch/plan/dp_broadcast.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 

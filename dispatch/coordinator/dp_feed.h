@@ -9,11 +9,11 @@
 #define DP_FEED_H
 
 #include "dispatch/coordinator/dp_ranges.h"
-#include "dispatch/dp_account.h"
-#include "dispatch/dp_journal.h"
-#include "dispatch/dp_snapshot.h"
-#include "dispatch/dp_slice_wire.h"
-#include "runtime/rt_config.h"
+#include "dispatch/planner/dp_account.h"
+#include "dispatch/plan/dp_journal.h"
+#include "dispatch/planner/dp_snapshot.h"
+#include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with

@@ -7,7 +7,7 @@
 
 #include "bandwidth_probe/bw_table.h"
 #include "dispatch/coordinator/dp_feed.h"
-#include "runtime/rt_metrics.h"
+#include "runtime/metrics/rt_metrics.h"
 
 typedef struct {
     bw_table table;

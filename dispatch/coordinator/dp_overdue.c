@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_wire.h"
 
 static void put_names(uint64_t mask, rt_role role, char *text, size_t size)
 {

@@ -5,8 +5,8 @@
 #ifndef DP_RANGES_H
 #define DP_RANGES_H
 
-#include "runtime/rt_batch.h"
-#include "runtime/rt_bytes.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/wire/rt_bytes.h"
 #include "runtime/rt_json.h"
 
 typedef struct {

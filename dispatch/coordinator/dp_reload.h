@@ -4,7 +4,7 @@
 #ifndef DP_RELOAD_H
 #define DP_RELOAD_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 typedef struct {
     const char *path; // NULL: nothing is watched

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/rt_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_log.h"
 
 #define PULLS_MAX (1u << 16) // of one slice that fills caches

@@ -11,7 +11,7 @@
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_saved.h"
 #include "dispatch/coordinator/dp_tally.h"
-#include "dispatch/dp_snapshot.h"
+#include "dispatch/planner/dp_snapshot.h"
 
 typedef struct {
     const rt_config *config;

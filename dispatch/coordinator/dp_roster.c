@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/rt_address.h"
+#include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
-#include "runtime/rt_member.h"
+#include "runtime/transport/rt_member.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 #define STOP_LINGER_MS 1000u

@@ -11,8 +11,8 @@
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
-#include "runtime/rt_config.h"
-#include "runtime/rt_control.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct dp_roster dp_roster;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/rt_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
 
 #define MANIFEST_BYTES_MAX (1u << 20)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatch/dp_trace.h"
+#include "dispatch/plan/dp_trace.h"
 
 #define SHOW_TTY_NS UINT64_C(250000000)
 #define SHOW_FILE_NS UINT64_C(5000000000)

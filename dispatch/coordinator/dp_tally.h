@@ -6,8 +6,8 @@
 #define DP_TALLY_H
 
 #include "dispatch/coordinator/dp_feed.h"
-#include "runtime/rt_control.h"
-#include "runtime/rt_metrics.h"
+#include "runtime/wire/rt_control.h"
+#include "runtime/metrics/rt_metrics.h"
 
 typedef struct dp_tally dp_tally;
 

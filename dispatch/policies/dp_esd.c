@@ -1,12 +1,12 @@
 // ESD: expected transmission cost of every sample on every worker (Algorithm 1), then HybridDis
 // (Algorithm 2): the samples whose placement matters most go to an exact solver (Opt), all others,
 // in the same order, to the cheapest worker with room (Heu).
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/dp_eviction.h"
+#include "dispatch/cache/dp_eviction.h"
 #include "dispatch/solvers/dp_solver.h"
 
 typedef struct {

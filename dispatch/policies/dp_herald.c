@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 #include "dispatch/policies/dp_laia.h"
 
 typedef struct {

@@ -9,7 +9,7 @@
 #ifndef DP_HERALD_H
 #define DP_HERALD_H
 
-#include "dispatch/dp_view.h"
+#include "dispatch/cost/dp_view.h"
 
 #define DP_HERALD_UNIT 65536u // of a look-up of the present batch
 #define DP_HERALD_DECAY 5u    // an older count loses count >> 5 per batch

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 
 rt_random dp_laia_random(uint64_t seed)
 {

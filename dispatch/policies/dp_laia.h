@@ -2,7 +2,7 @@
 #ifndef DP_LAIA_H
 #define DP_LAIA_H
 
-#include "dispatch/dp_view.h"
+#include "dispatch/cost/dp_view.h"
 #include "runtime/rt_hash.h"
 
 // A point for every worker that holds the latest version of the row of one look-up.

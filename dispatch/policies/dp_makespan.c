@@ -9,12 +9,12 @@
 // the links from iteration to iteration by multiplicative weights (Arora, Hazan, Kale, "The
 // Multiplicative Weights Update Method", 2012, section 3): a link with slack loses weight, down to
 // a floor, because its rows still cost something later on.
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/dp_ticks.h"
+#include "dispatch/cost/dp_ticks.h"
 #include "dispatch/policies/dp_search.h"
 #include "dispatch/solvers/dp_solver.h"
 

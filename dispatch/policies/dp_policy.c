@@ -1,4 +1,4 @@
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
 {

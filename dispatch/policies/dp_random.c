@@ -1,5 +1,5 @@
 // The baseline of every paper: a random placement with equal micro-batches.
-#include "dispatch/dp_policy.h"
+#include "dispatch/policies/dp_policy.h"
 #include "runtime/rt_hash.h"
 
 static rt_status create(const dp_policy_config *config, void **state_p, rt_error *error)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/dp_eviction.h"
+#include "dispatch/cache/dp_eviction.h"
 
 #define LANES 8u
 #define USES_MAX 255u // keys with more are trained everywhere: they decide nothing

@@ -11,7 +11,7 @@
 #ifndef DP_SEARCH_H
 #define DP_SEARCH_H
 
-#include "dispatch/dp_view.h"
+#include "dispatch/cost/dp_view.h"
 #include "runtime/rt_hash.h"
 
 // Share of owned rows that are pushed before they are trained again (0 to 1 differ by 1% in cost).

@@ -9,7 +9,7 @@
 #ifndef DP_SOLVER_H
 #define DP_SOLVER_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 typedef struct {
     uint32_t row_count;

@@ -8,7 +8,7 @@
 #define EW_BENCH_H
 
 #include "edge_worker/model/ew_count.h"
-#include "runtime/rt_report.h"
+#include "runtime/metrics/rt_report.h"
 
 typedef struct {
     rt_report *report;

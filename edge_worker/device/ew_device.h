@@ -18,8 +18,8 @@
 #define EW_DEVICE_H
 
 #include "runtime/rt_base.h"
-#include "runtime/rt_config.h"
-#include "runtime/rt_optimizer.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/numbers/rt_optimizer.h"
 
 typedef enum { EW_COPY_IN, EW_COPY_OUT, EW_COPY_WITHIN } ew_copy; // host to device, back, device
 typedef enum { EW_IDENTITY, EW_RELU } ew_activation;

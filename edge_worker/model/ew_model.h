@@ -8,7 +8,7 @@
 #define EW_MODEL_H
 
 #include "edge_worker/device/ew_device.h"
-#include "runtime/rt_tensors.h"
+#include "runtime/files/rt_tensors.h"
 
 typedef struct ew_model ew_model;
 

@@ -5,8 +5,8 @@
 #ifndef RT_STREAM_H
 #define RT_STREAM_H
 
-#include "runtime/rt_batch.h"
-#include "runtime/rt_config.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/config/rt_config.h"
 
 typedef struct {
     uint32_t dense_count;

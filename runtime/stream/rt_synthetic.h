@@ -22,7 +22,7 @@
 #ifndef RT_SYNTHETIC_H
 #define RT_SYNTHETIC_H
 
-#include "runtime/rt_batch.h"
+#include "runtime/stream/rt_batch.h"
 #include "runtime/stream/rt_stream.h"
 
 #define RT_SYNTHETIC_ZIPF_MAX 4.0

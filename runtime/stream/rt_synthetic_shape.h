@@ -4,7 +4,7 @@
 #ifndef RT_SYNTHETIC_SHAPE_H
 #define RT_SYNTHETIC_SHAPE_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 #define RT_SHAPE_FIELDS_MAX 28u
 #define RT_SHAPE_ENTITIES 3u

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/rt_address.h"
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_watch.h"
 

@@ -10,8 +10,8 @@
 #ifndef RT_TRANSPORT_H
 #define RT_TRANSPORT_H
 
-#include "runtime/rt_keys.h"
-#include "runtime/rt_wire.h"
+#include "runtime/transport/rt_keys.h"
+#include "runtime/wire/rt_wire.h"
 
 #define RT_ENDPOINTS_MAX 72
 

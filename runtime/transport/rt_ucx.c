@@ -25,8 +25,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/rt_address.h"
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ucx_endpoint.h"
 #include "runtime/transport/rt_watch.h"

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/transport/rt_transport.h"
 #include "runtime/transport/rt_ucx_door.h"
 #include "runtime/transport/rt_ucx_link.h"

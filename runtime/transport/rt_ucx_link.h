@@ -12,7 +12,7 @@
 #ifndef RT_UCX_LINK_H
 #define RT_UCX_LINK_H
 
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_wire.h"
 #include "runtime/transport/rt_ucx_api.h"
 
 #define RT_UCX_WINDOW 256u // messages

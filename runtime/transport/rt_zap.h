@@ -8,8 +8,8 @@
 #ifndef RT_ZAP_H
 #define RT_ZAP_H
 
-#include "runtime/rt_keys.h"
-#include "runtime/rt_wire.h"
+#include "runtime/transport/rt_keys.h"
+#include "runtime/wire/rt_wire.h"
 
 typedef struct rt_zap rt_zap;
 

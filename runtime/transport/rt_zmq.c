@@ -30,8 +30,8 @@
 #include <sys/random.h>
 #include <zmq.h>
 
-#include "runtime/rt_address.h"
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_watch.h"
 #include "runtime/transport/rt_zap.h"

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
-#include "runtime/rt_address.h"
-#include "runtime/rt_wire.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/wire/rt_wire.h"
 
 // Messages queued per peer and direction. The credits of the layers above keep far fewer in flight;
 // the mark only bounds memory when they fail. Then TCP stops the sender, which gets RT_AGAIN.

@@ -1,6 +1,6 @@
 """initial_values - what Lanyard's rows and weights are before training, in numpy, bit for bit.
 
-Functions of key and seed (rt_row_init in runtime/rt_optimizer.c) and of parameter number and seed
+Functions of key and seed (rt_row_init in runtime/numbers/rt_optimizer.c) and of parameter number and seed
 (init_values in edge_worker/model/ew_model.c): see docs/MODEL_FORMAT.md.
 """
 import numpy as np

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dispatch/dp_planner.h"
+#include "dispatch/planner/dp_planner.h"
 #include "tests/support/random_batches.h"
 
 #define WORKERS 8u

@@ -14,7 +14,7 @@
 
 #include "edge_worker/model/ew_model.h"
 #include "runtime/rt_hash.h"
-#include "runtime/rt_meter.h"
+#include "runtime/metrics/rt_meter.h"
 #include "runtime/stream/rt_stream.h"
 
 typedef struct {

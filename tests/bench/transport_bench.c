@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 #include "runtime/transport/rt_transport.h"
 
 #define SERVER (rt_peer(RT_ROLE_PS, 0))

@@ -7,7 +7,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 
-#include "edge_worker/ew_device_rows.h"
+#include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/model/ew_model.h"
 #include "runtime/rt_hash.h"
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "runtime/rt_address.h"
+#include "runtime/config/rt_address.h"
 #include "runtime/rt_hash.h"
 
 // ---- the end of a peer

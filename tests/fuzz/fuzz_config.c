@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 // Key files: whatever their bytes, reading them ends in keys, or in an error that names the file.
-#include "runtime/rt_keys.h"
+#include "runtime/transport/rt_keys.h"
 
 #include <fcntl.h>
 #include <stdio.h>

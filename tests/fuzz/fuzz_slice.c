@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edge_worker/ew_executor.h"
+#include "edge_worker/executor/ew_executor.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/rt_control.h"
-#include "runtime/rt_wire.h"
+#include "runtime/wire/rt_control.h"
+#include "runtime/wire/rt_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

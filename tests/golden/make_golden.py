@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reference dumps for tests/unit/test_model_golden.c: python3 tests/golden/make_golden.py
+"""Reference dumps for tests/unit/edge_worker/test_model_golden.c: python3 tests/golden/make_golden.py
 
 Every model is written here once more, from its paper, in PyTorch and double precision: inputs,
 predictions, loss, all gradients, and parameters after one and three steps of the optimizers. The

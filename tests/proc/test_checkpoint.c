@@ -20,8 +20,8 @@
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/rt_base.h"
-#include "runtime/rt_checkpoint.h"
-#include "runtime/rt_tensors.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_tensors.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 

@@ -15,8 +15,8 @@
 #include <zmq.h>
 
 #include "ps_lite/ps_model_file.h"
-#include "runtime/rt_control.h"
-#include "runtime/rt_keys.h"
+#include "runtime/wire/rt_control.h"
+#include "runtime/transport/rt_keys.h"
 #include "tests/support/process_case.h"
 
 #define RUN_S 100.0

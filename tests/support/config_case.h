@@ -2,7 +2,7 @@
 #ifndef CONFIG_CASE_H
 #define CONFIG_CASE_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 // A configuration in which every key has a value of its own, none the default.
 extern const char config_everything[];

@@ -1,6 +1,6 @@
 #include "tests/support/eviction_model.h"
 
-#include "dispatch/dp_plan.h"
+#include "dispatch/plan/dp_plan.h"
 
 void eviction_model_init(eviction_model *m, rt_eviction_kind kind, uint32_t slot_count)
 {

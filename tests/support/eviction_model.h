@@ -1,9 +1,9 @@
-// eviction_model - the rules of dispatch/dp_eviction.h word for word; every question searches all
+// eviction_model - the rules of dispatch/cache/dp_eviction.h word for word; every question searches all
 // slots.
 #ifndef EVICTION_MODEL_H
 #define EVICTION_MODEL_H
 
-#include "runtime/rt_config.h"
+#include "runtime/config/rt_config.h"
 
 typedef struct {
     bool occupied;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "edge_worker/ew_executor.h"
+#include "edge_worker/executor/ew_executor.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 

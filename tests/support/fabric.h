@@ -8,8 +8,8 @@
 #ifndef FABRIC_H
 #define FABRIC_H
 
-#include "dispatch/dp_planner.h"
-#include "edge_worker/ew_executor.h"
+#include "dispatch/planner/dp_planner.h"
+#include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
 #include "tests/support/planner_case.h"
 

@@ -15,9 +15,9 @@
 #ifndef PLAN_CHECKER_H
 #define PLAN_CHECKER_H
 
-#include "dispatch/dp_plan.h"
-#include "runtime/rt_batch.h"
-#include "runtime/rt_config.h"
+#include "dispatch/plan/dp_plan.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/config/rt_config.h"
 
 typedef struct {
     uint32_t worker_count;

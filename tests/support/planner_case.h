@@ -4,7 +4,7 @@
 #ifndef PLANNER_CASE_H
 #define PLANNER_CASE_H
 
-#include "dispatch/dp_planner.h"
+#include "dispatch/planner/dp_planner.h"
 #include "tests/support/plan_checker.h"
 #include "tests/support/random_batches.h"
 

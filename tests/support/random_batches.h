@@ -4,7 +4,7 @@
 #ifndef RANDOM_BATCHES_H
 #define RANDOM_BATCHES_H
 
-#include "runtime/rt_batch.h"
+#include "runtime/stream/rt_batch.h"
 #include "runtime/rt_hash.h"
 
 typedef struct {

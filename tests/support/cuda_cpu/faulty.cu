@@ -1,4 +1,4 @@
-// Kernels with the faults that cuda_runtime.h promises to show; tests/unit/test_cuda_cpu.c runs
+// Kernels with the faults that cuda_runtime.h promises to show; tests/unit/edge_worker/test_cuda_cpu.c runs
 // them, each in a process of its own.
 #include "runtime/rt_cuda_kernel.h"
 

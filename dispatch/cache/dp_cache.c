@@ -1,0 +1,100 @@
+#include "dispatch/cache/dp_cache.h"
+
+#include <string.h>
+
+#include "dispatch/plan/dp_plan.h"
+
+rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config)
+{
+    uint32_t slot_count = config->slot_count;
+    memset(cache, 0, sizeof *cache);
+    rt_assert(slot_count > 0 && slot_count < DP_SLOTS_MAX);
+    cache->worker = worker;
+    cache->slot_count = slot_count;
+    cache->slots = rt_alloc(slot_count, sizeof *cache->slots);
+    cache->free_slots = rt_alloc(slot_count, sizeof *cache->free_slots);
+    if (!cache->slots || !cache->free_slots ||
+        dp_eviction_create(config, &cache->eviction) != RT_OK) {
+        dp_cache_fini(cache);
+        return RT_NO_MEMORY;
+    }
+    while (cache->free_count < slot_count) { // slot 0 on top
+        cache->free_slots[cache->free_count] = slot_count - 1 - cache->free_count;
+        cache->free_count++;
+    }
+    return RT_OK;
+}
+
+void dp_cache_fini(dp_cache *cache)
+{
+    rt_free(cache->slots);
+    rt_free(cache->free_slots);
+    dp_eviction_destroy(cache->eviction);
+    memset(cache, 0, sizeof *cache);
+}
+
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index)
+{
+    cache->slots[slot] = (dp_slot){record_index, record->first_copy};
+    record->first_copy = dp_copy(cache->worker, slot);
+    record->holders |= rt_bit(cache->worker);
+}
+
+uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+                       uint32_t iteration)
+{
+    rt_assert(cache->free_count > 0);
+    uint32_t slot = cache->free_slots[--cache->free_count];
+    cache->occupied++;
+    dp_cache_put(cache, slot, record, record_index);
+    dp_eviction_use(cache->eviction, slot, iteration);
+    return slot;
+}
+
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record)
+{
+    dp_cache *cache = &caches[worker];
+    uint32_t *link = &record->first_copy;
+    while (*link != DP_NO_COPY && dp_copy_worker(*link) != worker)
+        link = &caches[dp_copy_worker(*link)].slots[dp_copy_slot(*link)].next_copy;
+    rt_assert(*link != DP_NO_COPY); // its worker part would be that of worker 63
+    uint32_t slot = dp_copy_slot(*link);
+    *link = cache->slots[slot].next_copy;
+    record->holders &= ~rt_bit(worker);
+    dp_eviction_free(cache->eviction, slot);
+    cache->free_slots[cache->free_count++] = slot;
+    cache->occupied--;
+}
+
+void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record)
+{
+    uint32_t copy = record->first_copy;
+    record->first_copy = DP_NO_COPY;
+    record->holders = 0;
+    while (copy != DP_NO_COPY) {
+        uint32_t worker = dp_copy_worker(copy), slot = dp_copy_slot(copy);
+        dp_cache *cache = &caches[worker];
+        uint32_t next = cache->slots[slot].next_copy;
+        if (worker == kept) {
+            cache->slots[slot].next_copy = DP_NO_COPY;
+            record->first_copy = copy;
+            record->holders = rt_bit(worker);
+        } else {
+            dp_eviction_free(cache->eviction, slot);
+            cache->free_slots[cache->free_count++] = slot;
+            cache->occupied--;
+        }
+        copy = next;
+    }
+}
+
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record)
+{
+    uint32_t copy = record->first_copy;
+    while (copy != DP_NO_COPY) {
+        if (dp_copy_worker(copy) == worker)
+            return dp_copy_slot(copy);
+        copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy;
+    }
+    return DP_NO_SLOT;
+}

@@ -1,0 +1,74 @@
+// dp_cache - the planner's view of one worker's cache: which record sits in which slot.
+//
+// Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
+// all workers, form a chain that starts in dp_record.first_copy. One thread.
+#ifndef DP_CACHE_H
+#define DP_CACHE_H
+
+#include "dispatch/cache/dp_directory.h"
+#include "dispatch/cache/dp_eviction.h"
+
+#define DP_COPY_SLOT_BITS 26u
+#define DP_SLOTS_MAX (1u << DP_COPY_SLOT_BITS) // slots per worker
+
+// A copy in the chain: worker and slot in one number. Never DP_NO_COPY: slots are < DP_SLOTS_MAX
+// - 1.
+static inline uint32_t dp_copy(uint32_t worker, uint32_t slot)
+{
+    return worker << DP_COPY_SLOT_BITS | slot;
+}
+static inline uint32_t dp_copy_worker(uint32_t copy)
+{
+    return copy >> DP_COPY_SLOT_BITS;
+}
+static inline uint32_t dp_copy_slot(uint32_t copy)
+{
+    return copy & (DP_SLOTS_MAX - 1);
+}
+
+typedef struct {
+    uint32_t record;    // valid while occupied
+    uint32_t next_copy; // of the same record
+} dp_slot;
+
+typedef struct {
+    uint32_t worker;
+    uint32_t slot_count;
+    uint32_t occupied;
+    dp_slot *slots;
+    uint32_t *free_slots; // a stack
+    uint32_t free_count;
+    dp_eviction *eviction;
+} dp_cache;
+
+rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config);
+void dp_cache_fini(dp_cache *cache);
+
+// Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
+// that a slot is free. Returns the slot.
+uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+                       uint32_t iteration);
+
+// Adds the copy that sits in slot to the record's chain and holders; nothing else changes. For a
+// cache whose free slots are known already.
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index);
+
+// Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
+// array that holds every worker's cache.
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);
+
+// Takes out all copies of record but that of worker `kept` (RT_WORKERS_MAX: all).
+void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record);
+
+// Starts loading what fill, use or drop of the copy will touch.
+static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
+{
+    const dp_cache *cache = &caches[dp_copy_worker(copy)];
+    __builtin_prefetch(&cache->slots[dp_copy_slot(copy)], 1);
+    dp_eviction_prefetch(cache->eviction, dp_copy_slot(copy));
+}
+
+// The slot of worker's copy of record; DP_NO_SLOT if there is none.
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record);
+
+#endif

@@ -1,0 +1,212 @@
+#include "dispatch/cache/dp_directory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatch/plan/dp_plan.h"
+
+#define ENTRIES_MIN 1024u
+#define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
+#define LOAD_NUMERATOR 7u               // of 10
+
+static uint64_t entries_for(uint64_t key_count)
+{
+    uint64_t entries = ENTRIES_MIN;
+    while (entries <= ENTRIES_MAX && key_count > entries * LOAD_NUMERATOR / 10)
+        entries *= 2;
+    return entries;
+}
+
+rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected)
+{
+    memset(directory, 0, sizeof *directory);
+    uint64_t entries = entries_for(keys_expected);
+    if (entries > ENTRIES_MAX)
+        return RT_NO_MEMORY;
+    directory->entries = rt_alloc(entries, sizeof(dp_entry));
+    if (!directory->entries)
+        return RT_NO_MEMORY;
+    directory->mask = entries - 1;
+    return RT_OK;
+}
+
+void dp_directory_fini(dp_directory *directory)
+{
+    rt_free(directory->entries);
+    rt_free(directory->records);
+    rt_free(directory->free_records);
+    memset(directory, 0, sizeof *directory);
+}
+
+static bool entry_is_free(const dp_entry *entry)
+{
+    return (entry->version | entry->record) == 0;
+}
+
+static rt_status grow_table(dp_directory *directory, uint64_t key_count)
+{
+    uint64_t count = entries_for(key_count);
+    if (count <= directory->mask + 1)
+        return RT_OK;
+    if (count > ENTRIES_MAX)
+        return RT_NO_MEMORY;
+    dp_entry *entries = rt_alloc(count, sizeof(dp_entry));
+    if (!entries)
+        return RT_NO_MEMORY;
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *old = &directory->entries[i];
+        if (entry_is_free(old))
+            continue;
+        uint64_t at = rt_mix(old->key) & (count - 1);
+        while (!entry_is_free(&entries[at]))
+            at = (at + 1) & (count - 1);
+        entries[at] = *old;
+        if (old->record)
+            directory->records[old->record - 1].entry = (uint32_t)at;
+    }
+    rt_free(directory->entries);
+    directory->entries = entries;
+    directory->mask = count - 1;
+    return RT_OK;
+}
+
+rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count)
+{
+    uint64_t records = (uint64_t)directory->record_top + key_count;
+    if (rt_grow(&directory->records, &directory->record_capacity, records, sizeof(dp_record)) ||
+        rt_grow(&directory->free_records, &directory->free_capacity, records, sizeof(uint32_t)))
+        return RT_NO_MEMORY;
+    return grow_table(directory, directory->key_count + key_count);
+}
+
+static uint32_t take_record(dp_directory *directory)
+{
+    directory->record_count++;
+    if (directory->free_count)
+        return directory->free_records[--directory->free_count];
+    rt_assert(directory->record_top < directory->record_capacity);
+    return directory->record_top++;
+}
+
+uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
+{
+    uint64_t at = home;
+    dp_entry *entry = &directory->entries[at];
+    while (!entry_is_free(entry)) {
+        if (entry->key == key) {
+            if (RT_LIKELY(entry->record))
+                return entry->record - 1;
+            break;
+        }
+        at = (at + 1) & directory->mask;
+        entry = &directory->entries[at];
+    }
+    if (entry_is_free(entry))
+        directory->key_count++;
+    uint32_t index = take_record(directory);
+    entry->key = key;
+    entry->record = index + 1;
+    directory->records[index] = (dp_record){.key = key,
+                                            .version = entry->version,
+                                            .version_ps = entry->version,
+                                            .entry = (uint32_t)at,
+                                            .first_copy = DP_NO_COPY,
+                                            .keeper = DP_NO_KEEPER};
+    return index;
+}
+
+uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
+        const dp_entry *entry = &directory->entries[at];
+        if (entry->key == key)
+            return entry->record ? entry->record - 1 : DP_NO_RECORD;
+    }
+    return DP_NO_RECORD;
+}
+
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version)
+{
+    rt_assert(version > 0);
+    rt_status status = grow_table(directory, directory->key_count + 1);
+    if (status)
+        return status;
+    uint64_t at = dp_directory_home(directory, key);
+    while (!entry_is_free(&directory->entries[at]))
+        at = (at + 1) & directory->mask;
+    directory->entries[at] = (dp_entry){key, version, 0};
+    directory->key_count++;
+    return RT_OK;
+}
+
+void dp_directory_release(dp_directory *directory, uint32_t index)
+{
+    dp_record *record = &directory->records[index];
+    dp_entry *entry = &directory->entries[record->entry];
+    rt_assert(record->holders == 0 && record->first_copy == DP_NO_COPY);
+    rt_assert(record->version == record->version_ps && record->version > 0);
+    entry->version = record->version;
+    entry->record = 0;
+    directory->free_records[directory->free_count++] = index;
+    directory->record_count--;
+}
+
+uint32_t dp_directory_version(const dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
+        const dp_entry *entry = &directory->entries[at];
+        if (entry->key == key)
+            return entry->record ? directory->records[entry->record - 1].version : entry->version;
+    }
+    return 0;
+}
+
+uint64_t dp_directory_bytes(const dp_directory *directory)
+{
+    return (directory->mask + 1) * sizeof(dp_entry) +
+           (uint64_t)directory->record_capacity * sizeof(dp_record) +
+           (uint64_t)directory->free_capacity * sizeof(uint32_t);
+}
+
+static bool record_legal(const dp_record *record, rt_error *error)
+{
+    const char *wrong = NULL;
+    if (record->version_ps > record->version)
+        wrong = "the PS is ahead of the latest version";
+    else if (record->version_ps < record->version && record->holders == 0)
+        wrong = "the latest version is held by nobody";
+    else if ((record->holders == 0) != (record->first_copy == DP_NO_COPY))
+        wrong = "holders and copies differ";
+    else if (record->keeper != DP_NO_KEEPER && record->holders != rt_bit(record->keeper))
+        wrong = "pending, but not held by the keeper alone";
+    if (!wrong)
+        return true;
+    rt_fail(error, RT_CONFIG,
+            "key %" PRIx64 ": %s (latest %" PRIu32 ", PS %" PRIu32 ", holders %" PRIx64 ")",
+            record->key, wrong, record->version, record->version_ps, record->holders);
+    return false;
+}
+
+bool dp_directory_legal(const dp_directory *directory, rt_error *error)
+{
+    uint64_t records = 0;
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *entry = &directory->entries[i];
+        if (!entry->record)
+            continue;
+        const dp_record *record = &directory->records[entry->record - 1];
+        records++;
+        if (record->key != entry->key || record->entry != i) {
+            rt_fail(error, RT_CONFIG, "key %" PRIx64 ": entry and record differ", entry->key);
+            return false;
+        }
+        if (!record_legal(record, error))
+            return false;
+    }
+    if (records != directory->record_count)
+        rt_fail(error, RT_CONFIG, "%" PRIu64 " records reachable, %" PRIu32 " in use", records,
+                directory->record_count);
+    return records == directory->record_count;
+}

@@ -1,0 +1,557 @@
+#include "dispatch/cache/dp_eviction.h"
+
+#include <string.h>
+
+#include "dispatch/plan/dp_plan.h"
+
+#define NONE UINT32_MAX
+
+// Emark needs no queue: marks are `target` or older, and only the rows that were occupied when
+// target last grew can have an older one. They are sorted once at that moment into `order`; a row
+// used since then has the mark target and is passed over when its turn comes.
+typedef struct {
+    uint32_t mark; // 0: free
+    uint32_t frequency;
+    uint32_t used; // last iteration
+} emark_slot;
+
+typedef struct {
+    emark_slot *slots;
+    uint64_t *order, *scratch; // slots older than target, sorted; a sort key in the upper half
+    uint32_t target;
+    uint32_t order_count;
+    uint32_t cursor;        // everything before it is used since, free, or pinned
+    uint32_t pinned_cursor; // first entry passed over only because its iteration was running
+    uint32_t iteration;
+} emark;
+
+// lru and lfu: rows in lists of equal frequency, lists in ascending order (lru: one list).
+typedef struct {
+    uint32_t previous, next; // in the list
+    uint32_t bucket;         // NONE: free
+    uint32_t used;
+} listed_slot;
+
+typedef struct {
+    uint32_t frequency;
+    uint32_t first, last;    // slots, oldest first
+    uint32_t previous, next; // buckets
+} bucket;
+
+typedef struct {
+    listed_slot *slots;
+    bucket *buckets; // slot_count + 1
+    uint32_t *free_buckets;
+    uint32_t free_count;
+    uint32_t lowest; // bucket, or NONE
+    bool by_frequency;
+    uint32_t iteration;
+    uint32_t cursor; // slot: no victim of iteration stands before it; or NONE
+} listed;
+
+// With expects: what to do when only rows that will be needed are left.
+typedef struct {
+    uint32_t *next;            // by slot: iteration of the next use
+    uint64_t *order, *scratch; // ~next << 32 | slot, made once in an iteration
+    uint32_t order_count, cursor;
+    uint32_t iteration; // of order
+} expected;
+
+struct dp_eviction {
+    dp_eviction_config config;
+    uint32_t *bytes; // by slot, with by_bytes
+    emark emark;
+    listed listed;
+    expected expected;
+};
+
+void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < count; i++)
+        all |= items[i] >> 32;
+    for (uint32_t shift = 32; shift < 64 && all >> (shift - 32); shift += 11) {
+        uint32_t digits = shift + 11 > 64 ? 1u << (64 - shift) : 1u << 11;
+        uint32_t starts[1u << 11] = {0};
+        for (uint32_t i = 0; i < count; i++)
+            starts[items[i] >> shift & (digits - 1)]++;
+        uint32_t sum = 0;
+        for (uint32_t d = 0; d < digits; d++) {
+            uint32_t here = starts[d];
+            starts[d] = sum;
+            sum += here;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            scratch[starts[items[i] >> shift & (digits - 1)]++] = items[i];
+        memcpy(items, scratch, count * sizeof *items);
+    }
+}
+
+// Rows that this iteration uses, or that are known to be used later.
+static bool is_pinned(const dp_eviction *v, uint32_t slot, uint32_t used, uint32_t iteration)
+{
+    return used == iteration || (v->config.expects && v->expected.next[slot] > iteration);
+}
+
+// ---- emark -----------------------------------------------------------------------------------
+
+static rt_status emark_init(emark *e, uint32_t slot_count)
+{
+    e->slots = rt_alloc(slot_count, sizeof *e->slots);
+    e->order = rt_alloc(slot_count, sizeof *e->order);
+    e->scratch = rt_alloc(slot_count, sizeof *e->scratch);
+    e->target = 1;
+    return e->slots && e->order && e->scratch ? RT_OK : RT_NO_MEMORY;
+}
+
+static void emark_use(emark *e, uint32_t slot, uint32_t iteration)
+{
+    emark_slot *s = &e->slots[slot];
+    s->mark = e->target;
+    s->frequency++;
+    s->used = iteration;
+}
+
+// a before b, by frequency per byte.
+static bool is_worth_less(const uint32_t *bytes, uint64_t a, uint64_t b)
+{
+    return (a >> 32) * bytes[(uint32_t)b] < (b >> 32) * bytes[(uint32_t)a];
+}
+
+// Merges runs of growing length; stable.
+static void sort_by_worth(uint64_t *items, uint64_t *scratch, uint32_t count, const uint32_t *bytes)
+{
+    for (uint64_t length = 1; length < count; length *= 2) {
+        for (uint64_t begin = 0; begin < count; begin += 2 * length) {
+            uint64_t middle = rt_min_u64(begin + length, count);
+            uint64_t end = rt_min_u64(begin + 2 * length, count);
+            uint64_t left = begin, right = middle;
+            for (uint64_t at = begin; at < end; at++) {
+                bool take_right = left == middle ||
+                                  (right < end && is_worth_less(bytes, items[right], items[left]));
+                scratch[at] = items[take_right ? right++ : left++];
+            }
+        }
+        memcpy(items, scratch, count * sizeof *items);
+    }
+}
+
+static void emark_grow_target(dp_eviction *v)
+{
+    emark *e = &v->emark;
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if (e->slots[slot].mark)
+            e->order[count++] = (uint64_t)e->slots[slot].frequency << 32 | slot;
+    }
+    if (v->config.by_bytes)
+        sort_by_worth(e->order, e->scratch, count, v->bytes);
+    else
+        dp_sort_upper(e->order, e->scratch, count);
+    if (v->config.expects) { // rows that were passed over may have older marks than the others
+        for (uint32_t i = 0; i < count; i++)
+            e->order[i] =
+                (uint64_t)e->slots[(uint32_t)e->order[i]].mark << 32 | (uint32_t)e->order[i];
+        dp_sort_upper(e->order, e->scratch, count);
+    }
+    e->order_count = count;
+    e->cursor = 0;
+    e->pinned_cursor = NONE;
+    e->target++;
+}
+
+static uint32_t emark_next(dp_eviction *v, uint32_t iteration)
+{
+    emark *e = &v->emark;
+    for (; e->cursor < e->order_count; e->cursor++) {
+        uint32_t slot = (uint32_t)e->order[e->cursor];
+        const emark_slot *s = &e->slots[slot];
+        if (s->mark == 0 || s->mark == e->target)
+            continue;
+        if (!is_pinned(v, slot, s->used, iteration))
+            return slot;
+        if (e->pinned_cursor == NONE)
+            e->pinned_cursor = e->cursor;
+    }
+    return NONE;
+}
+
+static bool emark_all_pinned(const dp_eviction *v, uint32_t iteration)
+{
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        const emark_slot *s = &v->emark.slots[slot];
+        if (s->mark && !is_pinned(v, slot, s->used, iteration))
+            return false;
+    }
+    return true;
+}
+
+static uint32_t emark_victim(dp_eviction *v, uint32_t iteration)
+{
+    emark *e = &v->emark;
+    if (iteration != e->iteration && e->pinned_cursor != NONE) {
+        e->cursor = e->pinned_cursor;
+        e->pinned_cursor = NONE;
+    }
+    e->iteration = iteration;
+    uint32_t slot = emark_next(v, iteration);
+    // What is left of the older marks is in use right now: ESD's condition "all marks equal target"
+    // as far as anything can be evicted. The rows in use keep their older mark until used again.
+    if (slot == NONE && !emark_all_pinned(v, iteration)) {
+        emark_grow_target(v);
+        slot = emark_next(v, iteration);
+    }
+    return slot == NONE ? DP_NO_SLOT : slot;
+}
+
+// ---- lru, lfu --------------------------------------------------------------------------------
+
+static rt_status listed_init(listed *l, uint32_t slot_count, bool by_frequency)
+{
+    l->slots = rt_alloc(slot_count, sizeof *l->slots);
+    l->buckets = rt_alloc((size_t)slot_count + 1, sizeof *l->buckets);
+    l->free_buckets = rt_alloc((size_t)slot_count + 1, sizeof *l->free_buckets);
+    if (!l->slots || !l->buckets || !l->free_buckets)
+        return RT_NO_MEMORY;
+    l->by_frequency = by_frequency;
+    l->lowest = l->cursor = l->iteration = NONE;
+    for (uint32_t i = 0; i < slot_count; i++)
+        l->slots[i].bucket = NONE;
+    for (uint32_t i = 0; i <= slot_count; i++)
+        l->free_buckets[l->free_count++] = slot_count - i;
+    return RT_OK;
+}
+
+// A new empty bucket after `previous` (NONE: in front of all).
+static uint32_t insert_bucket(listed *l, uint32_t previous, uint32_t frequency)
+{
+    uint32_t at = l->free_buckets[--l->free_count];
+    uint32_t next = previous == NONE ? l->lowest : l->buckets[previous].next;
+    l->buckets[at] = (bucket){frequency, NONE, NONE, previous, next};
+    if (next != NONE)
+        l->buckets[next].previous = at;
+    if (previous == NONE)
+        l->lowest = at;
+    else
+        l->buckets[previous].next = at;
+    return at;
+}
+
+static void remove_bucket_if_empty(listed *l, uint32_t at)
+{
+    const bucket *b = &l->buckets[at];
+    if (b->first != NONE)
+        return;
+    if (b->next != NONE)
+        l->buckets[b->next].previous = b->previous;
+    if (b->previous == NONE)
+        l->lowest = b->next;
+    else
+        l->buckets[b->previous].next = b->next;
+    l->free_buckets[l->free_count++] = at;
+}
+
+// The first slot of the bucket behind `at`, or NONE.
+static uint32_t first_behind(const listed *l, uint32_t at)
+{
+    uint32_t next = l->buckets[at].next;
+    return next == NONE ? NONE : l->buckets[next].first;
+}
+
+static void unlink_slot(listed *l, uint32_t slot)
+{
+    const listed_slot *s = &l->slots[slot];
+    bucket *b = &l->buckets[s->bucket];
+    if (l->cursor == slot)
+        l->cursor = s->next != NONE ? s->next : first_behind(l, s->bucket);
+    if (s->previous == NONE)
+        b->first = s->next;
+    else
+        l->slots[s->previous].next = s->next;
+    if (s->next == NONE)
+        b->last = s->previous;
+    else
+        l->slots[s->next].previous = s->previous;
+}
+
+static void append_slot(listed *l, uint32_t slot, uint32_t at, uint32_t iteration)
+{
+    bucket *b = &l->buckets[at];
+    l->slots[slot] = (listed_slot){b->last, NONE, at, iteration};
+    if (b->last == NONE)
+        b->first = slot;
+    else
+        l->slots[b->last].next = slot;
+    b->last = slot;
+}
+
+static void listed_use(listed *l, uint32_t slot, uint32_t iteration)
+{
+    uint32_t from = l->slots[slot].bucket;
+    uint32_t frequency = 1;
+    uint32_t after = NONE; // the bucket that a new one would stand behind
+    if (from != NONE) {
+        frequency = l->by_frequency ? l->buckets[from].frequency + 1 : 1;
+        after = l->by_frequency ? from : NONE;
+        unlink_slot(l, slot);
+    }
+    uint32_t to = after == NONE ? l->lowest : l->buckets[after].next;
+    if (to == NONE || l->buckets[to].frequency != frequency)
+        to = insert_bucket(l, after, frequency);
+    append_slot(l, slot, to, iteration);
+    if (from != NONE && from != to)
+        remove_bucket_if_empty(l, from);
+}
+
+static void listed_free(listed *l, uint32_t slot)
+{
+    uint32_t from = l->slots[slot].bucket;
+    unlink_slot(l, slot);
+    l->slots[slot].bucket = NONE;
+    remove_bucket_if_empty(l, from);
+}
+
+// Pinned rows are passed over once in an iteration: the cursor stays behind them. Rows used in this
+// iteration stand at the end of their list, so the first of them ends it.
+static uint32_t listed_victim(dp_eviction *v, uint32_t iteration)
+{
+    listed *l = &v->listed;
+    if (iteration != l->iteration) {
+        l->iteration = iteration;
+        l->cursor = l->lowest == NONE ? NONE : l->buckets[l->lowest].first;
+    }
+    while (l->cursor != NONE) {
+        const listed_slot *s = &l->slots[l->cursor];
+        if (!is_pinned(v, l->cursor, s->used, iteration))
+            return l->cursor;
+        bool in_list = s->used != iteration && s->next != NONE;
+        l->cursor = in_list ? s->next : first_behind(l, s->bucket);
+    }
+    return DP_NO_SLOT;
+}
+
+// ---- rows that will be needed ----------------------------------------------------------------
+
+static bool is_candidate(const dp_eviction *v, uint32_t slot, uint32_t iteration)
+{
+    if (v->config.kind == RT_EVICT_EMARK)
+        return v->emark.slots[slot].mark && v->emark.slots[slot].used != iteration;
+    return v->listed.slots[slot].bucket != NONE && v->listed.slots[slot].used != iteration;
+}
+
+static rt_status expected_init(expected *x, uint32_t slot_count)
+{
+    x->iteration = NONE;
+    x->next = rt_alloc(slot_count, sizeof *x->next);
+    x->order = rt_alloc(slot_count, sizeof *x->order);
+    x->scratch = rt_alloc(slot_count, sizeof *x->scratch);
+    return x->next && x->order && x->scratch ? RT_OK : RT_NO_MEMORY;
+}
+
+static uint32_t expected_victim(dp_eviction *v, uint32_t iteration)
+{
+    expected *x = &v->expected;
+    if (x->iteration != iteration) {
+        x->iteration = iteration;
+        x->order_count = x->cursor = 0;
+        for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+            if (is_candidate(v, slot, iteration))
+                x->order[x->order_count++] = (uint64_t)~x->next[slot] << 32 | slot;
+        }
+        dp_sort_upper(x->order, x->scratch, x->order_count);
+    }
+    for (; x->cursor < x->order_count; x->cursor++) {
+        if (is_candidate(v, (uint32_t)x->order[x->cursor], iteration))
+            return (uint32_t)x->order[x->cursor];
+    }
+    return DP_NO_SLOT;
+}
+
+// ----------------------------------------------------------------------------------------------
+
+rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **eviction_p)
+{
+    dp_eviction *eviction = rt_alloc(1, sizeof *eviction);
+    if (!eviction)
+        return RT_NO_MEMORY;
+    eviction->config = *config;
+    eviction->config.by_bytes = config->by_bytes && config->kind == RT_EVICT_EMARK;
+    eviction->emark.pinned_cursor = NONE;
+    rt_status status =
+        config->kind == RT_EVICT_EMARK
+            ? emark_init(&eviction->emark, config->slot_count)
+            : listed_init(&eviction->listed, config->slot_count, config->kind == RT_EVICT_LFU);
+    if (!status && config->expects)
+        status = expected_init(&eviction->expected, config->slot_count);
+    if (!status && eviction->config.by_bytes) {
+        eviction->bytes = rt_alloc(config->slot_count, sizeof *eviction->bytes);
+        status = eviction->bytes ? RT_OK : RT_NO_MEMORY;
+    }
+    if (status) {
+        dp_eviction_destroy(eviction);
+        return status;
+    }
+    *eviction_p = eviction;
+    return RT_OK;
+}
+
+void dp_eviction_destroy(dp_eviction *eviction)
+{
+    if (!eviction)
+        return;
+    rt_free(eviction->emark.slots);
+    rt_free(eviction->emark.order);
+    rt_free(eviction->emark.scratch);
+    rt_free(eviction->listed.slots);
+    rt_free(eviction->listed.buckets);
+    rt_free(eviction->listed.free_buckets);
+    rt_free(eviction->expected.next);
+    rt_free(eviction->expected.order);
+    rt_free(eviction->expected.scratch);
+    rt_free(eviction->bytes);
+    rt_free(eviction);
+}
+
+void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration)
+{
+    if (eviction->config.kind == RT_EVICT_EMARK)
+        emark_use(&eviction->emark, slot, iteration);
+    else
+        listed_use(&eviction->listed, slot, iteration);
+}
+
+void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes)
+{
+    if (eviction->config.by_bytes)
+        eviction->bytes[slot] = bytes;
+}
+
+void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next)
+{
+    eviction->expected.next[slot] = next;
+}
+
+void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
+{
+    if (eviction->config.expects)
+        eviction->expected.next[slot] = 0;
+    if (eviction->config.kind == RT_EVICT_EMARK)
+        eviction->emark.slots[slot] = (emark_slot){0};
+    else
+        listed_free(&eviction->listed, slot);
+}
+
+uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration)
+{
+    bool none_left = eviction->config.expects && eviction->expected.iteration == iteration;
+    uint32_t slot = DP_NO_SLOT;
+    if (!none_left)
+        slot = eviction->config.kind == RT_EVICT_EMARK ? emark_victim(eviction, iteration)
+                                                       : listed_victim(eviction, iteration);
+    if (slot == DP_NO_SLOT && eviction->config.expects)
+        slot = expected_victim(eviction, iteration);
+    return slot;
+}
+
+void dp_eviction_prefetch(const dp_eviction *eviction, uint32_t slot)
+{
+    if (eviction->config.kind == RT_EVICT_EMARK)
+        __builtin_prefetch(&eviction->emark.slots[slot], 1);
+    else
+        __builtin_prefetch(&eviction->listed.slots[slot], 1);
+}
+
+uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead)
+{
+    const emark *e = &eviction->emark;
+    uint64_t at = (uint64_t)e->cursor + ahead;
+    return at < e->order_count ? (uint32_t)e->order[at] : DP_NO_SLOT;
+}
+
+// ---- saving ----------------------------------------------------------------------------------
+
+static void emark_save(const dp_eviction *v, rt_bytes *bytes)
+{
+    const emark *e = &v->emark;
+    const uint32_t head[] = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
+    rt_bytes_put(bytes, head, sizeof head);
+    rt_bytes_put(bytes, e->slots, v->config.slot_count * sizeof *e->slots);
+    rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
+}
+
+static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    emark *e = &v->emark;
+    uint32_t head[5] = {0};
+    rt_reader_get(reader, head, 1, sizeof head);
+    if (head[0] == 0 || head[1] > v->config.slot_count || head[2] > head[1] ||
+        (head[3] != NONE && head[3] > head[1]))
+        return RT_DATA;
+    e->target = head[0];
+    e->order_count = head[1];
+    e->cursor = head[2];
+    e->pinned_cursor = head[3];
+    e->iteration = head[4];
+    if (!rt_reader_get(reader, e->slots, v->config.slot_count, sizeof *e->slots) ||
+        !rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
+        return RT_DATA;
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if ((e->slots[slot].mark != 0) != is_used[slot] || e->slots[slot].mark > e->target)
+            return RT_DATA;
+    }
+    for (uint32_t i = 0; i < e->order_count; i++) {
+        if ((uint32_t)e->order[i] >= v->config.slot_count)
+            return RT_DATA;
+    }
+    return RT_OK;
+}
+
+// The lists in order: which bucket has which number means nothing.
+static void listed_save(const listed *l, rt_bytes *bytes)
+{
+    for (uint32_t b = l->lowest; b != NONE; b = l->buckets[b].next) {
+        for (uint32_t slot = l->buckets[b].first; slot != NONE; slot = l->slots[slot].next) {
+            const uint32_t one[] = {slot, l->buckets[b].frequency, l->slots[slot].used};
+            rt_bytes_put(bytes, one, sizeof one);
+        }
+    }
+}
+
+static rt_status listed_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    listed *l = &v->listed;
+    uint32_t used_count = 0, last = NONE;
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++)
+        used_count += is_used[slot];
+    for (uint32_t i = 0; i < used_count; i++) {
+        uint32_t one[3];
+        if (!rt_reader_get(reader, one, 1, sizeof one) || one[0] >= v->config.slot_count ||
+            !is_used[one[0]] || l->slots[one[0]].bucket != NONE || one[1] == 0 ||
+            (last != NONE && one[1] < l->buckets[last].frequency))
+            return RT_DATA;
+        if (last == NONE || l->buckets[last].frequency != one[1])
+            last = insert_bucket(l, last, one[1]);
+        append_slot(l, one[0], last, one[2]);
+    }
+    return RT_OK;
+}
+
+void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)
+{
+    if (v->config.kind == RT_EVICT_EMARK)
+        emark_save(v, bytes);
+    else
+        listed_save(&v->listed, bytes);
+    if (v->config.by_bytes)
+        rt_bytes_put(bytes, v->bytes, v->config.slot_count * sizeof *v->bytes);
+}
+
+rt_status dp_eviction_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    rt_status status = v->config.kind == RT_EVICT_EMARK ? emark_load(v, is_used, reader)
+                                                        : listed_load(v, is_used, reader);
+    if (!status && v->config.by_bytes &&
+        !rt_reader_get(reader, v->bytes, v->config.slot_count, sizeof *v->bytes))
+        status = RT_DATA;
+    return status;
+}

@@ -1,0 +1,72 @@
+// dp_eviction - which row a full cache gives up; decided by the planner, one instance per worker.
+//
+// Slots are numbers below slot_count. A slot is free or occupied; `use` is called once per
+// iteration for every row that the worker trains in it, after a fill and at a hit alike. The victim
+// is an occupied slot that this iteration does not use. All operations take constant time,
+// amortised.
+//
+// emark: ESD, section 8.1. A used row gets the mark `target`; when the cache is full and all marks
+//        equal target, target grows by one. Victim: lowest mark, then lowest frequency (iterations
+//        in which the row was used since it came in), then lowest slot. Outdated copies need no
+//        rule here: the planner frees their slots as soon as they are outdated.
+//        by_bytes: lowest frequency per byte instead (ESD, section 8.2), compared exactly.
+// lru:   the slot whose last use is longest ago.
+// lfu:   lowest frequency, then the one that reached it first.
+//
+// expects: the caller knows of some rows when they will be used next. Those are no victims while
+// there is another one; of them, the one used last goes first, then the lowest slot. To the rules
+// above they are like rows that this iteration uses.
+#ifndef DP_EVICTION_H
+#define DP_EVICTION_H
+
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/config/rt_config.h"
+
+typedef struct dp_eviction dp_eviction;
+
+typedef struct {
+    rt_eviction_kind kind;
+    uint32_t slot_count;
+    bool by_bytes; // emark: dp_eviction_weigh follows every first use of a slot
+    bool expects;  // dp_eviction_expect may be called
+} dp_eviction_config;
+
+rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **eviction_p);
+void dp_eviction_destroy(dp_eviction *eviction);
+
+// slot is trained in iteration; iterations never fall. A free slot becomes occupied.
+void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration);
+
+// The size of the row in an occupied slot. Only with by_bytes.
+void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes);
+
+// The row in an occupied slot is used next in iteration `next`; 0, or a past one: not known. Not
+// between two victims of one iteration, except for slots that it uses. Only with expects.
+void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next);
+
+// An occupied slot becomes free.
+void dp_eviction_free(dp_eviction *eviction, uint32_t slot);
+
+// The slot to give up; it stays occupied until dp_eviction_free. Only when no slot is free and at
+// least one is not used in iteration; DP_NO_SLOT otherwise.
+uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration);
+
+// Starts loading what use and free of this slot will touch.
+void dp_eviction_prefetch(const dp_eviction *eviction, uint32_t slot);
+
+// A slot that is likely to be the victim after `ahead` others; DP_NO_SLOT: no idea. For
+// prefetching.
+uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead);
+
+// Everything that later victims depend on, but expectations, between two iterations.
+void dp_eviction_save(const dp_eviction *eviction, rt_bytes *bytes);
+
+// Into one just created with the same kind, slot_count and by_bytes; expects may differ. is_used
+// tells by slot which are occupied. RT_DATA: no such state, or one of other slots; the eviction is
+// of no use then.
+rt_status dp_eviction_load(dp_eviction *eviction, const bool *is_used, rt_reader *reader);
+
+// Sorts count items by their upper 32 bits, ascending, stable; scratch holds count items too.
+void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count);
+
+#endif

@@ -1,0 +1,215 @@
+#include "dispatch/cost/dp_ticks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/solvers/dp_solver.h"
+#include "runtime/rt_hash.h"
+#include "runtime/wire/rt_wire.h"
+
+#define TICKS_MAX (1 << 18)
+#define DENSE_CHUNK_FLOATS_MIN 4096
+
+uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
+{
+    uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
+    return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
+}
+
+uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
+{
+    return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
+}
+
+static double slowest_transfer_s(const dp_layout *layout, const dp_link *links,
+                                 uint32_t worker_count)
+{
+    double bytes = 0, seconds = 0;
+    for (uint32_t f = 0; f < layout->field_count; f++)
+        bytes = fmax(bytes, fmax(dp_row_bytes(layout, f, true), dp_grad_bytes(layout, f)));
+    for (uint32_t j = 0; j < worker_count; j++) {
+        seconds = fmax(seconds, bytes / links[j].up_bytes_per_s);
+        seconds = fmax(seconds, bytes / links[j].down_bytes_per_s);
+    }
+    return seconds;
+}
+
+static int32_t to_ticks(double bytes, double bytes_per_s, double tick_s)
+{
+    double ticks = rint(bytes / bytes_per_s / tick_s);
+    return (int32_t)fmin(fmax(ticks, 1), INT32_MAX);
+}
+
+void dp_ticks_compute(const dp_layout *layout, const dp_link *links, uint32_t worker_count,
+                      uint32_t keys_per_sample_max, dp_ticks *ticks)
+{
+    // A sample costs at most a pull and a push per key.
+    double ticks_max = fmin(TICKS_MAX, floor(DP_COST_MAX / (2.0 * keys_per_sample_max)) - 1);
+    memset(ticks, 0, sizeof *ticks);
+    ticks->tick_s = slowest_transfer_s(layout, links, worker_count) / ticks_max;
+    ticks->worker_count = worker_count;
+    ticks->field_count = layout->field_count;
+    for (uint32_t f = 0; f < layout->field_count; f++) {
+        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        for (uint32_t j = 0; j < worker_count; j++) {
+            ticks->pull[f][j] = to_ticks(row, links[j].down_bytes_per_s, ticks->tick_s);
+            ticks->push[f][j] = to_ticks(row, links[j].up_bytes_per_s, ticks->tick_s);
+            ticks->grad[f][j] = to_ticks(grad, links[j].up_bytes_per_s, ticks->tick_s);
+        }
+    }
+}
+
+// A long sum of transfers; a link that is slow beyond reason must not overflow it.
+static int64_t to_long_ticks(double bytes, double bytes_per_s, double tick_s)
+{
+    return llrint(fmin(bytes / bytes_per_s / tick_s, 1e15));
+}
+
+void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
+                       const double *compute_s_per_sample, dp_ticks *ticks)
+{
+    double bytes = (double)dense_bytes;
+    for (uint32_t j = 0; j < ticks->worker_count; j++) {
+        double compute = rint(compute_s_per_sample[j] / ticks->tick_s);
+        ticks->compute[j] = (int32_t)fmin(compute, DP_COMPUTE_TICKS_MAX);
+        ticks->dense_up[j] = to_long_ticks(bytes, links[j].up_bytes_per_s, ticks->tick_s);
+        ticks->dense_down[j] = to_long_ticks(bytes, links[j].down_bytes_per_s, ticks->tick_s);
+    }
+}
+
+// What limits all workers together: bytes of rows that pass per second, and bytes/s for the rest.
+typedef struct {
+    double rows_per_s, dense_per_s; // dense_per_s 0: the dense exchange does not pass
+} limit;
+
+// Of the shards beyond the first only the slowest can be what limits.
+static uint32_t limits_of(double ps_bytes_per_s, const dp_shards *shards, limit limits[3])
+{
+    uint32_t count = 0;
+    double others = 0;
+    if (ps_bytes_per_s > 0)
+        limits[count++] = (limit){ps_bytes_per_s, ps_bytes_per_s};
+    for (uint32_t s = 1; s < shards->count; s++) {
+        const double rate = shards->bytes_per_s[s];
+        if (rate > 0 && (others <= 0 || rate < others))
+            others = rate;
+    }
+    if (shards->count > 0 && shards->bytes_per_s[0] > 0)
+        limits[count++] = (limit){shards->bytes_per_s[0] * shards->count, shards->bytes_per_s[0]};
+    if (others > 0)
+        limits[count++] = (limit){others * shards->count, 0};
+    return count;
+}
+
+void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
+                         uint64_t dense_bytes, dp_ticks *ticks)
+{
+    limit limits[3];
+    const uint32_t count = limits_of(ps_bytes_per_s, shards, limits);
+    double slowest = INFINITY;
+    for (uint32_t i = 0; i < count; i++)
+        slowest = fmin(slowest, limits[i].rows_per_s);
+    ticks->ps_limit_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const limit *one = &limits[i];
+        const double dense = (double)dense_bytes * ticks->worker_count;
+        ticks->ps_limits[i].share = slowest / one->rows_per_s;
+        ticks->ps_limits[i].dense =
+            one->dense_per_s > 0 ? to_long_ticks(dense, one->dense_per_s, ticks->tick_s) : 0;
+    }
+    for (uint32_t f = 0; f < layout->field_count && count; f++) {
+        double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        ticks->ps_row[f] = to_ticks(row, slowest, ticks->tick_s);
+        ticks->ps_grad[f] = to_ticks(grad, slowest, ticks->tick_s);
+    }
+}
+
+double dp_ticks_shards(const dp_ticks *ticks, double row_ticks)
+{
+    double longest = 0;
+    for (uint32_t i = 0; i < ticks->ps_limit_count; i++)
+        longest = fmax(longest,
+                       ticks->ps_limits[i].share * row_ticks + (double)ticks->ps_limits[i].dense);
+    return longest;
+}
+
+double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_bytes,
+                   double dense_bytes)
+{
+    limit limits[3];
+    const uint32_t count = limits_of(ps_bytes_per_s, shards, limits);
+    double longest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double dense = limits[i].dense_per_s > 0 ? dense_bytes / limits[i].dense_per_s : 0;
+        longest = fmax(longest, row_bytes / limits[i].rows_per_s + dense);
+    }
+    return longest;
+}
+
+uint32_t dp_dense_chunk_floats(double bytes_per_s)
+{
+    const double seconds = 2e-3;
+    double floats = bytes_per_s * seconds / sizeof(float);
+    return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+}
+
+typedef struct {
+    uint64_t up_rows, down_rows; // bytes of records
+    uint64_t requests;
+} movement;
+
+static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_op *op = &ops->items[i];
+        uint32_t field = rt_key_field(op->key);
+        switch ((dp_op_kind)op->kind) {
+        case DP_OP_PUSH_ROW:
+            sum->up_rows += dp_row_bytes(layout, field, true);
+            break;
+        case DP_OP_PUSH_GRAD:
+        case DP_OP_PUSH_DELTA:
+            sum->up_rows += dp_grad_bytes(layout, field);
+            break;
+        case DP_OP_PULL:
+            sum->down_rows += dp_row_bytes(layout, field, op->flags & DP_OP_STATE);
+            sum->requests += sizeof(rt_wire_pull);
+            break;
+        case DP_OP_PULL_SUM:
+            sum->down_rows += dp_row_bytes(layout, field, false);
+            sum->requests += sizeof(rt_wire_pull);
+            break;
+        case DP_OP_DROP:
+        case DP_OP_INIT:
+        case DP_OP_SEND:
+        case DP_OP_RECV:
+        case DP_OP_KEEP:
+        case DP_OP_REDUCE:
+        case DP_OP_MARK:
+        case DP_OP_KINDS:
+            break;
+        }
+    }
+}
+
+static movement slice_movement(const dp_layout *layout, const dp_slice *slice)
+{
+    movement sum = {0};
+    add_ops(layout, &slice->release, &sum);
+    add_ops(layout, &slice->fill, &sum);
+    add_ops(layout, &slice->after, &sum);
+    return sum;
+}
+
+dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice)
+{
+    movement sum = slice_movement(layout, slice);
+    return (dp_traffic){sum.up_rows + sum.requests, sum.down_rows};
+}
+
+double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice)
+{
+    movement sum = slice_movement(layout, slice);
+    return (double)sum.up_rows / link->up_bytes_per_s +
+           (double)sum.down_rows / link->down_bytes_per_s;
+}

@@ -1,0 +1,204 @@
+#include "dispatch/plan/dp_broadcast.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + 7) & ~UINT64_C(7);
+}
+
+// ---- sending ---------------------------------------------------------------------------------
+
+void dp_broadcast_fini(dp_broadcast *broadcast)
+{
+    rt_free(broadcast->batches);
+    broadcast->batches = NULL;
+}
+
+static uint64_t batch_bytes(const rt_batch *batch)
+{
+    uint64_t samples = batch->sample_count;
+    return sizeof(rt_wire_batch) + padded(samples * sizeof(float)) +
+           padded(samples * batch->dense_count * sizeof(float)) +
+           padded((samples + 1) * sizeof(uint32_t)) + batch->key_count * sizeof(uint64_t);
+}
+
+uint64_t dp_broadcast_bytes(const rt_batch *batch)
+{
+    return sizeof(rt_wire_header) + sizeof(rt_wire_broadcast) + batch_bytes(batch);
+}
+
+static uint8_t *put(uint8_t *at, const void *items, uint64_t bytes)
+{
+    if (bytes)
+        memcpy(at, items, bytes);
+    memset(at + bytes, 0, padded(bytes) - bytes);
+    return at + padded(bytes);
+}
+
+static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
+{
+    uint64_t want = broadcast->batch_bytes + more;
+    if (want <= broadcast->batch_capacity)
+        return RT_OK;
+    uint8_t *grown = rt_alloc(2 * want, 1);
+    if (!grown)
+        return RT_NO_MEMORY;
+    if (broadcast->batch_bytes)
+        memcpy(grown, broadcast->batches, broadcast->batch_bytes);
+    rt_free(broadcast->batches);
+    broadcast->batches = grown;
+    broadcast->batch_capacity = 2 * want;
+    return RT_OK;
+}
+
+rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
+{
+    const rt_wire_batch head = {batch->sample_count, batch->key_count};
+    uint64_t bytes = batch_bytes(batch), samples = batch->sample_count;
+    if (reserve(broadcast, bytes))
+        return RT_NO_MEMORY;
+    uint8_t *at = broadcast->batches + broadcast->batch_bytes;
+    at = put(at, &head, sizeof head);
+    at = put(at, batch->labels, samples * sizeof(float));
+    at = put(at, batch->dense, samples * batch->dense_count * sizeof(float));
+    at = put(at, batch->key_offsets, (samples + 1) * sizeof(uint32_t));
+    put(at, batch->keys, batch->key_count * sizeof(uint64_t));
+    broadcast->batch_bytes += bytes;
+    broadcast->batch_count++;
+    return RT_OK;
+}
+
+rt_status dp_broadcast_add_input(dp_broadcast *broadcast, const dp_input *input)
+{
+    if (broadcast->input_count == DP_INPUTS_WAITING_MAX)
+        return RT_LIMIT;
+    broadcast->inputs[broadcast->input_count++] = (rt_wire_input){.number = input->number,
+                                                                  .iteration = input->iteration,
+                                                                  .kind = input->kind,
+                                                                  .worker = input->worker,
+                                                                  .value = input->value};
+    return RT_OK;
+}
+
+rt_status dp_broadcast_take(dp_broadcast *broadcast, uint32_t sender, uint64_t sequence, bool end,
+                            rt_message *message)
+{
+    const rt_wire_broadcast head = {.flags = end ? DP_BROADCAST_END : 0,
+                                    .batch_count = broadcast->batch_count,
+                                    .input_count = broadcast->input_count};
+    uint64_t input_bytes = broadcast->input_count * sizeof *broadcast->inputs;
+    rt_status status = rt_message_create(message, RT_MESSAGE_BATCH, sender, sequence, 1,
+                                         sizeof head + input_bytes + broadcast->batch_bytes);
+    if (status)
+        return status;
+    uint8_t *at = put(rt_message_payload(message), &head, sizeof head);
+    at = put(at, broadcast->inputs, input_bytes);
+    put(at, broadcast->batches, broadcast->batch_bytes);
+    broadcast->batch_bytes = 0;
+    broadcast->batch_count = 0;
+    broadcast->input_count = 0;
+    return RT_OK;
+}
+
+// ---- receiving -------------------------------------------------------------------------------
+
+static rt_status bad(rt_error *error, const char *what)
+{
+    return rt_fail(error, RT_WIRE, "coordinator: a BATCH with %s", what);
+}
+
+rt_status dp_broadcast_begin(const rt_message *message, const dp_broadcast_limits *limits,
+                             dp_broadcast_reader *reader, rt_error *error)
+{
+    *reader = (dp_broadcast_reader){.limits = *limits, .reader = rt_message_reader(message)};
+    const void *head = rt_reader_take(&reader->reader, 1, sizeof reader->head);
+    if (!head)
+        return bad(error, "fewer bytes than its head has");
+    memcpy(&reader->head, head, sizeof reader->head);
+    if (reader->head.flags & ~DP_BROADCAST_END || reader->head.reserved ||
+        reader->head.input_count > DP_INPUTS_WAITING_MAX)
+        return bad(error, "impossible numbers in its head");
+    return RT_OK;
+}
+
+rt_status dp_broadcast_next_input(dp_broadcast_reader *reader, dp_input *input, rt_error *error)
+{
+    rt_wire_input wire;
+    const void *bytes = rt_reader_take(&reader->reader, 1, sizeof wire);
+    if (!bytes)
+        return bad(error, "fewer records than it announces");
+    memcpy(&wire, bytes, sizeof wire);
+    if (wire.kind >= DP_INPUT_KINDS || wire.reserved)
+        return bad(error, "a record of no known kind");
+    *input = (dp_input){.number = wire.number,
+                        .iteration = wire.iteration,
+                        .kind = wire.kind,
+                        .worker = wire.worker,
+                        .value = wire.value};
+    return RT_OK;
+}
+
+// The keys of one sample: a run of keys for every field, in order.
+static bool keys_are_in_order(const uint64_t *keys, uint32_t count, uint32_t field_count)
+{
+    uint32_t field = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t next = rt_key_field(keys[k]);
+        if (next != field && (k == 0 || next != field + 1))
+            return false;
+        field = next;
+    }
+    return count > 0 && rt_key_field(keys[0]) == 0 && field == field_count - 1;
+}
+
+static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_batch *head,
+                            const float *labels, const float *dense, const uint32_t *offsets,
+                            const uint64_t *keys, rt_batch *batch, rt_error *error)
+{
+    rt_batch_clear(batch);
+    if (rt_batch_reserve(batch, head->sample_count, head->key_count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+    if (offsets[0] != 0 || offsets[head->sample_count] != head->key_count)
+        return bad(error, "key offsets that do not span its keys");
+    for (uint32_t i = 0; i < head->sample_count; i++) {
+        uint32_t count = offsets[i + 1] - offsets[i];
+        if (offsets[i + 1] < offsets[i] || count > limits->keys_per_sample_max ||
+            offsets[i + 1] > head->key_count ||
+            !keys_are_in_order(keys + offsets[i], count, limits->field_count))
+            return bad(error, "a sample whose keys are not one run per field");
+        if (rt_batch_append(batch, labels[i], dense + (size_t)i * limits->dense_count,
+                            keys + offsets[i], count))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+    }
+    return RT_OK;
+}
+
+rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, rt_error *error)
+{
+    const dp_broadcast_limits *limits = &reader->limits;
+    rt_wire_batch head;
+    rt_reader *in = &reader->reader;
+    const void *bytes = rt_reader_take(in, 1, sizeof head);
+    if (!bytes)
+        return bad(error, "fewer batches than it announces");
+    memcpy(&head, bytes, sizeof head);
+    uint64_t samples = head.sample_count;
+    if (samples == 0 || samples > limits->sample_count_max ||
+        head.key_count > samples * limits->keys_per_sample_max)
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: a BATCH of %" PRIu32 " samples with %" PRIu32
+                       " keys, at most %" PRIu32 " with %" PRIu32 " each",
+                       head.sample_count, head.key_count, limits->sample_count_max,
+                       limits->keys_per_sample_max);
+    const float *labels = rt_reader_take(in, 1, padded(samples * sizeof(float)));
+    const float *dense = rt_reader_take(in, 1, padded(samples * limits->dense_count * 4));
+    const uint32_t *offsets = rt_reader_take(in, 1, padded((samples + 1) * sizeof(uint32_t)));
+    const uint64_t *keys = rt_reader_take(in, head.key_count, sizeof(uint64_t));
+    if (!labels || !dense || !offsets || !keys)
+        return bad(error, "fewer bytes than its samples need");
+    return append_all(limits, &head, labels, dense, offsets, keys, batch, error);
+}

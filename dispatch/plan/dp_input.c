@@ -1,0 +1,62 @@
+#include "dispatch/plan/dp_input.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    const char *subject; // NULL: none
+    bool is_integer;
+    double min, max;
+} input_kind;
+
+static const input_kind kinds[DP_INPUT_KINDS] = {
+    [DP_INPUT_LINK_UP] = {"link_up", "worker", false, 1, 1e15},
+    [DP_INPUT_LINK_DOWN] = {"link_down", "worker", false, 1, 1e15},
+    [DP_INPUT_COMPUTE] = {"compute", "worker", false, 0, 3600},
+    [DP_INPUT_ALPHA] = {"alpha", NULL, false, 0, 1},
+    [DP_INPUT_SEARCH_EVALUATIONS] = {"search_evaluations", NULL, true, 0, UINT32_MAX},
+    [DP_INPUT_TABLES] = {"tables", NULL, true, 0, RT_FIELDS_MAX},
+    [DP_INPUT_PS_LINK] = {"ps_link", NULL, false, 0, 1e15},
+    [DP_INPUT_SHARD_LINK] = {"shard_link", "shard", false, 0, 1e15},
+};
+
+const char *dp_input_name(dp_input_kind kind)
+{
+    return kinds[kind].name;
+}
+
+const char *dp_input_subject(dp_input_kind kind)
+{
+    return kinds[kind].subject;
+}
+
+rt_status dp_input_find(const char *name, dp_input_kind *kind_p)
+{
+    for (uint32_t k = 0; k < DP_INPUT_KINDS; k++) {
+        if (strcmp(kinds[k].name, name) == 0) {
+            *kind_p = (dp_input_kind)k;
+            return RT_OK;
+        }
+    }
+    return RT_CONFIG;
+}
+
+rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error *error)
+{
+    rt_assert(input->kind < DP_INPUT_KINDS);
+    const input_kind *kind = &kinds[input->kind];
+    const uint32_t count = input->kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX
+                           : kind->subject                    ? worker_count
+                                                              : 1;
+    if (input->worker >= count)
+        return rt_fail(error, RT_CONFIG, "%s: %s %" PRIu32 ", expected one below %" PRIu32,
+                       kind->name, kind->subject ? kind->subject : "worker", input->worker, count);
+    if (!(input->value >= kind->min && input->value <= kind->max) ||
+        (kind->is_integer && input->value != floor(input->value)))
+        return rt_fail(error, RT_CONFIG, "%s: %g, expected %s in [%g, %g]", kind->name,
+                       input->value, kind->is_integer ? "an integer" : "a number", kind->min,
+                       kind->max);
+    return RT_OK;
+}

@@ -1,0 +1,148 @@
+#include "dispatch/plan/dp_plan.h"
+
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+rt_status dp_plan_init(dp_plan *plan, uint32_t worker_count)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->slices = rt_alloc(worker_count, sizeof *plan->slices);
+    if (!plan->slices)
+        return RT_NO_MEMORY;
+    plan->worker_count = worker_count;
+    return RT_OK;
+}
+
+static void slice_fini(dp_slice *slice)
+{
+    rt_free(slice->samples);
+    rt_free(slice->lookup_rows);
+    rt_free(slice->rows);
+    rt_free(slice->release.items);
+    rt_free(slice->fill.items);
+    rt_free(slice->after.items);
+}
+
+void dp_plan_fini(dp_plan *plan)
+{
+    for (uint32_t w = 0; w < plan->worker_count; w++)
+        slice_fini(&plan->slices[w]);
+    rt_free(plan->slices);
+    memset(plan, 0, sizeof *plan);
+}
+
+void dp_plan_clear(dp_plan *plan)
+{
+    plan->iteration = 0;
+    plan->sample_count = 0;
+    plan->dense_chunk_floats = 0;
+    plan->hits = (dp_hits){0};
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        dp_slice *slice = &plan->slices[w];
+        slice->sample_count = 0;
+        slice->lookup_count = 0;
+        slice->row_count = 0;
+        slice->release.count = 0;
+        slice->fill.count = 0;
+        slice->after.count = 0;
+    }
+}
+
+rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t lookup_count)
+{
+    if (rt_grow(&slice->samples, &slice->sample_capacity, sample_count, sizeof(uint32_t)) ||
+        rt_grow(&slice->lookup_rows, &slice->lookup_capacity, lookup_count, sizeof(uint32_t)) ||
+        rt_grow(&slice->rows, &slice->row_capacity, lookup_count, sizeof(dp_row)))
+        return RT_NO_MEMORY;
+    return RT_OK;
+}
+
+rt_status dp_ops_reserve(dp_ops *ops, uint32_t count)
+{
+    return rt_grow(&ops->items, &ops->capacity, (uint64_t)ops->count + count, sizeof(dp_op));
+}
+
+void dp_counts_add_op(dp_counts *counts, const dp_op *op)
+{
+    switch ((dp_op_kind)op->kind) {
+    case DP_OP_PUSH_ROW:
+        counts->update_push += op->reason == DP_REASON_UPDATE;
+        counts->evict_push += op->reason == DP_REASON_EVICT;
+        counts->flush_push += op->reason == DP_REASON_FLUSH;
+        break;
+    case DP_OP_PULL:
+        counts->miss_pull++;
+        counts->first_touch += op->version == 0;
+        break;
+    case DP_OP_INIT:
+        counts->first_touch++;
+        break;
+    case DP_OP_PUSH_GRAD:
+        counts->grad_push++;
+        break;
+    case DP_OP_PULL_SUM:
+        counts->pull_sum++;
+        break;
+    case DP_OP_DROP:
+    case DP_OP_SEND:
+    case DP_OP_RECV:
+    case DP_OP_KEEP:
+    case DP_OP_REDUCE:
+    case DP_OP_PUSH_DELTA:
+    case DP_OP_MARK:
+    case DP_OP_KINDS:
+        break;
+    }
+}
+
+static void add_ops(dp_counts *counts, const dp_ops *ops)
+{
+    for (uint32_t i = 0; i < ops->count; i++)
+        dp_counts_add_op(counts, &ops->items[i]);
+}
+
+void dp_counts_add_slice(dp_counts *counts, const dp_slice *slice)
+{
+    add_ops(counts, &slice->release);
+    add_ops(counts, &slice->fill);
+    add_ops(counts, &slice->after);
+}
+
+void dp_counts_add(dp_counts *counts, const dp_counts *other)
+{
+    counts->miss_pull += other->miss_pull;
+    counts->update_push += other->update_push;
+    counts->evict_push += other->evict_push;
+    counts->flush_push += other->flush_push;
+    counts->grad_push += other->grad_push;
+    counts->first_touch += other->first_touch;
+    counts->pull_sum += other->pull_sum;
+}
+
+uint64_t dp_plan_fingerprint(const dp_plan *plan)
+{
+    uint64_t sum = rt_mix(plan->iteration + 1) + plan->dense_chunk_floats;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        const struct {
+            const void *bytes;
+            size_t size;
+        } parts[] = {
+            {slice->samples, slice->sample_count * sizeof *slice->samples},
+            {slice->lookup_rows, slice->lookup_count * sizeof *slice->lookup_rows},
+            {slice->rows, slice->row_count * sizeof *slice->rows},
+            {slice->release.items, slice->release.count * sizeof(dp_op)},
+            {slice->fill.items, slice->fill.count * sizeof(dp_op)},
+            {slice->after.items, slice->after.count * sizeof(dp_op)},
+        };
+        for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
+            sum = rt_mix(sum ^ rt_hash_bytes(parts[i].bytes, parts[i].size)) + parts[i].size;
+    }
+    return sum;
+}
+
+uint64_t dp_fingerprint_add(uint64_t run, uint64_t plan)
+{
+    return rt_mix(run + 1) ^ rt_mix(rt_mix(run + 1) + plan);
+}

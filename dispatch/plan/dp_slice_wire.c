@@ -1,0 +1,394 @@
+#include "dispatch/plan/dp_slice_wire.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + 7) & ~UINT64_C(7);
+}
+
+// Every array of a slice, once: XX(member, element type, count). Encoder, decoder and size agree
+// because all three are made from this list.
+#define SLICE_ARRAYS(XX)                                              \
+    XX(labels, float, c->sample_count)                                \
+    XX(dense, float, (uint64_t)c->sample_count * limits->dense_count) \
+    XX(bag_offsets, uint32_t, bag_offset_count(c, limits))            \
+    XX(lookup_rows, uint32_t, c->lookup_count)                        \
+    XX(row_slots, uint32_t, c->row_count)                             \
+    XX(row_versions, uint32_t, c->row_count)                          \
+    XX(row_modes, uint8_t, c->row_count)                              \
+    XX(push_slots, uint32_t, c->push_count)                           \
+    XX(push_versions, uint32_t, c->push_count)                        \
+    XX(push_reasons, uint8_t, c->push_count)                          \
+    XX(drop_slots, uint32_t, c->drop_count)                           \
+    XX(pull_keys, uint64_t, c->pull_count)                            \
+    XX(pull_slots, uint32_t, c->pull_count)                           \
+    XX(pull_versions, uint32_t, c->pull_count)                        \
+    XX(pull_flags, uint8_t, c->pull_count)                            \
+    XX(init_keys, uint64_t, c->init_count)                            \
+    XX(init_slots, uint32_t, c->init_count)                           \
+    XX(pull_sum_keys, uint64_t, c->pull_sum_count)                    \
+    XX(pull_sum_slots, uint32_t, c->pull_sum_count)                   \
+    XX(pull_sum_versions, uint32_t, c->pull_sum_count)                \
+    XX(grad_masks, uint64_t, c->grad_count)                           \
+    XX(grad_rows, uint32_t, c->grad_count)                            \
+    XX(grad_bases, uint32_t, c->grad_count)                           \
+    XX(grad_keepers, uint8_t, c->grad_count)                          \
+    XX(keep_rows, uint32_t, c->keep_count)
+
+static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
+{
+    if (c->flags & DP_SLICE_UNIFORM)
+        return 0;
+    return (uint64_t)c->sample_count * limits->field_count + 1;
+}
+
+static uint64_t payload_bytes(const rt_wire_slice *c, const dp_slice_limits *limits)
+{
+    uint64_t bytes = sizeof *c;
+#define XX(name, type, count) bytes += padded(sizeof(type) * (uint64_t)(count));
+    SLICE_ARRAYS(XX)
+#undef XX
+    return bytes;
+}
+
+static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        switch ((dp_op_kind)ops->items[i].kind) {
+        case DP_OP_PUSH_ROW:
+            counts->push_count++;
+            break;
+        case DP_OP_DROP:
+            counts->drop_count++;
+            break;
+        case DP_OP_PULL:
+            counts->pull_count++;
+            break;
+        case DP_OP_INIT:
+            counts->init_count++;
+            break;
+        case DP_OP_PULL_SUM:
+            counts->pull_sum_count++;
+            break;
+        case DP_OP_PUSH_GRAD:
+            counts->grad_count++;
+            break;
+        case DP_OP_KEEP:
+            counts->keep_count++;
+            break;
+        case DP_OP_SEND:
+        case DP_OP_RECV:
+        case DP_OP_REDUCE:
+        case DP_OP_PUSH_DELTA:
+        case DP_OP_MARK:
+        case DP_OP_KINDS:
+            rt_assert(!"an operation that slices do not carry");
+        }
+    }
+}
+
+static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
+                                  const dp_slice_limits *limits)
+{
+    bool uniform = slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
+    rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
+                                     (plan->iteration == 0 ? DP_SLICE_FLUSH : 0),
+                            .iteration = plan->iteration,
+                            .batch_samples = plan->sample_count,
+                            .sample_count = slice->sample_count,
+                            .lookup_count = slice->lookup_count,
+                            .row_count = slice->row_count,
+                            .dense_chunk_floats = plan->dense_chunk_floats};
+    count_ops(&slice->release, &counts);
+    count_ops(&slice->fill, &counts);
+    count_ops(&slice->after, &counts);
+    return counts;
+}
+
+// Points every array of the view to its place behind the counts.
+static void lay_out(const uint8_t *payload, const rt_wire_slice *c, const dp_slice_limits *limits,
+                    dp_slice_view *view)
+{
+    const uint8_t *at = payload + sizeof *c;
+    view->counts = *c;
+#define XX(name, type, count)                                         \
+    view->name = (count) > 0 ? (const type *)(const void *)at : NULL; \
+    at += padded(sizeof(type) * (uint64_t)(count));
+    SLICE_ARRAYS(XX)
+#undef XX
+}
+
+// The encoder fills its own message in, through the same layout that a reader gets.
+#define WRITABLE(pointer, type) ((type *)(uintptr_t)(pointer))
+
+static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
+                        const dp_slice_view *view)
+{
+    float *labels = WRITABLE(view->labels, float);
+    float *dense = WRITABLE(view->dense, float);
+    uint32_t *offsets = WRITABLE(view->bag_offsets, uint32_t);
+    uint32_t lookup = 0;
+    if (offsets)
+        memset(offsets, 0, bag_offset_count(&view->counts, limits) * sizeof *offsets);
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        uint32_t sample = slice->samples[k];
+        labels[k] = batch->labels[sample];
+        if (batch->dense_count)
+            memcpy(dense + (size_t)k * batch->dense_count,
+                   batch->dense + (size_t)sample * batch->dense_count,
+                   batch->dense_count * sizeof *dense);
+        if (!offsets)
+            continue;
+        uint32_t *bags = offsets + (size_t)k * limits->field_count;
+        for (uint32_t at = batch->key_offsets[sample]; at < batch->key_offsets[sample + 1]; at++)
+            bags[rt_key_field(batch->keys[at]) + 1] = ++lookup;
+    }
+    if (!offsets)
+        return;
+    for (uint64_t i = 1; i < bag_offset_count(&view->counts, limits); i++)
+        offsets[i] = offsets[i] ? offsets[i] : offsets[i - 1]; // an empty bag
+}
+
+static void put_rows(const dp_slice *slice, const dp_slice_view *view)
+{
+    uint32_t *slots = WRITABLE(view->row_slots, uint32_t);
+    uint32_t *versions = WRITABLE(view->row_versions, uint32_t);
+    uint8_t *modes = WRITABLE(view->row_modes, uint8_t);
+    if (slice->lookup_count)
+        memcpy(WRITABLE(view->lookup_rows, uint32_t), slice->lookup_rows,
+               slice->lookup_count * sizeof *slice->lookup_rows);
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        slots[r] = slice->rows[r].slot;
+        versions[r] = slice->rows[r].version;
+        modes[r] = (uint8_t)slice->rows[r].mode;
+    }
+}
+
+static void put_release(const dp_slice *slice, const dp_slice_view *view)
+{
+    uint32_t push = 0, drop = 0;
+    for (uint32_t i = 0; i < slice->release.count; i++) {
+        const dp_op *op = &slice->release.items[i];
+        if (op->kind == DP_OP_DROP) {
+            WRITABLE(view->drop_slots, uint32_t)[drop++] = op->slot;
+            continue;
+        }
+        WRITABLE(view->push_slots, uint32_t)[push] = op->slot;
+        WRITABLE(view->push_versions, uint32_t)[push] = op->version;
+        WRITABLE(view->push_reasons, uint8_t)[push++] = op->reason;
+    }
+}
+
+static void put_fill(const dp_slice *slice, const dp_slice_view *view)
+{
+    uint32_t pull = 0, init = 0, sum = 0;
+    for (uint32_t i = 0; i < slice->fill.count; i++) {
+        const dp_op *op = &slice->fill.items[i];
+        if (op->kind == DP_OP_INIT) {
+            WRITABLE(view->init_keys, uint64_t)[init] = op->key;
+            WRITABLE(view->init_slots, uint32_t)[init++] = op->slot;
+        } else if (op->kind == DP_OP_PULL_SUM) {
+            WRITABLE(view->pull_sum_keys, uint64_t)[sum] = op->key;
+            WRITABLE(view->pull_sum_slots, uint32_t)[sum] = op->slot;
+            WRITABLE(view->pull_sum_versions, uint32_t)[sum++] = op->version;
+        } else {
+            WRITABLE(view->pull_keys, uint64_t)[pull] = op->key;
+            WRITABLE(view->pull_slots, uint32_t)[pull] = op->slot;
+            WRITABLE(view->pull_versions, uint32_t)[pull] = op->version;
+            WRITABLE(view->pull_flags, uint8_t)[pull++] = op->flags;
+        }
+    }
+}
+
+// Gradients name the row of the slice: rows and `after` operations stand in the same order.
+static void put_after(const dp_slice *slice, const dp_slice_view *view)
+{
+    uint32_t grad = 0, keep = 0, row = 0;
+    for (uint32_t i = 0; i < slice->after.count; i++) {
+        const dp_op *op = &slice->after.items[i];
+        while (slice->rows[row].slot != op->slot) {
+            row++;
+            rt_assert(row < slice->row_count);
+        }
+        if (op->kind == DP_OP_KEEP) {
+            WRITABLE(view->keep_rows, uint32_t)[keep++] = row;
+            continue;
+        }
+        WRITABLE(view->grad_masks, uint64_t)[grad] = op->mask;
+        WRITABLE(view->grad_rows, uint32_t)[grad] = row;
+        WRITABLE(view->grad_bases, uint32_t)[grad] = op->base;
+        WRITABLE(view->grad_keepers, uint8_t)[grad++] = op->keeper;
+    }
+}
+
+rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                          const dp_slice_limits *limits, uint32_t sender, uint64_t sequence,
+                          rt_message *message)
+{
+    const dp_slice *slice = &plan->slices[worker];
+    rt_wire_slice counts = slice_counts(plan, slice, limits);
+    uint64_t bytes = payload_bytes(&counts, limits);
+    rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);
+    if (status)
+        return status;
+    dp_slice_view view;
+    uint8_t *payload = rt_message_payload(message);
+    memset(payload, 0, bytes);
+    memcpy(payload, &counts, sizeof counts);
+    lay_out(payload, &counts, limits, &view);
+    if (batch)
+        put_samples(slice, batch, limits, &view);
+    put_rows(slice, &view);
+    put_release(slice, &view);
+    put_fill(slice, &view);
+    put_after(slice, &view);
+    return RT_OK;
+}
+
+void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint)
+{
+    memcpy(rt_message_payload(message) + offsetof(rt_wire_slice, fingerprint), &fingerprint,
+           sizeof fingerprint);
+}
+
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits)
+{
+    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], limits);
+    return sizeof(rt_wire_header) + payload_bytes(&counts, limits);
+}
+
+static rt_status bad(rt_error *error, const char *what)
+{
+    return rt_fail(error, RT_WIRE, "slice: %s", what);
+}
+
+static bool all_below(const uint32_t *values, uint32_t count, uint32_t bound)
+{
+    bool below = true;
+    for (uint32_t i = 0; i < count; i++)
+        below &= values[i] < bound;
+    return below;
+}
+
+static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *limits,
+                              rt_error *error)
+{
+    bool flush = c->flags & DP_SLICE_FLUSH;
+    if (flush != (c->iteration == 0))
+        return bad(error, "its iteration does not fit its kind");
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||
+        c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
+        return bad(error, "unknown flags");
+    if (c->sample_count > limits->sample_count_max || c->lookup_count > limits->lookup_count_max)
+        return bad(error, "more samples or look-ups than announced at the start");
+    if (c->row_count > c->lookup_count || (c->lookup_count && c->row_count == 0))
+        return bad(error, "rows and look-ups do not fit together");
+    if (flush ? c->lookup_count + c->sample_count + c->row_count + c->grad_count != 0
+              : c->batch_samples < c->sample_count || c->batch_samples == 0)
+        return bad(error, "samples do not fit the kind of slice");
+    if (c->flags & DP_SLICE_UNIFORM &&
+        c->lookup_count != (uint64_t)c->sample_count * limits->field_count)
+        return bad(error, "look-ups do not fit the fields");
+    if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
+        c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
+        c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
+        c->keep_count > c->row_count)
+        return bad(error, "more operations than slots");
+    return RT_OK;
+}
+
+static rt_status check_bags(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
+{
+    uint64_t count = bag_offset_count(&v->counts, limits);
+    if (count == 0)
+        return RT_OK;
+    if (v->bag_offsets[0] != 0 || v->bag_offsets[count - 1] != v->counts.lookup_count)
+        return bad(error, "bag offsets do not cover the look-ups");
+    for (uint64_t i = 1; i < count; i++) {
+        if (v->bag_offsets[i] < v->bag_offsets[i - 1])
+            return bad(error, "bag offsets fall");
+    }
+    return RT_OK;
+}
+
+// Rows of mode GRAD have one gradient each and rows of mode KEEP one KEEP, in the order of rows.
+static rt_status check_modes(const dp_slice_view *v, rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    uint32_t grad = 0, keep = 0;
+    for (uint32_t r = 0; r < c->row_count; r++) {
+        if (v->row_modes[r] > DP_MODE_KEEP)
+            return bad(error, "an unknown training mode");
+        if (v->row_modes[r] == DP_MODE_GRAD && (grad == c->grad_count || v->grad_rows[grad++] != r))
+            return bad(error, "gradients do not fit the rows' modes");
+        if (v->row_modes[r] == DP_MODE_KEEP && (keep == c->keep_count || v->keep_rows[keep++] != r))
+            return bad(error, "kept gradients do not fit the rows' modes");
+    }
+    if (grad != c->grad_count || keep != c->keep_count)
+        return bad(error, "more gradients than rows that have one");
+    return RT_OK;
+}
+
+static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    for (uint32_t i = 0; i < c->push_count; i++) {
+        if (v->push_reasons[i] > DP_REASON_FLUSH)
+            return bad(error, "an unknown reason of a push");
+    }
+    for (uint32_t i = 0; i < c->pull_count; i++) {
+        if (v->pull_flags[i] & ~DP_OP_STATE)
+            return bad(error, "unknown flags of a pull");
+    }
+    for (uint32_t i = 0; i < c->grad_count; i++) {
+        if (v->grad_masks[i] == 0 ||
+            (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
+            return bad(error, "a gradient names workers that do not exist");
+        if (v->grad_keepers[i] != DP_NO_KEEPER && v->grad_keepers[i] >= limits->worker_count)
+            return bad(error, "a gradient names a keeper that does not exist");
+    }
+    return RT_OK;
+}
+
+static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *limits,
+                              rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    uint32_t slots = limits->slot_count;
+    if (!all_below(v->lookup_rows, c->lookup_count, c->row_count) ||
+        !all_below(v->grad_rows, c->grad_count, c->row_count) ||
+        !all_below(v->keep_rows, c->keep_count, c->row_count))
+        return bad(error, "a row index is out of range");
+    if (!all_below(v->row_slots, c->row_count, slots) ||
+        !all_below(v->push_slots, c->push_count, slots) ||
+        !all_below(v->drop_slots, c->drop_count, slots) ||
+        !all_below(v->pull_slots, c->pull_count, slots) ||
+        !all_below(v->init_slots, c->init_count, slots) ||
+        !all_below(v->pull_sum_slots, c->pull_sum_count, slots))
+        return bad(error, "a slot is out of range");
+    rt_status status = check_modes(v, error);
+    if (!status)
+        status = check_ops(v, limits, error);
+    return status ? status : check_bags(v, limits, error);
+}
+
+rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,
+                          dp_slice_view *view, rt_error *error)
+{
+    size_t size = message->size - sizeof(rt_wire_header);
+    rt_wire_slice counts;
+    if (size < sizeof counts)
+        return bad(error, "shorter than its counts");
+    memcpy(&counts, rt_message_payload(message), sizeof counts);
+    rt_status status = check_counts(&counts, limits, error);
+    if (status)
+        return status;
+    if (payload_bytes(&counts, limits) != size)
+        return bad(error, "its length does not fit its counts");
+    lay_out(rt_message_payload(message), &counts, limits, view);
+    return check_values(view, limits, error);
+}

@@ -1,0 +1,80 @@
+// dp_slice_wire - a worker's slice of a plan as one message: its samples, rows and operations.
+//
+// Layout of a SLICE payload: rt_wire_slice, then the arrays that its counts announce, in the order
+// of dp_slice_view, each padded to 8 bytes. Everything is validated on arrival: counts against the
+// payload and the worker's limits, slots, row indices and modes against their ranges.
+#ifndef DP_SLICE_WIRE_H
+#define DP_SLICE_WIRE_H
+
+#include "dispatch/plan/dp_plan.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/wire/rt_wire.h"
+
+#define DP_SLICE_UNIFORM 1u // every sample has one key per field: no bag offsets
+#define DP_SLICE_FLUSH 2u   // no training: the end of a run, or of a cut
+
+typedef struct {
+    uint32_t flags;
+    uint32_t iteration;     // that is trained, from 1; of a flush: 0
+    uint32_t batch_samples; // N, of all workers: gradients are scaled by 1/N
+    uint32_t sample_count;
+    uint32_t lookup_count;
+    uint32_t row_count;
+    uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
+    uint32_t grad_count, keep_count;
+    uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
+    uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
+} rt_wire_slice;
+_Static_assert(sizeof(rt_wire_slice) == 64, "wire layout");
+
+// A slice in place: pointers into the message.
+typedef struct {
+    rt_wire_slice counts;
+    const float *labels;                        // sample_count
+    const float *dense;                         // sample_count x dense_count
+    const uint32_t *bag_offsets;                // sample_count x field_count + 1; NULL when uniform
+    const uint32_t *lookup_rows;                // lookup_count, index into rows
+    const uint32_t *row_slots, *row_versions;   // row_count
+    const uint8_t *row_modes;                   // row_count, dp_mode
+    const uint32_t *push_slots, *push_versions; // push_count
+    const uint8_t *push_reasons;
+    const uint32_t *drop_slots; // drop_count
+    const uint64_t *pull_keys;  // pull_count
+    const uint32_t *pull_slots, *pull_versions;
+    const uint8_t *pull_flags; // DP_OP_STATE
+    const uint64_t *init_keys; // init_count
+    const uint32_t *init_slots;
+    const uint64_t *pull_sum_keys; // pull_sum_count
+    const uint32_t *pull_sum_slots, *pull_sum_versions;
+    const uint64_t *grad_masks; // grad_count
+    const uint32_t *grad_rows, *grad_bases;
+    const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
+    const uint32_t *keep_rows;   // keep_count
+} dp_slice_view;
+
+typedef struct {
+    uint32_t dense_count;
+    uint32_t field_count;
+    uint32_t worker_count;
+    uint32_t sample_count_max;
+    uint32_t lookup_count_max;
+    uint32_t slot_count;
+} dp_slice_limits;
+
+// The message for one worker of a plan. sequence counts slices from 1 (training iterations and
+// flushes). batch: the one that the plan was made from; NULL for a flush.
+rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                          const dp_slice_limits *limits, uint32_t sender, uint64_t sequence,
+                          rt_message *message);
+
+// Into an encoded slice: dp_plan_fingerprint of its plan.
+void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint);
+
+// Size of that message.
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits);
+
+// RT_WIRE: error says what is wrong. The view points into message.
+rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,
+                          dp_slice_view *view, rt_error *error);
+
+#endif

@@ -1,0 +1,16 @@
+// dp_trace - plans as JSON lines, to hold a simulation against a real run.
+#ifndef DP_TRACE_H
+#define DP_TRACE_H
+
+#include <stdio.h>
+
+#include "dispatch/plan/dp_plan.h"
+
+// One line per worker:
+// {"iteration":1,"worker":0,"samples":128,"miss_pull":0,"update_push":0,"evict_push":0,
+//  "flush_push":0,"grad_push":0,"first_touch":0,"pull_sum":0}
+void dp_trace_plan(FILE *file, const dp_plan *plan);
+void dp_trace_counts(FILE *file, uint64_t iteration, uint32_t worker, uint32_t samples,
+                     const dp_counts *counts);
+
+#endif

@@ -1,0 +1,54 @@
+// dp_account - what plans cost: row movements, bytes per link, predicted time; summed over a run.
+//
+// The simulator and the coordinator of a real run use the same object on the same plans.
+#ifndef DP_ACCOUNT_H
+#define DP_ACCOUNT_H
+
+#include "dispatch/planner/dp_planner.h"
+#include "dispatch/cost/dp_ticks.h"
+
+typedef struct {
+    dp_layout layout;
+    uint32_t worker_count;
+    dp_link links[RT_WORKERS_MAX];
+    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
+    dp_shards shards;
+    uint64_t dense_bytes;                        // of one worker, each way and iteration
+    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
+} dp_account_config;
+
+// One iteration, or a sum over iterations.
+typedef struct {
+    uint64_t iterations;
+    uint64_t samples;
+    dp_counts workers[RT_WORKERS_MAX];
+    dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
+    uint64_t micro_batch[RT_WORKERS_MAX]; // samples
+    double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
+    double predicted_s;
+    dp_hits hits;
+} dp_account;
+
+// Seconds and rates that a planner starts with.
+void dp_account_init(const dp_planner_config *planner, dp_account_config *config);
+
+// An input record came into force.
+void dp_account_apply(const dp_input *input, dp_account_config *config);
+
+// Adds one final plan.
+void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
+
+dp_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
+double dp_account_cost_s(const dp_account *account, uint32_t worker_count);
+
+// Seconds that one row (without state) takes on the fastest link: the unit of reported costs.
+double dp_account_unit_s(const dp_account_config *config);
+
+// Iteration time of a plan:
+//     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
+// up_j, down_j: bytes of worker j, dense part included; c_j compute time per sample, m_j samples;
+// PS: dp_shards_s.
+double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
+                    const uint32_t *micro_batch);
+
+#endif

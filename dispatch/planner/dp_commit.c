@@ -1,0 +1,494 @@
+// dp_commit - from a placement to a plan: the planner column of the coherence protocol.
+//
+// The order matters and is the same for every policy:
+//   collect    samples, look-ups and distinct rows of every worker
+//   settle     the iteration before becomes final: who keeps a gradient is known now
+//   release    rows leave their holders where others need them
+//   place      slots for all rows of every worker: hits first, then evictions and fills
+//   train      what training makes of every key
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/cost/dp_ticks.h"
+
+#define AHEAD 12u // keys between the prefetch of a record and its use
+
+static bool published(const dp_planner *planner)
+{
+    return planner->config.dispatch.accounting == RT_ACCOUNTING_PUBLISHED;
+}
+
+// ---- collect ---------------------------------------------------------------------------------
+
+// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys.
+static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const dp_view *view = &planner->view;
+    dp_slice *slice = &work->plan.slices[worker];
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        uint32_t sample = slice->samples[k];
+        for (uint32_t at = view->offsets[sample]; at < view->offsets[sample + 1]; at++) {
+            uint32_t d = view->lookups[at];
+            if (planner->row_owner[d] != worker + 1) {
+                planner->row_owner[d] = (uint8_t)(worker + 1);
+                planner->row_of[d] = slice->row_count;
+                work->row_keys[worker][slice->row_count++] = d;
+                work->trainers[d] |= rt_bit(worker);
+            }
+            slice->lookup_rows[slice->lookup_count++] = planner->row_of[d];
+            work->plan.hits.lookups_hit += view->distinct[d].holders >> worker & 1;
+        }
+    }
+    work->plan.hits.lookups += slice->lookup_count;
+    work->plan.hits.keys += slice->row_count;
+}
+
+// All workers send chunks of one size: one that suits the slowest link.
+static uint32_t dense_chunk_floats(const dp_planner_config *config)
+{
+    const double shared[] = {config->ps_bytes_per_s, config->shards.bytes_per_s[0]};
+    double slowest = config->links[0].up_bytes_per_s;
+    for (uint32_t i = 0; i < RT_COUNT_OF(shared); i++) {
+        if (shared[i] > 0)
+            slowest = fmin(slowest, shared[i] / config->worker_count);
+    }
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        const dp_link *link = &config->links[j];
+        slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
+    }
+    return dp_dense_chunk_floats(slowest);
+}
+
+static void collect(dp_planner *planner, dp_work *work)
+{
+    const dp_view *view = &planner->view;
+    dp_plan *plan = &work->plan;
+    dp_plan_clear(plan);
+    plan->iteration = planner->iteration;
+    plan->sample_count = view->sample_count;
+    plan->dense_chunk_floats = dense_chunk_floats(&planner->config);
+    plan->hits.distinct = view->distinct_count;
+    memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
+    memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
+    memset(planner->row_owner, 0, view->distinct_count * sizeof *planner->row_owner);
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        uint32_t worker = planner->worker_of_sample[i];
+        rt_assert(worker < plan->worker_count);
+        dp_slice *slice = &plan->slices[worker];
+        rt_assert(slice->sample_count <
+                  rt_max_u64(planner->capacity[worker], planner->config.micro_batch_max));
+        rt_assert(view->offsets[i + 1] - view->offsets[i] <= planner->config.keys_per_sample_max);
+        slice->samples[slice->sample_count++] = i;
+    }
+    for (uint32_t w = 0; w < plan->worker_count; w++)
+        collect_rows(planner, work, w);
+}
+
+// ---- operations ------------------------------------------------------------------------------
+
+static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
+                          dp_reason reason)
+{
+    dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->version = record->version;
+    op->reason = (uint8_t)reason;
+    op->flags = DP_OP_STATE;
+    dp_turnover_leave(&planner->turnover, record);
+    record->version_ps = record->version;
+    return RT_OK;
+}
+
+static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+{
+    dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->version = record->version;
+    dp_turnover_leave(&planner->turnover, record);
+    dp_cache_drop(planner->caches, worker, record);
+    dp_turnover_enter(&planner->turnover, record);
+    return RT_OK;
+}
+
+// ---- settle ----------------------------------------------------------------------------------
+
+// KEEP: the only worker that trains the key in the next iteration was among its trainers. It keeps
+// row and gradient and pulls the sum of the others, instead of pushing its own and pulling the row.
+static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const dp_work *next,
+                           uint32_t d)
+{
+    const dp_record *record = &planner->directory.records[work->distinct[d].record];
+    if (!next || record->seen != next->plan.iteration)
+        return DP_NO_KEEPER;
+    uint64_t users = next->trainers[record->distinct];
+    if (!rt_bits_one(users) || !(users & work->trainers[d]))
+        return DP_NO_KEEPER;
+    return (uint8_t)rt_lowest_bit(users);
+}
+
+// Until here a key that several workers trained has copies, but no holder. Now the trainers' copies
+// are given up (each knew only its own gradient), except the keeper's.
+static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, uint32_t d)
+{
+    uint32_t index = work->distinct[d].record;
+    dp_record *record = &planner->directory.records[index];
+    uint8_t keeper = find_keeper(planner, work, next, d);
+    work->keepers[d] = keeper;
+    dp_cache_drop_others(planner->caches, keeper == DP_NO_KEEPER ? RT_WORKERS_MAX : keeper, record);
+    if (keeper != DP_NO_KEEPER) {
+        record->keeper = keeper;
+        record->version_ps = work->distinct[d].version;
+        dp_turnover_enter(&planner->turnover, record);
+    } else if (!next || record->seen != next->plan.iteration) {
+        dp_directory_release(&planner->directory, index);
+    }
+}
+
+static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t d = work->row_keys[worker][row];
+    uint8_t keeper = work->keepers[d];
+    bool keeps = keeper == worker;
+    dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = work->distinct[d].key;
+    op->mask = work->trainers[d] & ~(keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper));
+    op->slot = slice->rows[row].slot;
+    op->version = work->plan.iteration;
+    op->base = work->distinct[d].version;
+    op->keeper = keeper;
+    slice->rows[row].mode = keeps ? DP_MODE_KEEP : DP_MODE_GRAD;
+    if (keeps && work->row_fills[worker][row] != DP_NO_FILL) // it will step the row itself
+        slice->fill.items[work->row_fills[worker][row]].flags |= DP_OP_STATE;
+    return RT_OK;
+}
+
+// Records and copies are far apart in memory: both are fetched some keys before their use.
+static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint32_t d,
+                            uint32_t count)
+{
+    if (d + 2 * AHEAD < count && rt_bits_many(work->trainers[d + 2 * AHEAD]))
+        dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * AHEAD].record);
+    if (d + AHEAD < count && rt_bits_many(work->trainers[d + AHEAD])) {
+        uint32_t record = work->distinct[d + AHEAD].record;
+        dp_cache_prefetch(planner->caches, planner->directory.records[record].first_copy);
+    }
+}
+
+static void prefetch_record(const dp_planner *planner, const dp_work *work, uint32_t d)
+{
+    if (d + AHEAD < planner->view.distinct_count)
+        dp_directory_prefetch(&planner->directory, work->distinct[d + AHEAD].record);
+}
+
+// Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
+static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
+{
+    if (!work->open)
+        return RT_OK;
+    work->open = false;
+    if (published(planner))
+        return RT_OK;
+    uint32_t count = (uint32_t)work->plan.hits.distinct;
+    for (uint32_t d = 0; d < count; d++) {
+        prefetch_copies(planner, work, d, count);
+        if (rt_bits_many(work->trainers[d]))
+            settle_key(planner, work, next, d);
+    }
+    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
+        for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
+            if (rt_bits_many(work->trainers[work->row_keys[w][r]]) &&
+                add_gradient(work, w, r) != RT_OK)
+                return RT_NO_MEMORY;
+        }
+    }
+    return RT_OK;
+}
+
+// ---- release ---------------------------------------------------------------------------------
+
+static uint32_t cheapest_holder(const dp_planner *planner, const dp_record *record)
+{
+    const int32_t *push = planner->ticks.push[rt_key_field(record->key)];
+    uint32_t best = rt_lowest_bit(record->holders);
+    for (uint64_t rest = record->holders; rest; rest &= rest - 1) {
+        uint32_t j = rt_lowest_bit(rest);
+        best = push[j] < push[best] ? j : best;
+    }
+    return best;
+}
+
+// The latest version leaves its holders where others train the key: a dirty row goes to the PS if
+// anybody has to pull it, or if gradients of several workers will be applied to it there. Copies of
+// workers that do not train it are outdated after this iteration and give up their slots now.
+static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
+{
+    dp_record *record = &planner->directory.records[work->distinct[d].record];
+    uint64_t trainers = work->trainers[d];
+    if (record->holders == 0)
+        return RT_OK;
+    bool summed = rt_bits_many(trainers) && !published(planner);
+    if (record->version_ps < record->version && (trainers & ~record->holders || summed)) {
+        uint32_t worker = cheapest_holder(planner, record);
+        if (push_row(planner, &work->plan, worker, record, DP_REASON_UPDATE))
+            return RT_NO_MEMORY;
+    }
+    for (uint64_t rest = record->holders & ~trainers; rest; rest &= rest - 1) {
+        if (drop_copy(planner, &work->plan, rt_lowest_bit(rest), record))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// dispatch.full_sync: rows that one worker trained in the iteration before go to the PS now; the
+// directory has counted them as clean since then.
+static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
+{
+    for (uint32_t i = 0; i < planner->unsynced_count; i++) {
+        dp_record *record = &planner->directory.records[planner->unsynced[i]];
+        uint32_t worker = rt_lowest_bit(record->holders);
+        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE))
+            return RT_NO_MEMORY;
+    }
+    planner->unsynced_count = 0;
+    return RT_OK;
+}
+
+// ---- place -----------------------------------------------------------------------------------
+
+// Victims lead to a slot, the slot to a record: each step is fetched before its turn comes.
+static void prefetch_victims(const dp_planner *planner, const dp_cache *cache)
+{
+    uint32_t far = dp_eviction_peek(cache->eviction, 2 * AHEAD);
+    uint32_t near = dp_eviction_peek(cache->eviction, AHEAD);
+    if (far != DP_NO_SLOT)
+        dp_cache_prefetch(planner->caches, dp_copy(cache->worker, far));
+    if (near != DP_NO_SLOT && cache->slots[near].record < planner->directory.record_top)
+        dp_directory_prefetch(&planner->directory, cache->slots[near].record);
+}
+
+static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
+{
+    dp_cache *cache = &planner->caches[worker];
+    prefetch_victims(planner, cache);
+    uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
+    rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
+    uint32_t index = cache->slots[slot].record;
+    dp_record *record = &planner->directory.records[index];
+    rt_status status = RT_OK;
+    planner->turnover.evictions[worker]++;
+    if (record->version_ps < record->version && record->holders == rt_bit(worker)) {
+        status = push_row(planner, plan, worker, record, DP_REASON_EVICT);
+        if (status == RT_OK)
+            dp_cache_drop(planner->caches, worker, record);
+    } else {
+        status = drop_copy(planner, plan, worker, record);
+    }
+    if (status == RT_OK && record->holders == 0)
+        dp_directory_release(&planner->directory, index);
+    return status;
+}
+
+static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
+{
+    dp_cache *cache = &planner->caches[worker];
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
+    if (cache->free_count > AHEAD)
+        dp_cache_prefetch(planner->caches,
+                          dp_copy(worker, cache->free_slots[cache->free_count - 1 - AHEAD]));
+    if (cache->free_count == 0 && evict(planner, &work->plan, worker))
+        return RT_NO_MEMORY;
+    dp_record *record = &planner->directory.records[index];
+    bool local =
+        record->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
+    work->row_fills[worker][row] = slice->fill.count;
+    dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->version = record->version;
+    op->slot = dp_cache_fill(cache, record, index, planner->iteration);
+    planner->turnover.fills[worker]++;
+    if (planner->by_bytes)
+        dp_eviction_weigh(cache->eviction, op->slot,
+                          dp_row_bytes(&planner->config.layout, rt_key_field(record->key), true));
+    if (planner->next_use)
+        dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
+    // A gradient needs no optimizer state: the PS has it.
+    bool owned = rt_bits_one(work->trainers[d]) || published(planner);
+    op->flags = owned ? DP_OP_STATE : 0;
+    slice->rows[row].slot = op->slot;
+    return RT_OK;
+}
+
+static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
+                         dp_record *record)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    uint32_t slot = dp_cache_slot(planner->caches, worker, record);
+    slice->rows[row].slot = slot;
+    dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
+    if (planner->next_use)
+        dp_eviction_expect(planner->caches[worker].eviction, slot,
+                           planner->next_use[work->row_keys[worker][row]]);
+    if (record->keeper != worker) {
+        work->plan.hits.keys_hit++;
+        return RT_OK;
+    }
+    dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = slot;
+    op->version = record->version;
+    record->keeper = DP_NO_KEEPER;
+    return RT_OK;
+}
+
+// Slots for all rows that a worker trains. Rows that it holds are marked as used first, so that no
+// eviction takes one of them.
+static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    dp_slice *slice = &work->plan.slices[worker];
+    const uint32_t *row_keys = work->row_keys[worker];
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        const dp_distinct *key = &work->distinct[row_keys[r]];
+        dp_record *record = &planner->directory.records[key->record];
+        slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
+        work->row_fills[worker][r] = DP_NO_FILL;
+        if (record->holders >> worker & 1 && use_row(planner, work, worker, r, record))
+            return RT_NO_MEMORY;
+    }
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        if (slice->rows[r].slot == DP_NO_SLOT && fill_row(planner, work, worker, r))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// ---- train -----------------------------------------------------------------------------------
+
+// One trainer becomes the dirty owner. After several, the PS has the sum; see settle_key.
+static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
+{
+    uint32_t index = work->distinct[d].record;
+    dp_record *record = &planner->directory.records[index];
+    uint64_t trainers = work->trainers[d];
+    rt_assert(record->holders == trainers && record->keeper == DP_NO_KEEPER);
+    dp_turnover_leave(&planner->turnover, record);
+    record->version = planner->iteration;
+    if (published(planner)) {
+        dp_turnover_enter(&planner->turnover, record);
+        return;
+    }
+    if (rt_bits_many(trainers)) {
+        rt_assert(record->version_ps == work->distinct[d].version);
+        record->version_ps = planner->iteration;
+        record->holders = 0;
+    } else if (planner->config.dispatch.full_sync) {
+        record->version_ps = planner->iteration;
+        planner->unsynced[planner->unsynced_count++] = index;
+    }
+    dp_turnover_enter(&planner->turnover, record);
+}
+
+// Ends a stage that began at since; returns when. Without a profile nothing is measured.
+static uint64_t stamp(const dp_planner *planner, dp_stage stage, uint64_t since)
+{
+    dp_profile *profile = planner->profile;
+    if (!profile)
+        return 0;
+    uint64_t now = profile->clock_ns();
+    profile->ns[stage] += now - since;
+    return now;
+}
+
+static uint64_t begin_stages(const dp_planner *planner)
+{
+    if (!planner->profile)
+        return 0;
+    memset(planner->profile->ns, 0, sizeof planner->profile->ns);
+    return planner->profile->clock_ns();
+}
+
+rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_work *work = dp_work_of(planner, planner->iteration);
+    dp_work *before = dp_work_of(planner, planner->iteration - 1);
+    bool held_back = before->open;
+    uint64_t at = begin_stages(planner);
+    dp_turnover_begin(&planner->turnover);
+    if (planner->next_use)
+        dp_preview_pass(planner);
+    collect(planner, work);
+    at = stamp(planner, DP_STAGE_COLLECT, at);
+    rt_status status = settle(planner, before, work);
+    at = stamp(planner, DP_STAGE_SETTLE, at);
+    if (!status)
+        status = push_unsynced(planner, &work->plan);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        prefetch_record(planner, work, d);
+        status = release_key(planner, work, d);
+    }
+    at = stamp(planner, DP_STAGE_RELEASE, at);
+    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
+        status = place_rows(planner, work, w);
+    at = stamp(planner, DP_STAGE_PLACE, at);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        prefetch_record(planner, work, d);
+        train_key(planner, work, d);
+    }
+    at = stamp(planner, DP_STAGE_TRAIN, at);
+    work->open = true;
+    if (!status && !planner->config.dispatch.keeper) {
+        status = settle(planner, work, NULL);
+        *plan_p = &work->plan;
+    } else {
+        *plan_p = held_back ? &before->plan : NULL;
+    }
+    stamp(planner, DP_STAGE_SETTLE, at);
+    return status;
+}
+
+rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_work *last = dp_work_of(planner, planner->iteration);
+    *plan_p = last->open ? &last->plan : NULL;
+    return settle(planner, last, NULL);
+}
+
+rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
+    rt_assert(!planner->works[0].open && !planner->works[1].open);
+    dp_plan_clear(plan);
+    if (push_unsynced(planner, plan))
+        return RT_NO_MEMORY;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        const dp_cache *cache = &planner->caches[w];
+        for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
+            uint32_t index = cache->slots[slot].record;
+            if (index >= planner->directory.record_top)
+                continue;
+            dp_record *record = &planner->directory.records[index];
+            // A free slot still names its last record, which then has no copy in it.
+            if (record->version_ps == record->version ||
+                dp_cache_slot(planner->caches, w, record) != slot)
+                continue;
+            if (push_row(planner, plan, w, record, DP_REASON_FLUSH))
+                return RT_NO_MEMORY;
+        }
+    }
+    *plan_p = plan;
+    return RT_OK;
+}

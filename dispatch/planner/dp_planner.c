@@ -1,0 +1,513 @@
+#include "dispatch/planner/dp_planner.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/cost/dp_ticks.h"
+
+#define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
+
+uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
+{
+    uint32_t equal = (config->sample_count_max + config->worker_count - 1) / config->worker_count;
+    return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
+}
+
+rt_status dp_planner_check(const dp_planner_config *config, rt_error *error)
+{
+    uint64_t rows = (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        if (config->slot_count[j] < rows)
+            return rt_fail(error, RT_CONFIG,
+                           "the cache of worker %" PRIu32 " has %" PRIu32
+                           " rows, but one micro-batch may need %" PRIu64 " (%" PRIu32
+                           " samples x %" PRIu32 " keys): raise cache.rows or cache.ratio",
+                           j, config->slot_count[j], rows, dp_planner_micro_batch_max(config),
+                           config->keys_per_sample_max);
+        if (config->slot_count[j] >= DP_SLOTS_MAX)
+            return rt_fail(error, RT_CONFIG,
+                           "the cache of worker %" PRIu32 " has %" PRIu32
+                           " rows, at most %u are possible",
+                           j, config->slot_count[j], DP_SLOTS_MAX - 1);
+    }
+    return RT_OK;
+}
+
+static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups, dp_work *work)
+{
+    uint64_t slice_lookups =
+        (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
+    work->distinct = rt_alloc(lookups, sizeof *work->distinct);
+    work->trainers = rt_alloc(lookups, sizeof *work->trainers);
+    work->keepers = rt_alloc(lookups, sizeof *work->keepers);
+    work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
+    work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
+    if (!work->distinct || !work->trainers || !work->keepers || !work->row_keys ||
+        !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
+        return RT_NO_MEMORY;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
+        work->row_fills[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
+        if (!work->row_keys[j] || !work->row_fills[j] ||
+            dp_slice_reserve(&work->plan.slices[j], dp_planner_micro_batch_max(config),
+                             (uint32_t)slice_lookups))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+static bool sizes_differ(const dp_layout *layout)
+{
+    for (uint32_t f = 1; f < layout->field_count; f++) {
+        if (dp_row_bytes(layout, f, true) != dp_row_bytes(layout, 0, true))
+            return true;
+    }
+    return false;
+}
+
+static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
+{
+    const dp_planner_config *config = &planner->config;
+    planner->by_bytes = sizes_differ(&config->layout);
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        dp_eviction_config eviction = {config->eviction, config->slot_count[j], planner->by_bytes,
+                                       config->lookahead > 0};
+        if (dp_cache_init(&planner->caches[j], j, &eviction))
+            return RT_NO_MEMORY;
+    }
+    if (config->lookahead > 0) {
+        planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
+        if (!planner->next_use ||
+            dp_lookahead_init(&planner->lookahead, config->lookahead + 1, lookups))
+            return RT_NO_MEMORY;
+    }
+    return dp_turnover_init(&planner->turnover, config->worker_count);
+}
+
+static rt_status allocate(dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    uint64_t lookups = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
+    if (lookups > UINT32_MAX)
+        return RT_NO_MEMORY;
+    planner->caches = rt_alloc(config->worker_count, sizeof *planner->caches);
+    planner->lookups = rt_alloc(lookups, sizeof *planner->lookups);
+    planner->held = rt_alloc(lookups, sizeof *planner->held);
+    planner->worker_of_sample = rt_alloc(config->sample_count_max, sizeof(uint32_t));
+    planner->row_owner = rt_alloc(lookups, sizeof *planner->row_owner);
+    planner->row_of = rt_alloc(lookups, sizeof *planner->row_of);
+    planner->unsynced = rt_alloc(lookups, sizeof *planner->unsynced);
+    if (!planner->caches || !planner->lookups || !planner->held || !planner->worker_of_sample ||
+        !planner->row_owner || !planner->row_of || !planner->unsynced ||
+        allocate_work(config, lookups, &planner->works[0]) ||
+        allocate_work(config, lookups, &planner->works[1]) ||
+        dp_directory_init(&planner->directory, config->keys_expected))
+        return RT_NO_MEMORY;
+    return allocate_caches(planner, lookups);
+}
+
+static void compute_ticks(dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    // A key that costs an eviction as well is one and a half.
+    uint32_t keys_max = config->dispatch.evict_cost ? (3 * config->keys_per_sample_max + 1) / 2
+                                                    : config->keys_per_sample_max;
+    dp_ticks_compute(&config->layout, config->links, config->worker_count, keys_max,
+                     &planner->ticks);
+    dp_ticks_add_load(config->links, config->dense_bytes, config->compute_s_per_sample,
+                      &planner->ticks);
+    dp_ticks_add_shards(&config->layout, config->ps_bytes_per_s, &config->shards,
+                        config->dense_bytes, &planner->ticks);
+}
+
+rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
+                            rt_error *error)
+{
+    rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
+    rt_assert(config->lookahead <= DP_LOOKAHEAD_MAX);
+    rt_status status = dp_planner_check(config, error);
+    if (status)
+        return status;
+    dp_planner *planner = rt_alloc(1, sizeof *planner);
+    if (!planner)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
+    planner->config = *config;
+    status = allocate(planner);
+    if (status) {
+        rt_fail(error, status, "out of memory for the planner's caches and batch");
+    } else {
+        dp_policy_config policy = {
+            .worker_count = config->worker_count,
+            .sample_count_max = config->sample_count_max,
+            .distinct_count_max = config->sample_count_max * config->keys_per_sample_max,
+            .seed = config->seed,
+            .dispatch = config->dispatch,
+            .measure_error = config->measure_error,
+        };
+        planner->policy = dp_policy_find(config->dispatch.policy);
+        status = planner->policy->create(&policy, &planner->policy_state, error);
+    }
+    if (status) {
+        dp_planner_destroy(planner);
+        return status;
+    }
+    compute_ticks(planner);
+    *planner_p = planner;
+    return RT_OK;
+}
+
+static void work_fini(dp_work *work, uint32_t worker_count)
+{
+    for (uint32_t j = 0; j < worker_count; j++) {
+        if (work->row_keys)
+            rt_free(work->row_keys[j]);
+        if (work->row_fills)
+            rt_free(work->row_fills[j]);
+    }
+    rt_free(work->distinct);
+    rt_free(work->trainers);
+    rt_free(work->keepers);
+    rt_free(work->row_keys);
+    rt_free(work->row_fills);
+    dp_plan_fini(&work->plan);
+}
+
+void dp_planner_destroy(dp_planner *planner)
+{
+    if (!planner)
+        return;
+    for (uint32_t j = 0; planner->caches && j < planner->config.worker_count; j++)
+        dp_cache_fini(&planner->caches[j]);
+    if (planner->policy_state)
+        planner->policy->destroy(planner->policy_state);
+    work_fini(&planner->works[0], planner->config.worker_count);
+    work_fini(&planner->works[1], planner->config.worker_count);
+    dp_directory_fini(&planner->directory);
+    dp_lookahead_fini(&planner->lookahead);
+    dp_turnover_fini(&planner->turnover);
+    rt_free(planner->next_use);
+    rt_free(planner->caches);
+    rt_free(planner->lookups);
+    rt_free(planner->held);
+    rt_free(planner->worker_of_sample);
+    rt_free(planner->row_owner);
+    rt_free(planner->row_of);
+    rt_free(planner->unsynced);
+    rt_free(planner);
+}
+
+// ---- look-up ---------------------------------------------------------------------------------
+
+static uint8_t held_byte(const dp_record *record)
+{
+    if (record->holders == 0)
+        return DP_HELD_BY_NONE;
+    if (record->holders & (record->holders - 1))
+        return DP_HELD_BY_MANY;
+    uint32_t clean = record->version == record->version_ps ? DP_HELD_CLEAN : 0;
+    return (uint8_t)(rt_lowest_bit(record->holders) | clean);
+}
+
+static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
+{
+    dp_record *record = &planner->directory.records[record_index];
+    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
+    if (RT_LIKELY(record->seen == planner->iteration)) {
+        distinct[record->distinct].uses++;
+        return record->distinct;
+    }
+    uint32_t index = planner->view.distinct_count++;
+    record->seen = planner->iteration;
+    record->distinct = index;
+    distinct[index] = (dp_distinct){.key = record->key,
+                                    .holders = record->holders,
+                                    .record = record_index,
+                                    .version = record->version,
+                                    .uses = 1,
+                                    .held = held_byte(record),
+                                    .field = (uint8_t)rt_key_field(record->key),
+                                    .dirty = record->version != record->version_ps};
+    planner->held[index] = distinct[index].held;
+    return index;
+}
+
+// Entries and records are far apart in memory: a block of probes is fetched before it is used.
+static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t count,
+                          uint32_t *lookups)
+{
+    dp_directory *directory = &planner->directory;
+    uint64_t homes[LOOK_UP_BLOCK];
+    for (uint32_t i = 0; i < count; i++) {
+        homes[i] = dp_directory_home(directory, keys[i]);
+        __builtin_prefetch(&directory->entries[homes[i]], 1);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        lookups[i] = dp_directory_find_at(directory, keys[i], homes[i]);
+        dp_directory_prefetch(directory, lookups[i]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        lookups[i] = distinct_of(planner, lookups[i]);
+}
+
+static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
+{
+    // Every sample has a key in every field, so field_count keys mean one each.
+    return batch->key_count == (uint64_t)batch->sample_count * field_count;
+}
+
+static void set_value(dp_planner_config *config, const dp_input *input)
+{
+    switch ((dp_input_kind)input->kind) {
+    case DP_INPUT_LINK_UP:
+        config->links[input->worker].up_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_LINK_DOWN:
+        config->links[input->worker].down_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_COMPUTE:
+        config->compute_s_per_sample[input->worker] = input->value;
+        break;
+    case DP_INPUT_ALPHA:
+        config->dispatch.alpha = input->value;
+        break;
+    case DP_INPUT_SEARCH_EVALUATIONS:
+        config->dispatch.search_evaluations = (uint32_t)input->value;
+        break;
+    case DP_INPUT_TABLES:
+        config->dispatch.tables = (uint32_t)input->value;
+        break;
+    case DP_INPUT_PS_LINK:
+        config->ps_bytes_per_s = input->value;
+        break;
+    case DP_INPUT_SHARD_LINK:
+        config->shards.bytes_per_s[input->worker] = input->value;
+        break;
+    case DP_INPUT_KINDS:
+        break;
+    }
+}
+
+void dp_planner_recompute(dp_planner *planner)
+{
+    compute_ticks(planner);
+    if (planner->policy->configure)
+        planner->policy->configure(planner->policy_state, &planner->config.dispatch);
+}
+
+// Input records of the iteration that begins come into force.
+static void enter_inputs(dp_planner *planner)
+{
+    uint32_t count = 0;
+    while (count < planner->waiting_count &&
+           planner->waiting[count].iteration <= planner->iteration)
+        set_value(&planner->config, &planner->waiting[count++]);
+    if (count == 0)
+        return;
+    planner->waiting_count -= count;
+    memmove(planner->waiting, planner->waiting + count,
+            planner->waiting_count * sizeof *planner->waiting);
+    dp_planner_recompute(planner);
+}
+
+rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
+{
+    const dp_planner_config *config = &planner->config;
+    uint32_t n = config->worker_count;
+    rt_assert(planner->iteration < DP_ITERATIONS_MAX);
+    rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
+    rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
+    rt_status status = dp_directory_reserve(&planner->directory, batch->key_count);
+    if (status)
+        return status;
+    planner->iteration++;
+    enter_inputs(planner);
+    for (uint32_t j = 0; j < n; j++)
+        planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
+    planner->view = (dp_view){
+        .iteration = planner->iteration,
+        .worker_count = n,
+        .sample_count = batch->sample_count,
+        .lookup_count = batch->key_count,
+        .uniform = batch_is_uniform(batch, config->layout.field_count),
+        .offsets = batch->key_offsets,
+        .lookups = planner->lookups,
+        .distinct = dp_work_of(planner, planner->iteration)->distinct,
+        .held = planner->held,
+        .capacity = planner->capacity,
+        .micro_batch_min = config->micro_batch_min,
+        .micro_batch_max = config->micro_batch_max,
+        .ticks = &planner->ticks,
+    };
+    for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
+        uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
+        look_up_block(planner, batch->keys + i, count, planner->lookups + i);
+    }
+    if (config->dispatch.evict_cost) {
+        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, planner->evict);
+        planner->view.evict = planner->evict;
+    }
+    return RT_OK;
+}
+
+void dp_planner_place(dp_planner *planner)
+{
+    const rt_dispatch_config *dispatch = &planner->config.dispatch;
+    const uint32_t fields = planner->config.layout.field_count;
+    dp_policy_report report = {.error = -1};
+    planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
+    if (planner->policy->report)
+        planner->policy->report(planner->policy_state, &report);
+    planner->decision = (dp_decision){
+        .alpha = dispatch->alpha,
+        .search_evaluations_max = dispatch->search_evaluations,
+        .evaluations = report.evaluations,
+        .opt_samples = report.opt_samples,
+        .heu_samples = report.heu_samples,
+        .error_measured = report.error >= 0,
+        .error_bound_s = (double)report.error_bound * planner->ticks.tick_s,
+        .device_s = report.device_s,
+        .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
+    };
+    if (dispatch->policy == RT_POLICY_HERALD) {
+        planner->decision.table_count = fields;
+        planner->decision.tables =
+            dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;
+    }
+}
+
+// ---- input records ---------------------------------------------------------------------------
+
+rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error)
+{
+    rt_status status = dp_input_check(input, planner->config.worker_count, error);
+    if (status)
+        return status;
+    if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
+        return rt_fail(error, RT_AGAIN, "%u input records wait for their iteration",
+                       DP_INPUTS_WAITING_MAX);
+    if (input->iteration <= planner->iteration)
+        input->iteration = planner->iteration + 1;
+    input->number = ++planner->input_count;
+    uint32_t at = planner->waiting_count++;
+    for (; at > 0 && planner->waiting[at - 1].iteration > input->iteration; at--)
+        planner->waiting[at] = planner->waiting[at - 1];
+    planner->waiting[at] = *input;
+    return RT_OK;
+}
+
+double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
+{
+    const dp_planner_config *config = &planner->config;
+    rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
+    switch (kind) {
+    case DP_INPUT_LINK_UP:
+        return config->links[worker].up_bytes_per_s;
+    case DP_INPUT_LINK_DOWN:
+        return config->links[worker].down_bytes_per_s;
+    case DP_INPUT_COMPUTE:
+        return config->compute_s_per_sample[worker];
+    case DP_INPUT_ALPHA:
+        return config->dispatch.alpha;
+    case DP_INPUT_SEARCH_EVALUATIONS:
+        return config->dispatch.search_evaluations;
+    case DP_INPUT_TABLES:
+        return config->dispatch.tables;
+    case DP_INPUT_PS_LINK:
+        return config->ps_bytes_per_s;
+    case DP_INPUT_SHARD_LINK:
+        return config->shards.bytes_per_s[worker];
+    case DP_INPUT_KINDS:
+        break;
+    }
+    return 0;
+}
+
+static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)
+{
+    dp_input input = {.kind = kind, .worker = worker, .value = value};
+    rt_status status = dp_planner_apply(planner, &input, NULL);
+    rt_assert(status == RT_OK);
+}
+
+void dp_planner_set_alpha(dp_planner *planner, double alpha)
+{
+    apply_next(planner, DP_INPUT_ALPHA, 0, alpha);
+}
+
+void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link)
+{
+    apply_next(planner, DP_INPUT_LINK_UP, worker, link.up_bytes_per_s);
+    apply_next(planner, DP_INPUT_LINK_DOWN, worker, link.down_bytes_per_s);
+}
+
+// ---- views -----------------------------------------------------------------------------------
+
+const dp_decision *dp_planner_decision(const dp_planner *planner)
+{
+    return &planner->decision;
+}
+
+void dp_planner_set_profile(dp_planner *planner, dp_profile *profile)
+{
+    planner->profile = profile;
+}
+
+const dp_view *dp_planner_view(const dp_planner *planner)
+{
+    return &planner->view;
+}
+
+const uint32_t *dp_planner_placement(const dp_planner *planner)
+{
+    return planner->worker_of_sample;
+}
+
+const dp_ticks *dp_planner_ticks(const dp_planner *planner)
+{
+    return &planner->ticks;
+}
+
+const dp_directory *dp_planner_directory(const dp_planner *planner)
+{
+    return &planner->directory;
+}
+
+bool dp_planner_legal(const dp_planner *planner, rt_error *error)
+{
+    uint64_t copies = 0, occupied = 0;
+    if (!dp_directory_legal(&planner->directory, error))
+        return false;
+    for (uint64_t i = 0; i <= planner->directory.mask; i++) {
+        const dp_entry *entry = &planner->directory.entries[i];
+        if (!entry->record)
+            continue;
+        const dp_record *record = &planner->directory.records[entry->record - 1];
+        for (uint64_t rest = record->holders; rest; rest &= rest - 1) {
+            uint32_t worker = rt_lowest_bit(rest);
+            uint32_t slot = dp_cache_slot(planner->caches, worker, record);
+            if (slot == DP_NO_SLOT ||
+                planner->caches[worker].slots[slot].record != entry->record - 1) {
+                rt_fail(error, RT_CONFIG, "key %" PRIx64 ": worker %" PRIu32 " holds it in no slot",
+                        record->key, worker);
+                return false;
+            }
+            copies++;
+        }
+    }
+    if (!dp_turnover_legal(&planner->turnover, &planner->directory, planner->config.worker_count,
+                           error))
+        return false;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        const dp_cache *cache = &planner->caches[w];
+        occupied += cache->occupied;
+        if (cache->occupied + cache->free_count != cache->slot_count) {
+            rt_fail(error, RT_CONFIG, "worker %" PRIu32 ": slots are lost", w);
+            return false;
+        }
+    }
+    if (copies != occupied)
+        rt_fail(error, RT_CONFIG, "%" PRIu64 " copies, %" PRIu64 " occupied slots", copies,
+                occupied);
+    return copies == occupied;
+}

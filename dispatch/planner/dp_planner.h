@@ -1,0 +1,127 @@
+// dp_planner - turns batches into plans; the one place that decides where rows and samples go.
+//
+// Deterministic and pure: no clock, no random device, no I/O. Equal configurations, batches and
+// input records give bit-identical plans, on any machine. One thread. Memory is bounded by the
+// caches, one batch, and 16 to 32 bytes per key ever seen.
+//
+// One iteration is three calls, so that a caller can time them apart:
+//     dp_planner_look_up(planner, batch)   one directory probe per (sample, key)
+//     dp_planner_place(planner)            the policy decides
+//     dp_planner_commit(planner, &plan)    cache update, row operations, plan
+// With the keeper rule (dispatch.keeper) a plan is final only when the next batch is placed: commit
+// then returns the plan of the iteration before (NULL at the first), and dp_planner_finish the
+// last.
+#ifndef DP_PLANNER_H
+#define DP_PLANNER_H
+
+#include "dispatch/cache/dp_cache.h"
+#include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/plan/dp_decision.h"
+#include "dispatch/plan/dp_input.h"
+#include "dispatch/cost/dp_site.h"
+#include "dispatch/plan/dp_plan.h"
+#include "dispatch/policies/dp_policy.h"
+#include "runtime/stream/rt_batch.h"
+
+// Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
+#define DP_ITERATIONS_MAX (UINT32_MAX - 2 * DP_LOOKAHEAD_MAX)
+
+typedef struct {
+    uint32_t worker_count;
+    uint32_t sample_count_max; // of a batch, N
+    uint32_t keys_per_sample_max;
+    uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
+    uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
+    rt_eviction_kind eviction;
+    uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
+    dp_layout layout;
+    dp_link links[RT_WORKERS_MAX];
+    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
+    dp_shards shards;
+    uint64_t dense_bytes;                        // of one worker, each way and iteration
+    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
+    rt_dispatch_config dispatch;
+    bool measure_error;     // see dp_decision
+    uint64_t keys_expected; // the directory starts with room for so many
+    uint64_t seed;
+} dp_planner_config;
+
+typedef struct dp_planner dp_planner;
+
+// The most samples that a worker can get in one iteration.
+uint32_t dp_planner_micro_batch_max(const dp_planner_config *config);
+
+// RT_CONFIG: a cache cannot hold a micro-batch (error says how many rows it needs).
+rt_status dp_planner_check(const dp_planner_config *config, rt_error *error);
+
+// RT_CONFIG as above, RT_NO_MEMORY.
+rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
+                            rt_error *error);
+void dp_planner_destroy(dp_planner *planner);
+
+// Shows the planner a batch before its turn, at most `lookahead` ahead of the one looked up next;
+// in order, none left out. A row that it needs is not evicted while there is another one. Nothing
+// of the batch is kept. Optional for every batch, but the same batches must come to the look-up.
+void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
+
+// At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
+// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
+// be used further.
+rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
+void dp_planner_place(dp_planner *planner);
+rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
+
+// No batch follows: the plan that commit still held back, or NULL.
+rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
+
+// The view of the batch that was looked up last, and its placement after dp_planner_place.
+const dp_view *dp_planner_view(const dp_planner *planner);
+const uint32_t *dp_planner_placement(const dp_planner *planner);
+
+// After finish: every dirty row is pushed (reason flush) and stays as a clean copy. The plan has
+// iteration 0. Batches may follow: a cut is a finish and a flush between two of them, after which
+// the PS has the latest version of every key and no key is pending.
+rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
+
+// How the last placed batch was decided.
+const dp_decision *dp_planner_decision(const dp_planner *planner);
+
+// Takes an input record, which is in force from the look-up of input->iteration on; where that
+// batch was looked up already (or the iteration is 0), from the next look-up on. number and
+// iteration are set to what happens, for the journal. Records of one iteration take effect in the
+// order in which they were taken. RT_CONFIG: worker or value out of range. RT_AGAIN:
+// DP_INPUTS_WAITING_MAX records wait for their iteration.
+rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error);
+
+// The value in force for the batch looked up last. worker: 0 for kinds that are about none.
+double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);
+
+// Records for the next look-up, in short.
+void dp_planner_set_alpha(dp_planner *planner, double alpha);
+void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
+
+// Where the time of a commit goes, for benchmarks: the planner reads no clock, it is lent one. The
+// stages are those of dp_commit.c.
+typedef enum {
+    DP_STAGE_COLLECT,
+    DP_STAGE_SETTLE,
+    DP_STAGE_RELEASE,
+    DP_STAGE_PLACE,
+    DP_STAGE_TRAIN,
+    DP_STAGE_COUNT
+} dp_stage;
+typedef struct {
+    uint64_t (*clock_ns)(void);
+    uint64_t ns[DP_STAGE_COUNT]; // of the last commit
+} dp_profile;
+
+// NULL: none, as after create. The profile stays the caller's and outlives its use.
+void dp_planner_set_profile(dp_planner *planner, dp_profile *profile);
+
+const dp_ticks *dp_planner_ticks(const dp_planner *planner);
+const dp_directory *dp_planner_directory(const dp_planner *planner);
+
+// Directory and caches agree and every key is in a legal state. For tests: walks everything.
+bool dp_planner_legal(const dp_planner *planner, rt_error *error);
+
+#endif

@@ -1,0 +1,76 @@
+// dp_planner_parts - the inside of a planner, for dp_planner.c (look-up) and dp_commit.c (plans).
+#ifndef DP_PLANNER_PARTS_H
+#define DP_PLANNER_PARTS_H
+
+#include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/planner/dp_planner.h"
+#include "dispatch/planner/dp_turnover.h"
+
+#define DP_NO_FILL UINT32_MAX
+
+// One batch between its look-up and its final plan. There are two, because the keeper rule makes a
+// plan final only when the next batch is placed.
+typedef struct {
+    dp_distinct *distinct; // keys of the batch
+    uint64_t *trainers;    // by distinct key: workers that train it
+    uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
+    uint32_t **row_keys;   // by worker and row: distinct key
+    uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
+    dp_plan plan;
+    bool open; // committed, but not final
+} dp_work;
+
+struct dp_planner {
+    dp_planner_config config;
+    dp_ticks ticks;
+    dp_directory directory;
+    dp_cache *caches; // worker_count
+    const dp_policy_ops *policy;
+    void *policy_state;
+    uint32_t iteration; // of the batch looked up last; the first is 1
+    dp_work works[2];   // by iteration
+    dp_decision decision;
+
+    dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
+    uint32_t waiting_count;
+    uint64_t input_count; // ever taken
+
+    // the batch looked up last: see dp_view
+    dp_view view;
+    uint32_t *lookups;
+    uint8_t *held;
+    uint32_t capacity[RT_WORKERS_MAX];
+    uint32_t *worker_of_sample;
+
+    // scratch of a commit
+    uint8_t *row_owner; // by distinct key: worker + 1 whose row number row_of holds
+    uint32_t *row_of;
+
+    // dispatch.full_sync: records trained by one worker whose push opens the next plan
+    uint32_t *unsynced;
+    uint32_t unsynced_count;
+
+    // config.lookahead: batches that dp_planner_preview has seen
+    dp_lookahead lookahead;
+    uint32_t previewed; // the last of them, by iteration
+    uint32_t *next_use; // by distinct key: iteration of its next known use, or 0
+
+    bool by_bytes; // rows differ in size, and eviction looks at it
+    dp_turnover turnover;
+    int32_t evict[RT_WORKERS_MAX]; // dispatch.evict_cost: see dp_view
+
+    dp_profile *profile; // or NULL
+};
+
+// The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
+void dp_preview_pass(dp_planner *planner);
+
+// After a change of planner->config by anything but an input record. dp_planner.c
+void dp_planner_recompute(dp_planner *planner);
+
+static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)
+{
+    return &planner->works[iteration & 1];
+}
+
+#endif

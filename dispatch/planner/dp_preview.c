@@ -1,0 +1,55 @@
+// dp_preview - the planner's side of look-ahead: which rows in caches will be used, and when.
+//
+// dp_lookahead knows the iterations in which a key will be used; every copy in a cache carries the
+// first of them (dp_eviction_expect). A key that had no known use gets one in all its copies when a
+// batch is previewed; copies that are filled or used later get theirs at the commit, from next_use.
+// Copies that a batch does not use go when it is committed, so no copy keeps a use that is past.
+#include "dispatch/planner/dp_planner_parts.h"
+
+#define PREVIEW_BLOCK 64u // keys whose memory is fetched together
+
+static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
+{
+    uint32_t index = dp_directory_peek(&planner->directory, key);
+    if (index == DP_NO_RECORD)
+        return;
+    uint32_t copy = planner->directory.records[index].first_copy;
+    while (copy != DP_NO_COPY) {
+        dp_cache *cache = &planner->caches[dp_copy_worker(copy)];
+        dp_eviction_expect(cache->eviction, dp_copy_slot(copy), iteration);
+        copy = cache->slots[dp_copy_slot(copy)].next_copy;
+    }
+}
+
+void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
+{
+    const dp_planner_config *config = &planner->config;
+    uint32_t iteration = (uint32_t)rt_max_u64(planner->previewed, planner->iteration) + 1;
+    rt_assert(iteration <= planner->iteration + 1 + config->lookahead);
+    rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
+    planner->previewed = iteration;
+    if (config->lookahead == 0)
+        return;
+    for (uint32_t begin = 0; begin < batch->key_count; begin += PREVIEW_BLOCK) {
+        uint32_t end = (uint32_t)rt_min_u64(begin + PREVIEW_BLOCK, batch->key_count);
+        for (uint32_t k = begin; k < end; k++)
+            dp_lookahead_prefetch(&planner->lookahead, batch->keys[k]);
+        for (uint32_t k = begin; k < end; k++) {
+            if (dp_lookahead_add(&planner->lookahead, batch->keys[k], iteration))
+                expect_key(planner, batch->keys[k], iteration);
+        }
+    }
+}
+
+void dp_preview_pass(dp_planner *planner)
+{
+    const dp_view *view = &planner->view;
+    for (uint32_t begin = 0; begin < view->distinct_count; begin += PREVIEW_BLOCK) {
+        uint32_t end = (uint32_t)rt_min_u64(begin + PREVIEW_BLOCK, view->distinct_count);
+        for (uint32_t d = begin; d < end; d++)
+            dp_lookahead_prefetch(&planner->lookahead, view->distinct[d].key);
+        for (uint32_t d = begin; d < end; d++)
+            planner->next_use[d] =
+                dp_lookahead_pass(&planner->lookahead, view->distinct[d].key, view->iteration);
+    }
+}

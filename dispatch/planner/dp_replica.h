@@ -1,0 +1,32 @@
+// dp_replica - a planner that a worker runs for itself (planner.placement "worker").
+//
+// Fed with the batches and input records that the coordinator broadcasts, in its order, it makes
+// the coordinator's plans bit for bit and keeps the slice of its own worker. What the planner's
+// determinism rests on (dp_planner.h) is all that crosses the network. One thread at a time.
+#ifndef DP_REPLICA_H
+#define DP_REPLICA_H
+
+#include "dispatch/plan/dp_broadcast.h"
+#include "dispatch/planner/dp_planner.h"
+#include "dispatch/plan/dp_slice_wire.h"
+
+typedef struct {
+    const dp_planner_config *planner; // as the coordinator's; needed while creating
+    dp_slice_limits limits;
+    uint32_t rank;   // the worker
+    uint32_t sender; // that the slices name: the coordinator
+} dp_replica_config;
+
+typedef struct dp_replica dp_replica;
+
+rt_status dp_replica_create(const dp_replica_config *config, dp_replica **replica_p,
+                            rt_error *error);
+void dp_replica_destroy(dp_replica *replica);
+
+// Takes a BATCH message (it stays the caller's) and makes the SLICE message of its sequence number,
+// fingerprint included. RT_WIRE: not the message that follows, or wrong in itself; RT_CONFIG: a
+// record out of range; RT_NO_MEMORY. After an error the replica must not be used further.
+rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_message *slice,
+                          rt_error *error);
+
+#endif

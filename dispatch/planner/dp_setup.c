@@ -1,0 +1,84 @@
+#include "dispatch/planner/dp_setup.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/numbers/rt_optimizer.h"
+
+bool dp_setup_needs_keys(const rt_config *config)
+{
+    return config->cache.rows == 0 && config->cache.distinct_keys == 0;
+}
+
+rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
+{
+    *keys_p = 0;
+    if (!dp_setup_needs_keys(config) || config->stream.file_count == 0)
+        return RT_OK;
+    rt_info("counting the distinct keys of the input for cache.ratio "
+            "(set cache.rows or cache.distinct_keys to skip this)");
+    rt_status status = rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
+    if (!status && *keys_p == 0)
+        return rt_fail(error, RT_DATA, "stream.files: no sample is in the input (%s%s)",
+                       config->stream.files[0], config->stream.file_count > 1 ? ", ..." : "");
+    return status;
+}
+
+static rt_status cache_rows(const rt_config *config, uint64_t distinct_keys, uint32_t *rows_p,
+                            rt_error *error)
+{
+    uint64_t keys = config->cache.distinct_keys ? config->cache.distinct_keys : distinct_keys;
+    double rows =
+        config->cache.rows ? (double)config->cache.rows : ceil(config->cache.ratio * (double)keys);
+    if (rows < 1)
+        return rt_fail(error, RT_CONFIG,
+                       "cache.ratio needs the number of distinct keys, which this input does not "
+                       "tell: set cache.rows or cache.distinct_keys");
+    if (rows >= DP_SLOTS_MAX)
+        return rt_fail(error, RT_CONFIG, "a cache of %.0f rows per worker, at most %u are possible",
+                       rows, DP_SLOTS_MAX - 1);
+    *rows_p = (uint32_t)rows;
+    return RT_OK;
+}
+
+rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
+                   dp_planner_config *planner, rt_error *error)
+{
+    uint32_t rows = 0;
+    rt_status status = cache_rows(config, distinct_keys, &rows, error);
+    if (status)
+        return status;
+    memset(planner, 0, sizeof *planner);
+    planner->worker_count = config->worker_count;
+    planner->sample_count_max = config->worker_count * config->samples_per_worker;
+    planner->keys_per_sample_max = schema->keys_per_sample_max;
+    if (config->dispatch.policy == RT_POLICY_MAKESPAN) {
+        planner->micro_batch_min = config->dispatch.micro_batch_min;
+        planner->micro_batch_max = config->dispatch.micro_batch_max;
+    }
+    planner->eviction = config->cache.eviction;
+    planner->lookahead = config->cache.lookahead;
+    planner->dispatch = config->dispatch;
+    planner->ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
+    planner->shards.count = config->ps_shard_count;
+    planner->seed = config->seed;
+    planner->keys_expected = config->cache.distinct_keys;
+    planner->layout.field_count = schema->field_count;
+    const rt_model_config *model = &config->model;
+    if (model->embedding_dim_count && model->embedding_dim_count != schema->field_count)
+        return rt_fail(error, RT_CONFIG,
+                       "model.embedding_dim: a list of %u, but the input has %u fields",
+                       model->embedding_dim_count, schema->field_count);
+    for (uint32_t f = 0; f < schema->field_count; f++) {
+        uint32_t dim = model->embedding_dim_count ? model->embedding_dims[f] : model->embedding_dim;
+        planner->layout.values[f] = dim;
+        planner->layout.state[f] = rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    }
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        planner->slot_count[j] = rows;
+        planner->compute_s_per_sample[j] = config->compute_us_per_sample * 1e-6;
+        planner->links[j] = (dp_link){config->links.workers[j].gbps_up * 1e9 / 8,
+                                      config->links.workers[j].gbps_down * 1e9 / 8};
+    }
+    return RT_OK;
+}

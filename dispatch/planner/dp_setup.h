@@ -1,0 +1,22 @@
+// dp_setup - a planner's configuration from what the user wrote and what the stream has.
+#ifndef DP_SETUP_H
+#define DP_SETUP_H
+
+#include "dispatch/planner/dp_planner.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_stream.h"
+
+// distinct_keys: of the input, for cache.ratio; 0 where unknown (then cache.rows must be set).
+// dense_bytes and measure_error are left at 0: the caller knows.
+// RT_CONFIG: error names the key that is missing or does not fit.
+rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
+                   dp_planner_config *planner, rt_error *error);
+
+// True when dp_setup needs the number of distinct keys and the config does not declare it.
+bool dp_setup_needs_keys(const rt_config *config);
+
+// Counts them, where dp_setup needs them and they can be counted; *keys_p is 0 otherwise. Errors as
+// rt_stream_count_keys.
+rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error);
+
+#endif

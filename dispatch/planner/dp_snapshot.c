@@ -1,0 +1,375 @@
+#include "dispatch/planner/dp_snapshot.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+
+#define FORMAT 2u
+
+// What must be equal for the caches of one planner to be those of another.
+typedef struct {
+    uint32_t format;
+    uint32_t iteration;
+    uint64_t input_count;
+    uint32_t worker_count;
+    uint32_t eviction;
+    uint32_t by_bytes;
+    uint32_t policy;
+    uint32_t waiting_count;
+    uint32_t reserved;
+    uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
+} snapshot_head;
+_Static_assert(sizeof(snapshot_head) == 56, "file layout");
+
+typedef struct {
+    double up_bytes_per_s, down_bytes_per_s, compute_s;
+    uint32_t free_count;
+    uint32_t fills, evictions; // of the iteration before
+    uint32_t reserved;
+} snapshot_worker;
+_Static_assert(sizeof(snapshot_worker) == 40, "file layout");
+
+typedef struct {
+    double alpha, ps_bytes_per_s;
+    uint32_t search_evaluations, tables;
+    double shard_bytes_per_s[RT_SHARDS_MAX];
+} snapshot_values;
+_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16, "file layout");
+
+// Keys that were trained, and a sum over keys and versions that knows no order.
+static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t *sum_p)
+{
+    *count_p = *sum_p = 0;
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *entry = &directory->entries[i];
+        uint32_t version =
+            entry->record ? directory->records[entry->record - 1].version : entry->version;
+        *count_p += version > 0;
+        *sum_p += version ? rt_mix(entry->key ^ rt_mix(version)) : 0;
+    }
+}
+
+// ---- saving ----------------------------------------------------------------------------------
+
+static void save_cache(const dp_planner *planner, uint32_t worker, rt_bytes *bytes)
+{
+    const dp_cache *cache = &planner->caches[worker];
+    const dp_planner_config *config = &planner->config;
+    const snapshot_worker head = {.up_bytes_per_s = config->links[worker].up_bytes_per_s,
+                                  .down_bytes_per_s = config->links[worker].down_bytes_per_s,
+                                  .compute_s = config->compute_s_per_sample[worker],
+                                  .free_count = cache->free_count,
+                                  .fills = planner->turnover.fills[worker],
+                                  .evictions = planner->turnover.evictions[worker]};
+    rt_bytes_put(bytes, &head, sizeof head);
+    rt_bytes_put(bytes, cache->free_slots, cache->free_count * sizeof *cache->free_slots);
+    // A free slot still names its last record: its key is left out of account when it is read.
+    uint64_t *keys = rt_bytes_extend(bytes, cache->slot_count * sizeof *keys);
+    for (uint32_t slot = 0; keys && slot < cache->slot_count; slot++) {
+        uint32_t index = cache->slots[slot].record;
+        uint64_t key =
+            index < planner->directory.record_top ? planner->directory.records[index].key : 0;
+        memcpy(&keys[slot], &key, sizeof key);
+    }
+    rt_bytes planned = {0};
+    dp_eviction_save(cache->eviction, &planned);
+    rt_bytes_put_u64(bytes, planned.size);
+    rt_bytes_put(bytes, planned.data, planned.size);
+    bytes->failed |= planned.failed;
+    rt_bytes_fini(&planned);
+}
+
+static void save_policy(const dp_planner *planner, rt_bytes *bytes)
+{
+    rt_bytes state = {0};
+    if (planner->policy->save)
+        planner->policy->save(planner->policy_state, &state);
+    rt_bytes_put_u64(bytes, state.size);
+    rt_bytes_put(bytes, state.data, state.size);
+    bytes->failed |= state.failed;
+    rt_bytes_fini(&state);
+}
+
+void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
+{
+    const dp_planner_config *config = &planner->config;
+    snapshot_head head = {.format = FORMAT,
+                          .iteration = planner->iteration,
+                          .input_count = planner->input_count,
+                          .worker_count = config->worker_count,
+                          .eviction = config->eviction,
+                          .by_bytes = planner->by_bytes,
+                          .policy = config->dispatch.policy,
+                          .waiting_count = planner->waiting_count};
+    snapshot_values values = {config->dispatch.alpha,
+                              config->ps_bytes_per_s,
+                              config->dispatch.search_evaluations,
+                              config->dispatch.tables,
+                              {0}};
+    memcpy(values.shard_bytes_per_s, config->shards.bytes_per_s, sizeof values.shard_bytes_per_s);
+    rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
+    sum_keys(&planner->directory, &head.key_count, &head.key_sum);
+    rt_bytes_put(bytes, &head, sizeof head);
+    rt_bytes_put(bytes, &values, sizeof values);
+    rt_bytes_put(bytes, config->slot_count, config->worker_count * sizeof *config->slot_count);
+    rt_bytes_put(bytes, planner->waiting, planner->waiting_count * sizeof *planner->waiting);
+    save_policy(planner, bytes);
+    for (uint32_t w = 0; w < config->worker_count; w++)
+        save_cache(planner, w, bytes);
+}
+
+// ---- loading ---------------------------------------------------------------------------------
+
+rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version)
+{
+    if (version == 0)
+        return RT_OK;
+    if (dp_directory_version(&planner->directory, key) != 0)
+        return RT_DATA;
+    return dp_directory_add(&planner->directory, key, version);
+}
+
+static rt_status bad(rt_error *error, const char *what)
+{
+    return rt_fail(error, RT_DATA, "state of the planner: %s", what);
+}
+
+// Occupied slots are those that are not free; every slot must be one or the other.
+static rt_status load_free_slots(dp_cache *cache, uint32_t free_count, bool *is_used,
+                                 rt_reader *reader, rt_error *error)
+{
+    if (free_count > cache->slot_count ||
+        !rt_reader_get(reader, cache->free_slots, free_count, sizeof *cache->free_slots))
+        return bad(error, "it ends within the free slots");
+    cache->free_count = free_count;
+    cache->occupied = cache->slot_count - free_count;
+    memset(is_used, true, cache->slot_count);
+    for (uint32_t i = 0; i < free_count; i++) {
+        uint32_t slot = cache->free_slots[i];
+        if (slot >= cache->slot_count || !is_used[slot])
+            return bad(error, "a slot is free twice or does not exist");
+        is_used[slot] = false;
+    }
+    return RT_OK;
+}
+
+static rt_status load_copies(dp_planner *planner, dp_cache *cache, const bool *is_used,
+                             rt_reader *reader, rt_error *error)
+{
+    const uint8_t *keys = rt_reader_take(reader, cache->slot_count, sizeof(uint64_t));
+    if (!keys || dp_directory_reserve(&planner->directory, cache->slot_count))
+        return keys ? rt_fail(error, RT_NO_MEMORY, "out of memory for the directory")
+                    : bad(error, "it ends within the keys of a cache");
+    for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
+        uint64_t key;
+        memcpy(&key, keys + slot * sizeof key, sizeof key);
+        if (!is_used[slot])
+            continue;
+        if (dp_directory_version(&planner->directory, key) == 0)
+            return rt_fail(error, RT_DATA,
+                           "state of the planner: worker %" PRIu32 " holds key %016" PRIx64
+                           ", which no shard has",
+                           cache->worker, key);
+        uint32_t index = dp_directory_find(&planner->directory, key);
+        dp_record *record = &planner->directory.records[index];
+        if (record->holders >> cache->worker & 1)
+            return bad(error, "a worker holds a key twice");
+        dp_cache_put(cache, slot, record, index);
+    }
+    return RT_OK;
+}
+
+static rt_status load_cache(dp_planner *planner, uint32_t worker, const snapshot_worker *head,
+                            rt_reader *reader, rt_error *error)
+{
+    dp_cache *cache = &planner->caches[worker];
+    bool *is_used = rt_alloc(cache->slot_count, sizeof *is_used);
+    if (!is_used)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache");
+    rt_status status = load_free_slots(cache, head->free_count, is_used, reader, error);
+    if (!status)
+        status = load_copies(planner, cache, is_used, reader, error);
+    if (!status) {
+        uint64_t size = rt_reader_u64(reader);
+        const void *bytes = rt_reader_take(reader, size, 1);
+        rt_reader eviction = {bytes, bytes ? size : 0, !bytes};
+        if (dp_eviction_load(cache->eviction, is_used, &eviction) || eviction.left)
+            status = bad(error, "the eviction of a cache cannot be that of these slots");
+    }
+    planner->turnover.fills[worker] = head->fills;
+    planner->turnover.evictions[worker] = head->evictions;
+    rt_free(is_used);
+    return status;
+}
+
+static bool is_rate(double value)
+{
+    return isfinite(value) && value >= 1;
+}
+
+static rt_status load_values(dp_planner *planner, const snapshot_values *values, rt_error *error)
+{
+    dp_planner_config *config = &planner->config;
+    if (!(values->alpha >= 0 && values->alpha <= 1) || !(values->ps_bytes_per_s >= 0) ||
+        !isfinite(values->ps_bytes_per_s))
+        return bad(error, "a value in force is out of range");
+    for (uint32_t s = 0; s < RT_SHARDS_MAX; s++) {
+        if (!(values->shard_bytes_per_s[s] >= 0) || !isfinite(values->shard_bytes_per_s[s]))
+            return bad(error, "a value in force is out of range");
+    }
+    memcpy(config->shards.bytes_per_s, values->shard_bytes_per_s,
+           sizeof config->shards.bytes_per_s);
+    config->dispatch.alpha = values->alpha;
+    config->dispatch.search_evaluations = values->search_evaluations;
+    config->dispatch.tables = values->tables;
+    config->ps_bytes_per_s = values->ps_bytes_per_s;
+    return RT_OK;
+}
+
+static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bool take,
+                              rt_reader *reader, rt_error *error)
+{
+    dp_input waiting[DP_INPUTS_WAITING_MAX];
+    if (head->waiting_count > DP_INPUTS_WAITING_MAX ||
+        !rt_reader_get(reader, waiting, head->waiting_count, sizeof *waiting))
+        return bad(error, "it ends within the input records");
+    for (uint32_t i = 0; i < head->waiting_count && take; i++) {
+        if (waiting[i].kind >= DP_INPUT_KINDS ||
+            dp_input_check(&waiting[i], planner->config.worker_count, error))
+            return bad(error, "an input record is out of range");
+        planner->waiting[planner->waiting_count++] = waiting[i];
+    }
+    return RT_OK;
+}
+
+// A state that does not fit is passed over.
+static rt_status load_policy(dp_planner *planner, bool take, rt_reader *reader, bool *taken_p,
+                             rt_error *error)
+{
+    uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    if (!bytes)
+        return bad(error, "it ends within the policy");
+    if (!take || !planner->policy->load)
+        return RT_OK;
+    rt_reader state = {bytes, size, false};
+    if (!planner->policy->load(planner->policy_state, &state) || state.left)
+        return bad(error, "it is not that of this policy");
+    *taken_p = true;
+    return RT_OK;
+}
+
+static rt_status load_worker(dp_planner *planner, uint32_t w, bool same_config, rt_reader *reader,
+                             rt_error *error)
+{
+    snapshot_worker worker;
+    if (!rt_reader_get(reader, &worker, 1, sizeof worker))
+        return bad(error, "it ends within the workers");
+    if (!is_rate(worker.up_bytes_per_s) || !is_rate(worker.down_bytes_per_s) ||
+        !(worker.compute_s >= 0) || !isfinite(worker.compute_s))
+        return bad(error, "a value in force is out of range");
+    if (worker.evictions > worker.fills)
+        return bad(error, "more rows were evicted than came in");
+    if (same_config) {
+        planner->config.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
+        planner->config.compute_s_per_sample[w] = worker.compute_s;
+    }
+    return load_cache(planner, w, &worker, reader, error);
+}
+
+// Whether workers, slots and eviction are those of the state.
+static rt_status compare_caches(const dp_planner *planner, const snapshot_head *head,
+                                rt_reader *reader, bool *same_p, rt_error *error)
+{
+    const dp_planner_config *config = &planner->config;
+    uint32_t slot_count[RT_WORKERS_MAX];
+    if (!rt_reader_get(reader, slot_count, head->worker_count, sizeof *slot_count))
+        return bad(error, "it ends within the sizes of the caches");
+    *same_p = head->worker_count == config->worker_count && head->eviction == config->eviction &&
+              head->by_bytes == planner->by_bytes;
+    for (uint32_t w = 0; w < config->worker_count && *same_p; w++)
+        *same_p = slot_count[w] == config->slot_count[w];
+    return RT_OK;
+}
+
+static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool same_config,
+                           rt_reader *reader, dp_restored *restored, rt_error *error)
+{
+    const bool fits_policy = head->worker_count == planner->config.worker_count &&
+                             head->policy == planner->config.dispatch.policy;
+    rt_status status = compare_caches(planner, head, reader, &restored->caches, error);
+    if (!status)
+        status = load_waiting(planner, head, same_config, reader, error);
+    if (!status)
+        status = load_policy(planner, fits_policy, reader, &restored->policy, error);
+    for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
+        status = load_worker(planner, w, same_config, reader, error);
+    if (!status && restored->caches && reader->left)
+        status = bad(error, "bytes behind its end");
+    return status;
+}
+
+rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_config,
+                          dp_restored *restored, rt_error *error)
+{
+    snapshot_head head;
+    snapshot_values values;
+    rt_assert(planner->iteration == 0);
+    if (!rt_reader_get(reader, &head, 1, sizeof head) ||
+        !rt_reader_get(reader, &values, 1, sizeof values))
+        return bad(error, "it ends early");
+    if (head.format != FORMAT || head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
+        return bad(error, "not of this version of the program");
+    if (head.iteration > DP_ITERATIONS_MAX)
+        return bad(error, "an iteration beyond the last that can be");
+    uint64_t key_count, key_sum;
+    sum_keys(&planner->directory, &key_count, &key_sum);
+    if (key_count != head.key_count || key_sum != head.key_sum)
+        return rt_fail(error, RT_DATA,
+                       "state of the planner: the shards hold %" PRIu64
+                       " trained rows, the cut has %" PRIu64 " (or other versions)",
+                       key_count, head.key_count);
+    *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
+    planner->iteration = planner->previewed = head.iteration;
+    planner->input_count = head.input_count;
+    rt_status status = same_config ? load_values(planner, &values, error) : RT_OK;
+    if (!status)
+        status = load_rest(planner, &head, same_config, reader, restored, error);
+    if (!status)
+        dp_planner_recompute(planner);
+    return status;
+}
+
+rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32_t *slot_p,
+                            const dp_plan **plan_p)
+{
+    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
+    const uint32_t first = *slot_p;
+    bool more = false;
+    dp_plan_clear(plan);
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        const dp_cache *cache = &planner->caches[w];
+        uint32_t end = (uint32_t)rt_min_u64((uint64_t)first + pull_count_max, cache->slot_count);
+        more |= first < cache->slot_count;
+        for (uint32_t slot = first; slot < end; slot++) {
+            uint32_t index = cache->slots[slot].record;
+            if (index >= planner->directory.record_top)
+                continue;
+            const dp_record *record = &planner->directory.records[index];
+            if (dp_cache_slot(planner->caches, w, record) != slot)
+                continue;
+            dp_op *op = dp_ops_add(&plan->slices[w].fill, DP_OP_PULL);
+            if (!op)
+                return RT_NO_MEMORY;
+            op->key = record->key;
+            op->slot = slot;
+            op->version = record->version;
+            op->flags = DP_OP_STATE;
+        }
+    }
+    *slot_p = first + pull_count_max;
+    *plan_p = plan;
+    return more ? RT_OK : RT_END;
+}

@@ -1,0 +1,57 @@
+// dp_policy - decides which worker trains which sample; the planner does everything else.
+//
+// A policy sees one batch (dp_view) and fills in a worker per sample, within the capacities. It
+// reads no clock and no random device: equal views and equal state give equal placements.
+// One thread; created for bounds, deciding allocates nothing.
+#ifndef DP_POLICY_H
+#define DP_POLICY_H
+
+#include "dispatch/cost/dp_view.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/config/rt_config.h"
+
+typedef struct {
+    uint32_t worker_count;
+    uint32_t sample_count_max;
+    uint32_t distinct_count_max;
+    uint64_t seed;
+    rt_dispatch_config dispatch;
+    bool measure_error; // esd: dp_policy_report.error, at the price of a second solution
+} dp_policy_config;
+
+// How the last batch was placed; see dp_decision. Costs in ticks.
+typedef struct {
+    uint32_t opt_samples, heu_samples;
+    uint32_t evaluations;
+    int64_t error_bound, error; // error: -1 where it was not measured
+    double device_s;            // for which a GPU was held; no plan depends on it
+} dp_policy_report;
+
+typedef struct dp_policy_ops {
+    const char *name;
+    rt_status (*create)(const dp_policy_config *config, void **state_p, rt_error *error);
+    void (*destroy)(void *state);
+    // worker_of_sample: sample_count workers out.
+    void (*place)(void *state, const dp_view *view, uint32_t *worker_of_sample);
+    // New values of alpha, search_evaluations and tables take effect with the next batch; NULL
+    // where none of them means anything.
+    void (*configure)(void *state, const rt_dispatch_config *dispatch);
+    // Adds to a zeroed report (error: -1) what the policy has to say; may be NULL.
+    void (*report)(const void *state, dp_policy_report *report);
+    // What later placements depend on beside their views, between two batches; NULL: nothing. load
+    // takes what save wrote with the same config, into a state just created; false: it cannot be
+    // that.
+    void (*save)(const void *state, rt_bytes *bytes);
+    bool (*load)(void *state, rt_reader *reader);
+} dp_policy_ops;
+
+extern const dp_policy_ops dp_policy_random; // a uniformly random placement
+extern const dp_policy_ops dp_policy_laia;   // Herald (NSDI'24), Algorithm 1
+extern const dp_policy_ops dp_policy_herald; // the same over some tables
+extern const dp_policy_ops dp_policy_esd;    // ESD, Algorithms 1 and 2
+
+extern const dp_policy_ops dp_policy_makespan; // SOLVER: true cost, local search
+
+const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
+
+#endif

@@ -1,0 +1,259 @@
+#include "dispatch/sim/dp_sim.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_controller.h"
+#include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/planner/dp_setup.h"
+#include "dispatch/plan/dp_trace.h"
+
+#define TIMES_MAX (1u << 20) // iterations whose times are kept for the percentiles
+#define PROGRESS_NS UINT64_C(500000000)
+
+typedef struct {
+    const dp_sim_config *sim;
+    rt_stream *stream;
+    rt_batch batches[DP_LOOKAHEAD_MAX + 1]; // a ring: the one to plan, and those ahead of it
+    uint32_t first, ahead;
+    uint64_t read_count; // batches
+    bool ended;
+    const rt_batch *batch; // the first
+    dp_planner *planner;
+    uint64_t preview_ns; // since the last plan
+    uint32_t *decision_ns, *commit_ns;
+    uint32_t time_count, decision_capacity, commit_capacity;
+    uint64_t planning_ns, planned_samples;
+    uint64_t begin_ns, shown_ns;
+    dp_account_config costs; // in force, where result->costs is what the run began with
+    dp_decisions decisions;
+    dp_controller controller;
+    rt_metrics *journal;
+    uint32_t inputs_done; // of sim->inputs
+} simulation;
+
+rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error)
+{
+    char part[256];
+    for (const char *at = spec; at; at = *at ? at + 1 : NULL) {
+        size_t length = strcspn(at, ":");
+        char key[sizeof part + 32];
+        if (length == 0 || length >= sizeof part)
+            return rt_fail(error, RT_CONFIG, "policy \"%s\": expected name[:key=value]...", spec);
+        memcpy(part, at, length);
+        part[length] = '\0';
+        snprintf(key, sizeof key, at == spec ? "dispatch.policy=%s" : "dispatch.%s", part);
+        if (rt_config_set(config, key, error) != RT_OK)
+            return rt_fail_in(error, "policy \"%s\"", spec);
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    return RT_OK;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile_ms(uint32_t *times_ns, uint32_t count, double share)
+{
+    if (count == 0)
+        return 0;
+    qsort(times_ns, count, sizeof *times_ns, compare_u32);
+    return times_ns[(uint32_t)(share * (count - 1))] * 1e-6;
+}
+
+// Records come into force with the look-up that follows: those of the journal that is replayed, or
+// those of the controllers.
+static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error)
+{
+    const dp_inputs *inputs = s->sim->inputs;
+    rt_status status = RT_OK;
+    dp_input input;
+    for (; inputs && s->inputs_done < inputs->count && !status; s->inputs_done++) {
+        input = inputs->items[s->inputs_done];
+        if (input.iteration > iteration)
+            break;
+        status = dp_planner_apply(s->planner, &input, error);
+        dp_account_apply(&input, &s->costs);
+    }
+    while (!inputs && !status && dp_controller_next(&s->controller, &input)) {
+        status = dp_planner_apply(s->planner, &input, error);
+        dp_account_apply(&input, &s->costs);
+        dp_journal_write(s->journal, &input);
+    }
+    return status;
+}
+
+// Reads until cache.lookahead batches are known behind the one that is planned next. RT_END: there
+// is none to plan.
+static rt_status read_ahead(simulation *s, rt_error *error)
+{
+    const rt_config *config = s->sim->config;
+    uint32_t batch_size = config->worker_count * config->samples_per_worker;
+    uint64_t limit = config->sim_iterations ? rt_min_u64(config->sim_iterations, DP_ITERATIONS_MAX)
+                                            : DP_ITERATIONS_MAX;
+    while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
+        rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
+        rt_status status = rt_stream_read(s->stream, batch, batch_size, error);
+        s->ended = status == RT_END;
+        if (s->ended)
+            break;
+        if (status)
+            return status;
+        s->read_count++;
+        s->ahead++;
+        uint64_t begin = rt_now_ns();
+        dp_planner_preview(s->planner, batch);
+        s->preview_ns += rt_now_ns() - begin;
+    }
+    s->batch = &s->batches[s->first];
+    return s->ahead ? RT_OK : RT_END;
+}
+
+static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
+{
+    uint64_t begin = rt_now_ns();
+    rt_status status = dp_planner_look_up(s->planner, s->batch);
+    if (status)
+        return status;
+    uint64_t looked_up = rt_now_ns();
+    dp_planner_place(s->planner);
+    uint64_t decided = rt_now_ns();
+    status = dp_planner_commit(s->planner, plan_p);
+    uint64_t end = rt_now_ns() + s->preview_ns;
+    s->preview_ns = 0;
+    const dp_decision *decision = dp_planner_decision(s->planner);
+    dp_controller_decided(&s->controller, decision, (double)(decided - begin) * 1e-9,
+                          (double)(decided - looked_up) * 1e-9);
+    if (status || !counted)
+        return status;
+    dp_decisions_add(&s->decisions, decision, s->batch->sample_count);
+    s->planning_ns += end - begin;
+    s->planned_samples += s->batch->sample_count;
+    if (s->time_count == TIMES_MAX)
+        return RT_OK;
+    if (rt_grow(&s->decision_ns, &s->decision_capacity, s->time_count + 1u, sizeof(uint32_t)) ||
+        rt_grow(&s->commit_ns, &s->commit_capacity, s->time_count + 1u, sizeof(uint32_t)))
+        return RT_NO_MEMORY;
+    s->decision_ns[s->time_count] = (uint32_t)rt_min_u64(decided - begin, UINT32_MAX);
+    s->commit_ns[s->time_count++] = (uint32_t)rt_min_u64(end - decided, UINT32_MAX);
+    return RT_OK;
+}
+
+static void show_progress(simulation *s, uint64_t iteration, uint64_t samples, bool last)
+{
+    uint64_t now = rt_now_ns();
+    if (!s->sim->progress || (!last && now - s->shown_ns < PROGRESS_NS))
+        return;
+    s->shown_ns = now;
+    fprintf(stderr, "\r%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s", iteration,
+            samples, (double)samples * 1e9 / (double)(now - s->begin_ns + 1), last ? "\n" : "   ");
+}
+
+static void take_plan(simulation *s, const dp_plan *plan, dp_sim_result *result)
+{
+    dp_account one = {0};
+    if (s->sim->trace)
+        dp_trace_plan(s->sim->trace, plan);
+    dp_account_add(&s->costs, plan, &one);
+    dp_controller_iterated(&s->controller, one.predicted_s);
+    result->fingerprint = dp_fingerprint_add(result->fingerprint, dp_plan_fingerprint(plan));
+    if (plan->iteration > s->sim->config->sim_warmup)
+        dp_account_add(&s->costs, plan, &result->account);
+}
+
+static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
+{
+    const rt_config *config = s->sim->config;
+    uint64_t iteration = 0, samples = 0;
+    s->begin_ns = s->shown_ns = rt_now_ns();
+    for (;;) {
+        const dp_plan *plan = NULL;
+        rt_status status = read_ahead(s, error);
+        if (status == RT_END)
+            break;
+        if (status)
+            return status;
+        status = apply_inputs(s, iteration + 1, error);
+        if (status)
+            return status;
+        bool counted = iteration >= config->sim_warmup;
+        status = plan_batch(s, counted, &plan);
+        if (status)
+            return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
+                           iteration + 1);
+        iteration++;
+        samples += s->batch->sample_count;
+        s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
+        s->ahead--;
+        if (plan)
+            take_plan(s, plan, result);
+        show_progress(s, iteration, samples, false);
+    }
+    const dp_plan *last = NULL;
+    if (iteration > 0 && dp_planner_finish(s->planner, &last))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory while planning the last iteration");
+    if (last)
+        take_plan(s, last, result);
+    show_progress(s, iteration, samples, true);
+    result->warmup_iterations = iteration - result->account.iterations;
+    if (result->account.iterations == 0)
+        return rt_fail(error, RT_DATA,
+                       "the input has %" PRIu64 " batches, not more than the warm-up of %" PRIu32
+                       " (sim.warmup)",
+                       iteration, config->sim_warmup);
+    return RT_OK;
+}
+
+static void finish(simulation *s, dp_sim_result *result)
+{
+    result->decision_ms_p50 = percentile_ms(s->decision_ns, s->time_count, 0.5);
+    result->decision_ms_p99 = percentile_ms(s->decision_ns, s->time_count, 0.99);
+    result->commit_ms_p50 = percentile_ms(s->commit_ns, s->time_count, 0.5);
+    result->planned_samples_per_s =
+        s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;
+    result->directory_keys = dp_planner_directory(s->planner)->key_count;
+    result->decisions = s->decisions;
+    result->directory_bytes = dp_directory_bytes(dp_planner_directory(s->planner));
+}
+
+rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
+{
+    simulation s = {.sim = sim};
+    dp_planner_config planner_config;
+    memset(result, 0, sizeof *result);
+    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+        rt_batch_init(&s.batches[i], sim->schema->dense_count);
+    rt_status status =
+        dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
+    planner_config.dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
+    planner_config.measure_error = sim->config->sim_dispatch_error;
+    if (!status)
+        status = rt_metrics_open(sim->journal, &s.journal, error);
+    if (!status)
+        status = dp_planner_create(&planner_config, &s.planner, error);
+    if (!status)
+        status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
+    if (!status) {
+        dp_account_init(&planner_config, &result->costs);
+        dp_controller_init(sim->config, &s.controller);
+        s.costs = result->costs;
+        result->slot_count = planner_config.slot_count[0];
+        status = simulate(&s, result, error);
+    }
+    if (!status)
+        finish(&s, result);
+    rt_stream_close(s.stream);
+    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+        rt_batch_fini(&s.batches[i]);
+    dp_planner_destroy(s.planner);
+    rt_metrics_close(s.journal);
+    rt_free(s.decision_ns);
+    rt_free(s.commit_ns);
+    return status;
+}

@@ -1,0 +1,637 @@
+#include "edge_worker/executor/ew_executor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "edge_worker/executor/ew_executor_parts.h"
+#include "runtime/rt_hash.h"
+
+// ---- creation --------------------------------------------------------------------------------
+
+rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p)
+{
+    rt_assert(config->shard_count >= 1 && config->slice_count_max >= 1);
+    ew_executor *e = rt_alloc(1, sizeof *e);
+    if (!e)
+        return RT_NO_MEMORY;
+    e->config = *config;
+    e->slices = rt_alloc(config->slice_count_max, sizeof *e->slices);
+    e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
+    e->push_rows = rt_alloc(config->shard_count, sizeof *e->push_rows);
+    e->push_grads = rt_alloc(config->shard_count, sizeof *e->push_grads);
+    e->pulls = rt_alloc(config->shard_count, sizeof *e->pulls);
+    e->pushes = rt_alloc(config->shard_count, sizeof *e->pushes);
+    e->batch_slots = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_slots);
+    e->batch_keys = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_keys);
+    e->batch_rows = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_rows);
+    if (!e->slices || !e->slots || !e->push_rows || !e->push_grads || !e->pulls || !e->pushes ||
+        !e->batch_slots || !e->batch_keys || !e->batch_rows) {
+        ew_executor_destroy(e);
+        return RT_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < config->slice_count_max; i++)
+        e->slices[i].index = i;
+    for (uint32_t s = 0; s < config->shard_count; s++) {
+        e->pushes[s].credits = config->push_credits;
+        e->pushes[s].counted = true;
+    }
+    *executor_p = e;
+    return RT_OK;
+}
+
+void ew_executor_destroy(ew_executor *e)
+{
+    if (!e)
+        return;
+    for (uint32_t i = 0; e->slices && i < e->config.slice_count_max; i++) {
+        rt_message_release(&e->slices[i].message);
+        rt_free(e->slices[i].nodes);
+        rt_free(e->slices[i].staging);
+    }
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        if (e->pulls)
+            ew_outlet_fini(&e->pulls[s]);
+        if (e->pushes)
+            ew_outlet_fini(&e->pushes[s]);
+    }
+    for (uint32_t i = 0; i < e->kept_capacity; i++)
+        rt_free(e->kept[i].gradient);
+    rt_free(e->kept);
+    rt_free(e->slices);
+    rt_free(e->slots);
+    rt_free(e->push_rows);
+    rt_free(e->push_grads);
+    rt_free(e->pulls);
+    rt_free(e->pushes);
+    rt_free(e->batch_slots);
+    rt_free(e->batch_keys);
+    rt_free(e->batch_rows);
+    rt_free(e);
+}
+
+// ---- messages out ----------------------------------------------------------------------------
+
+static rt_status flush_outlet(ew_executor *e, uint32_t shard, ew_outlet *outlet, rt_error *error)
+{
+    rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, shard);
+    return status ? rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
+                            rt_status_text(status))
+                  : RT_OK;
+}
+
+rt_status ew_executor_flush(ew_executor *e, rt_error *error)
+{
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        rt_status status = flush_outlet(e, s, &e->pulls[s], error);
+        if (!status)
+            status = flush_outlet(e, s, &e->pushes[s], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- chains ----------------------------------------------------------------------------------
+
+static void chain(ew_executor *e, ew_node *n)
+{
+    ew_slot_state *slot = &e->slots[n->slot];
+    if (slot->tail) {
+        slot->tail->next = n;
+    } else {
+        ew_node_list_add(&e->ready, n);
+    }
+    slot->tail = n;
+}
+
+// Slices that train nothing count as trained when their turn comes.
+static void free_done_slices(ew_executor *e)
+{
+    for (;;) {
+        const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
+        if (s->sequence != e->trained + 1 || s->sequence > e->begun ||
+            !(s->view.counts.flags & DP_SLICE_FLUSH))
+            break;
+        e->trained++;
+    }
+    for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
+        ew_slice_state *s = &e->slices[i];
+        if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
+            dp_counts_add(&e->statistics.done, &s->done);
+            rt_message_release(&s->message);
+            s->sequence = 0;
+        }
+    }
+}
+
+// ---- landing ---------------------------------------------------------------------------------
+
+static uint32_t row_floats(const ew_executor *e, const ew_node *n)
+{
+    if (n->kind == NODE_PULL && n->flags & DP_OP_STATE)
+        return e->config.values + e->config.state;
+    return e->config.values;
+}
+
+static uint32_t staging_stride(const ew_executor *e)
+{
+    return e->config.values + e->config.state;
+}
+
+// The keeper's step: the sum of the others in worker order, then its own gradient.
+static void land_sum(ew_executor *e, const ew_node *n, float *sum)
+{
+    uint32_t at = e->slots[n->slot].kept;
+    ew_kept own = e->kept[at];
+    rt_assert(at < e->kept_count && own.slot == n->slot);
+    e->slots[n->slot].keeps = false;
+    for (uint32_t k = 0; k < e->config.values; k++)
+        sum[k] += own.gradient[k];
+    const float *const gradient = sum;
+    if (own.apply)
+        e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
+    e->kept[at] = e->kept[--e->kept_count];
+    e->slots[e->kept[at].slot].kept = at;
+    e->kept[e->kept_count] = own; // its buffer stays for the next one
+}
+
+static void landed(ew_executor *e, const ew_node *n)
+{
+    ew_slot_state *slot = &e->slots[n->slot];
+    dp_counts *done = &ew_slice_of(e, n)->done;
+    slot->version = n->version;
+    done->pull_sum += n->kind == NODE_PULL_SUM;
+    if (n->kind == NODE_PULL_SUM)
+        return;
+    slot->key = n->key;
+    slot->full = true;
+    done->miss_pull++;
+    done->first_touch += n->version == 0;
+}
+
+static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
+{
+    float *row = slice->staging + (size_t)n->index * staging_stride(e);
+    const float *const in = row;
+    if (n->kind == NODE_PULL_SUM)
+        land_sum(e, n, row);
+    else
+        e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
+    landed(e, n);
+    ew_node_complete(e, slice, n);
+}
+
+// ---- the work list ---------------------------------------------------------------------------
+
+static void check_row(ew_executor *e, const ew_node *n)
+{
+    const ew_slot_state *slot = &e->slots[n->slot];
+    if (!slot->full || slot->version != n->version)
+        e->statistics.stale_reads++;
+}
+
+static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
+{
+    e->config.rows->init(e->config.rows_context, &n->slot, &n->key, 1);
+    e->slots[n->slot].key = n->key;
+    e->slots[n->slot].version = 0;
+    e->slots[n->slot].full = true;
+    slice->done.first_touch++;
+    ew_node_complete(e, slice, n);
+}
+
+static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
+{
+    ew_slice_state *slice = ew_slice_of(e, n);
+    ew_slot_state *slot = &e->slots[n->slot];
+    n->ready = true;
+    switch ((ew_node_kind)n->kind) {
+    case NODE_PUSH_ROW:
+        if (!slot->full || slot->version != n->version)
+            return rt_fail(error, RT_WIRE,
+                           "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
+                           ", it has %" PRIu32,
+                           slice->sequence, n->slot, n->version, slot->version);
+        ew_node_list_add(&e->push_rows[rt_key_shard(slot->key, e->config.shard_count)], n);
+        break;
+    case NODE_DROP:
+        slot->full = false;
+        ew_node_complete(e, slice, n);
+        break;
+    case NODE_PULL_SUM:
+        if (!slot->keeps || slot->key != n->key)
+            return rt_fail(error, RT_WIRE,
+                           "slice %" PRIu64 " pulls the sum of key %" PRIx64 " into slot %" PRIu32
+                           ", which keeps no gradient of it",
+                           slice->sequence, n->key, n->slot);
+        if (n->arrived)
+            land_staged(e, slice, n);
+        break;
+    case NODE_PULL:
+        if (n->arrived)
+            land_staged(e, slice, n);
+        break;
+    case NODE_INIT:
+        init_row(e, slice, n);
+        break;
+    case NODE_TRAIN:
+        check_row(e, n);
+        slice->train_left--;
+        break;
+    case NODE_PUSH_GRAD:
+        ew_node_list_add(&e->push_grads[rt_key_shard(slot->key, e->config.shard_count)], n);
+        break;
+    case NODE_KEEP: {
+        if (slot->keeps)
+            return rt_fail(error, RT_WIRE,
+                           "slice %" PRIu64 " keeps a second gradient of slot %" PRIu32,
+                           slice->sequence, n->slot);
+        rt_status status = ew_keep_gradient(e, slice, n);
+        if (status)
+            return rt_fail(error, status, "out of memory for kept gradients");
+        ew_node_complete(e, slice, n);
+        break;
+    }
+    }
+    return RT_OK;
+}
+
+static rt_status work(ew_executor *e, rt_error *error)
+{
+    bool more = true;
+    while (more) {
+        for (ew_node *n; (n = ew_node_list_take(&e->ready));) {
+            rt_status status = advance(e, n, error);
+            if (status)
+                return status;
+        }
+        for (uint32_t s = 0; s < e->config.shard_count; s++) {
+            if (ew_capture_rows(e, s) || ew_capture_gradients(e, s))
+                return rt_fail(error, RT_NO_MEMORY, "out of memory for messages to the PS");
+        }
+        more = e->ready.first != NULL;
+    }
+    free_done_slices(e);
+    return ew_executor_flush(e, error);
+}
+
+// ---- slices in -------------------------------------------------------------------------------
+
+static ew_node *add_node(ew_slice_state *s, ew_node_kind kind, uint32_t slot, uint32_t index)
+{
+    ew_node *n = &s->nodes[s->node_count++];
+    *n = (ew_node){.kind = (uint8_t)kind, .slot = slot, .index = index, .slice = s->index};
+    return n;
+}
+
+static void add_fills(ew_slice_state *s)
+{
+    const dp_slice_view *v = &s->view;
+    for (uint32_t i = 0; i < v->counts.pull_count; i++) {
+        ew_node *n = add_node(s, NODE_PULL, v->pull_slots[i], i);
+        n->key = v->pull_keys[i];
+        n->version = v->pull_versions[i];
+        n->flags = v->pull_flags[i];
+    }
+    for (uint32_t i = 0; i < v->counts.pull_sum_count; i++) {
+        ew_node *n = add_node(s, NODE_PULL_SUM, v->pull_sum_slots[i], v->counts.pull_count + i);
+        n->key = v->pull_sum_keys[i];
+        n->version = v->pull_sum_versions[i];
+    }
+    for (uint32_t i = 0; i < v->counts.init_count; i++)
+        add_node(s, NODE_INIT, v->init_slots[i], i)->key = v->init_keys[i];
+}
+
+// The nodes in the order of the protocol: pushes and drops, then fills, training, gradients.
+static void add_nodes(ew_slice_state *s)
+{
+    const dp_slice_view *v = &s->view;
+    const rt_wire_slice *c = &v->counts;
+    for (uint32_t i = 0; i < c->push_count; i++)
+        add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
+    for (uint32_t i = 0; i < c->drop_count; i++)
+        add_node(s, NODE_DROP, v->drop_slots[i], i);
+    add_fills(s);
+    for (uint32_t i = 0; i < c->row_count; i++)
+        add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
+    for (uint32_t i = 0; i < c->grad_count; i++)
+        add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
+    for (uint32_t i = 0; i < c->keep_count; i++)
+        add_node(s, NODE_KEEP, v->row_slots[v->keep_rows[i]], i);
+}
+
+static uint32_t first_pull_node(const ew_slice_state *s)
+{
+    return s->view.counts.push_count + s->view.counts.drop_count;
+}
+
+// Requests go out as soon as the slice is known: the staging buffer has room for every answer.
+static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind kind,
+                              rt_message_type type)
+{
+    uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
+    uint32_t first = first_pull_node(s), end = first + s->pulls_left;
+    for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
+        rt_message message = {0};
+        uint32_t count = 0;
+        for (uint32_t at = first; at < end; at++) {
+            const ew_node *n = &s->nodes[at];
+            if (n->kind != kind || rt_key_shard(n->key, e->config.shard_count) != shard)
+                continue;
+            if (count == 0 &&
+                ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
+                return RT_NO_MEMORY;
+            uint32_t tag = at | (n->flags & DP_OP_STATE ? RT_WIRE_TAG_STATE : 0);
+            rt_wire_pull pull = {n->key, n->version, tag};
+            memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
+            if (++count < most)
+                continue;
+            if (ew_outlet_put(&e->pulls[shard], &message))
+                return RT_NO_MEMORY;
+            count = 0;
+        }
+        if (count == 0)
+            continue;
+        rt_message_finish(&message, count, count * sizeof(rt_wire_pull));
+        if (ew_outlet_put(&e->pulls[shard], &message))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
+{
+    const rt_wire_slice *c = &s->view.counts;
+    uint64_t nodes = (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count +
+                     c->pull_sum_count + c->row_count + c->grad_count + c->keep_count;
+    uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * staging_stride(e);
+    if (nodes >= RT_WIRE_TAG_STATE ||
+        rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
+        rt_grow(&s->staging, &s->staging_capacity, staged, sizeof *s->staging))
+        return RT_NO_MEMORY;
+    s->node_count = 0;
+    add_nodes(s);
+    s->nodes_left = s->node_count;
+    s->done = (dp_counts){0};
+    s->train_left = c->row_count;
+    s->pulls_left = c->pull_count + c->pull_sum_count;
+    return RT_OK;
+}
+
+// Lets the operations of a slice start.
+static rt_status begin_slice(ew_executor *e, ew_slice_state *s, rt_error *error)
+{
+    e->begun = s->sequence;
+    if (request_rows(e, s, NODE_PULL, RT_MESSAGE_PULL) ||
+        request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, s->sequence);
+    for (uint32_t i = 0; i < s->node_count; i++) {
+        const ew_node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
+        if (n->kind == NODE_TRAIN && tail && tail->kind == NODE_TRAIN && tail->slice == n->slice)
+            return rt_fail(error, RT_WIRE, "slice %" PRIu64 " trains slot %" PRIu32 " twice",
+                           s->sequence, n->slot);
+        chain(e, &s->nodes[i]);
+    }
+    return RT_OK;
+}
+
+static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *error)
+{
+    uint64_t sequence = rt_message_header(message)->iteration;
+    if (sequence != e->received + 1)
+        return rt_fail(error, RT_WIRE, "slice %" PRIu64 " came after slice %" PRIu64, sequence,
+                       e->received);
+    ew_slice_state *s = ew_slice_at(e, sequence);
+    if (s->sequence)
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64 " came, but slice %" PRIu64
+                       " is not done: more than %" PRIu32 " outstanding",
+                       sequence, s->sequence, e->config.slice_count_max);
+    dp_slice_view view;
+    rt_status status = dp_slice_decode(message, &e->config.limits, &view, error);
+    if (status)
+        return status;
+    s->view = view;
+    s->message = *message;
+    *message = (rt_message){0};
+    s->sequence = sequence;
+    e->received = sequence;
+    if (prepare_slice(e, s))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
+    return e->config.one_at_a_time ? RT_OK : begin_slice(e, s, error);
+}
+
+static bool all_pushed(const ew_executor *e)
+{
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        if (e->pushes[s].count || e->pushes[s].credits != e->config.push_credits)
+            return false;
+    }
+    return true;
+}
+
+rt_status ew_executor_begin(ew_executor *e, rt_error *error)
+{
+    if (e->begun == e->received || e->trained < e->begun || !all_pushed(e) ||
+        (e->begun && ew_slice_at(e, e->begun)->sequence == e->begun))
+        return RT_OK;
+    rt_status status = begin_slice(e, ew_slice_at(e, e->begun + 1), error);
+    return status ? status : work(e, error);
+}
+
+ew_wait ew_executor_waits_for(const ew_executor *e)
+{
+    if (e->received == e->trained)
+        return EW_WAIT_PLAN;
+    return all_pushed(e) ? EW_WAIT_PULL : EW_WAIT_PUSH;
+}
+
+// ---- rows in ---------------------------------------------------------------------------------
+
+static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
+                           ew_node_kind kind, uint32_t shard, ew_node **node_p, rt_error *error)
+{
+    uint32_t at = row->tag & ~RT_WIRE_TAG_STATE;
+    ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
+    if (!n || n->kind != kind || n->arrived || n->key != row->key ||
+        rt_key_shard(n->key, e->config.shard_count) != shard)
+        return rt_fail(error, RT_WIRE,
+                       "PS shard %" PRIu32 " sent key %" PRIx64 ", which nobody asked for", shard,
+                       row->key);
+    if (row->version != n->version)
+        return rt_fail(error, RT_WIRE,
+                       "PS shard %" PRIu32 " sent key %" PRIx64 " at version %" PRIu32
+                       ", expected exactly %" PRIu32,
+                       shard, row->key, row->version, n->version);
+    *node_p = n;
+    return RT_OK;
+}
+
+typedef struct {
+    uint32_t count, floats;
+    ew_node *nodes[EW_BATCH_MAX];
+} landing;
+
+static void land_batch(ew_executor *e, ew_slice_state *s, landing *batch)
+{
+    if (batch->count)
+        e->config.rows->write(e->config.rows_context, e->batch_slots, batch->count, batch->floats,
+                              (const float *const *)e->batch_rows);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        landed(e, batch->nodes[i]);
+        ew_node_complete(e, s, batch->nodes[i]);
+    }
+    batch->count = 0;
+}
+
+// A row whose slot is free lands with its neighbours in the message; any other is staged.
+static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float *data,
+                     landing *batch)
+{
+    uint32_t floats = row_floats(e, n);
+    n->arrived = true;
+    s->pulls_left--;
+    if (n->kind == NODE_PULL && n->ready) {
+        if (batch->count == EW_BATCH_MAX || batch->floats != floats)
+            land_batch(e, s, batch);
+        batch->floats = floats;
+        batch->nodes[batch->count] = n;
+        e->batch_slots[batch->count] = n->slot;
+        e->batch_rows[batch->count++] = (float *)(uintptr_t)data;
+        return;
+    }
+    memcpy(s->staging + (size_t)n->index * staging_stride(e), data, floats * sizeof(float));
+    if (n->ready)
+        land_staged(e, s, n);
+    else
+        e->statistics.rows_early++;
+}
+
+static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *message,
+                              ew_node_kind kind, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    rt_reader reader = rt_message_reader(message);
+    ew_slice_state *s = ew_slice_at(e, header->iteration);
+    landing batch;
+    batch.count = 0;
+    batch.floats = 0;
+    if (s->sequence != header->iteration || header->iteration == 0)
+        return rt_fail(error, RT_WIRE,
+                       "PS shard %" PRIu32 " answers slice %" PRIu64 ", which is not open", shard,
+                       header->iteration);
+    for (uint32_t i = 0; i < header->count; i++) {
+        ew_node *n = NULL;
+        rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
+        const void *head = rt_reader_take(&reader, 1, sizeof row);
+        if (head)
+            memcpy(&row, head, sizeof row);
+        rt_status status = head ? find_pull(e, s, &row, kind, shard, &n, error) : RT_WIRE;
+        const float *data =
+            status ? NULL : rt_reader_take(&reader, row_floats(e, n), sizeof(float));
+        if (head && status)
+            return status;
+        if (!data)
+            return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": rows are cut short", shard);
+        take_row(e, s, n, data, &batch);
+    }
+    land_batch(e, s, &batch);
+    if (reader.left)
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": bytes behind the last row", shard);
+    return RT_OK;
+}
+
+static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
+{
+    if (e->pushes[shard].credits == e->config.push_credits)
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 " confirms a push that nobody sent",
+                       shard);
+    e->pushes[shard].credits++;
+    return RT_OK;
+}
+
+static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *message,
+                                  rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    uint32_t shard = rt_peer_rank(peer);
+    if (header->epoch != e->config.epoch)
+        return RT_OK; // of a run that was rolled back
+    if (rt_peer_role(peer) == RT_ROLE_COORDINATOR && header->type == RT_MESSAGE_SLICE)
+        return receive_slice(e, message, error);
+    if (rt_peer_role(peer) != RT_ROLE_PS || shard >= e->config.shard_count)
+        return rt_fail(error, RT_WIRE, "%s from a peer that is no PS shard of this run",
+                       rt_message_type_name(header->type));
+    switch (header->type) {
+    case RT_MESSAGE_ROWS:
+        return receive_rows(e, shard, message, NODE_PULL, error);
+    case RT_MESSAGE_SUM_ROWS:
+        return receive_rows(e, shard, message, NODE_PULL_SUM, error);
+    case RT_MESSAGE_PUSHED:
+        return receive_credit(e, shard, error);
+    default:
+        return rt_fail(error, RT_WIRE, "unexpected %s from PS shard %" PRIu32,
+                       rt_message_type_name(header->type), shard);
+    }
+}
+
+rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message, rt_error *error)
+{
+    rt_status status = dispatch_message(e, peer, message, error);
+    rt_message_release(message);
+    return status ? status : work(e, error);
+}
+
+// ---- training --------------------------------------------------------------------------------
+
+rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
+{
+    const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
+    if (e->job_out || s->sequence != e->trained + 1 || s->sequence > e->begun || s->train_left)
+        return RT_AGAIN;
+    e->job_out = true;
+    *job = (ew_job){s->sequence, &s->view};
+    return RT_OK;
+}
+
+rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, dp_counts *done,
+                              rt_error *error)
+{
+    ew_slice_state *s = ew_slice_at(e, e->trained + 1);
+    const rt_wire_slice *c = &s->view.counts;
+    uint32_t first = first_pull_node(s) + c->pull_count + c->pull_sum_count + c->init_count;
+    rt_assert(e->job_out);
+    e->job_out = false;
+    e->trained++;
+    e->gradients = gradients;
+    e->apply = apply;
+    for (uint32_t i = 0; i < c->row_count; i++) {
+        ew_node *n = &s->nodes[first + i];
+        if (s->view.row_modes[i] == DP_MODE_OWN)
+            e->slots[n->slot].version = c->iteration;
+        ew_node_complete(e, s, n);
+    }
+    rt_status status = work(e, error);
+    e->gradients = NULL;
+    if (done)
+        *done = s->done; // everything of the slice comes before or with its training
+    return status;
+}
+
+bool ew_executor_idle(const ew_executor *e)
+{
+    for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
+        if (e->slices[i].sequence)
+            return false;
+    }
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        if (e->pulls[s].count)
+            return false;
+    }
+    return all_pushed(e);
+}
+
+ew_executor_statistics ew_executor_get_statistics(const ew_executor *e)
+{
+    return e->statistics;
+}

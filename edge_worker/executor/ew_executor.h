@@ -1,0 +1,89 @@
+// ew_executor - carries out a worker's slices: the worker column of docs/PROTOCOL.md.
+//
+// A state machine without sockets or threads: messages come in through ew_executor_receive, go out
+// through the send callback. An operation waits for the earlier operations on its own slot and for
+// nothing else; what belongs to slice t+1 and does not depend on training t is under way while t
+// trains (unless one_at_a_time says otherwise). All calls come from one thread (the communication
+// thread); training itself runs elsewhere, between ew_executor_next_job and ew_executor_trained.
+//
+// Bounds: at most slice_count_max slices are outstanding (the coordinator keeps to run_ahead), so
+// all memory is bounded by them. Push messages beyond push_credits per shard wait here.
+#ifndef EW_EXECUTOR_H
+#define EW_EXECUTOR_H
+
+#include "dispatch/plan/dp_slice_wire.h"
+#include "edge_worker/executor/ew_rows.h"
+
+typedef struct ew_executor ew_executor;
+
+typedef struct {
+    uint32_t rank;
+    uint32_t shard_count;
+    uint32_t epoch;
+    uint32_t slice_count_max;
+    uint32_t push_credits;  // messages per shard that the PS has not processed yet
+    uint32_t message_bytes; // payload of a full message, about
+    bool one_at_a_time;     // no operation of a slice starts before the slice before is complete
+    dp_slice_limits limits;
+    uint32_t values, state; // floats of a row
+    const ew_rows_ops *rows;
+    void *rows_context;
+    // Takes the message on RT_OK; RT_AGAIN: it is offered again at the next call of the executor.
+    rt_status (*send)(void *context, uint32_t shard, rt_message *message);
+    void *send_context;
+} ew_executor_config;
+
+// What the training thread needs for one iteration; valid until ew_executor_trained.
+typedef struct {
+    uint64_t sequence;
+    const dp_slice_view *slice;
+} ew_job;
+
+// Since creation.
+typedef struct {
+    dp_counts done;       // executed operations
+    uint64_t stale_reads; // rows that were not at the version that the plan names
+    uint64_t rows_early;  // pulled rows that came before their slot was free
+} ew_executor_statistics;
+
+rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
+void ew_executor_destroy(ew_executor *executor);
+
+// Takes a message of type SLICE, ROWS, SUM_ROWS or PUSHED, in every case (it is empty afterwards).
+// RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
+rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
+                              rt_error *error);
+
+// The next iteration whose rows are all in place, in order. RT_AGAIN: none yet. One job at a time.
+rt_status ew_executor_next_job(ew_executor *executor, ew_job *job);
+
+// The job is done: rows of mode OWN are updated, gradients holds row_count x values floats for the
+// others; it is read during this call only. With apply false, as all workers have it in this
+// iteration, no row was or will be: all get their versions, and no step, here or at the PS.
+// *done (may be NULL) receives what the slice executed.
+rt_status ew_executor_trained(ew_executor *executor, const float *gradients, bool apply,
+                              dp_counts *done, rt_error *error);
+
+// With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
+// rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.
+// Otherwise slices start by themselves.
+rt_status ew_executor_begin(ew_executor *executor, rt_error *error);
+
+// What the next job waits for.
+typedef enum {
+    EW_WAIT_PLAN, // its slice
+    EW_WAIT_PUSH, // with own pushes waiting to be sent or confirmed
+    EW_WAIT_PULL, // rows, with no own push under way
+    EW_WAIT_COUNT
+} ew_wait;
+ew_wait ew_executor_waits_for(const ew_executor *executor);
+
+// Offers messages again that the transport or the credits held up.
+rt_status ew_executor_flush(ew_executor *executor, rt_error *error);
+
+// Every slice that came in is carried out and every push confirmed.
+bool ew_executor_idle(const ew_executor *executor);
+
+ew_executor_statistics ew_executor_get_statistics(const ew_executor *executor);
+
+#endif

@@ -1,0 +1,149 @@
+// ew_executor_parts - what the files of the executor share: nodes, slices, slots.
+//
+// Every operation of a slice, and every row that it trains, is a node in the chain of its slot.
+// The first node of a chain is ready; when it completes, the next one is. A node completes
+//   PUSH_ROW, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
+//   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
+//   INIT, DROP                 at once,
+//   TRAIN                      when the training thread is done with the slice.
+#ifndef EW_EXECUTOR_PARTS_H
+#define EW_EXECUTOR_PARTS_H
+
+#include "edge_worker/executor/ew_executor.h"
+#include "edge_worker/executor/ew_outlet.h"
+
+#define EW_BATCH_MAX 4096u // rows of one call to ew_rows
+
+typedef enum {
+    NODE_PUSH_ROW,
+    NODE_DROP,
+    NODE_PULL,
+    NODE_INIT,
+    NODE_PULL_SUM,
+    NODE_TRAIN,
+    NODE_PUSH_GRAD,
+    NODE_KEEP
+} ew_node_kind;
+
+typedef struct ew_node ew_node;
+struct ew_node {
+    ew_node *next;       // on the same slot
+    ew_node *next_ready; // in a work list
+    uint64_t key;        // PULL, INIT, PULL_SUM
+    uint32_t slot;
+    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after
+    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer
+    uint32_t slice;   // index into ew_executor.slices
+    uint8_t kind;
+    uint8_t flags; // PULL: DP_OP_STATE
+    bool ready;
+    bool arrived;
+};
+
+typedef struct {
+    rt_message message;
+    dp_slice_view view;
+    uint64_t sequence; // 0: free
+    uint32_t index;    // in ew_executor.slices
+    ew_node *nodes;
+    uint32_t node_count, node_capacity;
+    uint32_t nodes_left; // not complete
+    uint32_t train_left; // rows that are not in place
+    uint32_t pulls_left; // PULL and PULL_SUM whose data has not arrived
+    dp_counts done;      // executed so far
+    float *staging;      // rows that arrived before their slot was free
+    uint32_t staging_capacity;
+} ew_slice_state;
+
+typedef struct {
+    ew_node *first, *last;
+} ew_node_list;
+
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    bool full;     // key and version count
+    bool keeps;    // a gradient whose sum is not in yet
+    uint32_t kept; // its index
+    ew_node *tail; // last node of the chain
+} ew_slot_state;
+
+typedef struct {
+    uint32_t slot;
+    bool apply;
+    float *gradient; // values floats
+} ew_kept;
+
+struct ew_executor {
+    ew_executor_config config;
+    ew_slice_state *slices; // slice_count_max, by sequence
+    uint64_t received;      // sequence of the last slice
+    uint64_t begun;         // sequence of the last slice whose operations may start
+    uint64_t trained;       // sequence of the last slice that is trained or needs none
+    bool job_out;
+    ew_slot_state *slots;
+    ew_node_list ready;      // to be looked at
+    ew_node_list *push_rows; // by shard: ready to be captured
+    ew_node_list *push_grads;
+    ew_outlet *pulls, *pushes; // by shard
+    const float *gradients;    // of the slice that was just trained
+    bool apply;                // likewise
+    ew_kept *kept;             // gradients of rows whose sum is not in yet
+    uint32_t kept_count, kept_capacity;
+    uint32_t *batch_slots; // scratch of one call to ew_rows
+    uint64_t *batch_keys;
+    float **batch_rows;
+    ew_executor_statistics statistics;
+};
+
+static inline ew_slice_state *ew_slice_at(const ew_executor *e, uint64_t sequence)
+{
+    return &e->slices[sequence % e->config.slice_count_max];
+}
+
+static inline ew_slice_state *ew_slice_of(const ew_executor *e, const ew_node *n)
+{
+    return &e->slices[n->slice];
+}
+
+static inline void ew_node_list_add(ew_node_list *list, ew_node *n)
+{
+    n->next_ready = NULL;
+    if (list->last)
+        list->last->next_ready = n;
+    else
+        list->first = n;
+    list->last = n;
+}
+
+static inline ew_node *ew_node_list_take(ew_node_list *list)
+{
+    ew_node *n = list->first;
+    if (n) {
+        list->first = n->next_ready;
+        if (!list->first)
+            list->last = NULL;
+    }
+    return n;
+}
+
+// An empty message to a shard. RT_NO_MEMORY.
+rt_status ew_message_for(const ew_executor *e, rt_message_type type, uint64_t iteration,
+                         uint32_t count, size_t record_bytes, rt_message *message);
+
+// Records that one message to a shard has room for, at least 1 and at most EW_BATCH_MAX.
+uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
+
+// The node is done: the next one in the chain of its slot is ready.
+void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
+
+// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW and PUSH_GRAD of a shard into
+// messages, and completes their nodes. RT_NO_MEMORY.
+rt_status ew_capture_rows(ew_executor *e, uint32_t shard);
+rt_status ew_capture_gradients(ew_executor *e, uint32_t shard);
+
+// Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.
+// RT_NO_MEMORY.
+rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew_node *n);
+
+#endif

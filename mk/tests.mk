@@ -1,0 +1,73 @@
+# tests.mk - tests, fuzz targets and measurements.
+
+FUZZ_SECONDS := 10
+SEED := 1
+MINUTES := 10
+TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c tests/unit/*/test_*.c))
+BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
+RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
+FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
+SUPPORT := $(DIR)/libsupport.a
+
+asan: ## the tests under the address and undefined behaviour sanitizers
+	@$(MAKE) test-run SANITIZER=address
+tsan: ## the tests under the thread sanitizer
+	@$(MAKE) test-run SANITIZER=thread
+test-run: all $(if $(SANITIZER),,fuzz-build)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz)
+
+bench: ## build the measurements of tests/bench and run them, one at a time
+	@tools/setup bench
+	@$(MAKE) bench-run
+bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
+	@set -e; for one in $(BENCHES); do echo "== $$one"; $$one; done
+	tests/bench/compare_solvers.py $(DIR)/tests/bench/solver_bench $(RIVALS)
+	$(PROGRAM) bench device
+	tests/bench/compare_steps.py $(PROGRAM)
+	tests/bench/compare_models.py $(PROGRAM)
+	tests/bench/compare_training.py $(PROGRAM)
+	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
+
+torture: all ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
+	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
+
+lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
+	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
+lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, more than an hour
+	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
+	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section again
+	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section rows
+	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
+	LANYARD=$(PROGRAM) tests/lan/probe --document docs/PERFORMANCE.md
+
+fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
+	@tools/setup fuzz
+	@$(MAKE) fuzz-run
+fuzz-run: fuzz-build
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=0 tests/fuzz/test_fuzz
+# The targets, where clang has libFuzzer.
+fuzz-build:
+	@if echo 'int LLVMFuzzerTestOneInput(const char *at, long size) { return at && size < 0; }' | \
+	  clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then \
+	  $(MAKE) fuzzers SANITIZER=fuzzer CC=clang; fi
+fuzzers: $(FUZZERS)
+
+$(SUPPORT): $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c tests/explore/explore*.c))
+# What tests load into the program to make its calls fail; see tests/proc/test_failures.c.
+FAILING := build/release/tests/libfailing.so
+$(FAILING): tests/support/failing/failing.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(WARNINGS) -shared -fPIC $< -ldl -o $@
+
+$(TESTS): | $(CPU_PLUGIN) $(FAILING)
+$(TESTS): LDLIBS += -lcmocka
+$(FUZZERS): LDLIBS += -fsanitize=fuzzer
+$(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
+	@echo "link $@"
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
+
+$(RIVALS): $(DIR)/%: %.cc
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -O2 -g $< -o $@
+
+-include $(patsubst %.c,$(DIR)/%.d,$(wildcard tests/*/*.c tests/unit/*/*.c))

@@ -1,0 +1,346 @@
+#include "runtime/config/rt_address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_config.h"
+
+#define SCHEME "tcp://"
+
+static bool stands_for_all(const char *bound)
+{
+    static const char *const hosts[] = {"0.0.0.0:", "[::]:", "*:"};
+    const char *host = bound + strlen(SCHEME);
+    if (strncmp(bound, SCHEME, strlen(SCHEME)) != 0)
+        return false;
+    for (size_t i = 0; i < RT_COUNT_OF(hosts); i++)
+        if (strncmp(host, hosts[i], strlen(hosts[i])) == 0)
+            return true;
+    return false;
+}
+
+bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p)
+{
+    const bool has_scheme = strncmp(address, SCHEME, strlen(SCHEME)) == 0;
+    const char *begin = address + (has_scheme ? strlen(SCHEME) : 0), *end = strrchr(begin, ':');
+    size_t digits = end ? strspn(end + 1, "0123456789") : 0;
+    if (!end || end == begin || digits == 0 || digits > 5 || end[1 + digits] != '\0' ||
+        atoi(end + 1) > UINT16_MAX)
+        return false;
+    *port_p = (uint32_t)atoi(end + 1);
+    if (*begin == '[' && end[-1] == ']') {
+        begin++;
+        end--;
+    }
+    if (end <= begin || (size_t)(end - begin) >= size)
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return true;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in four;
+        memcpy(&four, address, sizeof four);
+        return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    struct sockaddr_in6 six;
+    if (address->sa_family != AF_INET6)
+        return false;
+    memcpy(&six, address, sizeof six);
+    return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
+bool rt_address_is_loopback(const char *address)
+{
+    char host[NI_MAXHOST];
+    uint32_t port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    if (strncmp(address, "ipc://", strlen("ipc://")) == 0)
+        return true;
+    if (!rt_address_split(address, host, sizeof host, &port) || strcmp(host, "*") == 0 ||
+        getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    bool all = true;
+    for (const struct addrinfo *one = found; one; one = one->ai_next)
+        all = all && is_loopback(one->ai_addr);
+    freeaddrinfo(found);
+    return all;
+}
+
+static bool write_address(const char *host, uint32_t port, char *address, size_t size)
+{
+    const bool six = strchr(host, ':') != NULL;
+    int length =
+        snprintf(address, size, SCHEME "%s%s%s:%u", six ? "[" : "", host, six ? "]" : "", port);
+    return length >= 0 && (size_t)length < size;
+}
+
+// The names of this machine's interfaces, for the error about one that is not there.
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
+{
+    size_t used = 0;
+    *text = '\0';
+    for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next)
+        if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one->ifa_name);
+}
+
+rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error)
+{
+    struct ifaddrs *all = NULL;
+    const struct ifaddrs *best = NULL;
+    char names[256];
+    if (getifaddrs(&all) != 0)
+        return rt_fail(error, RT_IO, "cannot list the interfaces: %s", strerror(errno));
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+        if (strcmp(one->ifa_name, name) != 0 || (family != AF_INET && family != AF_INET6))
+            continue;
+        if (!best || (family == AF_INET && best->ifa_addr->sa_family != AF_INET))
+            best = one;
+    }
+    list_interfaces(all, names, sizeof names);
+    rt_status status = RT_OK;
+    if (!best)
+        status = rt_fail(error, RT_IO,
+                         "network.interface: this machine has no \"%s\" with an "
+                         "address; it has %s",
+                         name, names);
+    else if (getnameinfo(best->ifa_addr,
+                         best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                              : sizeof(struct sockaddr_in6),
+                         host, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+        status =
+            rt_fail(error, RT_IO, "network.interface: the address of \"%s\" cannot be read", name);
+    freeifaddrs(all);
+    return status;
+}
+
+// A name server that is away comes back by itself.
+static rt_status status_of_names(int reason)
+{
+    return reason == EAI_AGAIN ? RT_IO : RT_CONFIG;
+}
+
+// ZeroMQ listens on numbers only.
+static rt_status resolve(const char *host, char *number, size_t size, rt_error *error)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    int reason = getaddrinfo(host, NULL, &hints, &found);
+    if (reason)
+        return rt_fail(error, status_of_names(reason), "cannot listen on %s: %s", host,
+                       gai_strerror(reason));
+    reason = getnameinfo(found->ai_addr, found->ai_addrlen, number, (socklen_t)size, NULL, 0,
+                         NI_NUMERICHOST);
+    freeaddrinfo(found);
+    return reason ? rt_fail(error, RT_CONFIG, "cannot listen on %s: %s", host, gai_strerror(reason))
+                  : RT_OK;
+}
+
+rt_status rt_address_listen(const char *bind, const char *given, const char *interface,
+                            uint32_t port, char *address, size_t size, rt_error *error)
+{
+    char host[NI_MAXHOST] = "", number[NI_MAXHOST];
+    uint32_t given_port = 0;
+    rt_status status = RT_OK;
+    if (*given && !rt_address_split(given, host, sizeof host, &given_port))
+        return rt_fail(error, RT_CONFIG, "%s: not an address, expected HOST:PORT", given);
+    if (*bind) { // as it is: also names of interfaces and "*", which are ZeroMQ's to judge
+        snprintf(host, sizeof host, "%s", bind);
+        status = RT_OK;
+    } else if (*host) {
+        status = resolve(host, number, sizeof number, error);
+        snprintf(host, sizeof host, "%s", number);
+    } else if (*interface) {
+        status = rt_address_of_interface(interface, host, sizeof host, error);
+    } else {
+        strcpy(host, "127.0.0.1");
+    }
+    if (status)
+        return status;
+    port = port ? port : given_port;
+    bool fits = *host == '[' ? (size_t)snprintf(address, size, SCHEME "%s:%u", host, port) < size
+                             : write_address(host, port, address, size);
+    return fits ? RT_OK : rt_fail(error, RT_LIMIT, "address %s is too long", host);
+}
+
+// Host and port of "tcp://host:port", the host without brackets; the port is not judged.
+static bool split(const char *address, char *host, size_t size, const char **port_p)
+{
+    const char *begin = address + strlen(SCHEME), *end = strrchr(address, ':');
+    if (strncmp(address, SCHEME, strlen(SCHEME)) != 0 || end < begin)
+        return false;
+    *port_p = end + 1;
+    if (*begin == '[' && end > begin && end[-1] == ']') {
+        begin++;
+        end--;
+    }
+    if ((size_t)(end - begin) >= size)
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return true;
+}
+
+// The route to a peer names the interface; connecting a datagram socket only looks it up.
+static int find_local(const struct addrinfo *peer, char *host, size_t size)
+{
+    struct sockaddr_storage local;
+    socklen_t length = sizeof local;
+    int fd = socket(peer->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    int reason = 0;
+    if (connect(fd, peer->ai_addr, peer->ai_addrlen) != 0 ||
+        getsockname(fd, (struct sockaddr *)&local, &length) != 0)
+        reason = errno;
+    else if (getnameinfo((struct sockaddr *)&local, length, host, (socklen_t)size, NULL, 0,
+                         NI_NUMERICHOST) != 0)
+        reason = EADDRNOTAVAIL;
+    close(fd);
+    return reason;
+}
+
+// Libraries would take port 99999 for 34463 and 12x for 12.
+static bool port_is_valid(const char *port)
+{
+    size_t digits = strspn(port, "0123456789");
+    return digits > 0 && digits <= 5 && port[digits] == '\0' && atoi(port) <= UINT16_MAX;
+}
+
+bool rt_address_is_valid(const char *address)
+{
+    if (strlen(address) >= RT_PATH_MAX)
+        return false;
+    return strncmp(address, "ipc://", 6) == 0 || (strncmp(address, SCHEME, strlen(SCHEME)) == 0 &&
+                                                  port_is_valid(strrchr(address, ':') + 1));
+}
+
+bool rt_address_host_is_known(const char *address)
+{
+    char host[NI_MAXHOST];
+    const char *port;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    if (!split(address, host, sizeof host, &port) || *host == '\0')
+        return true;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    freeaddrinfo(found);
+    return true;
+}
+
+rt_status rt_address_fail(rt_error *error, const char *what, const char *address, int reason,
+                          const char *text)
+{
+    switch (reason) {
+    case EADDRINUSE:
+        return rt_fail(error, RT_IO, "%s %s: address already in use", what, address);
+    case EADDRNOTAVAIL:
+    case ENODEV:
+        return rt_fail(error, RT_IO, "%s %s: no such interface on this machine", what, address);
+    case EINVAL:
+        return rt_fail(error, RT_CONFIG, "%s %s: not an address, expected tcp://HOST:PORT", what,
+                       address);
+    default:
+        return rt_fail(error, RT_IO, "%s %s: %s", what, address, text);
+    }
+}
+
+bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p, socklen_t *length_p)
+{
+    char host[NI_MAXHOST];
+    const char *port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    if (!split(address, host, sizeof host, &port) ||
+        getaddrinfo(strcmp(host, "*") == 0 ? "0.0.0.0" : host, port, &hints, &found) != 0)
+        return false;
+    memcpy(socket_p, found->ai_addr, found->ai_addrlen);
+    *length_p = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    socklen_t length =
+        from->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (getnameinfo((const struct sockaddr *)from, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return false;
+    const bool six = from->ss_family == AF_INET6;
+    int written =
+        snprintf(address, size, SCHEME "%s%s%s:%s", six ? "[" : "", host, six ? "]" : "", port);
+    return written > 0 && (size_t)written < size;
+}
+
+bool rt_address_interface(const struct sockaddr_storage *peer, bool is_local, char *name,
+                          size_t size)
+{
+    char local[NI_MAXHOST], one[NI_MAXHOST];
+    socklen_t length =
+        peer->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    const struct addrinfo to = {.ai_family = peer->ss_family,
+                                .ai_addr = (struct sockaddr *)(uintptr_t)peer,
+                                .ai_addrlen = length};
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (is_local ? getnameinfo(to.ai_addr, length, local, sizeof local, NULL, 0, NI_NUMERICHOST)
+                 : find_local(&to, local, sizeof local))
+        return false;
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at && !found; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != peer->ss_family ||
+            getnameinfo(at->ifa_addr, length, one, sizeof one, NULL, 0, NI_NUMERICHOST) != 0 ||
+            strcmp(one, local) != 0)
+            continue;
+        int written = snprintf(name, size, "%s", at->ifa_name);
+        found = written > 0 && (size_t)written < size;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,
+                               rt_error *error)
+{
+    char host[NI_MAXHOST];
+    uint32_t port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    if (!stands_for_all(bound)) {
+        int length = snprintf(address, size, "%s", bound);
+        return length >= 0 && (size_t)length < size
+                   ? RT_OK
+                   : rt_fail(error, RT_LIMIT, "address %s is too long", bound);
+    }
+    if (!rt_address_split(toward, host, sizeof host, &port))
+        return rt_fail(error, RT_CONFIG, "%s: not an address, expected tcp://HOST:PORT", toward);
+    char service[16];
+    snprintf(service, sizeof service, "%u", port);
+    int reason = getaddrinfo(host, service, &hints, &found);
+    if (reason)
+        return rt_fail(error, status_of_names(reason), "%s: %s", toward, gai_strerror(reason));
+    reason = find_local(found, host, sizeof host);
+    freeaddrinfo(found);
+    if (reason)
+        return rt_fail(error, RT_IO, "%s: no way there: %s", toward, strerror(reason));
+    return write_address(host, (uint32_t)atoi(strrchr(bound, ':') + 1), address, size)
+               ? RT_OK
+               : rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
+}

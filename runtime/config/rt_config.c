@@ -1,0 +1,332 @@
+#include "runtime/config/rt_config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_config_keys.h"
+
+#define FILE_BYTES_MAX (1u << 20)
+#define INCLUDE_DEPTH_MAX 8
+
+// A file being read, and those that include it.
+typedef struct include_chain {
+    const struct include_chain *parent;
+    uint32_t depth;
+    dev_t device;
+    ino_t inode;
+} include_chain;
+
+rt_status rt_config_init(rt_config *config)
+{
+    rt_config fresh = {0};
+    rt_status status = rt_config_value_defaults(rt_config_keys, &fresh);
+    rt_assert(status == RT_OK || status == RT_NO_MEMORY);
+    if (status == RT_OK)
+        *config = fresh;
+    else
+        rt_config_fini(&fresh);
+    return status;
+}
+
+void rt_config_fini(rt_config *config)
+{
+    rt_free(config->stream.files);
+    rt_free(config->stream.table.columns);
+    *config = (rt_config){0};
+}
+
+static rt_status copy_files(const rt_stream_config *from, rt_stream_config *to)
+{
+    size_t size = 0;
+    to->files = NULL;
+    if (from->file_count == 0)
+        return RT_OK;
+    for (uint32_t i = 0; i < from->file_count; i++)
+        size += strlen(from->files[i]) + 1;
+    to->files = rt_alloc(1, from->file_count * sizeof *to->files + size);
+    if (!to->files)
+        return RT_NO_MEMORY;
+    char *text = (char *)(to->files + from->file_count);
+    for (uint32_t i = 0; i < from->file_count; i++) {
+        size = strlen(from->files[i]) + 1;
+        to->files[i] = memcpy(text, from->files[i], size);
+        text += size;
+    }
+    return RT_OK;
+}
+
+rt_status rt_config_copy(const rt_config *config, rt_config *copy)
+{
+    rt_config fresh = *config;
+    const rt_table_config *table = &config->stream.table;
+    fresh.stream.table.columns = NULL;
+    rt_status status = copy_files(&config->stream, &fresh.stream);
+    if (status == RT_OK && table->column_count > 0) {
+        fresh.stream.table.columns = rt_alloc(table->column_count, sizeof(rt_column));
+        if (!fresh.stream.table.columns)
+            status = RT_NO_MEMORY;
+        else
+            memcpy(fresh.stream.table.columns, table->columns,
+                   table->column_count * sizeof(rt_column));
+    }
+    if (status == RT_OK)
+        *copy = fresh;
+    else
+        rt_config_fini(&fresh);
+    return status;
+}
+
+void rt_config_keep_workers(rt_config *config, uint64_t workers)
+{
+    rt_links_config *links = &config->links;
+    uint32_t kept = 0;
+    for (uint32_t w = 0; w < config->worker_count; w++) {
+        if (!(workers >> w & 1))
+            continue;
+        links->workers[kept] = links->workers[w];
+        links->transports[kept++] = links->transports[w];
+    }
+    config->worker_count = kept;
+    if (links->given_count > 0)
+        links->given_count = kept;
+}
+
+static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
+                              rt_error *error);
+
+static rt_status read_any(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const rt_config_key *key = rt_config_find(path);
+    if (key)
+        return rt_config_value_read(key, config, value, path, error);
+    if (!rt_config_is_section(path))
+        return rt_config_unknown(rt_config_keys, path, error);
+    if (!cJSON_IsObject(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is not a section, expected an object", path,
+                       rt_config_show(value, shown));
+    return read_section(config, value, path, error);
+}
+
+// Sections nest as deeply as paths in the table do, and no deeper.
+static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
+                              rt_error *error)
+{
+    char path[RT_CONFIG_KEY_PATH_MAX];
+    for (const cJSON *value = object->child; value; value = value->next) {
+        rt_config_join(path, section, value->string);
+        if (strchr(value->string, '.'))
+            return rt_fail(error, RT_CONFIG, "%s: a key has no dots in a file, nest objects", path);
+        rt_status status = rt_config_reject_duplicate(object, value, path, error);
+        if (status == RT_OK)
+            status = read_any(config, value, path, error);
+        if (status != RT_OK)
+            return status;
+    }
+    return RT_OK;
+}
+
+// All bytes of a regular file and a zero behind them.
+static rt_status read_bytes(int file, char **text_p, size_t *size_p, rt_error *error)
+{
+    size_t size = 0;
+    char *text = rt_alloc(1, FILE_BYTES_MAX + 2);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    while (size <= FILE_BYTES_MAX) {
+        ssize_t got = read(file, text + size, FILE_BYTES_MAX + 1 - size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            int cause = errno;
+            rt_free(text);
+            return rt_fail(error, RT_IO, "cannot be read: %s", strerror(cause));
+        }
+        if (got == 0)
+            break;
+        size += (size_t)got;
+    }
+    if (size > FILE_BYTES_MAX) {
+        rt_free(text);
+        return rt_fail(error, RT_CONFIG, "larger than %u bytes: not a configuration",
+                       FILE_BYTES_MAX);
+    }
+    text[size] = '\0';
+    *text_p = text;
+    *size_p = size;
+    return RT_OK;
+}
+
+static rt_status open_file(const char *path, include_chain *link, int *file_p, rt_error *error)
+{
+    struct stat info;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // opening a pipe must not wait
+    if (file < 0)
+        return rt_fail(error, RT_IO, "cannot be opened: %s", strerror(errno));
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(file);
+        return rt_fail(error, RT_IO, "not a regular file");
+    }
+    link->device = info.st_dev;
+    link->inode = info.st_ino;
+    for (const include_chain *above = link->parent; above; above = above->parent) {
+        if (above->device == link->device && above->inode == link->inode) {
+            close(file);
+            return rt_fail(error, RT_CONFIG, "includes itself");
+        }
+    }
+    *file_p = file;
+    return RT_OK;
+}
+
+static rt_status load_file(rt_config *config, const char *path, const include_chain *parent,
+                           rt_error *error);
+
+// "include" of the file at path, if there is one: its path, to be loaded first.
+static rt_status load_include(rt_config *config, const cJSON *tree, const char *path,
+                              const include_chain *link, rt_error *error)
+{
+    char target[RT_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    const cJSON *include = cJSON_GetObjectItemCaseSensitive(tree, "include");
+    if (!include)
+        return RT_OK;
+    if (!cJSON_IsString(include) || !include->valuestring[0])
+        return rt_fail(error, RT_CONFIG, "include: %s is no path, expected a string",
+                       rt_config_show(include, shown));
+    if (link->depth >= INCLUDE_DEPTH_MAX)
+        return rt_fail(error, RT_CONFIG, "include: files include each other more than %d deep",
+                       INCLUDE_DEPTH_MAX);
+    const char *slash = strrchr(path, '/');
+    int folder = slash && include->valuestring[0] != '/' ? (int)(slash + 1 - path) : 0;
+    int length = snprintf(target, sizeof target, "%.*s%s", folder, path, include->valuestring);
+    if (length < 0 || (size_t)length >= sizeof target)
+        return rt_fail(error, RT_CONFIG, "include: %s is longer than %d bytes",
+                       rt_config_show(include, shown), RT_PATH_MAX - 1);
+    rt_status status = load_file(config, target, link, error);
+    return status == RT_OK ? RT_OK : rt_fail_in(error, "include");
+}
+
+static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
+                           const include_chain *link, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    if (!cJSON_IsObject(tree))
+        return rt_fail(error, RT_CONFIG, "line 1, column 1: %s, expected an object",
+                       rt_config_show(tree, shown));
+    rt_status status = load_include(config, tree, path, link, error);
+    if (status != RT_OK)
+        return status;
+    cJSON_DeleteItemFromObjectCaseSensitive(tree, "include");
+    if (cJSON_GetObjectItemCaseSensitive(tree, "include"))
+        return rt_fail(error, RT_CONFIG, "include: stands twice in its object");
+    return read_section(config, tree, "", error);
+}
+
+static rt_status load_file(rt_config *config, const char *path, const include_chain *parent,
+                           rt_error *error)
+{
+    int file = -1;
+    char *text = NULL;
+    size_t size = 0;
+    cJSON *tree = NULL;
+    include_chain link = {.parent = parent, .depth = parent ? parent->depth + 1 : 0};
+    rt_status status = open_file(path, &link, &file, error);
+    if (status != RT_OK)
+        return rt_fail_in(error, "%s", path);
+    status = read_bytes(file, &text, &size, error);
+    close(file);
+    if (status != RT_OK)
+        return rt_fail_in(error, "%s", path);
+    status = rt_config_parse(text, size, &tree, error);
+    rt_free(text);
+    if (status != RT_OK)
+        return rt_fail_in(error, "%s", path);
+    status = load_tree(config, tree, path, &link, error);
+    cJSON_Delete(tree);
+    return status == RT_OK ? RT_OK : rt_fail_in(error, "%s", path);
+}
+
+// Takes next over if the status is RT_OK, else gives it back.
+static rt_status settle(rt_config *config, rt_config *next, rt_status status)
+{
+    rt_config unused = status == RT_OK ? *config : *next;
+    if (status == RT_OK)
+        *config = *next;
+    rt_config_fini(&unused);
+    return status;
+}
+
+rt_status rt_config_load(rt_config *config, const char *path, rt_error *error)
+{
+    rt_config next;
+    rt_error own = {0};
+    rt_status status = rt_config_copy(config, &next);
+    if (status != RT_OK)
+        return rt_fail(error, status, "%s: out of memory", path);
+    status = load_file(&next, path, NULL, &own);
+    if (status != RT_OK && error)
+        *error = own;
+    return settle(config, &next, status);
+}
+
+// --set values: a key that holds text takes the bare word, unless it is quoted or a list.
+static bool is_bare_text(const rt_config_key *key, const char *value)
+{
+    if (!key || *value == '"')
+        return false;
+    if (key->type == RT_KEY_LIST)
+        return key->list->takes_text && *value != '[';
+    return key->type == RT_KEY_TEXT || key->type == RT_KEY_CHOICE || key->type == RT_KEY_CHARACTER;
+}
+
+static rt_status parse_value(const char *path, const char *value, cJSON **tree_p, rt_error *error)
+{
+    const rt_config_key *key = rt_config_find(path);
+    rt_error why = {0};
+    if (!is_bare_text(key, value)) {
+        rt_status status = rt_config_parse(value, strlen(value), tree_p, &why);
+        if (status == RT_OK)
+            return RT_OK;
+        if (!key || key->type == RT_KEY_LIST || *value == '"')
+            return rt_fail(error, status, "%s: value: %s", path, why.text);
+        // A word where a number belongs: reading it says what is expected.
+    }
+    if (!rt_json_is_utf8(value, strlen(value)))
+        return rt_fail(error, RT_CONFIG, "%s: value: not UTF-8 text", path);
+    *tree_p = cJSON_CreateString(value);
+    return *tree_p ? RT_OK : rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+}
+
+rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error)
+{
+    char path[RT_CONFIG_KEY_PATH_MAX], name[RT_CONFIG_KEY_PATH_MAX];
+    char shown[RT_CONFIG_SHOWN_MAX];
+    rt_config next;
+    cJSON *tree = NULL;
+    const char *equals = strchr(assignment, '=');
+    if (!equals || equals == assignment)
+        return rt_fail(error, RT_CONFIG, "%s is no assignment, expected key=value",
+                       rt_config_show_text(assignment, shown));
+    snprintf(name, sizeof name, "%.*s", (int)rt_min_u64((uint64_t)(equals - assignment), INT32_MAX),
+             assignment);
+    rt_config_join(path, "", name);
+    if (strcmp(path, "include") == 0)
+        return rt_fail(error, RT_CONFIG, "include: only a file can include another");
+    if (!rt_config_find(path) && !rt_config_is_section(path))
+        return rt_config_unknown(rt_config_keys, path, error);
+    rt_status status = parse_value(path, equals + 1, &tree, error);
+    if (status != RT_OK)
+        return status;
+    status = rt_config_copy(config, &next);
+    if (status == RT_OK)
+        status = settle(config, &next, read_any(&next, tree, path, error));
+    else
+        rt_fail(error, status, "%s: out of memory", path);
+    cJSON_Delete(tree);
+    return status;
+}

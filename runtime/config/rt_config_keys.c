@@ -1,0 +1,526 @@
+#include "runtime/config/rt_config_keys.h"
+
+#include <string.h>
+
+// An offset that does not compile when the member has another type than the row says.
+#define OFFSET(object, member, member_type) \
+    (offsetof(object, member) + 0 * _Generic(((object *)0)->member, member_type : 1))
+#define TEXT_OFFSET(object, member) OFFSET(object, member[0], char)
+
+#define IN(low, high) .min = (low), .max = (high)
+#define ABOVE(low, high) .min = (low), .max = (high), .min_excluded = true
+#define BELOW(low, high) .min = (low), .max = (high), .max_excluded = true
+
+#define ROW(path_, type_, default_, unit_, help_) \
+    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_
+#define BOOL(path_, member, default_, help_)                                                    \
+    {                                                                                           \
+        ROW(path_, RT_KEY_BOOL, default_, "", help_), .offset = OFFSET(rt_config, member, bool) \
+    }
+#define U32(path_, member, default_, bounds, unit_, help_)        \
+    {                                                             \
+        ROW(path_, RT_KEY_U32, default_, unit_, help_),           \
+            .offset = OFFSET(rt_config, member, uint32_t), bounds \
+    }
+#define U64(path_, member, default_, bounds, unit_, help_)        \
+    {                                                             \
+        ROW(path_, RT_KEY_U64, default_, unit_, help_),           \
+            .offset = OFFSET(rt_config, member, uint64_t), bounds \
+    }
+#define FLOAT(path_, member, default_, bounds, help_)                                              \
+    {                                                                                              \
+        ROW(path_, RT_KEY_FLOAT, default_, "", help_), .offset = OFFSET(rt_config, member, float), \
+                                                       bounds                                      \
+    }
+#define DOUBLE(path_, member, default_, bounds, unit_, help_)   \
+    {                                                           \
+        ROW(path_, RT_KEY_DOUBLE, default_, unit_, help_),      \
+            .offset = OFFSET(rt_config, member, double), bounds \
+    }
+#define CHOICE(path_, member, member_type, default_, choices_, help_)             \
+    {                                                                             \
+        ROW(path_, RT_KEY_CHOICE, default_, "", help_),                           \
+            .offset = OFFSET(rt_config, member, member_type), .choices = choices_ \
+    }
+#define TEXT(path_, member, help_)                                                             \
+    {                                                                                          \
+        ROW(path_, RT_KEY_TEXT, "\"\"", "", help_), IN(0, sizeof((rt_config *)0)->member - 1), \
+            .offset = TEXT_OFFSET(rt_config, member), .size = sizeof((rt_config *)0)->member   \
+    }
+#define LIST(path_, list_, default_, unit_, help_)                        \
+    {                                                                     \
+        ROW(path_, RT_KEY_LIST, default_, unit_, help_), .list = &(list_) \
+    }
+
+_Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
+
+static const rt_config_choice log_levels[] = {
+    {"error", RT_LOG_ERROR, "what ends the run"}, {"warn", RT_LOG_WARN, "what needs attention"},
+    {"info", RT_LOG_INFO, "a few lines per run"}, {"debug", RT_LOG_DEBUG, "lines per object"},
+    {"trace", RT_LOG_TRACE, "lines per message"}, {0},
+};
+static const rt_config_choice losses[] = {
+    {"stop", RT_LOSS_STOP, "the run ends"},
+    {"restart", RT_LOSS_RESTART, "all processes start again, from the newest checkpoint"},
+    {"shrink", RT_LOSS_SHRINK,
+     "the same; without the worker, if it was one that was lost, until it is there again"},
+    {0},
+};
+static const rt_config_choice formats[] = {
+    {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
+    {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
+    {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
+    {0},
+};
+static const rt_config_choice synthetic_shapes[] = {
+    {"criteo", RT_SYNTHETIC_CRITEO, "fields and id counts of Criteo Kaggle"},
+    {"avazu", RT_SYNTHETIC_AVAZU, "of Avazu"},
+    {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
+    {0},
+};
+static const rt_config_choice placements[] = {
+    {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
+    {"worker", RT_PLACEMENT_WORKER,
+     "by every worker for itself, from batches that the coordinator sends to all; their plans are "
+     "compared"},
+    {0},
+};
+static const rt_config_choice models[] = {
+    {"wdl", RT_MODEL_WDL, "Wide & Deep"},
+    {"dfm", RT_MODEL_DFM, "DeepFM"},
+    {"dcn", RT_MODEL_DCN, "Deep & Cross"},
+    {"dlrm", RT_MODEL_DLRM, "DLRM"},
+    {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
+    {0},
+};
+static const rt_config_choice deep_inputs[] = {
+    {"dense", RT_DEEP_DENSE, "the dense features; embeddings join at the last layer"},
+    {"all", RT_DEEP_ALL, "dense features and all embeddings"},
+    {0},
+};
+static const rt_config_choice crosses[] = {
+    {"vector", RT_CROSS_VECTOR, "DCN, version 1"},
+    {"matrix", RT_CROSS_MATRIX, "DCN, version 2"},
+    {0},
+};
+static const rt_config_choice poolings[] = {
+    {"sum", RT_POOL_SUM, "the rows added up"},
+    {"mean", RT_POOL_MEAN, "divided by their number"},
+    {0},
+};
+#define OPTIMIZERS                                                                    \
+    {"adagrad", RT_OPTIMIZER_ADAGRAD, "one accumulator per value"},                   \
+        {"rowwise_adagrad", RT_OPTIMIZER_ROWWISE_ADAGRAD, "one accumulator per row"}, \
+        {"adam", RT_OPTIMIZER_ADAM, "two moments per value"},                         \
+        {"ftrl", RT_OPTIMIZER_FTRL, "FTRL-Proximal"},                                 \
+    {                                                                                 \
+        0                                                                             \
+    }
+static const rt_config_choice row_optimizers[] = {
+    {"sgd", RT_OPTIMIZER_SGD, "no state: rows are smallest on the wire"},
+    OPTIMIZERS,
+};
+static const rt_config_choice dense_optimizers[] = {
+    {"sgd", RT_OPTIMIZER_SGD, "no state"},
+    {"momentum", RT_OPTIMIZER_MOMENTUM, "SGD with momentum"},
+    OPTIMIZERS,
+};
+static const rt_config_choice decays[] = {
+    {"none", RT_DECAY_NONE, "it stays"},
+    {"linear", RT_DECAY_LINEAR, "falls on a line"},
+    {"cosine", RT_DECAY_COSINE, "falls along half a cosine"},
+    {"inverse_sqrt", RT_DECAY_INVERSE_SQRT,
+     "divided by the root of 1 + iterations / decay_iterations"},
+    {0},
+};
+static const rt_config_choice evictions[] = {
+    {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
+    {"lru", RT_EVICT_LRU, "least recently used"},
+    {"lfu", RT_EVICT_LFU, "least frequently used"},
+    {0},
+};
+static const rt_config_choice policies[] = {
+    {"random", RT_POLICY_RANDOM, "at random"},
+    {"laia", RT_POLICY_LAIA, "where most of a sample's rows are (Herald, Algorithm 1)"},
+    {"esd", RT_POLICY_ESD, "where training it costs least (ESD, Algorithms 1 and 2)"},
+    {"herald", RT_POLICY_HERALD, "as laia, over the tables where it matters most (Herald)"},
+    {"makespan", RT_POLICY_MAKESPAN,
+     "where the iteration is predicted to end first, every row counted once"},
+    {0},
+};
+static const rt_config_choice criteria[] = {
+    {"min2_min", RT_CRITERION_MIN2_MIN, "second smallest cost less the smallest"},
+    {"min3_min", RT_CRITERION_MIN3_MIN, "third smallest less the smallest"},
+    {"min3_min2", RT_CRITERION_MIN3_MIN2, "third smallest less the second smallest"},
+    {"row_mean", RT_CRITERION_ROW_MEAN, "mean cost"},
+    {0},
+};
+static const rt_config_choice solvers[] = {
+    {"transport", RT_SOLVER_TRANSPORT, "augmenting paths over the workers"},
+    {"auction", RT_SOLVER_AUCTION, "auction with epsilon scaling"},
+    {"hungarian", RT_SOLVER_HUNGARIAN, "on the expanded square matrix: small sizes"},
+    {"greedy", RT_SOLVER_GREEDY, "cheapest worker with room: not exact"},
+    {"hungarian_cuda", RT_SOLVER_HUNGARIAN_CUDA, "on the GPU"},
+    {"auction_cuda", RT_SOLVER_AUCTION_CUDA, "on the GPU"},
+    {0},
+};
+static const rt_config_choice accountings[] = {
+    {"bsp", RT_ACCOUNTING_BSP, "a copy is latest only if it contains every update"},
+    {"published", RT_ACCOUNTING_PUBLISHED,
+     "every worker that trained a row holds it, as published simulators count; simulation only"},
+    {0},
+};
+static const rt_config_choice first_touches[] = {
+    {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
+    {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},
+    {0},
+};
+
+static const rt_config_choice collectives[] = {
+    {"auto", RT_COLLECTIVE_AUTO, "nccl where every worker has a GPU of its own, else ps"},
+    {"ps", RT_COLLECTIVE_PS, "parameter server shard 0 adds them in worker order"},
+    {"mpi", RT_COLLECTIVE_MPI, "Open MPI; workers are started by `mpirun`"},
+    {"nccl", RT_COLLECTIVE_NCCL, "NCCL, from GPU to GPU"},
+    {0},
+};
+static const rt_config_choice dense_wires[] = {
+    {"fp32", RT_DENSE_FP32, "as they are"},
+    {"bf16", RT_DENSE_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
+    {0},
+};
+
+static const rt_config_choice transports[] = {
+    {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
+    {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else TCP"},
+    {"mixed", RT_NETWORK_MIXED,
+     "servers speak both (UCX at the port after ZeroMQ's), every worker one: "
+     "`links.workers[].transport`"},
+    {0},
+};
+
+#define OPTIMIZER_KEYS(section, member, choices_)                                                  \
+    CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
+           "The optimizer."),                                                                      \
+        FLOAT(section ".learning_rate", member.learning_rate, "0.02", ABOVE(0, 1000),              \
+              "Step size."),                                                                       \
+        FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                            \
+              "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                       \
+        FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),         \
+              "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),          \
+        FLOAT(section ".beta1", member.beta1, "0.9", BELOW(0, 1), "Decay of the mean (adam)."),    \
+        FLOAT(section ".beta2", member.beta2, "0.999", BELOW(0, 1),                                \
+              "Decay of the squared gradients (adam)."),                                           \
+        FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                    \
+        FLOAT(section ".l2", member.l2, "0", IN(0, 1e6),                                           \
+              "L2 penalty: so much times the weight is added to its gradient; of a row, in the "   \
+              "iterations that train it. Of ftrl: lambda_2."),                                     \
+        FLOAT(section ".beta", member.beta, "1", IN(0, 1e6),                                       \
+              "Learning rate offset (ftrl; beta of McMahan et al., KDD 2013)."),                   \
+        FLOAT(section ".clip_norm", member.clip_norm, "0", IN(0, 1e6),                             \
+              "Summed gradients with a larger norm are scaled down to it, before the L2 "          \
+              "penalty: of each row by itself, of all dense weights together; 0: off."),           \
+        U32(section ".warmup_iterations", member.warmup_iterations, "0", IN(0, 1e9), "iterations", \
+            "The learning rate grows linearly from the start (not ftrl)."),                        \
+        CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", decays,                  \
+               "How the learning rate falls after the warm-up (not ftrl, whose own falls)."),      \
+        U32(section ".decay_iterations", member.decay_iterations, "10000", IN(1, 1e9),             \
+            "iterations", "Length of the decay."),                                                 \
+        FLOAT(section ".decay_floor", member.decay_floor, "0.01", ABOVE(0, 1),                     \
+              "Share of the learning rate that the decay leaves.")
+
+const rt_config_key rt_config_keys[] = {
+    CHOICE("log.level", log_level, rt_log_level, "\"info\"", log_levels,
+           "Volume of the log on standard error."),
+    U64("metrics.bytes_max", metrics_bytes_max, "4000000000", IN(0, RT_CONFIG_INTEGER_MAX), "bytes",
+        "When `metrics.jsonl` has half of it, it becomes `metrics.jsonl.1`, in place of the one "
+        "before, and a new one begins: the newest records stay. 0: all of them."),
+    U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
+        "Everything random follows from it: initial rows and weights, ties, generated data."),
+    {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
+         "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), `cuda` (worker r on GPU r "
+         "modulo their number on its machine), or `auto`: as `cuda` if this build and machine have "
+         "one, else the CPU."),
+     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
+     .size = sizeof((rt_config *)0)->device},
+    U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
+    U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
+        "m: a batch has m x `workers` samples."),
+
+    CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
+           "What the input looks like."),
+    LIST("stream.files", rt_config_files, "[]", "",
+         "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
+         "relative to the directory that the program runs in."),
+    U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
+        "Stop after so many; 0: at the end of the input."),
+    DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
+           "Fail when more than this share of the lines cannot be parsed (judged from 1,000 lines "
+           "on)."),
+    {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
+     .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
+    BOOL("stream.table.header", stream.table.has_header, "false",
+         "The first line of every file holds names and is skipped."),
+    LIST("stream.table.columns", rt_config_columns, "[]", "",
+         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "become fields in this order."),
+    CHOICE("stream.synthetic.shape", stream.synthetic_shape, rt_synthetic_shape, "\"criteo\"",
+           synthetic_shapes, "Fields and the sizes of their id spaces."),
+    DOUBLE("stream.synthetic.scale", stream.synthetic_scale, "0.05", ABOVE(0, 1), "",
+           "Share of every id space that is used."),
+    DOUBLE("stream.synthetic.zipf", stream.synthetic_zipf, "1.05", IN(0, 4), "",
+           "Exponent of the popularity: 0 is uniform."),
+    U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
+        "Interests of users, which tie the fields of a sample together; 0: none."),
+    DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
+           "Share of the popularity ranks that are replaced in a million samples."),
+
+    CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", models, "The model."),
+    LIST("model.embedding_dim", rt_config_dims, "16", "floats",
+         "Length of an embedding row. A list has one for every field, in order; only `sim` can do "
+         "with different ones."),
+    CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", deep_inputs,
+           "What the MLP sees."),
+    CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", poolings,
+           "How several rows of one field become one."),
+    LIST("model.mlp", rt_config_mlp, "[256, 256, 256]", "", "Widths of the hidden layers."),
+    LIST("model.mlp_bottom", rt_config_mlp_bottom, "[]", "",
+         "Widths of the hidden layers under the interactions (dlrm); a last one of embedding_dim "
+         "follows."),
+    CHOICE("model.cross", model.cross, rt_cross, "\"vector\"", crosses,
+           "Weights of a cross layer (dcn)."),
+    U32("model.cross_layers", model.cross_layer_count, "3", IN(1, RT_CROSS_LAYERS_MAX), "",
+        "Cross layers (dcn)."),
+    DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
+           "Standard deviation of initial row values."),
+
+    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, row_optimizers),
+    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, dense_optimizers),
+    FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
+          "Decay of the step (momentum)."),
+
+    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+        "Rows that each worker can hold; 0: by `cache.ratio`."),
+    DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
+           "Rows per worker as a share of the distinct keys of the input."),
+    U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
+        "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
+    CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,
+           "Which row makes room."),
+    U32("cache.lookahead", cache.lookahead, "0", IN(0, 32), "batches",
+        "So many batches are read ahead of the one that is planned; a row that they need makes "
+        "room last. A live stream is trained so many batches later."),
+
+    CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", policies,
+           "Which worker trains a sample."),
+    {ROW("dispatch.alpha", RT_KEY_DOUBLE, "1", "",
+         "Share of the samples that are placed exactly, the others greedily (esd). `\"auto\"`: the "
+         "largest whose decision stays within `dispatch.alpha_share`. Can be changed while a run "
+         "goes on."),
+     IN(0, 1), .offset = OFFSET(rt_config, dispatch.alpha, double), .word = "auto",
+     .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
+    DOUBLE("dispatch.alpha_share", dispatch.alpha_share, "0.5", ABOVE(0, 10), "",
+           "Share of the iteration time that a decision may take, with alpha \"auto\"."),
+    CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"", criteria,
+           "Which samples are placed exactly: the largest of this (esd, alpha below 1)."),
+    CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
+           "How they are placed (esd). One that this build or machine lacks falls back to "
+           "`transport`."),
+    CHOICE("dispatch.accounting", dispatch.accounting, rt_accounting, "\"bsp\"", accountings,
+           "Which copies count as latest."),
+    CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
+           "Where a row comes from that was never trained."),
+    BOOL("dispatch.full_sync", dispatch.full_sync, "false",
+         "Push every trained row to the parameter server after every iteration, needed elsewhere "
+         "or not (what Herald calls vanilla)."),
+    BOOL("dispatch.keeper", dispatch.keeper, "false",
+         "A worker that was one of several trainers of a row and is the only one to train it next "
+         "keeps its gradient and pulls the sum of the others."),
+    U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
+        "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
+        "all."),
+    BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
+         "The expected push of the row that makes room is part of a transfer's cost (esd)."),
+    U32("dispatch.micro_batch_min", dispatch.micro_batch_min, "0", IN(0, 1 << 20), "samples",
+        "The fewest samples of a worker and iteration (makespan)."),
+    U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",
+        "The most samples of a worker and iteration (makespan); 0: all workers take equally many."),
+    U32("dispatch.search_evaluations", dispatch.search_evaluations, "8000", IN(0, UINT32_MAX), "",
+        "Placements that the local search may judge per iteration (makespan); each takes about "
+        "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),
+    DOUBLE(
+        "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
+        "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
+        "follow from the time that they are measured to take; 0: off. Can be changed while a run "
+        "goes on."),
+    BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
+         "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
+         "(makespan, predicted times)."),
+
+    LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
+         "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
+         "`{\"count\": 4, \"gbps\": 5}` stands for four of them. Empty: 1 Gbit/s each."),
+    DOUBLE("links.ps_gbps", links.ps_gbps, "0", IN(0, 1e4), "Gbit/s",
+           "The link of the parameter servers, each way; 0: no limit."),
+    BOOL("links.pin", links.pin, "true",
+         "Links are taken as given. Otherwise `links.workers` is where a run starts: every worker "
+         "measures its link when it joins, and dispatch follows."),
+    DOUBLE(
+        "links.probe_s", links.probe_s, "600", IN(0, 1e6), "s",
+        "With `links.pin: false`: a link of which transfers told nothing for so long is measured "
+        "again while training waits, one that they say has changed after a tenth of that; about "
+        "one second each, at most 1% of the time. 0: only when workers join."),
+
+    CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"", placements,
+           "Where plans are made; the plans are the same."),
+    U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
+        "Planned before they are done."),
+
+    U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
+    U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
+
+    {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
+         "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
+         "on "
+         "other machines use the same path there."),
+     IN(0, 255), .offset = TEXT_OFFSET(rt_config, checkpoint.directory),
+     .size = sizeof((rt_config *)0)->checkpoint.directory},
+    U32("checkpoint.every_iterations", checkpoint.every_iterations, "0", IN(0, 1e9), "iterations",
+        "A checkpoint after every so many iterations; 0: not by count."),
+    DOUBLE("checkpoint.every_s", checkpoint.every_s, "0", IN(0, 1e7), "s",
+           "A checkpoint when so much time has passed since the last one; 0: not by time."),
+    U32("checkpoint.full_every", checkpoint.full_every, "10", IN(1, 1000), "checkpoints",
+        "One of so many holds all rows, the others those that changed since the one before; 1: all "
+        "rows every time."),
+    U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
+        "The newest so many stay, and those that they build on."),
+    BOOL("checkpoint.at_end", checkpoint.at_end, "false",
+         "One more at the end of a run, so that another run can go on from there."),
+
+    CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
+           "What `lanyard up` does when a process is lost, and with `shrink` also what "
+           "`lanyard coordinator --restart` does when a worker is missing."),
+    U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
+        "In an hour; a run that needs more ends."),
+
+    CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"", transports,
+           "How messages travel."),
+    TEXT("network.coordinator", network_coordinator,
+         "`HOST:PORT` where workers and shards find the coordinator, and where it listens. Empty: "
+         "they are told (`--coordinator`)."),
+    LIST("network.ps", rt_config_shards, "[]", "",
+         "`HOST:PORT` of every shard, in order. Empty: each listens on a free port and tells the "
+         "coordinator."),
+    TEXT("network.interface", network_interface,
+         "Name of the interface whose address coordinator and shards listen on, where nothing else "
+         "says it (`eth0`)."),
+    TEXT("network.bind", network_bind,
+         "Address that coordinator and shards listen on, whatever the keys above say; `0.0.0.0` is "
+         "every interface. Empty: as they say, else `127.0.0.1`."),
+    U32("network.port", network_port, "0", IN(0, 65535), "",
+        "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
+    U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
+        "Rows are sent in messages of about this size."),
+    CHOICE("network.collective", collective, rt_collective, "\"auto\"", collectives,
+           "How the workers' dense gradients are summed."),
+    CHOICE("network.dense_wire", dense_wire, rt_dense_wire, "\"fp32\"", dense_wires,
+           "Dense gradients and their sums in messages (ps)."),
+    BOOL("network.dense_overlap", dense_overlap, "true",
+         "The dense gradients of a layer are sent while those of the layers below are computed. "
+         "The model is the same, bit for bit."),
+    BOOL("network.overlap", network_overlap, "true",
+         "What an iteration needs moves as soon as it can, during the one before. Otherwise a "
+         "worker "
+         "begins an iteration when it is done with the one before. The model is the same."),
+
+    BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",
+         "A batch whose loss is NaN or infinite on any worker is applied nowhere: no row and no "
+         "weight changes. Rows that several workers want then wait for all workers' verdict; "
+         "without it they do not, and a bad batch spoils the model."),
+    U32("guards.bad_batches_max", guard_bad_batches_max, "100", IN(0, 4294967295), "batches",
+        "The run fails after more batches with a loss that is NaN or infinite."),
+
+    TEXT("security.key", security_key,
+         "File with the secret key of this box (`lanyard keygen`). Empty: no keys, and only "
+         "loopback addresses are used."),
+    TEXT("security.allow", security_allow,
+         "Public keys of the boxes that may join: a directory with a `.public` file for each, or "
+         "one file with all their lines."),
+    TEXT("security.server_key", security_server_key,
+         "Public key file of the box that the coordinator runs on."),
+    BOOL("security.insecure", security_insecure, "false",
+         "Use other addresses than loopback without keys. Everybody in the network can then read "
+         "the data and change the model; every start warns of it."),
+
+    DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
+           "A peer that is silent for so long has failed."),
+    DOUBLE("timeouts.answer_s", timeout_answer_s, "1800", ABOVE(0, 1e6), "s",
+           "So has one that is not silent, but has not done for so long what all wait for: an "
+           "iteration, a cut, a probe, the end. More than the slowest link takes for all rows of a "
+           "cache."),
+    DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
+           "All processes have joined by then."),
+    DOUBLE("timeouts.rejoin_s", timeout_rejoin_s, "15", ABOVE(0, 86400), "s",
+           "With `on_worker_loss` `shrink`: a start again waits so long for workers, then goes on "
+           "without them, for so long at least; `up` starts a lost worker again after so long."),
+
+    U64("sim.iterations", sim_iterations, "0", IN(0, RT_CONFIG_INTEGER_MAX), "iterations",
+        "To simulate; 0: until the input ends."),
+    U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
+    BOOL("sim.dense", sim_dense, "true",
+         "The exchange of the dense weights is part of the predicted time."),
+    BOOL("sim.dispatch_error", sim_dispatch_error, "false",
+         "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
+    DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
+           "Computing time of a sample on a worker; 0: not known, left out."),
+    {0},
+};
+
+static const struct {
+    const char *section, *help;
+} section_help[] = {
+    {"metrics", "What is kept of the measurements (docs/METRICS.md); 1 to 2 KB an iteration."},
+    {"stream", "Where samples come from."},
+    {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
+    {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
+    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer makes "
+                  "rows larger on the wire: the state travels with a row."},
+    {"cache", "What every worker keeps of the embedding rows."},
+    {"dispatch", "Which worker trains which sample."},
+    {"links", "Known link rates. The dispatcher weighs transfers by them."},
+    {"ps", "The parameter servers."},
+    {"guards", "What a run does about batches that would spoil the model."},
+    {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
+    {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
+    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the "
+                   "coordinator, or to `lanyard up`, asks for one at any time."},
+    {"sim", "For `lanyard sim` only."},
+};
+
+const rt_config_key *rt_config_find(const char *path)
+{
+    for (const rt_config_key *key = rt_config_keys; key->path; key++) {
+        if (strcmp(key->path, path) == 0)
+            return key;
+    }
+    return NULL;
+}
+
+bool rt_config_is_section(const char *path)
+{
+    size_t length = strlen(path);
+    for (const rt_config_key *key = rt_config_keys; key->path; key++) {
+        if (strncmp(key->path, path, length) == 0 && key->path[length] == '.')
+            return true;
+    }
+    return false;
+}
+
+const char *rt_config_section_help(const char *section)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(section_help); i++) {
+        if (strcmp(section_help[i].section, section) == 0)
+            return section_help[i].help;
+    }
+    return NULL;
+}

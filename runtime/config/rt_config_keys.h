@@ -1,0 +1,110 @@
+// rt_config_keys - the table behind rt_config: one row per key. Only rt_config*.c and its test
+// include this.
+//
+// To add a key: a member in rt_config.h and a row in rt_config_keys.c, at its section. To add a
+// value to a choice (a policy, a solver): its enumerator and a line in its list of choices.
+// Reading, checking, --set, the reference in docs/CONFIG.md and writing back all follow from the
+// table; a row whose member has another type does not compile.
+#ifndef RT_CONFIG_KEYS_H
+#define RT_CONFIG_KEYS_H
+
+#include <cjson/cJSON.h>
+
+#include "runtime/config/rt_config.h"
+#include "runtime/rt_json.h"
+
+#define RT_CONFIG_KEY_PATH_MAX 128
+#define RT_CONFIG_INTEGER_MAX 9007199254740991.0 // 2^53 - 1: JSON numbers are doubles
+
+typedef enum {
+    RT_KEY_BOOL,
+    RT_KEY_U32,
+    RT_KEY_U64,
+    RT_KEY_FLOAT,
+    RT_KEY_DOUBLE,
+    RT_KEY_CHARACTER, // one byte of `characters`
+    RT_KEY_TEXT,      // zero-terminated, `size` bytes with the zero; at least `min` characters
+    RT_KEY_CHOICE,    // an enum of int's size
+    RT_KEY_LIST
+} rt_config_key_type;
+
+typedef struct {
+    const char *name; // NULL ends a list of choices
+    int value;
+    const char *help;
+} rt_config_choice;
+
+typedef struct rt_config_key rt_config_key;
+
+// A list has functions of its own; its elements may be objects, described by members.
+typedef struct {
+    const char *expected; // after "expected", in errors and in the reference
+    rt_status (*read)(rt_config *config, const cJSON *value, const char *path, rt_error *error);
+    void (*write)(const rt_config *config, rt_json *json, const char *name);
+    const rt_config_key *members; // NULL where elements are no objects; ends with path NULL
+    bool takes_text;              // --set may give a single element as a bare string
+} rt_config_list;
+
+struct rt_config_key {
+    const char *path; // from the root by dots; of a member: its name
+    rt_config_key_type type;
+    bool min_excluded, max_excluded;
+    bool is_required;     // members only
+    uint32_t offset;      // into rt_config, or into the element
+    uint32_t size;        // RT_KEY_TEXT
+    double min, max;      // numbers
+    const char *fallback; // the default as JSON; of a member NULL: not given
+    const char *unit;     // "" where there is none
+    const char *help;
+    const rt_config_choice *choices;
+    const char *characters;
+    const rt_config_list *list;
+    const char *word; // numbers: may stand instead; sets the bool at word_offset, the number is max
+    uint32_t word_offset;
+};
+
+extern const rt_config_key rt_config_keys[];           // grouped by section; ends with path NULL
+const rt_config_key *rt_config_find(const char *path); // NULL: no such key
+bool rt_config_is_section(const char *path);
+
+// One line per section that has one; NULL otherwise.
+const char *rt_config_section_help(const char *section);
+
+extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
+    rt_config_columns, rt_config_links, rt_config_shards;
+
+// rt_config_value.c: reads one value into base + offset (lists: base is the rt_config), writes it
+// as member name, and says in words what is allowed. RT_CONFIG names path, RT_NO_MEMORY.
+rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON *value,
+                               const char *path, rt_error *error);
+void rt_config_value_write(const rt_config_key *key, const void *base, rt_json *json,
+                           const char *name);
+void rt_config_value_expected(const rt_config_key *key, char *text, size_t size);
+
+// Sets every key that has a default to it.
+rt_status rt_config_value_defaults(const rt_config_key *keys, void *base);
+
+// Reads an object of members into base, over their defaults.
+rt_status rt_config_members_read(const rt_config_key *members, void *base, const cJSON *object,
+                                 const char *path, rt_error *error);
+
+// RT_CONFIG if an earlier sibling has the name of value.
+rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
+                                     rt_error *error);
+
+// RT_CONFIG; the text names path and the nearest of keys, if one is near.
+rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_error *error);
+
+// section.name, cut to the size; bytes that a terminal might obey become '?'.
+void rt_config_join(char path[RT_CONFIG_KEY_PATH_MAX], const char *section, const char *name);
+
+// What value is, in a few words and without bytes that a terminal might obey. Returns text.
+#define RT_CONFIG_SHOWN_MAX 56
+const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX]);
+const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX]);
+
+// rt_config_text.c: parses size bytes of JSON; text[size] is 0. On RT_OK the tree is the caller's
+// (cJSON_Delete). RT_CONFIG: error names line and column. RT_NO_MEMORY.
+rt_status rt_config_parse(const char *text, size_t size, cJSON **tree_p, rt_error *error);
+
+#endif

@@ -1,0 +1,166 @@
+#define _GNU_SOURCE // O_DIRECT
+#include "runtime/files/rt_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// Whole pieces of a large file go past the page cache where the file system lets them: that takes a
+// fraction of the processor time, and nobody's pages are pushed out of memory.
+#define PIECE_BYTES ((size_t)1 << 20)
+#define PIECE_ALIGN ((size_t)4096)
+// Where it does not, the kernel is made to write as we go, so that the sync at the end is short.
+#define SYNC_BYTES ((size_t)64 << 20)
+
+struct rt_file {
+    int descriptor;
+    bool is_direct; // writes go past the page cache
+    bool is_large;  // a piece has been written
+    size_t filled;  // bytes in piece
+    size_t unsynced;
+    uint8_t *piece; // PIECE_BYTES, aligned, in block
+    uint8_t *block;
+    char *path;
+    char *path_unfinished;
+};
+
+static void destroy(rt_file *file)
+{
+    rt_free(file->block);
+    rt_free(file->path);
+    rt_free(file->path_unfinished);
+    rt_free(file);
+}
+
+static rt_status failed(const char *what, const char *path, rt_error *error)
+{
+    return rt_fail(error, rt_status_of_errno(errno), "cannot %s %s: %s", what, path,
+                   strerror(errno));
+}
+
+rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
+{
+    const size_t size = strlen(path) + sizeof ".tmp";
+    rt_file *file = rt_alloc(1, sizeof *file);
+    if (!file)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    file->path = rt_alloc(size, 1);
+    file->path_unfinished = rt_alloc(size, 1);
+    file->block = rt_alloc(PIECE_BYTES + PIECE_ALIGN, 1);
+    if (!file->path || !file->path_unfinished || !file->block) {
+        destroy(file);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    }
+    file->piece = file->block + (PIECE_ALIGN - (uintptr_t)file->block % PIECE_ALIGN);
+    snprintf(file->path, size, "%s", path);
+    snprintf(file->path_unfinished, size, "%s.tmp", path);
+    file->descriptor = open(file->path_unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->descriptor < 0) {
+        rt_status status = failed("create", file->path_unfinished, error);
+        destroy(file);
+        return status;
+    }
+    *file_p = file;
+    return RT_OK;
+}
+
+static void set_direct(rt_file *file, bool is_direct)
+{
+    int flags = fcntl(file->descriptor, F_GETFL);
+    flags = is_direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+    file->is_direct = fcntl(file->descriptor, F_SETFL, flags) == 0 && is_direct;
+}
+
+// Writes what is in the piece.
+static rt_status write_piece(rt_file *file, rt_error *error)
+{
+    size_t at = 0;
+    while (at < file->filled) {
+        ssize_t written = write(file->descriptor, file->piece + at, file->filled - at);
+        if (written < 0 && errno == EINVAL && file->is_direct) {
+            set_direct(file, false); // a file system that took the flag, and not the write
+            written = 0;
+        } else if (written < 0 && errno == EINTR)
+            written = 0;
+        if (written < 0)
+            return failed("write", file->path_unfinished, error);
+        at += (size_t)written;
+    }
+    file->unsynced += file->is_direct ? 0 : file->filled;
+    file->filled = 0;
+    if (file->unsynced < SYNC_BYTES)
+        return RT_OK;
+    file->unsynced = 0;
+    return fdatasync(file->descriptor) == 0 ? RT_OK : failed("sync", file->path_unfinished, error);
+}
+
+rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error *error)
+{
+    const uint8_t *next = bytes;
+    rt_status status = RT_OK;
+    while (size > 0 && status == RT_OK) {
+        const size_t some = rt_min_u64(size, PIECE_BYTES - file->filled);
+        memcpy(file->piece + file->filled, next, some);
+        file->filled += some;
+        next += some;
+        size -= some;
+        if (file->filled < PIECE_BYTES)
+            continue;
+        if (!file->is_large)
+            set_direct(file, true);
+        file->is_large = true;
+        status = write_piece(file, error);
+    }
+    return status;
+}
+
+void rt_file_abort(rt_file *file)
+{
+    if (!file)
+        return;
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+    unlink(file->path_unfinished);
+    destroy(file);
+}
+
+// Without it, a rename can be lost with the power.
+static rt_status sync_folder(const char *path, rt_error *error)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int length = slash ? (int)(slash - path) + 1 : 1;
+    snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".");
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return failed("open", folder, error);
+    rt_status status = RT_OK;
+    if (fsync(descriptor) != 0 && errno != EINVAL) // some file systems cannot
+        status = failed("sync", folder, error);
+    close(descriptor);
+    return status;
+}
+
+rt_status rt_file_commit(rt_file *file, rt_error *error)
+{
+    if (file->is_direct)
+        set_direct(file, false); // the rest is no whole piece
+    rt_status status = write_piece(file, error);
+    if (status == RT_OK && fsync(file->descriptor) != 0)
+        status = failed("sync", file->path_unfinished, error);
+    const int closed = close(file->descriptor);
+    file->descriptor = -1;
+    if (status == RT_OK && closed != 0)
+        status = failed("close", file->path_unfinished, error);
+    if (status == RT_OK && rename(file->path_unfinished, file->path) != 0)
+        status = failed("rename to its final name", file->path_unfinished, error);
+    if (status != RT_OK) {
+        rt_file_abort(file);
+        return status;
+    }
+    status = sync_folder(file->path, error);
+    destroy(file);
+    return status;
+}

@@ -1,0 +1,260 @@
+#include "runtime/metrics/rt_meter.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BIN_COUNT 16384
+#define LOGIT_MAX 16.0
+#define BINS_PER_LOGIT (BIN_COUNT / (2 * LOGIT_MAX))
+
+// The tail of the run is kept in segments of equal size. Segments that lie wholly before the last
+// fifth can never be in it again, as its start only moves forward, and are dropped; when all
+// segments are needed, neighbours are merged and the size doubles. At that moment
+// SEGMENT_COUNT x size <= run / 5 + size, so a merged segment is at most 1/77 of the run and the
+// nearest boundary at most half of that away.
+#define SEGMENT_COUNT 32
+_Static_assert(SEGMENT_COUNT % 2 == 0, "neighbours are merged in pairs");
+
+typedef struct {
+    uint64_t seen; // samples, invalid ones included
+    uint64_t invalid;
+    uint64_t positives;
+    double loss_sum;
+    double prediction_sum;
+    uint64_t bins[2][BIN_COUNT]; // by label
+} tally;
+
+struct rt_meter {
+    tally total;
+    tally window;
+    tally sum;           // scratch of last_fifth
+    uint64_t tail_start; // index in the run of the first sample of the first segment
+    uint64_t segment_size;
+    uint32_t segment_count;         // in use, in the order of the run; the last one is being filled
+    tally *segments[SEGMENT_COUNT]; // in use first, spare ones behind
+    tally storage[SEGMENT_COUNT];
+};
+
+rt_status rt_meter_create(rt_meter **meter_p)
+{
+    rt_meter *meter = rt_alloc(1, sizeof *meter);
+    if (!meter)
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < SEGMENT_COUNT; i++)
+        meter->segments[i] = &meter->storage[i];
+    meter->segment_size = 1;
+    meter->segment_count = 1;
+    *meter_p = meter;
+    return RT_OK;
+}
+
+void rt_meter_destroy(rt_meter *meter)
+{
+    rt_free(meter);
+}
+
+void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, meter->tail_start);
+    rt_bytes_put_u64(bytes, meter->segment_size);
+    rt_bytes_put_u32(bytes, meter->segment_count);
+    rt_bytes_put(bytes, &meter->total, sizeof meter->total);
+    for (uint32_t i = 0; i < meter->segment_count; i++)
+        rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);
+}
+
+rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
+{
+    const uint64_t tail_start = rt_reader_u64(reader), segment_size = rt_reader_u64(reader);
+    const uint32_t segment_count = rt_reader_u32(reader);
+    if (reader->failed || segment_size == 0 || segment_count == 0 ||
+        segment_count > SEGMENT_COUNT || reader->left / sizeof(tally) < segment_count + 1u)
+        return RT_DATA;
+    meter->tail_start = tail_start;
+    meter->segment_size = segment_size;
+    meter->segment_count = segment_count;
+    rt_reader_get(reader, &meter->total, 1, sizeof meter->total);
+    for (uint32_t i = 0; i < segment_count; i++)
+        rt_reader_get(reader, meter->segments[i], 1, sizeof *meter->segments[i]);
+    return RT_OK;
+}
+
+static void clear(tally *one)
+{
+    memset(one, 0, sizeof *one);
+}
+
+static void add_tally(tally *to, const tally *from)
+{
+    to->seen += from->seen;
+    to->invalid += from->invalid;
+    to->positives += from->positives;
+    to->loss_sum += from->loss_sum;
+    to->prediction_sum += from->prediction_sum;
+    for (uint32_t label = 0; label < 2; label++) {
+        for (uint32_t i = 0; i < BIN_COUNT; i++)
+            to->bins[label][i] += from->bins[label][i];
+    }
+}
+
+static uint64_t last_fifth_start(uint64_t sample_count)
+{
+    return sample_count - sample_count / 5;
+}
+
+static void drop_first_segment(rt_meter *meter)
+{
+    tally *first = meter->segments[0];
+    meter->tail_start += first->seen;
+    clear(first);
+    meter->segment_count--;
+    memmove(meter->segments, meter->segments + 1, meter->segment_count * sizeof first);
+    meter->segments[meter->segment_count] = first;
+}
+
+static void merge_neighbours(rt_meter *meter)
+{
+    tally *merged[SEGMENT_COUNT];
+    for (uint32_t i = 0; i < SEGMENT_COUNT / 2; i++) {
+        merged[i] = meter->segments[2 * i];
+        merged[SEGMENT_COUNT / 2 + i] = meter->segments[2 * i + 1];
+        add_tally(merged[i], merged[SEGMENT_COUNT / 2 + i]);
+        clear(merged[SEGMENT_COUNT / 2 + i]);
+    }
+    memcpy(meter->segments, merged, sizeof merged);
+    meter->segment_count = SEGMENT_COUNT / 2;
+    meter->segment_size *= 2;
+}
+
+// All segments in use are full.
+static void begin_segment(rt_meter *meter)
+{
+    uint64_t start = last_fifth_start(meter->total.seen);
+    while (meter->segment_count > 1 && meter->tail_start + meter->segments[0]->seen <= start)
+        drop_first_segment(meter);
+    if (meter->segment_count == SEGMENT_COUNT)
+        merge_neighbours(meter);
+    meter->segment_count++;
+}
+
+// Adds to the three tallies at once: the logarithms cost more than all the rest.
+static void add_chunk(tally *const tallies[3], const float *predictions, const float *labels,
+                      uint32_t count)
+{
+    uint64_t invalid = 0, positives = 0;
+    double loss_sum = 0, prediction_sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        double p = (double)predictions[i];
+        if (!(p >= 0 && p <= 1)) {
+            invalid++;
+            continue;
+        }
+        prediction_sum += p;
+        p = p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+        double log_p = log(p), log_q = log(1 - p);
+        double position = (log_p - log_q + LOGIT_MAX) * BINS_PER_LOGIT;
+        uint32_t bin = position <= 0               ? 0
+                       : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
+                                                   : (uint32_t)position;
+        uint32_t label = labels[i] > 0.5f;
+        positives += label;
+        loss_sum -= label ? log_p : log_q;
+        for (uint32_t k = 0; k < 3; k++)
+            tallies[k]->bins[label][bin]++;
+    }
+    for (uint32_t k = 0; k < 3; k++) {
+        tallies[k]->seen += count;
+        tallies[k]->invalid += invalid;
+        tallies[k]->positives += positives;
+        tallies[k]->loss_sum += loss_sum;
+        tallies[k]->prediction_sum += prediction_sum;
+    }
+}
+
+void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels, uint32_t count)
+{
+    while (count > 0) {
+        tally *segment = meter->segments[meter->segment_count - 1];
+        uint64_t room = meter->segment_size - segment->seen;
+        if (room == 0) {
+            begin_segment(meter);
+            continue;
+        }
+        uint32_t chunk = (uint32_t)rt_min_u64(count, room);
+        tally *const tallies[3] = {segment, &meter->window, &meter->total};
+        add_chunk(tallies, predictions, labels, chunk);
+        predictions += chunk;
+        labels += chunk;
+        count -= chunk;
+    }
+}
+
+void rt_meter_begin_window(rt_meter *meter)
+{
+    clear(&meter->window);
+}
+
+// The share of (positive, negative) pairs in the right order, ties half.
+static double auc_of(const tally *one)
+{
+    double negatives_below = 0, ordered = 0, positives = 0;
+    for (uint32_t i = 0; i < BIN_COUNT; i++) {
+        double negative = (double)one->bins[0][i], positive = (double)one->bins[1][i];
+        ordered += positive * (negatives_below + 0.5 * negative);
+        negatives_below += negative;
+        positives += positive;
+    }
+    return positives > 0 && negatives_below > 0 ? ordered / (positives * negatives_below)
+                                                : (double)NAN;
+}
+
+static rt_quality quality_of(const tally *one, uint64_t first_sample)
+{
+    rt_quality quality = {.first_sample = first_sample,
+                          .sample_count = one->seen - one->invalid,
+                          .invalid_count = one->invalid,
+                          .log_loss = (double)NAN,
+                          .auc = auc_of(one),
+                          .normalised_entropy = (double)NAN,
+                          .calibration = (double)NAN,
+                          .mean_label = (double)NAN};
+    if (quality.sample_count == 0)
+        return quality;
+    double count = (double)quality.sample_count, mean = (double)one->positives / count;
+    quality.mean_label = mean;
+    quality.log_loss = one->loss_sum / count;
+    if (mean > 0)
+        quality.calibration = one->prediction_sum / count / mean;
+    if (mean > 0 && mean < 1) {
+        double entropy = -mean * log(mean) - (1 - mean) * log1p(-mean);
+        quality.normalised_entropy = quality.log_loss / entropy;
+    }
+    return quality;
+}
+
+rt_quality rt_meter_total(const rt_meter *meter)
+{
+    return quality_of(&meter->total, 0);
+}
+
+rt_quality rt_meter_window(const rt_meter *meter)
+{
+    return quality_of(&meter->window, meter->total.seen - meter->window.seen);
+}
+
+rt_quality rt_meter_last_fifth(rt_meter *meter)
+{
+    uint64_t wanted = last_fifth_start(meter->total.seen), start = meter->tail_start;
+    uint32_t first = 0;
+    while (first + 1 < meter->segment_count && start < wanted) {
+        uint64_t next = start + meter->segments[first]->seen;
+        if (next > wanted && next - wanted >= wanted - start)
+            break; // this boundary is nearer
+        start = next;
+        first++;
+    }
+    clear(&meter->sum);
+    for (uint32_t i = first; i < meter->segment_count; i++)
+        add_tally(&meter->sum, meter->segments[i]);
+    return quality_of(&meter->sum, start);
+}

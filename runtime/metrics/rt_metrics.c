@@ -1,0 +1,184 @@
+#include "runtime/metrics/rt_metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/rt_log.h"
+
+struct rt_metrics {
+    int file;      // -1: records are dropped
+    uint64_t size; // bytes of whole records in the file
+    uint64_t turn; // size at which the file is put aside; 0: never
+    bool turn_failed;
+    uint64_t lost;  // records that could not be written
+    bool is_broken; // the file ends within a record that could not be taken back
+    uint64_t opened_ns;
+    rt_json json;
+    char *older; // where it is put aside; NULL without a file
+    char path[];
+};
+
+// A process that was killed may have left a line without its end.
+static void find_end(rt_metrics *metrics)
+{
+    char last = '\n';
+    off_t end = lseek(metrics->file, 0, SEEK_END);
+    metrics->size = end > 0 ? (uint64_t)end : 0;
+    if (end > 0 && pread(metrics->file, &last, 1, end - 1) == 1)
+        metrics->is_broken = last != '\n';
+}
+
+static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, rt_error *error)
+{
+    const size_t size = path ? strlen(path) + 1 : 1;
+    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + 2 * size + sizeof ".1");
+    if (!metrics)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
+    metrics->file = -1;
+    metrics->opened_ns = rt_now_ns();
+    rt_json_init(&metrics->json, 0);
+    if (path) {
+        memcpy(metrics->path, path, size);
+        metrics->older = metrics->path + size;
+        snprintf(metrics->older, size + sizeof ".1", "%s.1", path);
+        metrics->file = open(path, O_CREAT | O_CLOEXEC | flags, 0644);
+        if (metrics->file < 0) {
+            int cause = errno;
+            rt_free(metrics);
+            return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(cause));
+        }
+        find_end(metrics);
+    }
+    *metrics_p = metrics;
+    return RT_OK;
+}
+
+rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    return open_file(path, O_WRONLY | O_TRUNC, metrics_p, error);
+}
+
+rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    return open_file(path, O_RDWR, metrics_p, error);
+}
+
+void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max)
+{
+    metrics->turn = bytes_max ? rt_max_u64(bytes_max / 2, 1) : 0;
+}
+
+void rt_metrics_close(rt_metrics *metrics)
+{
+    if (!metrics)
+        return;
+    if (metrics->file >= 0)
+        close(metrics->file);
+    if (metrics->lost)
+        rt_info("metrics: %s: %llu records were lost", metrics->path,
+                (unsigned long long)metrics->lost);
+    rt_json_fini(&metrics->json);
+    rt_free(metrics);
+}
+
+rt_json *rt_metrics_begin(rt_metrics *metrics, const char *record)
+{
+    rt_json *json = &metrics->json;
+    rt_json_clear(json);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "record", record);
+    rt_json_double(json, "time_s", (double)((rt_now_ns() - metrics->opened_ns) / 1000) * 1e-6);
+    return json;
+}
+
+// Returns the bytes written; fewer than size: errno says why.
+static size_t write_all(int file, const char *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t written = write(file, bytes + done, size - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            break;
+        done += (size_t)written;
+    }
+    return done;
+}
+
+// The file is put aside and a new one begins; where that fails, it goes on.
+static void turn_file(rt_metrics *metrics)
+{
+    int file = -1, cause = 0;
+    if (rename(metrics->path, metrics->older) != 0) {
+        cause = errno;
+    } else {
+        file = open(metrics->path, O_CREAT | O_TRUNC | O_CLOEXEC | O_WRONLY, 0644);
+        cause = errno;
+        if (file < 0)
+            (void)rename(metrics->older, metrics->path);
+    }
+    if (file >= 0) {
+        close(metrics->file);
+        metrics->file = file;
+        metrics->size = 0;
+        return;
+    }
+    if (!metrics->turn_failed)
+        rt_warn("metrics: %s: cannot begin a new file: %s; this one grows", metrics->path,
+                strerror(cause));
+    metrics->turn_failed = true;
+    metrics->turn *= 2; // try again later
+}
+
+static void lose(rt_metrics *metrics, const char *why)
+{
+    if (metrics->lost++ == 0)
+        rt_warn("metrics: %s: cannot be written: %s; the run goes on without", metrics->path, why);
+}
+
+void rt_metrics_end(rt_metrics *metrics)
+{
+    rt_json_end_object(&metrics->json);
+    if (metrics->file < 0)
+        return;
+    size_t size;
+    const char *text = rt_json_text(&metrics->json, &size);
+    if (!text) {
+        lose(metrics, "out of memory");
+        return;
+    }
+    // The line break takes the place of the terminating zero, so that one write does it all.
+    metrics->json.text[size] = '\n';
+    if (metrics->is_broken && write_all(metrics->file, "\n", 1) == 1)
+        metrics->is_broken = false;
+    size_t done = metrics->is_broken ? 0 : write_all(metrics->file, text, size + 1);
+    int cause = errno;
+    if (done == size + 1) {
+        metrics->size += done;
+        if (metrics->turn && metrics->size >= metrics->turn)
+            turn_file(metrics);
+        return;
+    }
+    if (done > 0 && (ftruncate(metrics->file, (off_t)metrics->size) != 0 ||
+                     lseek(metrics->file, (off_t)metrics->size, SEEK_SET) < 0))
+        metrics->is_broken = true;
+    lose(metrics, strerror(cause));
+}
+
+void rt_metrics_quality(rt_json *json, const char *key, const rt_quality *quality)
+{
+    rt_json_begin_object(json, key);
+    rt_json_u64(json, "first_sample", quality->first_sample);
+    rt_json_u64(json, "samples", quality->sample_count);
+    rt_json_u64(json, "invalid", quality->invalid_count);
+    rt_json_double(json, "log_loss", quality->log_loss);
+    rt_json_double(json, "auc", quality->auc);
+    rt_json_double(json, "normalised_entropy", quality->normalised_entropy);
+    rt_json_double(json, "calibration", quality->calibration);
+    rt_json_double(json, "mean_label", quality->mean_label);
+    rt_json_end_object(json);
+}

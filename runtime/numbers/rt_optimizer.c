@@ -1,0 +1,305 @@
+#include "runtime/numbers/rt_optimizer.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+// The same bits on every machine: loops are element-wise (any vector width gives the same result),
+// the one sum has a fixed order, and a multiply followed by an add is never fused: build with
+// -ffp-contract=off and without -ffast-math. gcc knows the former pragma as an option only.
+// -fno-math-errno changes no result and lets compilers vectorise sqrtf.
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("O3", "fp-contract=off")
+#endif
+#ifdef __FAST_MATH__
+#error "rt_optimizer.c must not be compiled with -ffast-math"
+#endif
+
+#define LANES 8u
+
+uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim)
+{
+    switch (config->kind) {
+    case RT_OPTIMIZER_SGD:
+        return 0;
+    case RT_OPTIMIZER_MOMENTUM:
+    case RT_OPTIMIZER_ADAGRAD:
+        return dim;
+    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
+        return 1;
+    case RT_OPTIMIZER_ADAM:
+    case RT_OPTIMIZER_FTRL:
+        return 2 * dim;
+    }
+    rt_assert_failed("optimizer kind", __FILE__, __LINE__);
+}
+
+void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state)
+{
+    uint32_t count = rt_optimizer_state_floats(config, dim);
+    uint32_t accumulators = 0;
+    if (config->kind == RT_OPTIMIZER_ADAGRAD || config->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
+        accumulators = count;
+    else if (config->kind == RT_OPTIMIZER_FTRL)
+        accumulators = dim;
+    for (uint32_t i = 0; i < accumulators; i++)
+        state[i] = config->initial_accumulator;
+    for (uint32_t i = accumulators; i < count; i++)
+        state[i] = 0;
+}
+
+// Wider vectors where the machine has them, chosen when the program is loaded. The element-wise
+// operations are the same ones, and fused multiply-adds stay off, so the results are too. The
+// choice runs before the sanitizers are set up, so their builds do without.
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+#if defined(__x86_64__) && !SANITIZED
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
+// One step, worked out once: gradient[i] counts as scale x gradient[i] + l2 x values[i].
+typedef struct {
+    float rate, scale, l2;
+} terms;
+
+// Without epsilon and accumulated gradients a divisor is 0, and so is the gradient: 0 / 0.
+static inline float positive(float divisor)
+{
+    return divisor > FLT_MIN ? divisor : FLT_MIN;
+}
+
+static inline float shaped(terms t, float gradient, float value)
+{
+    return t.scale * gradient + t.l2 * value;
+}
+
+WIDE static void step_sgd(terms t, uint32_t dim, float *restrict values,
+                          const float *restrict gradient)
+{
+    for (uint32_t i = 0; i < dim; i++)
+        values[i] -= t.rate * shaped(t, gradient[i], values[i]);
+}
+
+WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
+                               float *restrict values, float *restrict velocity,
+                               const float *restrict gradient)
+{
+    const float momentum = config->momentum;
+    for (uint32_t i = 0; i < dim; i++) {
+        velocity[i] = momentum * velocity[i] + shaped(t, gradient[i], values[i]);
+        values[i] -= t.rate * velocity[i];
+    }
+}
+
+// Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
+WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                              float *restrict values, float *restrict squares,
+                              const float *restrict gradient)
+{
+    const float epsilon = config->epsilon;
+    for (uint32_t i = 0; i < dim; i++) {
+        float g = shaped(t, gradient[i], values[i]), square = squares[i] + g * g;
+        squares[i] = square;
+        values[i] -= t.rate * g / positive(sqrtf(square) + epsilon);
+    }
+}
+
+// Sum of squares in one order on every machine: lane k takes the elements k, k + 8, ...
+static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
+                            const float *restrict gradient)
+{
+    float lanes[LANES] = {0};
+    uint32_t i = 0;
+    for (; i + LANES <= dim; i += LANES)
+        for (uint32_t k = 0; k < LANES; k++) {
+            float g = shaped(t, gradient[i + k], values[i + k]);
+            lanes[k] += g * g;
+        }
+    for (uint32_t k = 0; i + k < dim; k++) {
+        float g = shaped(t, gradient[i + k], values[i + k]);
+        lanes[k] += g * g;
+    }
+    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
+WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                                      float *restrict values, float *restrict square,
+                                      const float *restrict gradient)
+{
+    *square += sum_of_squares(t, dim, values, gradient) / (float)dim;
+    const float rate = t.rate / positive(sqrtf(*square) + config->epsilon);
+    for (uint32_t i = 0; i < dim; i++)
+        values[i] -= rate * shaped(t, gradient[i], values[i]);
+}
+
+// libm's pow differs between machines in the last bit; multiplications do not.
+static double power(double base, uint64_t exponent)
+{
+    double result = 1;
+    for (; exponent; exponent >>= 1, base *= base)
+        if (exponent & 1)
+            result *= base;
+    return result;
+}
+
+// Kingma, Ba, ICLR 2015, Algorithm 1.
+WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim, uint64_t step,
+                           float *restrict values, float *restrict state,
+                           const float *restrict gradient)
+{
+    float *restrict first = state, *restrict second = state + dim;
+    const float beta1 = config->beta1, beta2 = config->beta2, epsilon = config->epsilon;
+    const float rest1 = 1 - beta1, rest2 = 1 - beta2;
+    const float rate = (float)(t.rate / (1 - power(beta1, step)));
+    const float root = (float)(1 / sqrt(1 - power(beta2, step)));
+    for (uint32_t i = 0; i < dim; i++) {
+        float g = shaped(t, gradient[i], values[i]);
+        float m = beta1 * first[i] + rest1 * g;
+        float v = beta2 * second[i] + rest2 * (g * g);
+        first[i] = m;
+        second[i] = v;
+        values[i] -= rate * m / positive(sqrtf(v) * root + epsilon);
+    }
+}
+
+// McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
+// only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2.
+WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim,
+                           float *restrict values, float *restrict state,
+                           const float *restrict gradient)
+{
+    float *restrict squares = state, *restrict z = state + dim;
+    const float alpha = t.rate, beta = config->beta;
+    const float l1 = config->l1, l2 = config->l2;
+    for (uint32_t i = 0; i < dim; i++) {
+        float g = t.scale * gradient[i], square = squares[i] + g * g;
+        float root = sqrtf(square);
+        float sigma = (root - sqrtf(squares[i])) / alpha;
+        float z_next = z[i] + (g - sigma * values[i]);
+        float shrunk = fabsf(z_next) > l1 ? copysignf(l1, z_next) - z_next : 0;
+        squares[i] = square;
+        z[i] = z_next;
+        values[i] = shrunk / positive((beta + root) / alpha + l2);
+    }
+}
+
+// cos(x)^2 for x in [0, pi/2], by its Taylor series up to x^22: off by less than 2e-16. libm's cos
+// differs between machines.
+static double squared_cosine(double x)
+{
+    double sum = 0, square = x * x;
+    for (int k = 22; k > 0; k -= 2)
+        sum = (1 + sum) * -square / (k * (k - 1));
+    return (1 + sum) * (1 + sum);
+}
+
+static double decay_share(const rt_optimizer_config *config, uint64_t after)
+{
+    const double floor = (double)config->decay_floor, length = config->decay_iterations;
+    const double passed = (double)after / length, done = passed < 1 ? passed : 1;
+    switch (config->decay) {
+    case RT_DECAY_NONE:
+        return 1;
+    case RT_DECAY_LINEAR:
+        return floor + (1 - floor) * (1 - done);
+    case RT_DECAY_COSINE:
+        return floor + (1 - floor) * squared_cosine(done * 1.5707963267948966);
+    case RT_DECAY_INVERSE_SQRT:
+        return floor + (1 - floor) / sqrt(1 + passed);
+    }
+    rt_assert_failed("decay", __FILE__, __LINE__);
+}
+
+float rt_optimizer_rate(const rt_optimizer_config *config, uint64_t step)
+{
+    const uint64_t warm = config->warmup_iterations;
+    if (step < warm)
+        return (float)(config->learning_rate * (double)step / (double)warm);
+    if (config->decay == RT_DECAY_NONE)
+        return config->learning_rate;
+    return (float)(config->learning_rate * decay_share(config, step - warm));
+}
+
+double rt_optimizer_squares(uint32_t count, const float *gradient)
+{
+    double sum = 0;
+    for (uint32_t begin = 0; begin < count; begin += RT_OPTIMIZER_SQUARES_CHUNK) {
+        const float *restrict g = gradient + begin;
+        uint32_t size = count - begin, i = 0;
+        double lanes[LANES] = {0};
+        size = size < RT_OPTIMIZER_SQUARES_CHUNK ? size : RT_OPTIMIZER_SQUARES_CHUNK;
+        for (; i + LANES <= size; i += LANES)
+            for (uint32_t k = 0; k < LANES; k++)
+                lanes[k] += (double)g[i + k] * g[i + k];
+        for (uint32_t k = 0; i + k < size; k++)
+            lanes[k] += (double)g[i + k] * g[i + k];
+        sum += ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+               ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    }
+    return sum;
+}
+
+static terms terms_of(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                      const float *gradient)
+{
+    terms t = {rt_optimizer_rate(config, step), 1, config->l2};
+    if (config->clip_norm > 0) {
+        double norm = sqrt(rt_optimizer_squares(dim, gradient));
+        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
+    }
+    return t;
+}
+
+void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                       float *values, float *state, const float *gradient)
+{
+    const terms t = terms_of(config, dim, step, gradient);
+    switch (config->kind) {
+    case RT_OPTIMIZER_SGD:
+        step_sgd(t, dim, values, gradient);
+        break;
+    case RT_OPTIMIZER_MOMENTUM:
+        step_momentum(config, t, dim, values, state, gradient);
+        break;
+    case RT_OPTIMIZER_ADAGRAD:
+        step_adagrad(config, t, dim, values, state, gradient);
+        break;
+    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
+        step_rowwise_adagrad(config, t, dim, values, state, gradient);
+        break;
+    case RT_OPTIMIZER_ADAM:
+        rt_assert(step > 0);
+        step_adam(config, t, dim, step, values, state, gradient);
+        break;
+    case RT_OPTIMIZER_FTRL:
+        step_ftrl(config, t, dim, values, state, gradient);
+        break;
+    }
+}
+
+// The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its
+// distance from the mean is exact in a float, so each value is rounded once, in the product.
+void rt_row_init(uint64_t key, uint64_t seed, float scale, uint32_t dim, float *values)
+{
+    const float unit = scale / 37837.2266f; // sqrt((2^32 - 1) / 3)
+    rt_random random = {rt_mix(key + rt_mix(seed))};
+    for (uint32_t i = 0; i < dim; i++) {
+        uint64_t bits = rt_random_u64(&random);
+        int32_t sum = (int32_t)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) +
+                                (bits >> 48));
+        values[i] = (float)(sum - 2 * 65535) * unit;
+    }
+}

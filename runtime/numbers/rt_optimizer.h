@@ -1,0 +1,40 @@
+// rt_optimizer - one step of one parameter block, the same code for PS rows, cached rows and the
+// dense part.
+//
+// A row on the wire and in a table is `dim` values followed by `rt_optimizer_state_floats(...)`
+// floats of state. The gradient is the sum over all samples of the iteration (already scaled by
+// 1/N). Results depend on the inputs only, never on the thread or machine width: every build uses
+// the same element-wise operations in the same order.
+#ifndef RT_OPTIMIZER_H
+#define RT_OPTIMIZER_H
+
+#include "runtime/config/rt_config.h"
+
+// Floats of state that go with `dim` values (sgd 0, adagrad dim, row-wise adagrad 1, ...).
+uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim);
+
+// State of a block that was never trained.
+void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state);
+
+// values, state and gradient do not overlap. step is the number of the iteration, from 1: the
+// learning rate follows from it, and Adam's bias correction. The block is a row, or the whole dense
+// part: its gradient is scaled down to clip_norm where its norm is above, then l2 x values is added
+// (ftrl has its own l2).
+void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                       float *values, float *state, const float *gradient);
+
+// The learning rate of step: learning_rate, times step / warmup_iterations before the end of the
+// warm-up, times what `decay` leaves after it. The same bits on every machine.
+float rt_optimizer_rate(const rt_optimizer_config *config, uint64_t step);
+
+// The squared norm that clipping goes by, in one order on every device: eight lanes (as in row-wise
+// Adagrad) in doubles over each chunk, chunks in order.
+#define RT_OPTIMIZER_SQUARES_CHUNK 1024u
+double rt_optimizer_squares(uint32_t count, const float *gradient);
+
+// Initial values of a row: a function of key and seed alone, by integer arithmetic and one rounding
+// per value, so that every device computes the same bits. Approximately normal with standard
+// deviation scale (sum of four 16-bit uniform integers).
+void rt_row_init(uint64_t key, uint64_t seed, float scale, uint32_t dim, float *values);
+
+#endif

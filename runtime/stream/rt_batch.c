@@ -1,0 +1,64 @@
+#include "runtime/stream/rt_batch.h"
+
+#include <string.h>
+
+void rt_batch_init(rt_batch *batch, uint32_t dense_count)
+{
+    memset(batch, 0, sizeof *batch);
+    batch->dense_count = dense_count;
+}
+
+void rt_batch_fini(rt_batch *batch)
+{
+    rt_free(batch->labels);
+    rt_free(batch->dense);
+    rt_free(batch->key_offsets);
+    rt_free(batch->keys);
+    rt_batch_init(batch, batch->dense_count);
+}
+
+void rt_batch_clear(rt_batch *batch)
+{
+    batch->sample_count = 0;
+    batch->key_count = 0;
+}
+
+rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count)
+{
+    uint32_t dense_row = batch->dense_count ? batch->dense_count : 1;
+    if (sample_count > batch->sample_capacity || !batch->key_offsets) {
+        uint32_t labels_capacity = batch->sample_capacity;
+        uint32_t dense_capacity = batch->sample_capacity;
+        uint32_t offsets_capacity = batch->key_offsets ? batch->sample_capacity + 1 : 0;
+        uint64_t want = rt_max_u64(sample_count, 16);
+        if (rt_grow(&batch->labels, &labels_capacity, want, sizeof(float)) ||
+            rt_grow(&batch->dense, &dense_capacity, want, dense_row * sizeof(float)) ||
+            rt_grow(&batch->key_offsets, &offsets_capacity, want + 1, sizeof(uint32_t)))
+            return RT_NO_MEMORY;
+        uint64_t least = rt_min_u64(labels_capacity, dense_capacity);
+        batch->sample_capacity = (uint32_t)rt_min_u64(least, offsets_capacity - 1);
+    }
+    return rt_grow(&batch->keys, &batch->key_capacity, key_count, sizeof(uint64_t));
+}
+
+rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
+                          uint32_t key_count)
+{
+    if (batch->sample_count == batch->sample_capacity ||
+        (uint64_t)batch->key_count + key_count > batch->key_capacity) {
+        rt_status status = rt_batch_reserve(batch, batch->sample_count + 1,
+                                            (uint64_t)batch->key_count + key_count);
+        if (status)
+            return status;
+    }
+    uint32_t i = batch->sample_count++;
+    batch->labels[i] = label;
+    if (batch->dense_count)
+        memcpy(batch->dense + (size_t)i * batch->dense_count, dense,
+               batch->dense_count * sizeof(float));
+    memcpy(batch->keys + batch->key_count, keys, key_count * sizeof(uint64_t));
+    batch->key_offsets[i] = batch->key_count;
+    batch->key_count += key_count;
+    batch->key_offsets[i + 1] = batch->key_count;
+    return RT_OK;
+}

@@ -1,0 +1,261 @@
+#include "runtime/transport/rt_member.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/rt_log.h"
+
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+#define NS_PER_S 1e9
+#define LEAVE_LINGER_MS 1000u
+#define ANSWER_WAIT_MS 50
+#define RETRY_MS 2 // while the queue to the coordinator is full
+#define WAIT_SAID_NS UINT64_C(2000000000)
+// What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
+#define DENSE_FEATURES_MAX (1u << 16)
+#define SLOTS_MAX (1u << 31)
+#define RUN_AHEAD_MAX 1024u
+#define SAMPLES_MAX (1u << 24)
+#define LOOKUPS_MAX (1u << 30)
+
+uint32_t rt_member_wait_ms(const rt_member *member)
+{
+    return (uint32_t)(member->config.timeout_peer_s * 1000 / 5) + 1;
+}
+
+static rt_status send_hello(rt_member *member, rt_error *error)
+{
+    rt_message message;
+    rt_wire_hello hello = {.role = rt_peer_role(member->config.self),
+                           .rank = rt_peer_rank(member->config.self),
+                           .pid = (uint64_t)getpid(),
+                           .config_hash = member->config.config_hash};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    if (!rt_control_put_text(hello.address, sizeof hello.address, member->config.address))
+        return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
+    if (member->config.keys && member->config.keys->is_set)
+        memcpy(hello.key, member->config.keys->own.bytes, sizeof hello.key);
+    if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &hello, sizeof hello);
+    return rt_member_send(member, &message, error);
+}
+
+static bool takes_part(const rt_member *member)
+{
+    const uint64_t workers = member->welcome.workers;
+    const uint32_t rank = rt_peer_rank(member->config.self);
+    return rt_bit_count(workers) == member->welcome.worker_count &&
+           (rt_peer_role(member->config.self) != RT_ROLE_WORKER ||
+            (rank < RT_WORKERS_MAX && workers >> rank & 1));
+}
+
+uint32_t rt_member_rank(const rt_member *member)
+{
+    const uint64_t below = rt_bit(rt_peer_rank(member->config.self)) - 1;
+    return rt_bit_count(member->welcome.workers & below);
+}
+
+static rt_status take_welcome(rt_member *member, const rt_message *message, rt_error *error)
+{
+    rt_wire_welcome *welcome = &member->welcome;
+    if (rt_message_header(message)->type != RT_MESSAGE_WELCOME ||
+        !rt_control_has(message, sizeof *welcome))
+        return rt_fail(error, RT_WIRE, "coordinator: expected a WELCOME, got %s",
+                       rt_message_type_name(rt_message_header(message)->type));
+    memcpy(welcome, rt_message_payload(message), sizeof *welcome);
+    const uint64_t lookups = (uint64_t)welcome->sample_count_max * welcome->keys_per_sample_max;
+    bool terminated = true;
+    for (uint32_t i = 0; i < RT_SHARDS_MAX; i++)
+        terminated &= welcome->shards[i][RT_ADDRESS_MAX - 1] == '\0';
+    if (!terminated || !takes_part(member) || welcome->worker_count == 0 ||
+        welcome->worker_count > RT_WORKERS_MAX || welcome->shard_count == 0 ||
+        welcome->shard_count > RT_SHARDS_MAX || welcome->field_count == 0 ||
+        welcome->field_count > RT_FIELDS_MAX || welcome->dense_count > DENSE_FEATURES_MAX ||
+        welcome->slot_count == 0 || welcome->slot_count > SLOTS_MAX || welcome->run_ahead == 0 ||
+        welcome->run_ahead > RUN_AHEAD_MAX || welcome->sample_count_max == 0 ||
+        welcome->sample_count_max > SAMPLES_MAX || lookups == 0 || lookups > LOOKUPS_MAX)
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: a WELCOME with impossible numbers: %" PRIu32 " workers, "
+                       "%" PRIu32 " shards, %" PRIu32 " dense features, %" PRIu32 " fields, "
+                       "%" PRIu32 " slots, %" PRIu32 " samples of %" PRIu32 " keys, %" PRIu32
+                       " slices ahead",
+                       welcome->worker_count, welcome->shard_count, welcome->dense_count,
+                       welcome->field_count, welcome->slot_count, welcome->sample_count_max,
+                       welcome->keys_per_sample_max, welcome->run_ahead);
+    return RT_OK;
+}
+
+// Says once why nothing happens.
+static void say_that_we_wait(uint64_t since_ns, bool *said)
+{
+    if (*said || rt_now_ns() - since_ns < WAIT_SAID_NS)
+        return;
+    *said = true;
+    rt_info("the coordinator is there; waiting until this process is taken into the run");
+}
+
+static rt_status await_welcome(rt_member *member, rt_error *error)
+{
+    const uint64_t begin = rt_now_ns();
+    const uint64_t deadline = begin + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
+    bool heard = false, said = false;
+    while (heard || rt_now_ns() < deadline) {
+        bool ready;
+        rt_message message = {0};
+        rt_status status =
+            member->config.ops->wait(&member->endpoint, 1, -1, rt_member_wait_ms(member), &ready);
+        if (status)
+            return rt_fail(error, status, "waiting for the coordinator: %s",
+                           rt_status_text(status));
+        const uint64_t before = heard ? member->heard_ns : rt_now_ns();
+        member->heard_ns = before;
+        // Who waits for others is not silent. Before the coordinator is there nothing can be sent.
+        (void)rt_member_beat(member, NULL);
+        status = rt_member_receive(member, &message, error);
+        heard |= member->heard_ns != before;
+        if (status == RT_OK) {
+            status = take_welcome(member, &message, error);
+            rt_message_release(&message);
+            return status;
+        }
+        if (status != RT_AGAIN)
+            return status;
+        if (heard)
+            say_that_we_wait(begin, &said);
+    }
+    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s",
+                   member->config.coordinator, member->config.timeout_start_s);
+}
+
+rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
+{
+    *member = (rt_member){.config = *config};
+    rt_status status = config->ops->connect(config->transport, config->self, COORDINATOR,
+                                            config->coordinator, &member->endpoint, error);
+    if (status)
+        return status;
+    status = send_hello(member, error);
+    if (status == RT_OK)
+        status = await_welcome(member, error);
+    if (status)
+        rt_member_leave(member, NULL);
+    return status;
+}
+
+static void report(rt_member *member, const rt_error *failure)
+{
+    rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_FAILED, member->config.self, failure->status,
+                              failure->text) == RT_OK)
+        (void)rt_member_send(member, &message, NULL);
+}
+
+rt_status rt_member_give_up(rt_member *member, rt_error *error)
+{
+    const uint64_t end_ns = rt_now_ns() + LEAVE_LINGER_MS * UINT64_C(1000000);
+    rt_status status = member->endpoint ? RT_AGAIN : RT_STOPPED;
+    rt_error said = {0};
+    if (member->endpoint)
+        report(member, error);
+    while ((status == RT_AGAIN || status == RT_OK) && rt_now_ns() < end_ns) {
+        bool ready;
+        rt_message message = {0};
+        (void)member->config.ops->wait(&member->endpoint, 1, -1, ANSWER_WAIT_MS, &ready);
+        status = rt_member_receive(member, &message, &said);
+        rt_message_release(&message);
+    }
+    if (status == RT_REFUSED)
+        *error = said;
+    return error->status;
+}
+
+void rt_member_leave(rt_member *member, const rt_error *failure)
+{
+    if (!member->endpoint)
+        return;
+    if (failure)
+        report(member, failure);
+    member->config.ops->end(member->endpoint, LEAVE_LINGER_MS);
+    member->endpoint = NULL;
+}
+
+rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error)
+{
+    const uint64_t limit_ns = rt_now_ns() + (uint64_t)(member->config.timeout_peer_s * NS_PER_S);
+    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
+        (void)poll(NULL, 0, RETRY_MS);
+        status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    }
+    rt_message_release(message);
+    if (status == RT_AGAIN)
+        return rt_fail(error, RT_PEER, "the coordinator has not read for %.1f s (timeouts.peer_s)",
+                       member->config.timeout_peer_s);
+    if (status)
+        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
+                       rt_status_text(status));
+    member->sent_ns = rt_now_ns();
+    return RT_OK;
+}
+
+static rt_status stopped(const rt_message *message, rt_error *error)
+{
+    char text[sizeof error->text];
+    const uint64_t reason = rt_message_header(message)->iteration;
+    if (rt_control_text(message, text, sizeof text))
+        strcpy(text, "no reason given");
+    if (reason == RT_REASON_COMPLETE)
+        return rt_fail(error, RT_STOPPED, RT_RUN_COMPLETE);
+    return rt_fail(error, reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED, "%s", text);
+}
+
+rt_status rt_member_check(const rt_member *member, rt_error *error)
+{
+    double silent_s = (double)(rt_now_ns() - member->heard_ns) / NS_PER_S;
+    if (silent_s <= member->config.timeout_peer_s)
+        return RT_OK;
+    return rt_fail(error, RT_TIMEOUT, "the coordinator was silent for %.1f s", silent_s);
+}
+
+rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
+        if (status == RT_AGAIN)
+            return rt_member_check(member, error) ? RT_TIMEOUT : RT_AGAIN;
+        if (status)
+            return status;
+        member->heard_ns = rt_now_ns();
+        uint32_t type = rt_message_header(message)->type;
+        if (type == RT_MESSAGE_STOP)
+            status = stopped(message, error);
+        if (type != RT_MESSAGE_HEARTBEAT && type != RT_MESSAGE_STOP)
+            return RT_OK;
+        rt_message_release(message);
+        if (status)
+            return status;
+    }
+}
+
+rt_status rt_member_beat(rt_member *member, rt_error *error)
+{
+    rt_message message;
+    double since_s = (double)(rt_now_ns() - member->sent_ns) / NS_PER_S;
+    if (since_s < member->config.timeout_peer_s / 5)
+        return RT_OK;
+    if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, member->config.self))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, &message);
+    rt_message_release(&message);
+    if (status == RT_AGAIN)
+        return RT_OK; // it has enough to read: no need to say that we are here
+    if (status)
+        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
+                       rt_status_text(status));
+    member->sent_ns = rt_now_ns();
+    return RT_OK;
+}

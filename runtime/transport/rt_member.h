@@ -1,0 +1,68 @@
+// rt_member - a worker's or shard's membership in a run: joining, heartbeats, the end.
+//
+// A member has one connection to the coordinator. It says HELLO, waits for WELCOME, then both send
+// heartbeats; a coordinator that is silent for timeout_peer_s has failed. One thread.
+#ifndef RT_MEMBER_H
+#define RT_MEMBER_H
+
+#include "runtime/wire/rt_control.h"
+#include "runtime/transport/rt_transport.h"
+
+#define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
+
+typedef struct {
+    const rt_transport_ops *ops;
+    rt_transport *transport;
+    uint32_t self;           // rt_peer
+    const char *coordinator; // address
+    const char *address;     // own listener; "" for workers
+    const rt_keys *keys;     // NULL: none
+    uint64_t config_hash;
+    double timeout_start_s, timeout_peer_s;
+} rt_member_config;
+
+typedef struct {
+    rt_member_config config;
+    rt_endpoint *endpoint;
+    rt_wire_welcome welcome;
+    uint64_t heard_ns, sent_ns;
+} rt_member;
+
+// Connects and waits for WELCOME: for timeout_start_s, and as long as the coordinator is heard,
+// which lets a worker wait that a run goes on without. RT_TIMEOUT: nobody answered (error names the
+// address), or the coordinator is silent; RT_STOPPED, RT_REFUSED: it said no (error has its
+// reason); RT_WIRE.
+rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
+
+// A worker's rank among those that take part: by it shards and other workers know it.
+uint32_t rt_member_rank(const rt_member *member);
+
+// For a failure that may only be how the end of the run looks from here: reports it, and hears what
+// the coordinator has to say, for a second at most. RT_REFUSED: that takes the place of error;
+// otherwise error's own status.
+rt_status rt_member_give_up(rt_member *member, rt_error *error);
+
+// Reports a failure to the coordinator, as far as that is still possible, and leaves.
+void rt_member_leave(rt_member *member, const rt_error *failure);
+
+// For a turn in which the transport has nothing of the coordinator: RT_TIMEOUT when it has been
+// silent for too long.
+rt_status rt_member_check(const rt_member *member, rt_error *error);
+
+// The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
+// run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong). RT_REFUSED: likewise, and
+// somebody has to mend something before it can begin again.
+// RT_TIMEOUT: the coordinator is silent. RT_WIRE.
+rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);
+
+// Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.
+rt_status rt_member_beat(rt_member *member, rt_error *error);
+
+// The message is taken in every case. Waits while the queue is full. RT_PEER: the coordinator is
+// gone, or has not read for timeout_peer_s.
+rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error);
+
+// Milliseconds that a wait may last.
+uint32_t rt_member_wait_ms(const rt_member *member);
+
+#endif

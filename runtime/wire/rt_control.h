@@ -1,0 +1,156 @@
+// rt_control - payloads of the messages that form, drive and end a run.
+//
+// All of them are fixed-size structs, some followed by arrays; sizes are asserted, strings end in
+// a zero byte within their field. Row traffic is in rt_wire.h, slices in dispatch/plan/dp_slice_wire.h.
+#ifndef RT_CONTROL_H
+#define RT_CONTROL_H
+
+#include "runtime/wire/rt_wire.h"
+
+#define RT_PROGRAM_VERSION "0.1.0"
+#define RT_ADDRESS_MAX 64u
+#define RT_WIRE_KEY_BYTES 32u
+#define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
+
+// HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
+// Fields up to program are where they are in every version.
+typedef struct {
+    uint32_t role; // rt_role
+    uint32_t rank;
+    uint64_t pid;
+    uint64_t config_hash;           // both sides must run the same configuration
+    char program[24];               // version of the program, for the error when they differ
+    char address[RT_ADDRESS_MAX];   // a shard's own listener; empty for workers
+    uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
+} rt_wire_hello;
+_Static_assert(sizeof(rt_wire_hello) == 144, "wire layout");
+_Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
+
+// WELCOME: sent to everyone once all have joined.
+typedef struct {
+    uint32_t worker_count;
+    uint32_t shard_count;
+    uint32_t dense_count; // of the stream's schema
+    uint32_t field_count;
+    uint32_t keys_per_sample_max;
+    uint32_t slot_count;       // cache rows of the receiving worker
+    uint32_t sample_count_max; // of one micro-batch
+    uint32_t run_ahead;        // slices that may be outstanding
+    uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
+    uint32_t epoch;            // of all messages with rows and gradients
+    uint32_t reserved;
+    uint64_t workers; // mask of the ranks that take part; shards know them by their place
+    char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
+    uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
+} rt_wire_welcome;
+_Static_assert(sizeof(rt_wire_welcome) == 56 + 16 * (64 + 32), "wire layout");
+
+// REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
+// Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
+typedef struct {
+    uint32_t sample_count;
+    uint32_t stale_reads; // rows that were not at the version that the plan names
+    double loss_sum;      // log loss over the micro-batch
+    uint64_t miss_pull, update_push, evict_push, flush_push, grad_push, first_touch, pull_sum;
+    uint64_t compute_ns;                     // forward, backward, row updates
+    uint64_t dense_ns;                       // waiting for the dense exchange
+    uint64_t push_ns;                        // waiting for rows while own pushes were under way
+    uint64_t pull_ns;                        // waiting for rows and nothing else
+    uint64_t plan_ns;                        // waiting for the slice
+    uint64_t fingerprint;                    // of the plan that the slice is from
+    double up_bytes_per_s, down_bytes_per_s; // what its transfers say of the link; 0: nothing new
+    double up_at_least, down_at_least;       // bytes/s, of messages that did not fill the link
+    uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
+    uint32_t reserved;
+    uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
+} rt_wire_report;
+_Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
+
+// A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol or the program
+// (error names both sides'); RT_WIRE: the wrong size, or text that does not end. self is only
+// named.
+rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
+                           rt_wire_hello *hello, rt_error *error);
+
+// PART: followed by bytes [offset, ...) of total. header.iteration: of the cut.
+typedef struct {
+    uint64_t offset, total;
+} rt_wire_part;
+_Static_assert(sizeof(rt_wire_part) == 16, "wire layout");
+
+#define RT_WIRE_PART_BYTES_MAX (UINT32_C(1) << 20)
+
+// CUT: write rows whose version is above base (0: all) to a folder, and remove checkpoints of
+// iterations before keep_from from its parent. header.iteration: of the cut. The answer has no
+// payload.
+typedef struct {
+    uint32_t base;
+    uint32_t keep_from;
+    char folder[RT_FOLDER_MAX];
+} rt_wire_cut;
+_Static_assert(sizeof(rt_wire_cut) == 8 + 1024, "wire layout");
+
+// WRITTEN, LOADED: followed by text, which says what went wrong. header.iteration: of the cut.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t reserved;
+    uint64_t bytes, hash; // rt_file_sum
+    uint64_t ns;          // WRITTEN: that it took
+} rt_wire_written;
+_Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
+
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
+typedef struct {
+    uint32_t shard_count; // 0: no rows
+    uint32_t first;       // 1: all rows held so far are dropped before
+    struct {
+        uint64_t bytes, hash; // rt_file_sum that a shard's file must have
+    } files[RT_SHARDS_MAX];
+    char folder[RT_FOLDER_MAX];
+} rt_wire_load;
+_Static_assert(sizeof(rt_wire_load) == 8 + 16 * 16 + 1024, "wire layout");
+
+// KEYS: a row that a shard holds.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t reserved;
+} rt_wire_key;
+_Static_assert(sizeof(rt_wire_key) == 16, "wire layout");
+
+#define RT_WIRE_KEYS_MAX (UINT32_C(1) << 16) // of one answer
+
+// What a STOP or a FAILED says beside its text, in header.iteration.
+typedef enum {
+    RT_REASON_FAILED = 0, // to start again may help
+    RT_REASON_COMPLETE,   // STOP: nothing is wrong
+    RT_REASON_LASTS       // it does not: somebody has to mend something
+} rt_reason;
+
+// Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
+// a zero byte inside.
+rt_status rt_control_text(const rt_message *message, char *text, size_t size);
+
+// A message whose payload is text. RT_NO_MEMORY.
+rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint32_t sender,
+                                 const char *text);
+
+// A STOP or FAILED, of somebody who ends with this status. RT_NO_MEMORY.
+rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,
+                                rt_status status, const char *text);
+
+// A message whose payload is one struct, followed by text (NULL: none). RT_NO_MEMORY.
+rt_status rt_control_create_struct(rt_message *message, rt_message_type type, uint32_t sender,
+                                   uint64_t iteration, const void *bytes, size_t size,
+                                   const char *text);
+
+// A message that is only a header.
+rt_status rt_control_create(rt_message *message, rt_message_type type, uint32_t sender);
+
+// True when the payload is exactly one struct of this size (plus extra bytes, where given).
+bool rt_control_has(const rt_message *message, size_t size);
+
+// Copies text into a zero-filled field; false when it is too long.
+bool rt_control_put_text(char *field, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,372 @@
+// explore - every order of events of small runs: plans of the real planner, carried out by a model
+// of the workers and the PS.
+//
+// A scenario says who trains which key when. explore_plan lets the planner plan it and keeps the
+// plans as a program; a state is what workers, PS and connections hold while the program is carried
+// out; an action is one event (a slice comes in, a message is delivered, a training ends) after
+// which the part concerned does all that it can, as ew_executor and ps_shard do. explore_run visits
+// every state that any order of actions reaches.
+//
+// Values of rows are numbers of a table: the initial value of a key, or a step made of iteration,
+// trainers and the value before. Two rows are equal if they got the same updates in the same order.
+// A number also has the floats that ew_executor and ps_shard must have in its place, for replays.
+#ifndef EXPLORE_H
+#define EXPLORE_H
+
+#include "dispatch/plan/dp_plan.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_wire.h"
+
+enum {
+    EX_WORKERS = 3,
+    EX_KEYS = 3,
+    EX_SLOTS = 3, // of a cache
+    EX_SHARDS = 2,
+    EX_ITERATIONS = 5,
+    EX_SLICES = EX_ITERATIONS + 3, // and the flush of a cut, and that of the end
+    EX_NODES = 6 * EX_SLOTS,       // operations and trained rows of a slice
+    EX_QUEUE = 32,                 // messages of a connection
+    EX_VALUES = 256,
+    EX_DIM = EX_WORKERS, // floats of a row; trainer w moves number w
+    EX_ROW_FLOATS = EX_DIM + 1,
+    EX_DEPTH = 400 // actions of a run
+};
+
+// The rules of docs/PROTOCOL.md, each broken by one name. _PLAN_: the plan is changed behind the
+// planner's back, at one place; the others change the model of workers, PS or coordinator.
+#define EX_BREAK_MAP(XX)                                                                   \
+    XX(NONE, "nothing")                                                                    \
+    XX(PLAN_NO_UPDATE_PUSH, "planner: no PUSH_ROW (update) before others need the row")    \
+    XX(PLAN_NO_EVICT_PUSH, "planner: DROP of the only dirty copy")                         \
+    XX(PLAN_NO_FLUSH_PUSH, "planner: a dirty row is left out of a flush")                  \
+    XX(PLAN_SECOND_PUSH, "planner: a version is pushed twice")                             \
+    XX(PLAN_OLD_PULL, "planner: PULL of the version before L")                             \
+    XX(PLAN_NO_PULL, "planner: PULL is missing")                                           \
+    XX(PLAN_PULL_STATELESS, "planner: PULL for OWN or KEEP without optimizer state")       \
+    XX(PLAN_PULL_STATEFUL, "planner: PULL for GRAD with optimizer state")                  \
+    XX(PLAN_INIT_AGAIN, "planner: a born key is forgotten, INIT instead of PULL")          \
+    XX(PLAN_OWN_FOR_GRAD, "planner: several trainers in mode OWN")                         \
+    XX(PLAN_SMALL_MASK, "planner: a trainer is missing in the mask, and sends nothing")    \
+    XX(PLAN_WRONG_BASE, "planner: PUSH_GRAD with the base before")                         \
+    XX(PLAN_GRAD_TWICE, "planner: a gradient is pushed twice")                             \
+    XX(PLAN_FILL_FIRST, "planner: a fill stands before the push out of its slot")          \
+    XX(PLAN_NO_DROP, "planner: DROP is missing")                                           \
+    XX(PLAN_NO_PULL_SUM, "planner: KEEP without PULL_SUM")                                 \
+    XX(PLAN_LATE_PULL_SUM, "planner: PULL_SUM after the next training")                    \
+    XX(PLAN_KEEPER_SENDS, "planner: the keeper is in the mask and sends its gradient too") \
+    XX(PLAN_KEEPER_UNNAMED, "planner: the others' gradients do not name the keeper")       \
+    XX(LAND_EARLY, "worker: a row lands before rel(slot)")                                 \
+    XX(PUSH_EARLY, "worker: a row is captured before rel(slot)")                           \
+    XX(TRAIN_EARLY, "worker: trains before all its rows are in place")                     \
+    XX(ANY_VERSION, "worker: takes any version that is not older")                         \
+    XX(NO_STAGING, "worker: an answer that comes early stays in the connection")           \
+    XX(KEEPER_FORGETS, "worker: the keeper leaves its own gradient out")                   \
+    XX(PULLS_TAKE_CREDITS, "worker: pulls and pushes share credits")                       \
+    XX(IGNORE_VERDICT, "worker: worker 0 applies a bad batch")                             \
+    XX(NO_VERDICT, "worker: gradients leave before the verdict")                           \
+    XX(ANSWER_OLD, "PS: a pull is answered with what there is")                            \
+    XX(CREATE_UNKNOWN, "PS: a pull of an unknown key with version > 0 creates it")         \
+    XX(PARKED_BLOCKS, "PS: a parked pull blocks its connection")                           \
+    XX(NO_WAKE, "PS: parked pulls are not looked at again")                                \
+    XX(STORE_ANY, "PS: stores rows of any version, and versions are pushed twice")         \
+    XX(APPLY_AT_ONCE, "PS: gradients are applied as they come")                            \
+    XX(SUM_INCOMPLETE, "PS: a sum is made when the first two gradients are in")            \
+    XX(NO_BASE_CHECK, "PS: a complete sum is applied whatever the row's version")          \
+    XX(NO_WAITING_SUM, "PS: a row that comes does not apply the sum that waits for it")    \
+    XX(SUM_BEFORE_WAKE, "PS: a waiting sum is applied before pulls are woken")             \
+    XX(SUM_UNPARKED, "PS: PULL_SUM is answered before the mask is complete")               \
+    XX(SUM_KEPT, "PS: a sum that was answered is not forgotten")                           \
+    XX(SUM_APPLIED, "PS: a keeper's sum is applied to the row too")                        \
+    XX(CUT_UNCONFIRMED, "worker: MARK is answered while pushes are unconfirmed")           \
+    XX(CUT_ONE_MARK, "coordinator: CUT follows the first MARK")                            \
+    XX(CUT_OPEN, "coordinator: slices go out while a cut is open")                         \
+    XX(RUN_AHEAD, "coordinator: run-ahead is not kept")
+
+typedef enum {
+#define XX(name, text) EX_BREAK_##name,
+    EX_BREAK_MAP(XX)
+#undef XX
+        EX_BREAKS
+} ex_break;
+
+const char *ex_break_text(ex_break which);
+
+typedef struct {
+    uint8_t worker_count, key_count, slot_count, shard_count, iterations;
+    uint8_t trains[EX_ITERATIONS][EX_WORKERS]; // bits of keys, at most slot_count
+    uint8_t run_ahead;
+    uint8_t push_credits;
+    uint8_t cut; // a checkpoint follows this iteration; 0: none
+    uint8_t bad; // guard: bits of iterations (bit 0: the first) with a bad batch
+    bool guard;  // a verdict comes back before a training is complete
+    bool keeper, full_sync, lookahead;
+    bool first_touch_pull;
+    rt_eviction_kind eviction;
+} ex_scenario;
+
+// As ew_node_kind.
+typedef enum {
+    EX_PUSH_ROW,
+    EX_DROP,
+    EX_PULL,
+    EX_INIT,
+    EX_PULL_SUM,
+    EX_TRAIN,
+    EX_PUSH_GRAD,
+    EX_KEEP
+} ex_kind;
+
+// A node of a slice; previous and next: on the same slot of the same worker, 1 + slice x EX_NODES +
+// node, 0: none.
+typedef struct {
+    uint8_t kind, slot, key, version;
+    uint8_t base, mask, keeper;
+    uint8_t mode; // TRAIN
+    bool state;   // PULL: with optimizer state
+    uint8_t reason;
+    uint16_t previous, next;
+} ex_node;
+
+typedef struct {
+    uint8_t iteration; // 0: a flush
+    uint8_t node_count;
+    ex_node nodes[EX_NODES];
+} ex_slice;
+
+typedef struct {
+    uint8_t parent, iteration, mask; // iteration 0: an initial value
+    float floats[EX_ROW_FLOATS];
+} ex_value;
+
+// A scenario with its plans. About 60 KB; ex_program_fini gives messages back.
+typedef struct {
+    ex_scenario scenario;
+    uint64_t keys[EX_KEYS];
+    uint8_t slice_count, cut_slice; // slices up to and with the cut's flush; 0: no cut
+    ex_slice slices[EX_SLICES][EX_WORKERS];
+    uint8_t latest[EX_ITERATIONS + 1][EX_KEYS];   // version after an iteration
+    uint8_t expected[EX_ITERATIONS + 1][EX_KEYS]; // value that goes with it
+    ex_value values[EX_VALUES];
+    uint32_t value_count;
+    rt_message messages[EX_SLICES][EX_WORKERS]; // the slices as the planner made them
+    dp_counts planned[EX_WORKERS];
+    uint32_t operations[DP_OP_KINDS];
+} ex_program;
+
+// ---- explore_plan.c
+
+// Plans a scenario with the real planner, which tests/support/plan_checker follows; the directory
+// must be legal after every iteration. Ends the test where it is not.
+void ex_program_init(ex_program *program, const ex_scenario *scenario);
+void ex_program_fini(ex_program *program);
+
+// Hash of the plans, with other names for workers and keys: new name by old one. Slots are named in
+// the order of their first use.
+uint64_t ex_program_hash(const ex_program *program, const uint8_t *workers, const uint8_t *keys);
+
+// Breaks a rule of the planner in the place number `place` where that is possible. False: there are
+// fewer, and nothing changed.
+bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
+
+// The number of a value that is made by a step; of all workers in mask.
+uint8_t ex_value_step(ex_program *program, uint8_t parent, uint32_t iteration, uint32_t mask);
+
+bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
+uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
+void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM]);
+rt_optimizer_config ex_optimizer(void);
+
+// One line.
+void ex_scenario_print(const ex_scenario *scenario, char *text, size_t size);
+
+// ---- explore_model.c
+
+typedef enum {
+    EX_MESSAGE_PULL,
+    EX_MESSAGE_PULL_SUM,
+    EX_MESSAGE_PUSH_ROW,
+    EX_MESSAGE_PUSH_GRAD,
+    EX_MESSAGE_ROWS,
+    EX_MESSAGE_SUM_ROWS,
+    EX_MESSAGE_PUSHED
+} ex_message_kind;
+
+// slice, node: that it is of. One record each.
+typedef struct {
+    uint8_t kind, slice, node, key;
+    uint8_t version, value; // SUM_ROWS: value is the mask of the gradients in the sum
+    bool state;             // the row has its optimizer state
+    bool step;              // PUSH_GRAD: the batch counts
+} ex_message;
+
+typedef struct {
+    uint8_t first, count; // messages stand at first, first + 1, ... modulo EX_QUEUE
+    ex_message messages[EX_QUEUE];
+} ex_queue;
+
+typedef struct {
+    bool full, state;
+    uint8_t key, version, value;
+    uint8_t kept; // iteration of the gradient that is kept; 0: none
+} ex_slot;
+
+typedef struct {
+    uint8_t received, trained; // slices
+    bool computed;             // the next one, and the verdict is not back
+    uint8_t credits[EX_SHARDS];
+    uint32_t done[EX_SLICES], arrived[EX_SLICES]; // bits of nodes
+    ex_message staged[EX_SLICES][EX_SLOTS];       // by slot
+    ex_slot slots[EX_SLOTS];
+} ex_worker;
+
+typedef struct {
+    bool open, pulled;
+    uint8_t mask, arrived, base, keeper; // mask 0: only the keeper's pull is here
+    bool step;
+    uint8_t slice, node; // of the pull
+} ex_sum;
+
+typedef struct {
+    bool exists;
+    uint8_t version, value;
+    ex_sum sums[EX_ITERATIONS + 1]; // by iteration
+} ex_row;
+
+typedef struct {
+    ex_worker workers[EX_WORKERS];
+    ex_row rows[EX_KEYS];                   // at the PS
+    uint32_t parked[EX_WORKERS][EX_SLICES]; // bits of nodes
+    uint8_t captured;                       // shards that have their part of the cut
+    ex_queue up[EX_WORKERS][EX_SHARDS];
+    ex_queue held[EX_WORKERS][EX_SHARDS]; // pushes that wait for credits
+    ex_queue back[EX_WORKERS][EX_SHARDS]; // shard to worker
+} ex_state;
+
+typedef enum {
+    EX_ACT_SLICE,  // a worker gets its next slice
+    EX_ACT_TRAIN,  // a training ends
+    EX_ACT_SETTLE, // guard: its verdict comes back
+    EX_ACT_UP,     // a shard gets a message
+    EX_ACT_BACK,   // a worker gets a message
+    EX_ACT_CUT     // a shard captures its rows
+} ex_act;
+
+typedef struct {
+    uint8_t act, worker, shard;
+} ex_action;
+
+enum { EX_ACTIONS = EX_WORKERS * (3 + 2 * EX_SHARDS) + EX_SHARDS };
+
+typedef struct {
+    ex_program *program;
+    ex_break broken;
+    bool failed;
+    char violation[200]; // the first
+} ex_model;
+
+void ex_start(const ex_model *model, ex_state *state);
+
+// Every action that is possible now. Returns how many.
+uint32_t ex_actions(const ex_model *model, const ex_state *state, ex_action *actions);
+
+// model->failed: a rule or invariant does not hold.
+void ex_act_on(ex_model *model, ex_state *state, ex_action action);
+
+// Nothing is possible any more: is everything done, as sequential training has it?
+void ex_check_end(ex_model *model, const ex_state *state);
+
+// An answer of a shard to a worker that commutes with everything else that can happen.
+bool ex_is_free(const ex_model *model, const ex_state *state, ex_action action);
+
+// What distinguishes two states, without what is in no use. Returns the size.
+#define EX_STATE_BYTES 6000u
+size_t ex_pack(const ex_model *model, const ex_state *state, uint8_t *bytes);
+
+// Whether all that a worker got is carried out and confirmed.
+bool ex_idle(const ex_model *model, const ex_state *state, uint32_t worker);
+
+// ---- explore_reduce.c
+
+typedef struct ex_reducer ex_reducer;
+
+ex_reducer *ex_reducer_create(const ex_model *model);
+void ex_reducer_destroy(ex_reducer *reducer);
+
+// Whether all that can happen before this action, which is possible, is independent of it. While
+// answers are under way: only for those.
+bool ex_is_alone(ex_reducer *reducer, const ex_state *state, ex_action action);
+
+// Whether the two of one worker, both possible, may depend on each other but on nothing else.
+bool ex_is_pair(const ex_reducer *reducer, ex_action first, ex_action second);
+
+// Moves a persistent set of the possible actions to the front. Returns its size.
+uint32_t ex_persistent(ex_reducer *reducer, const ex_state *state, ex_action *actions,
+                       uint32_t count);
+
+// ---- explore_check.c
+
+// Tries what ex_is_alone and ex_is_pair say of a state, with every other action that is possible:
+// both orders lead to the same, and it still holds after that action. If so in every state, the
+// sets are persistent. Returns how many pairs of actions it compared; ends the test at a
+// difference.
+uint64_t ex_check_persistent(const ex_model *model, ex_reducer *reducer, const ex_state *state,
+                             const ex_action *actions, uint32_t count);
+
+// ---- explore_search.c
+
+// A set of hashes of at least 64 good bits. Starts as {0}.
+typedef struct {
+    uint64_t *hashes; // 0: a free place
+    uint64_t size, count;
+} ex_set;
+
+bool ex_set_has(const ex_set *set, uint64_t hash);
+
+// False: it was there.
+bool ex_set_add(ex_set *set, uint64_t hash);
+void ex_set_fini(ex_set *set);
+
+typedef enum {
+    EX_ALL,           // every order
+    EX_ANSWERS_FIRST, // answers to workers come at once
+    EX_PERSISTENT,    // and only a persistent set of actions is followed
+    EX_REDUCTIONS
+} ex_reduction;
+
+typedef struct {
+    uint64_t states, transitions, ends, leaves, compared;
+    uint32_t depth; // actions of the longest run
+    uint64_t end_hash;
+} ex_counts;
+
+// A run of actions from the start to a state that was known before, or where nothing is possible;
+// states has one more than actions.
+typedef void (*ex_leaf)(void *context, const ex_program *program, const ex_action *actions,
+                        uint32_t count, const ex_state *const *states);
+
+typedef struct {
+    ex_break broken;
+    ex_reduction reduction;
+    bool checked; // with EX_ALL: ex_check_persistent in every state
+    ex_leaf leaf; // or NULL: all of them together take every transition; not with EX_PERSISTENT
+    void *context;
+    uint64_t states_max; // then the test fails; 0: no limit
+} ex_options;
+
+// False: violation (of at least 512 bytes) says what is wrong, and the actions that lead there.
+bool ex_explore(ex_program *program, const ex_options *options, ex_counts *counts, char *violation,
+                size_t size);
+
+// ---- explore_replay.c
+
+typedef struct {
+    uint64_t runs, actions;
+} ex_replayed;
+
+// A leaf: carries the same actions out with ew_executor and ps_shard, and compares every message,
+// and rows and versions at the end. Ends the test at a difference. context: ex_replayed.
+void ex_replay(void *context, const ex_program *program, const ex_action *actions, uint32_t count,
+               const ex_state *const *states);
+
+#endif

@@ -1,0 +1,220 @@
+// Workers, PS and coordinator of the exploration together; explore_replay.c holds workers and PS
+// against ew_executor and ps_shard.
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/explore/explore_parts.h"
+
+void ex_violate(ex_model *m, const char *format, ...)
+{
+    va_list arguments;
+    if (m->failed)
+        return;
+    m->failed = true;
+    va_start(arguments, format);
+    vsnprintf(m->violation, sizeof m->violation, format, arguments);
+    va_end(arguments);
+}
+
+// The rows of a shard, after iteration.
+static void check_rows(ex_model *m, const ex_state *state, uint32_t shard, uint32_t iteration,
+                       const char *where)
+{
+    const ex_program *p = m->program;
+    for (uint32_t k = shard; k < p->scenario.key_count; k += p->scenario.shard_count) {
+        const ex_row *row = &state->rows[k];
+        uint32_t version = p->latest[iteration][k];
+        if (row->version != version || row->exists != (version > 0))
+            ex_violate(m, "%s: key %u has version %u at the PS, not %u", where, k, row->version,
+                       version);
+        else if (version && row->value != p->expected[iteration][k])
+            ex_violate(m, "%s: key %u lacks updates or has others", where, k);
+        for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
+            if (row->sums[i].open)
+                ex_violate(m, "%s: a sum of key %u is open", where, k);
+    }
+}
+
+bool ex_may_cut(const ex_model *m, const ex_state *state, uint32_t shard)
+{
+    uint32_t n = scenario_of(m)->worker_count, marks = 0, cut = m->program->cut_slice;
+    if (!cut || state->captured >> shard & 1)
+        return false;
+    for (uint32_t w = 0; w < n; w++) {
+        bool marked = m->broken == EX_BREAK_CUT_UNCONFIRMED ? ex_worker_done(m, state, w)
+                                                            : ex_idle(m, state, w);
+        marks += state->workers[w].received >= cut && marked;
+    }
+    return marks == n || (m->broken == EX_BREAK_CUT_ONE_MARK && marks > 0) ||
+           (m->broken == EX_BREAK_CUT_OPEN && state->captured);
+}
+
+static void capture(ex_model *m, ex_state *state, uint32_t shard)
+{
+    check_rows(m, state, shard, scenario_of(m)->cut, "cut");
+    state->captured |= (uint8_t)(1u << shard);
+}
+
+// ---- events ----------------------------------------------------------------------------------
+
+void ex_start(const ex_model *m, ex_state *state)
+{
+    memset(state, 0, sizeof *state);
+    for (uint32_t w = 0; w < EX_WORKERS; w++)
+        memset(state->workers[w].credits, scenario_of(m)->push_credits, EX_SHARDS);
+}
+
+// The coordinator has up to run_ahead + 1 slices with the workers, and none that comes after a cut
+// before all shards have captured it. When it hands one out, every worker may get it at once or
+// later, so handing out needs no action of its own.
+static bool may_receive(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_program *p = m->program;
+    uint32_t q = state->workers[worker].received, least = p->slice_count;
+    if (q == p->slice_count)
+        return false;
+    for (uint32_t w = 0; w < p->scenario.worker_count; w++)
+        least = state->workers[w].trained < least ? state->workers[w].trained : least;
+    if (p->cut_slice && q >= p->cut_slice && m->broken != EX_BREAK_CUT_OPEN &&
+        state->captured != (1u << p->scenario.shard_count) - 1)
+        return false;
+    return q - least <= p->scenario.run_ahead ||
+           (m->broken == EX_BREAK_RUN_AHEAD && q - least <= p->scenario.run_ahead + 2u);
+}
+
+// Requests stay in the connection behind a pull that would be parked, if that is broken.
+static bool may_go_up(const ex_model *m, const ex_state *state, uint32_t worker, uint32_t shard)
+{
+    if (m->broken != EX_BREAK_PARKED_BLOCKS)
+        return true;
+    const ex_message *head = queue_head(&state->up[worker][shard]);
+    const ex_row *row = &state->rows[head->key];
+    return head->kind != EX_MESSAGE_PULL || head->version == 0 ||
+           (row->exists && row->version >= head->version);
+}
+
+static bool may_come_back(const ex_model *m, const ex_state *state, uint32_t worker, uint32_t shard)
+{
+    const ex_message *head = queue_head(&state->back[worker][shard]);
+    return m->broken != EX_BREAK_NO_STAGING || head->kind == EX_MESSAGE_PUSHED ||
+           is_released(&state->workers[worker],
+                       node_at(m, worker, head->slice * EX_NODES + head->node));
+}
+
+uint32_t ex_actions(const ex_model *m, const ex_state *state, ex_action *actions)
+{
+    const ex_scenario *s = scenario_of(m);
+    uint32_t count = 0;
+    for (uint8_t w = 0; w < s->worker_count; w++) {
+        if (may_receive(m, state, w))
+            actions[count++] = (ex_action){EX_ACT_SLICE, w, 0};
+        if (ex_worker_may_train(m, state, w))
+            actions[count++] = (ex_action){EX_ACT_TRAIN, w, 0};
+        if (ex_worker_may_settle(m, state, w))
+            actions[count++] = (ex_action){EX_ACT_SETTLE, w, 0};
+        for (uint8_t i = 0; i < s->shard_count; i++) {
+            if (state->up[w][i].count && may_go_up(m, state, w, i))
+                actions[count++] = (ex_action){EX_ACT_UP, w, i};
+            if (state->back[w][i].count && may_come_back(m, state, w, i))
+                actions[count++] = (ex_action){EX_ACT_BACK, w, i};
+        }
+    }
+    for (uint8_t i = 0; i < s->shard_count; i++)
+        if (ex_may_cut(m, state, i))
+            actions[count++] = (ex_action){EX_ACT_CUT, 0, i};
+    return count;
+}
+
+void ex_act_on(ex_model *m, ex_state *state, ex_action action)
+{
+    switch ((ex_act)action.act) {
+    case EX_ACT_SLICE:
+        ex_worker_receive_slice(m, state, action.worker);
+        break;
+    case EX_ACT_TRAIN:
+        ex_worker_train(m, state, action.worker);
+        break;
+    case EX_ACT_SETTLE:
+        ex_worker_settle(m, state, action.worker);
+        break;
+    case EX_ACT_UP:
+        ex_ps_receive(m, state, action.worker, action.shard);
+        break;
+    case EX_ACT_BACK:
+        ex_worker_receive(m, state, action.worker, action.shard);
+        break;
+    case EX_ACT_CUT:
+        capture(m, state, action.shard);
+        break;
+    }
+}
+
+void ex_check_end(ex_model *m, const ex_state *state)
+{
+    const ex_program *p = m->program;
+    for (uint32_t w = 0; w < p->scenario.worker_count; w++) {
+        if (state->workers[w].received < p->slice_count || !ex_idle(m, state, w))
+            ex_violate(m, "deadlock: worker %u has got %u of %u slices and trained %u", w,
+                       state->workers[w].received, p->slice_count, state->workers[w].trained);
+        for (uint32_t i = 0; i < p->scenario.slot_count; i++)
+            if (state->workers[w].slots[i].kept)
+                ex_violate(m, "worker %u still keeps a gradient", w);
+        for (uint32_t q = 0; q < p->slice_count; q++)
+            if (state->parked[w][q])
+                ex_violate(m, "a pull is parked at the end");
+    }
+    for (uint32_t s = 0; s < p->scenario.shard_count; s++)
+        check_rows(m, state, s, p->scenario.iterations, "end");
+    if (p->cut_slice && state->captured != (1u << p->scenario.shard_count) - 1)
+        ex_violate(m, "the cut was never complete");
+}
+
+// Rows and sums that come back. Such an answer belongs to one node of one worker; what it does to
+// that worker (the node has arrived, and lands once it is released) is the same before and after
+// every other event, none of which it makes possible or impossible but what waits for it. The
+// executor sends nothing because of it: what follows a fill on its slot is a training. So an order
+// in which it comes later leads to the same states as one in which it comes now, and those in
+// between differ only in what this worker has not looked at yet. Confirmations are the same while
+// credits never run out.
+bool ex_is_free(const ex_model *m, const ex_state *state, ex_action action)
+{
+    if (action.act != EX_ACT_BACK)
+        return false;
+    return queue_head(&state->back[action.worker][action.shard])->kind != EX_MESSAGE_PUSHED ||
+           scenario_of(m)->push_credits >= EX_QUEUE;
+}
+
+// ---- packing ---------------------------------------------------------------------------------
+
+static void put(uint8_t **to, const void *from, size_t size)
+{
+    memcpy(*to, from, size);
+    *to += size;
+}
+
+static void put_queue(uint8_t **to, const ex_queue *q)
+{
+    put(to, &q->count, 1);
+    for (uint32_t i = 0; i < q->count; i++)
+        put(to, &q->messages[(q->first + i) % EX_QUEUE], sizeof *q->messages);
+}
+
+size_t ex_pack(const ex_model *m, const ex_state *state, uint8_t *bytes)
+{
+    const ex_scenario *s = scenario_of(m);
+    uint8_t *to = bytes;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        put(&to, &state->workers[w], sizeof state->workers[w]);
+        put(&to, state->parked[w], m->program->slice_count * sizeof state->parked[w][0]);
+        for (uint32_t i = 0; i < s->shard_count; i++) {
+            put_queue(&to, &state->up[w][i]);
+            put_queue(&to, &state->held[w][i]);
+            put_queue(&to, &state->back[w][i]);
+        }
+    }
+    put(&to, state->rows, s->key_count * sizeof state->rows[0]);
+    put(&to, &state->captured, 1);
+    assert_true((size_t)(to - bytes) <= EX_STATE_BYTES);
+    return (size_t)(to - bytes);
+}

@@ -1,0 +1,620 @@
+// Scenarios become programs: planned by the real planner, and broken where a test wants it.
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/rt_hash.h"
+#include "runtime/numbers/rt_optimizer.h"
+#include "tests/explore/explore.h"
+#include "tests/support/plan_checker.h"
+#include "tests/support/test.h"
+
+#define SEED 7u
+#define SAMPLES_MAX (EX_WORKERS * EX_SLOTS)
+
+const char *ex_break_text(ex_break which)
+{
+    static const char *const texts[] = {
+#define XX(name, text) text,
+        EX_BREAK_MAP(XX)
+#undef XX
+    };
+    return texts[which];
+}
+
+rt_optimizer_config ex_optimizer(void)
+{
+    return (rt_optimizer_config){.kind = RT_OPTIMIZER_ROWWISE_ADAGRAD,
+                                 .learning_rate = 0.25f,
+                                 .epsilon = 1e-6f,
+                                 .initial_accumulator = 0.5f};
+}
+
+// Every trainer moves a float of its own, so that sums are exact in any order.
+void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM])
+{
+    for (uint32_t w = 0; w < EX_DIM; w++)
+        gradient[w] = mask >> w & 1 ? 1.0f + (float)iteration : 0.0f;
+}
+
+bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration)
+{
+    return scenario->guard && scenario->bad >> (iteration - 1) & 1;
+}
+
+uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key)
+{
+    return key % scenario->shard_count;
+}
+
+void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
+{
+    size_t at = (size_t)snprintf(
+        text, size, "%u workers, %u keys, %u slots, %u shards, run-ahead %u, credits %u%s%s%s%s%s",
+        s->worker_count, s->key_count, s->slot_count, s->shard_count, s->run_ahead, s->push_credits,
+        s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
+        s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
+        s->guard ? ", guard" : "");
+    if (s->cut)
+        at += (size_t)snprintf(text + at, size - at, ", cut after %u", s->cut);
+    for (uint32_t t = 0; t < s->iterations; t++) {
+        at += (size_t)snprintf(text + at, size - at, "%s", t ? " |" : ", trains");
+        for (uint32_t w = 0; w < s->worker_count; w++)
+            at += (size_t)snprintf(text + at, size - at, " %x", s->trains[t][w]);
+        if (ex_is_bad(s, t + 1))
+            at += (size_t)snprintf(text + at, size - at, " bad");
+    }
+}
+
+// ---- values ----------------------------------------------------------------------------------
+
+static int find_value(const ex_program *p, uint32_t parent, uint32_t iteration, uint32_t mask)
+{
+    for (uint32_t i = 0; i < p->value_count; i++) {
+        const ex_value *one = &p->values[i];
+        if (one->parent == parent && one->iteration == iteration && one->mask == mask)
+            return (int)i;
+    }
+    return -1;
+}
+
+uint8_t ex_value_step(ex_program *p, uint8_t parent, uint32_t iteration, uint32_t mask)
+{
+    rt_optimizer_config optimizer = ex_optimizer();
+    float gradient[EX_DIM];
+    int known = find_value(p, parent, iteration, mask);
+    if (known >= 0)
+        return (uint8_t)known;
+    assert_true(p->value_count < EX_VALUES);
+    ex_value *value = &p->values[p->value_count];
+    *value = p->values[parent];
+    value->parent = parent;
+    value->iteration = (uint8_t)iteration;
+    value->mask = (uint8_t)mask;
+    ex_gradient(iteration, mask, gradient);
+    rt_optimizer_step(&optimizer, EX_DIM, iteration, value->floats, value->floats + EX_DIM,
+                      gradient);
+    return (uint8_t)p->value_count++;
+}
+
+// Value number k is the initial value of key k. What sequential training gives follows.
+static void expect(ex_program *p)
+{
+    const ex_scenario *s = &p->scenario;
+    rt_optimizer_config optimizer = ex_optimizer();
+    for (uint32_t k = 0; k < s->key_count; k++) {
+        ex_value *value = &p->values[p->value_count++];
+        rt_row_init(p->keys[k], SEED, 0.5f, EX_DIM, value->floats);
+        rt_optimizer_init_state(&optimizer, EX_DIM, value->floats + EX_DIM);
+        p->expected[0][k] = (uint8_t)k;
+    }
+    for (uint32_t t = 1; t <= s->iterations; t++) {
+        memcpy(p->latest[t], p->latest[t - 1], EX_KEYS);
+        memcpy(p->expected[t], p->expected[t - 1], EX_KEYS);
+        for (uint32_t k = 0; k < s->key_count; k++) {
+            uint32_t trainers = 0;
+            for (uint32_t w = 0; w < s->worker_count; w++)
+                trainers |= (s->trains[t - 1][w] >> k & 1u) << w;
+            if (!trainers)
+                continue;
+            p->latest[t][k] = (uint8_t)t;
+            if (!ex_is_bad(s, t))
+                p->expected[t][k] = ex_value_step(p, p->expected[t - 1][k], t, trainers);
+        }
+    }
+}
+
+// ---- from plans to nodes ---------------------------------------------------------------------
+
+static uint8_t key_number(const ex_program *p, uint64_t key)
+{
+    for (uint32_t k = 0; k < p->scenario.key_count; k++)
+        if (p->keys[k] == key)
+            return (uint8_t)k;
+    fail_msg("a plan names key %llx, which is in no batch", (unsigned long long)key);
+    return 0;
+}
+
+static ex_node *add_node(ex_slice *slice, ex_kind kind, uint32_t slot)
+{
+    assert_true(slice->node_count < EX_NODES && slot < EX_SLOTS);
+    ex_node *n = &slice->nodes[slice->node_count++];
+    *n = (ex_node){.kind = (uint8_t)kind, .slot = (uint8_t)slot, .keeper = DP_NO_KEEPER};
+    return n;
+}
+
+static const struct {
+    uint8_t operation, kind;
+} kinds[] = {{DP_OP_PUSH_ROW, EX_PUSH_ROW}, {DP_OP_DROP, EX_DROP}, {DP_OP_PULL, EX_PULL},
+             {DP_OP_PULL_SUM, EX_PULL_SUM}, {DP_OP_INIT, EX_INIT}, {DP_OP_PUSH_GRAD, EX_PUSH_GRAD},
+             {DP_OP_KEEP, EX_KEEP}};
+
+// All operations of a kind, as dp_slice_encode groups them.
+static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp_op_kind operation,
+                           ex_kind kind)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_op *op = &ops->items[i];
+        if (op->kind != operation)
+            continue;
+        ex_node *n = add_node(slice, kind, op->slot);
+        n->key = key_number(p, op->key);
+        n->version = (uint8_t)op->version;
+        n->base = (uint8_t)op->base;
+        n->mask = (uint8_t)op->mask;
+        n->keeper = op->keeper;
+        n->reason = op->reason;
+        n->state = op->flags & DP_OP_STATE;
+        p->operations[operation]++;
+    }
+}
+
+static void add_rows(const ex_program *p, ex_slice *slice, const dp_slice *from,
+                     const rt_batch *batch)
+{
+    for (uint32_t r = 0; r < from->row_count; r++) {
+        ex_node *n = add_node(slice, EX_TRAIN, from->rows[r].slot);
+        n->version = (uint8_t)from->rows[r].version;
+        n->mode = (uint8_t)from->rows[r].mode;
+        for (uint32_t i = 0; i < from->sample_count; i++) // one key each
+            if (from->lookup_rows[i] == r)
+                n->key = key_number(p, batch->keys[from->samples[i]]);
+    }
+}
+
+// Every operation of a plan must be one that the model knows.
+static void check_kinds(const dp_slice *from, uint32_t added)
+{
+    assert_int_equal(from->release.count + from->fill.count + from->after.count + from->row_count,
+                     added);
+}
+
+static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, const rt_batch *batch)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        add_operations(p, slice, &from->release, kinds[i].operation, kinds[i].kind);
+    for (uint32_t i = 2; i < 5; i++)
+        add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
+    add_rows(p, slice, from, batch);
+    for (uint32_t i = 5; i < 7; i++)
+        add_operations(p, slice, &from->after, kinds[i].operation, kinds[i].kind);
+    check_kinds(from, slice->node_count);
+}
+
+static void link_nodes(ex_program *p, uint32_t worker)
+{
+    uint16_t last[EX_SLOTS] = {0};
+    for (uint32_t q = 0; q < p->slice_count; q++) {
+        ex_slice *slice = &p->slices[q][worker];
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            ex_node *n = &slice->nodes[i];
+            uint16_t self = (uint16_t)(1 + q * EX_NODES + i);
+            n->previous = last[n->slot];
+            n->next = 0;
+            if (n->previous) {
+                uint32_t at = n->previous - 1u;
+                p->slices[at / EX_NODES][worker].nodes[at % EX_NODES].next = self;
+            }
+            last[n->slot] = self;
+        }
+    }
+}
+
+// What ex_is_free relies on: a row that comes lets a training start, and nothing else.
+static void check_fills(const ex_program *p, uint32_t worker)
+{
+    for (uint32_t q = 0; q < p->slice_count; q++) {
+        const ex_slice *slice = &p->slices[q][worker];
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            const ex_node *n = &slice->nodes[i];
+            if (n->kind != EX_PULL && n->kind != EX_PULL_SUM)
+                continue;
+            assert_true(n->next && (n->next - 1u) / EX_NODES == q);
+            assert_int_equal(slice->nodes[(n->next - 1u) % EX_NODES].kind, EX_TRAIN);
+        }
+    }
+}
+
+static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
+{
+    const ex_scenario *s = &p->scenario;
+    uint32_t q = p->slice_count++;
+    assert_true(q < EX_SLICES);
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        dp_slice_limits limits = {.field_count = 1,
+                                  .worker_count = s->worker_count,
+                                  .sample_count_max = s->slot_count,
+                                  .lookup_count_max = s->slot_count,
+                                  .slot_count = s->slot_count};
+        ex_slice *slice = &p->slices[q][w];
+        *slice = (ex_slice){.iteration = (uint8_t)plan->iteration};
+        add_slice(p, slice, &plan->slices[w], batch);
+        dp_counts_add_slice(&p->planned[w], &plan->slices[w]);
+        assert_int_equal(dp_slice_encode(plan, w, batch, &limits, rt_peer(RT_ROLE_COORDINATOR, 0),
+                                         q + 1, &p->messages[q][w]),
+                         RT_OK);
+    }
+}
+
+// ---- planning --------------------------------------------------------------------------------
+
+typedef struct {
+    ex_program *program;
+    dp_planner *planner;
+    plan_checker *checker;
+    rt_batch batches[EX_ITERATIONS];
+    uint32_t shown;
+} planning;
+
+static dp_planner_config planner_config(const ex_scenario *s)
+{
+    dp_planner_config config = {
+        .worker_count = s->worker_count,
+        .sample_count_max = SAMPLES_MAX,
+        .keys_per_sample_max = 1,
+        .micro_batch_max = s->slot_count,
+        .eviction = s->eviction,
+        .lookahead = s->lookahead ? 2 : 0,
+        .layout = {.field_count = 1, .values = {EX_DIM}, .state = {EX_ROW_FLOATS - EX_DIM}},
+        .dispatch = {.policy = RT_POLICY_RANDOM,
+                     .keeper = s->keeper,
+                     .full_sync = s->full_sync,
+                     .first_touch =
+                         s->first_touch_pull ? RT_FIRST_TOUCH_PULL : RT_FIRST_TOUCH_LOCAL},
+        .seed = SEED};
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        config.slot_count[w] = s->slot_count;
+        config.links[w] = (dp_link){1e8, 1e8};
+    }
+    // dp_planner_check asks for the larger of N / n and micro_batch_max
+    config.sample_count_max = (uint32_t)s->worker_count * s->slot_count;
+    return config;
+}
+
+static plan_checker *create_checker(const ex_scenario *s, const dp_planner_config *config)
+{
+    plan_checker_config checker = {.worker_count = s->worker_count,
+                                   .first_touch = config->dispatch.first_touch,
+                                   .full_sync = s->full_sync,
+                                   .micro_batch_max = s->slot_count};
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        checker.slot_count[w] = s->slot_count;
+    return plan_checker_create(&checker);
+}
+
+// A sample of one key for every (worker, key).
+static void fill_batch(const ex_program *p, uint32_t t, rt_batch *batch)
+{
+    const ex_scenario *s = &p->scenario;
+    rt_batch_init(batch, 0);
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        for (uint32_t k = 0; k < s->key_count; k++)
+            if (s->trains[t][w] >> k & 1)
+                assert_int_equal(rt_batch_append(batch, 0, NULL, &p->keys[k], 1), RT_OK);
+    assert_true(batch->sample_count > 0);
+}
+
+static void take_plan(planning *all, const dp_plan *plan)
+{
+    rt_error error = {0};
+    if (!plan)
+        return;
+    const rt_batch *batch = plan->iteration ? &all->batches[plan->iteration - 1] : NULL;
+    bool right = batch ? plan_checker_step(all->checker, batch, plan, &error)
+                       : plan_checker_flush(all->checker, plan, &error);
+    if (!right) {
+        char text[512];
+        ex_scenario_print(&all->program->scenario, text, sizeof text);
+        fail_msg("%s: %s", text, error.text);
+    }
+    add_plan(all->program, plan, batch);
+}
+
+static void check_directory(const planning *all)
+{
+    rt_error error = {0};
+    if (!dp_planner_legal(all->planner, &error))
+        fail_msg("%s", error.text);
+}
+
+// The placement is the scenario's; everything else is the planner's.
+static void plan_iteration(planning *all, uint32_t t)
+{
+    const ex_scenario *s = &all->program->scenario;
+    const dp_plan *plan = NULL;
+    while (s->lookahead && all->shown < s->iterations && all->shown <= t + 2)
+        dp_planner_preview(all->planner, &all->batches[all->shown++]);
+    assert_int_equal(dp_planner_look_up(all->planner, &all->batches[t]), RT_OK);
+    for (uint32_t w = 0, sample = 0; w < s->worker_count; w++)
+        for (uint32_t k = 0; k < s->key_count; k++)
+            if (s->trains[t][w] >> k & 1)
+                all->planner->worker_of_sample[sample++] = w;
+    assert_int_equal(dp_planner_commit(all->planner, &plan), RT_OK);
+    take_plan(all, plan);
+    if (!s->keeper) // with it, keys of several trainers are open until the next plan
+        check_directory(all);
+}
+
+static void plan_flush(planning *all)
+{
+    const dp_plan *plan = NULL;
+    assert_int_equal(dp_planner_finish(all->planner, &plan), RT_OK);
+    take_plan(all, plan);
+    check_directory(all);
+    assert_int_equal(dp_planner_flush(all->planner, &plan), RT_OK);
+    take_plan(all, plan);
+    check_directory(all);
+}
+
+// The same for every number of shards, which is no matter of the planner.
+static void choose_keys(ex_program *p)
+{
+    uint64_t id = 0;
+    for (uint32_t k = 0; k < p->scenario.key_count; k++) {
+        while (rt_key_shard(rt_key(0, id), EX_SHARDS) != k % EX_SHARDS)
+            id++;
+        p->keys[k] = rt_key(0, id++);
+    }
+}
+
+void ex_program_init(ex_program *p, const ex_scenario *s)
+{
+    planning all = {.program = p};
+    rt_error error = {0};
+    memset(p, 0, sizeof *p);
+    p->scenario = *s;
+    choose_keys(p);
+    expect(p);
+    dp_planner_config config = planner_config(s);
+    if (dp_planner_create(&config, &all.planner, &error))
+        fail_msg("%s", error.text);
+    all.checker = create_checker(s, &config);
+    for (uint32_t t = 0; t < s->iterations; t++)
+        fill_batch(p, t, &all.batches[t]);
+    for (uint32_t t = 0; t < s->iterations; t++) {
+        plan_iteration(&all, t);
+        if (t + 1 == s->cut) {
+            plan_flush(&all);
+            p->cut_slice = p->slice_count;
+        }
+    }
+    plan_flush(&all);
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        link_nodes(p, w);
+        check_fills(p, w);
+    }
+    for (uint32_t t = 0; t < s->iterations; t++)
+        rt_batch_fini(&all.batches[t]);
+    plan_checker_destroy(all.checker);
+    dp_planner_destroy(all.planner);
+}
+
+void ex_program_fini(ex_program *p)
+{
+    for (uint32_t q = 0; q < p->slice_count; q++)
+        for (uint32_t w = 0; w < p->scenario.worker_count; w++)
+            rt_message_release(&p->messages[q][w]);
+}
+
+// ---- equal programs --------------------------------------------------------------------------
+
+static uint8_t rename_bits(uint32_t bits, const uint8_t *names)
+{
+    uint32_t renamed = 0;
+    for (; bits; bits &= bits - 1)
+        renamed |= 1u << names[__builtin_ctz(bits)];
+    return (uint8_t)renamed;
+}
+
+static uint64_t hash_worker(const ex_program *p, uint32_t worker, const uint8_t *workers,
+                            const uint8_t *keys)
+{
+    uint8_t slots[EX_SLOTS] = {0}, slot_count = 0; // 1 + name
+    uint64_t hash = workers[worker];
+    for (uint32_t q = 0; q < p->slice_count; q++) {
+        const ex_slice *slice = &p->slices[q][worker];
+        hash = rt_mix(hash ^ (slice->iteration * 64u + slice->node_count));
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            const ex_node *n = &slice->nodes[i];
+            uint32_t keeper = n->keeper == DP_NO_KEEPER ? EX_WORKERS : workers[n->keeper];
+            if (!slots[n->slot])
+                slots[n->slot] = ++slot_count;
+            uint64_t low = n->kind | slots[n->slot] << 4 | keys[n->key] << 8 | n->version << 12 |
+                           n->base << 16 | rename_bits(n->mask, workers) << 20;
+            uint64_t high = keeper | (uint32_t)n->mode << 4 | n->state << 8 | n->reason << 12;
+            hash = rt_mix(hash ^ low ^ high << 32);
+        }
+    }
+    return hash;
+}
+
+uint64_t ex_program_hash(const ex_program *p, const uint8_t *workers, const uint8_t *keys)
+{
+    const ex_scenario *s = &p->scenario;
+    uint64_t sum = 0;
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        sum += hash_worker(p, w, workers, keys);
+    return sum;
+}
+
+// ---- breaking plans --------------------------------------------------------------------------
+
+static void remove_node(ex_slice *slice, uint32_t at)
+{
+    memmove(&slice->nodes[at], &slice->nodes[at + 1],
+            (slice->node_count - at - 1u) * sizeof *slice->nodes);
+    slice->node_count--;
+}
+
+static void move_node(ex_slice *slice, uint32_t from, uint32_t to)
+{
+    ex_node n = slice->nodes[from];
+    remove_node(slice, from);
+    memmove(&slice->nodes[to + 1], &slice->nodes[to],
+            (slice->node_count - to) * sizeof *slice->nodes);
+    slice->nodes[to] = n;
+    slice->node_count++;
+}
+
+static bool double_node(ex_slice *slice, uint32_t at)
+{
+    if (slice->node_count == EX_NODES)
+        return false;
+    slice->nodes[slice->node_count++] = slice->nodes[at];
+    move_node(slice, slice->node_count - 1u, at + 1);
+    return true;
+}
+
+static ex_node *training_of(ex_slice *slice, const ex_node *n)
+{
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == EX_TRAIN && slice->nodes[i].slot == n->slot)
+            return &slice->nodes[i];
+    return NULL;
+}
+
+static uint32_t index_of(const ex_slice *slice, ex_kind kind, uint32_t slot)
+{
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == kind && slice->nodes[i].slot == slot)
+            return i;
+    return EX_NODES;
+}
+
+// The same gradient in the slices of all workers: in the mask of the key's sum in this iteration.
+static void change_sum(ex_program *p, uint32_t q, const ex_node *sum, ex_break which)
+{
+    uint32_t out = 31u - (uint32_t)__builtin_clz(sum->mask); // its last trainer
+    uint8_t mask = sum->mask, key = sum->key;
+    for (uint32_t w = 0; w < p->scenario.worker_count; w++) {
+        ex_slice *slice = &p->slices[q][w];
+        for (uint32_t i = slice->node_count; i-- > 0;) {
+            ex_node *n = &slice->nodes[i];
+            if (n->kind != EX_PUSH_GRAD || n->key != key)
+                continue;
+            if (which == EX_BREAK_PLAN_SMALL_MASK) {
+                n->mask = (uint8_t)(mask & ~(1u << out));
+                if (w == out)
+                    remove_node(slice, i);
+            } else if (which == EX_BREAK_PLAN_KEEPER_UNNAMED) {
+                n->keeper = DP_NO_KEEPER;
+            } else if (which == EX_BREAK_PLAN_WRONG_BASE) {
+                n->base--;
+            } else { // every trainer takes itself for the only one
+                uint32_t pull = index_of(slice, EX_PULL, n->slot);
+                training_of(slice, n)->mode = DP_MODE_OWN;
+                if (pull < EX_NODES)
+                    slice->nodes[pull].state = true;
+                remove_node(slice, i);
+            }
+        }
+    }
+}
+
+// The keeper keeps, and sends what the others' sum then holds too.
+static void keeper_sends(ex_program *p, uint32_t q, uint32_t worker, uint32_t at)
+{
+    ex_slice *slice = &p->slices[q][worker];
+    ex_node keep = slice->nodes[at];
+    for (uint32_t w = 0; w < p->scenario.worker_count; w++)
+        for (uint32_t i = 0; i < p->slices[q][w].node_count; i++) {
+            ex_node *n = &p->slices[q][w].nodes[i];
+            if (n->kind == EX_PUSH_GRAD && n->key == keep.key)
+                n->mask |= (uint8_t)(1u << worker);
+        }
+    double_node(slice, at);
+    slice->nodes[at].kind = EX_PUSH_GRAD;
+    slice->nodes[at].mask |= (uint8_t)(1u << worker);
+}
+
+// Breaks the rule at this node if it is about such a node. False: it is not.
+static bool break_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
+{
+    ex_slice *slice = &p->slices[q][w];
+    ex_node *n = &slice->nodes[at];
+    const ex_node *training = training_of(slice, n);
+    bool push = n->kind == EX_PUSH_ROW, pull = n->kind == EX_PULL, grad = n->kind == EX_PUSH_GRAD;
+    switch (which) {
+    case EX_BREAK_PLAN_NO_UPDATE_PUSH:
+        return push && n->reason == DP_REASON_UPDATE && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_NO_FLUSH_PUSH:
+        return push && n->reason == DP_REASON_FLUSH && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_NO_EVICT_PUSH:
+        return push && n->reason == DP_REASON_EVICT && (n->kind = EX_DROP, true);
+    case EX_BREAK_PLAN_SECOND_PUSH:
+    case EX_BREAK_STORE_ANY:
+        return push && n->reason != DP_REASON_EVICT && double_node(slice, at);
+    case EX_BREAK_PLAN_OLD_PULL:
+        return pull && n->version > 0 && (n->version--, true);
+    case EX_BREAK_PLAN_NO_PULL:
+        return pull && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_PULL_STATELESS:
+        return pull && training->mode != DP_MODE_GRAD && (n->state = false, true);
+    case EX_BREAK_PLAN_PULL_STATEFUL:
+        return pull && training->mode == DP_MODE_GRAD && (n->state = true);
+    case EX_BREAK_PLAN_INIT_AGAIN:
+        return pull && n->version > 0 && (n->kind = EX_INIT, true);
+    case EX_BREAK_PLAN_OWN_FOR_GRAD:
+    case EX_BREAK_PLAN_SMALL_MASK:
+        return grad && n->keeper == DP_NO_KEEPER && (change_sum(p, q, n, which), true);
+    case EX_BREAK_PLAN_WRONG_BASE:
+        return grad && n->base > 0 && n->keeper == DP_NO_KEEPER &&
+               (change_sum(p, q, n, which), true);
+    case EX_BREAK_PLAN_GRAD_TWICE:
+        return grad && double_node(slice, at);
+    case EX_BREAK_PLAN_FILL_FIRST:
+        return pull && at > 0 && index_of(slice, EX_PUSH_ROW, n->slot) < at &&
+               (move_node(slice, at, 0), true);
+    case EX_BREAK_PLAN_NO_DROP:
+        return n->kind == EX_DROP && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_NO_PULL_SUM:
+        return n->kind == EX_PULL_SUM && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_LATE_PULL_SUM:
+        return n->kind == EX_PULL_SUM &&
+               (move_node(slice, at, index_of(slice, EX_TRAIN, n->slot)), true);
+    case EX_BREAK_PLAN_KEEPER_SENDS:
+        return n->kind == EX_KEEP && slice->node_count < EX_NODES &&
+               (keeper_sends(p, q, w, at), true);
+    case EX_BREAK_PLAN_KEEPER_UNNAMED:
+        return grad && n->keeper != DP_NO_KEEPER && (change_sum(p, q, n, which), true);
+    default:
+        return false;
+    }
+}
+
+bool ex_program_break(ex_program *p, ex_break which, uint32_t place)
+{
+    for (uint32_t q = 0; q < p->slice_count; q++)
+        for (uint32_t w = 0; w < p->scenario.worker_count; w++)
+            for (uint32_t i = 0; i < p->slices[q][w].node_count; i++) {
+                ex_program copy = *p; // the messages stay the first one's
+                if (!break_at(&copy, which, q, w, i) || place-- > 0)
+                    continue;
+                *p = copy;
+                for (uint32_t j = 0; j < p->scenario.worker_count; j++)
+                    link_nodes(p, j);
+                return true;
+            }
+    return false;
+}

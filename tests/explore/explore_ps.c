@@ -1,0 +1,266 @@
+// The PS of the exploration: ps_shard.c, with its checks.
+#include "tests/explore/explore_parts.h"
+
+typedef struct {
+    ex_model *model;
+    ex_state *state;
+    uint32_t shard;
+} shard_turn;
+
+static void reply(shard_turn *t, uint32_t worker, ex_message message)
+{
+    queue_put(&t->state->back[worker][t->shard], message);
+}
+
+static void answer_pull(shard_turn *t, uint32_t worker, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, worker, at);
+    const ex_row *row = &t->state->rows[n->key];
+    ex_message message = message_of(EX_MESSAGE_ROWS, at, n);
+    message.version = row->version;
+    message.value = row->value;
+    message.state = n->state;
+    reply(t, worker, message);
+}
+
+// The parked pull of a key with the least version, of those that can be answered.
+static bool take_parked(shard_turn *t, uint32_t key, uint32_t *worker_p, uint32_t *at_p)
+{
+    uint32_t best = t->state->rows[key].version + 1u;
+    for (uint32_t w = 0; w < scenario_of(t->model)->worker_count; w++)
+        for (uint32_t q = 0; q < t->model->program->slice_count; q++)
+            for (uint32_t bits = t->state->parked[w][q]; bits; bits &= bits - 1) {
+                uint32_t at = q * EX_NODES + (uint32_t)__builtin_ctz(bits);
+                const ex_node *n = node_at(t->model, w, at);
+                if (n->key != key || n->version >= best)
+                    continue;
+                best = n->version;
+                *worker_p = w;
+                *at_p = at;
+            }
+    if (best > t->state->rows[key].version)
+        return false;
+    t->state->parked[*worker_p][*at_p / EX_NODES] &= ~(1u << *at_p % EX_NODES);
+    return true;
+}
+
+static void wake_pulls(shard_turn *t, uint32_t key)
+{
+    uint32_t worker = 0, at = 0;
+    while (t->model->broken != EX_BREAK_NO_WAKE && take_parked(t, key, &worker, &at))
+        answer_pull(t, worker, at);
+}
+
+static void apply_sum(shard_turn *t, uint32_t key, uint32_t iteration)
+{
+    ex_row *row = &t->state->rows[key];
+    ex_sum *sum = &row->sums[iteration];
+    if (sum->step)
+        row->value = ex_value_step(t->model->program, row->value, iteration, sum->arrived);
+    row->version = (uint8_t)iteration;
+    *sum = (ex_sum){0};
+}
+
+static bool for_ps(const ex_sum *sum)
+{
+    return sum->open && sum->mask && sum->keeper == DP_NO_KEEPER;
+}
+
+static bool apply_ready_sum(shard_turn *t, uint32_t key)
+{
+    const ex_row *row = &t->state->rows[key];
+    for (uint32_t i = 1; i <= EX_ITERATIONS; i++) {
+        const ex_sum *sum = &row->sums[i];
+        if (for_ps(sum) && sum->arrived == sum->mask && sum->base == row->version) {
+            apply_sum(t, key, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void row_changed(shard_turn *t, uint32_t key)
+{
+    bool more = true;
+    if (t->model->broken == EX_BREAK_SUM_BEFORE_WAKE)
+        apply_ready_sum(t, key);
+    while (more) {
+        wake_pulls(t, key);
+        more = t->model->broken != EX_BREAK_NO_WAITING_SUM && apply_ready_sum(t, key);
+    }
+}
+
+static void create_row(ex_row *row, uint32_t key)
+{
+    row->exists = true;
+    row->version = 0;
+    row->value = (uint8_t)key;
+}
+
+static void take_pull(shard_turn *t, uint32_t worker, const ex_message *in)
+{
+    ex_row *row = &t->state->rows[in->key];
+    ex_break broken = t->model->broken;
+    if (!row->exists && (in->version == 0 || broken == EX_BREAK_CREATE_UNKNOWN))
+        create_row(row, in->key);
+    if (row->exists && (row->version >= in->version || broken == EX_BREAK_ANSWER_OLD ||
+                        broken == EX_BREAK_CREATE_UNKNOWN))
+        answer_pull(t, worker, in->slice * EX_NODES + in->node);
+    else
+        t->state->parked[worker][in->slice] |= 1u << in->node;
+}
+
+static void take_row(shard_turn *t, const ex_message *in)
+{
+    ex_row *row = &t->state->rows[in->key];
+    if (in->version == 0)
+        ex_violate(t->model, "the shard refuses: a row of version 0");
+    for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
+        if (for_ps(&row->sums[i]) && row->sums[i].base < in->version)
+            ex_violate(t->model,
+                       "the shard refuses: version %u while gradients wait for version %u",
+                       in->version, row->sums[i].base);
+    if (row->exists && in->version <= row->version && t->model->broken != EX_BREAK_STORE_ANY) {
+        ex_violate(t->model, "a version comes to the PS a second time");
+        return;
+    }
+    row->exists = true;
+    row->version = in->version;
+    row->value = in->value;
+    row_changed(t, in->key);
+}
+
+static void check_gradient(shard_turn *t, uint32_t worker, const ex_message *in, const ex_node *n)
+{
+    const ex_row *row = &t->state->rows[in->key];
+    const ex_sum *sum = &row->sums[in->version];
+    bool to_ps = n->keeper == DP_NO_KEEPER;
+    if (!(n->mask >> worker & 1))
+        ex_violate(t->model, "the shard refuses: the mask lacks the sender");
+    else if (!to_ps && n->mask >> n->keeper & 1)
+        ex_violate(t->model, "the shard refuses: the mask holds the keeper");
+    else if (n->base >= in->version)
+        ex_violate(t->model, "the shard refuses: a base that is not earlier");
+    else if (sum->open && sum->arrived >> worker & 1)
+        ex_violate(t->model, "the shard refuses: a gradient comes twice");
+    else if (sum->open && (sum->keeper != n->keeper || (sum->mask && sum->step != in->step)))
+        ex_violate(t->model, "the shard refuses: trainers disagree about keeper or verdict");
+    else if (sum->open && sum->mask && (sum->mask != n->mask || sum->base != n->base))
+        ex_violate(t->model, "the shard refuses: trainers disagree about mask or base");
+    else if (to_ps && row->exists && row->version > n->base &&
+             t->model->broken != EX_BREAK_APPLY_AT_ONCE)
+        ex_violate(t->model, "the shard refuses: base %u, the row has version %u", n->base,
+                   row->version);
+    for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
+        if (i != in->version && to_ps && for_ps(&row->sums[i]) && row->sums[i].base == n->base)
+            ex_violate(t->model, "the shard refuses: two sums on base %u", n->base);
+}
+
+static void answer_sum(shard_turn *t, uint32_t key, uint32_t iteration)
+{
+    ex_sum *sum = &t->state->rows[key].sums[iteration];
+    uint32_t at = sum->slice * EX_NODES + sum->node;
+    ex_message message = message_of(EX_MESSAGE_SUM_ROWS, at, node_at(t->model, sum->keeper, at));
+    message.value = sum->arrived;
+    reply(t, sum->keeper, message);
+    if (t->model->broken != EX_BREAK_SUM_KEPT)
+        *sum = (ex_sum){0};
+}
+
+static void close_sum(shard_turn *t, uint32_t key, uint32_t iteration)
+{
+    ex_row *row = &t->state->rows[key];
+    ex_sum *sum = &row->sums[iteration];
+    if (sum->keeper != DP_NO_KEEPER) {
+        if (t->model->broken == EX_BREAK_SUM_APPLIED && row->version == sum->base) {
+            row->value = ex_value_step(t->model->program, row->value, iteration, sum->arrived);
+            row->version = (uint8_t)iteration;
+        }
+        if (sum->pulled)
+            answer_sum(t, key, iteration);
+        return;
+    }
+    if (!row->exists && sum->base == 0)
+        create_row(row, key);
+    if (!row->exists || (row->version != sum->base && t->model->broken != EX_BREAK_NO_BASE_CHECK))
+        return;
+    apply_sum(t, key, iteration);
+    row_changed(t, key);
+}
+
+static bool sum_is_complete(const ex_model *m, const ex_sum *sum)
+{
+    if (m->broken == EX_BREAK_SUM_INCOMPLETE && rt_bit_count(sum->arrived) == 2)
+        return true;
+    return sum->arrived == sum->mask;
+}
+
+static void take_gradient(shard_turn *t, uint32_t worker, const ex_message *in)
+{
+    const ex_node *n = node_at(t->model, worker, in->slice * EX_NODES + in->node);
+    ex_row *row = &t->state->rows[in->key];
+    ex_sum *sum = &row->sums[in->version];
+    check_gradient(t, worker, in, n);
+    if (t->model->failed)
+        return;
+    sum->open = true;
+    sum->mask = n->mask;
+    sum->base = n->base;
+    sum->keeper = n->keeper;
+    sum->step = in->step;
+    sum->arrived |= (uint8_t)(1u << worker);
+    if (t->model->broken == EX_BREAK_APPLY_AT_ONCE && for_ps(sum) &&
+        (row->exists || sum->base == 0)) {
+        if (!row->exists)
+            create_row(row, in->key);
+        apply_sum(t, in->key, in->version);
+        row_changed(t, in->key);
+    } else if (sum_is_complete(t->model, sum)) {
+        close_sum(t, in->key, in->version);
+    }
+}
+
+static void take_sum_pull(shard_turn *t, uint32_t worker, const ex_message *in)
+{
+    ex_sum *sum = &t->state->rows[in->key].sums[in->version];
+    if (sum->open && sum->keeper != worker)
+        ex_violate(t->model, "the shard refuses: the sum is for keeper %d, not %u",
+                   sum->keeper == DP_NO_KEEPER ? -1 : sum->keeper, worker);
+    else if (sum->open && sum->pulled)
+        ex_violate(t->model, "the shard refuses: a sum is asked for twice");
+    sum->open = sum->pulled = true;
+    sum->keeper = (uint8_t)worker;
+    sum->slice = in->slice;
+    sum->node = in->node;
+    bool complete_now = sum->mask && sum->arrived == sum->mask;
+    if (complete_now || t->model->broken == EX_BREAK_SUM_UNPARKED)
+        answer_sum(t, in->key, in->version);
+}
+
+// A confirmation leaves at once, rows when the shard has worked off what there was.
+void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard)
+{
+    shard_turn one = {m, state, shard}, *t = &one;
+    ex_message in = queue_take(&state->up[worker][shard]);
+    bool push = in.kind == EX_MESSAGE_PUSH_ROW || in.kind == EX_MESSAGE_PUSH_GRAD;
+    if (push)
+        reply(t, worker, (ex_message){.kind = EX_MESSAGE_PUSHED});
+    switch ((ex_message_kind)in.kind) {
+    case EX_MESSAGE_PULL:
+        take_pull(t, worker, &in);
+        break;
+    case EX_MESSAGE_PULL_SUM:
+        take_sum_pull(t, worker, &in);
+        break;
+    case EX_MESSAGE_PUSH_ROW:
+        take_row(t, &in);
+        break;
+    case EX_MESSAGE_PUSH_GRAD:
+        take_gradient(t, worker, &in);
+        break;
+    case EX_MESSAGE_ROWS:
+    case EX_MESSAGE_SUM_ROWS:
+    case EX_MESSAGE_PUSHED:
+        break;
+    }
+}

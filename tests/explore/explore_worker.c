@@ -1,0 +1,395 @@
+// The worker of the exploration: ew_executor.c and ew_capture.c, with their checks.
+#include "tests/explore/explore_parts.h"
+
+// A node of a worker: slice x EX_NODES + node.
+typedef uint16_t place;
+
+typedef struct {
+    place places[EX_SLICES * EX_NODES];
+    uint32_t first, count;
+} place_list;
+
+// One event at one worker.
+typedef struct {
+    ex_model *model;
+    ex_state *state;
+    ex_worker *self;
+    uint32_t worker;
+    place_list ready, push_rows[EX_SHARDS], push_grads[EX_SHARDS];
+} turn;
+
+static void list_add(place_list *list, uint32_t at)
+{
+    list->places[list->count++] = (place)at;
+}
+
+// ---- worker ----------------------------------------------------------------------------------
+
+static bool all_pushed(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    for (uint32_t s = 0; s < scenario_of(m)->shard_count; s++)
+        if (state->held[worker][s].count ||
+            state->workers[worker].credits[s] != scenario_of(m)->push_credits)
+            return false;
+    return true;
+}
+
+static uint32_t all_nodes(const ex_slice *slice)
+{
+    return (1u << slice->node_count) - 1;
+}
+
+bool ex_worker_done(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_worker *w = &state->workers[worker];
+    for (uint32_t q = 0; q < w->received; q++)
+        if (w->done[q] != all_nodes(slice_at(m, q, worker)))
+            return false;
+    return w->trained == w->received;
+}
+
+bool ex_idle(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    return ex_worker_done(m, state, worker) && all_pushed(m, state, worker);
+}
+
+static void complete(turn *t, uint32_t at)
+{
+    uint32_t next = node_at(t->model, t->worker, at)->next;
+    t->self->done[at / EX_NODES] |= 1u << at % EX_NODES;
+    if (next && (next - 1) / EX_NODES < t->self->received)
+        list_add(&t->ready, next - 1);
+}
+
+static void flush_pushes(turn *t)
+{
+    for (uint32_t s = 0; s < scenario_of(t->model)->shard_count; s++) {
+        ex_queue *held = &t->state->held[t->worker][s];
+        while (held->count && t->self->credits[s]) {
+            queue_put(&t->state->up[t->worker][s], queue_take(held));
+            t->self->credits[s]--;
+        }
+    }
+}
+
+static void capture_row(turn *t, uint32_t s, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    ex_message message = message_of(EX_MESSAGE_PUSH_ROW, at, n);
+    message.key = slot->key;
+    message.value = slot->value;
+    message.state = slot->state;
+    if (!slot->state)
+        ex_violate(t->model, "a row is pushed without its optimizer state");
+    queue_put(&t->state->held[t->worker][s], message);
+    if (n->reason == DP_REASON_EVICT)
+        slot->full = false;
+    complete(t, at);
+}
+
+static void capture_gradient(turn *t, uint32_t s, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    ex_message message = message_of(EX_MESSAGE_PUSH_GRAD, at, n);
+    message.key = slot->key;
+    message.step = batch_counts(t->model, t->worker, n->version);
+    queue_put(&t->state->held[t->worker][s], message);
+    slot->full = false;
+    complete(t, at);
+}
+
+// Mode OWN's step, and the keeper's.
+static void step_slot(turn *t, ex_slot *slot, uint32_t iteration, uint32_t mask)
+{
+    bool apply = !ex_is_bad(scenario_of(t->model), iteration) ||
+                 (t->model->broken == EX_BREAK_IGNORE_VERDICT && t->worker == 0);
+    if (!slot->state)
+        ex_violate(t->model, "a step without optimizer state");
+    if (apply)
+        slot->value = ex_value_step(t->model->program, slot->value, iteration, mask);
+    slot->version = (uint8_t)iteration;
+}
+
+static void land(turn *t, uint32_t at, const ex_message *row)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    if (n->kind == EX_PULL) {
+        *slot = (ex_slot){.full = true,
+                          .state = row->state,
+                          .key = n->key,
+                          .version = n->version,
+                          .value = row->value,
+                          .kept = slot->kept};
+    } else {
+        uint32_t own = t->model->broken == EX_BREAK_KEEPER_FORGETS ? 0 : 1u << t->worker;
+        if (row->value & own)
+            ex_violate(t->model, "the keeper's gradient is in the sum of the others");
+        step_slot(t, slot, n->version, row->value | own);
+        slot->kept = 0;
+    }
+    t->self->staged[at / EX_NODES][n->slot] = (ex_message){0};
+    complete(t, at);
+}
+
+static void keep_gradient(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    if (slot->kept)
+        ex_violate(t->model, "the executor refuses: a second gradient is kept in a slot");
+    slot->kept = n->version;
+    complete(t, at);
+}
+
+static bool has_arrived(const turn *t, uint32_t at)
+{
+    return t->self->arrived[at / EX_NODES] >> at % EX_NODES & 1;
+}
+
+static void init_slot(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    *slot = (ex_slot){.full = true, .state = true, .key = n->key, .value = n->key};
+    complete(t, at);
+}
+
+static void start_push(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    const ex_slot *slot = &t->self->slots[n->slot];
+    uint32_t shard = ex_shard_of(scenario_of(t->model), slot->key);
+    if (n->kind == EX_PUSH_GRAD)
+        list_add(&t->push_grads[shard], at);
+    else if (!slot->full || slot->version != n->version)
+        ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
+                   slot->full ? slot->version : 0);
+    else
+        list_add(&t->push_rows[shard], at);
+}
+
+// The node's turn has come.
+static void advance(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    switch ((ex_kind)n->kind) {
+    case EX_PUSH_ROW:
+    case EX_PUSH_GRAD:
+        if (!is_done(t->self, at))
+            start_push(t, at);
+        break;
+    case EX_DROP:
+        slot->full = false;
+        complete(t, at);
+        break;
+    case EX_PULL_SUM:
+        if (!slot->kept || slot->key != n->key)
+            ex_violate(t->model, "the executor refuses: PULL_SUM where no gradient is kept");
+        if (has_arrived(t, at))
+            land(t, at, &t->self->staged[at / EX_NODES][n->slot]);
+        break;
+    case EX_PULL:
+        if (is_done(t->self, at)) // EX_BREAK_LAND_EARLY
+            complete(t, at);
+        else if (has_arrived(t, at))
+            land(t, at, &t->self->staged[at / EX_NODES][n->slot]);
+        break;
+    case EX_INIT:
+        init_slot(t, at);
+        break;
+    case EX_TRAIN:
+        break; // waits for the whole slice
+    case EX_KEEP:
+        keep_gradient(t, at);
+        break;
+    }
+}
+
+static void work(turn *t)
+{
+    bool more = true;
+    while (more && !t->model->failed) {
+        while (t->ready.first < t->ready.count)
+            advance(t, t->ready.places[t->ready.first++]);
+        for (uint32_t s = 0; s < scenario_of(t->model)->shard_count; s++) {
+            place_list *rows = &t->push_rows[s], *grads = &t->push_grads[s];
+            while (rows->first < rows->count)
+                capture_row(t, s, rows->places[rows->first++]);
+            while (grads->first < grads->count)
+                capture_gradient(t, s, grads->places[grads->first++]);
+        }
+        more = t->ready.first < t->ready.count;
+    }
+    ex_worker *w = t->self;
+    while (w->trained < w->received && slice_at(t->model, w->trained, t->worker)->iteration == 0)
+        w->trained++;
+    flush_pushes(t);
+}
+
+static void request(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    uint32_t s = ex_shard_of(scenario_of(t->model), n->key);
+    bool sum = n->kind == EX_PULL_SUM;
+    ex_message message = message_of(sum ? EX_MESSAGE_PULL_SUM : EX_MESSAGE_PULL, at, n);
+    message.state = n->state;
+    queue_put(t->model->broken == EX_BREAK_PULLS_TAKE_CREDITS ? &t->state->held[t->worker][s]
+                                                              : &t->state->up[t->worker][s],
+              message);
+}
+
+static void request_kind(turn *t, uint32_t q, ex_kind kind)
+{
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == kind)
+            request(t, q * EX_NODES + i);
+}
+
+static turn begin(ex_model *m, ex_state *state, uint32_t worker)
+{
+    return (turn){.model = m, .state = state, .self = &state->workers[worker], .worker = worker};
+}
+
+void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
+{
+    turn one = begin(m, state, worker), *t = &one;
+    uint32_t q = t->self->received++;
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    uint32_t ring = scenario_of(t->model)->run_ahead + 2u;
+    if (q >= ring &&
+        (t->self->done[q - ring] != all_nodes(slice_at(t->model, q - ring, t->worker)) ||
+         t->self->trained <= q - ring))
+        ex_violate(t->model, "the executor refuses: more slices outstanding than announced");
+    request_kind(t, q, EX_PULL);
+    request_kind(t, q, EX_PULL_SUM);
+    for (uint32_t i = 0; i < slice->node_count; i++) {
+        const ex_node *n = &slice->nodes[i];
+        bool early = t->model->broken == EX_BREAK_PUSH_EARLY && n->kind == EX_PUSH_ROW;
+        if (is_released(t->self, n) || early)
+            list_add(&t->ready, q * EX_NODES + i);
+    }
+    work(t);
+}
+
+bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_worker *w = &state->workers[worker];
+    if (w->computed || w->trained == w->received)
+        return false;
+    const ex_slice *slice = slice_at(m, w->trained, worker);
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == EX_TRAIN && !is_released(w, &slice->nodes[i]) &&
+            m->broken != EX_BREAK_TRAIN_EARLY)
+            return false;
+    return slice->iteration > 0;
+}
+
+// Against what sequential training gives, not against the plan alone.
+static void check_read(turn *t, const ex_node *n, uint32_t iteration)
+{
+    const ex_program *p = t->model->program;
+    const ex_slot *slot = &t->self->slots[n->slot];
+    uint32_t version = p->latest[iteration - 1][n->key];
+    if (!slot->full || slot->key != n->key || slot->version != version || n->version != version)
+        ex_violate(t->model, "stale read: iteration %u needs version %u, the slot has %s %u",
+                   iteration, version,
+                   slot->full && slot->key == n->key ? "version" : "another row,", slot->version);
+    else if (slot->value != p->expected[iteration - 1][n->key])
+        ex_violate(t->model, "wrong value: version %u lacks updates or has others", version);
+    else if (slot->kept)
+        ex_violate(t->model, "trained before the sum of iteration %u is in", slot->kept);
+}
+
+static void settle(turn *t)
+{
+    uint32_t q = t->self->trained++;
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    t->self->computed = false;
+    for (uint32_t i = 0; i < slice->node_count; i++) {
+        const ex_node *n = &slice->nodes[i];
+        if (n->kind != EX_TRAIN)
+            continue;
+        if (n->mode == DP_MODE_OWN)
+            step_slot(t, &t->self->slots[n->slot], slice->iteration, 1u << t->worker);
+        complete(t, q * EX_NODES + i);
+    }
+    work(t);
+}
+
+// EX_BREAK_NO_VERDICT: gradients leave with the end of the computation.
+static void send_unsettled(turn *t, uint32_t q)
+{
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == EX_PUSH_GRAD)
+            start_push(t, q * EX_NODES + i);
+    work(t);
+}
+
+void ex_worker_train(ex_model *m, ex_state *state, uint32_t worker)
+{
+    turn one = begin(m, state, worker), *t = &one;
+    uint32_t q = t->self->trained;
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (slice->nodes[i].kind == EX_TRAIN)
+            check_read(t, &slice->nodes[i], slice->iteration);
+    if (!scenario_of(t->model)->guard) {
+        settle(t);
+        return;
+    }
+    t->self->computed = true;
+    if (t->model->broken == EX_BREAK_NO_VERDICT)
+        send_unsettled(t, q);
+}
+
+void ex_worker_settle(ex_model *m, ex_state *state, uint32_t worker)
+{
+    turn t = begin(m, state, worker);
+    settle(&t);
+}
+
+bool ex_worker_may_settle(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_worker *w = &state->workers[worker];
+    for (uint32_t i = 0; i < scenario_of(m)->worker_count && w->computed; i++) {
+        const ex_worker *other = &state->workers[i];
+        if (other->trained < w->trained || (other->trained == w->trained && !other->computed))
+            return false;
+    }
+    return w->computed;
+}
+
+static void receive_row(turn *t, const ex_message *message)
+{
+    uint32_t at = message->slice * EX_NODES + message->node;
+    const ex_node *n = node_at(t->model, t->worker, at);
+    bool any = t->model->broken == EX_BREAK_ANY_VERSION && message->version > n->version;
+    if (has_arrived(t, at))
+        ex_violate(t->model, "the executor refuses: an answer that nobody waits for");
+    else if (message->version != n->version && !any)
+        ex_violate(t->model, "the executor refuses: version %u, expected exactly %u",
+                   message->version, n->version);
+    t->self->arrived[at / EX_NODES] |= 1u << at % EX_NODES;
+    bool early = t->model->broken == EX_BREAK_LAND_EARLY && n->kind == EX_PULL;
+    if (is_released(t->self, n) || early)
+        land(t, at, message);
+    else
+        t->self->staged[at / EX_NODES][n->slot] = *message;
+}
+
+void ex_worker_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t s)
+{
+    turn one = begin(m, state, worker), *t = &one;
+    ex_message message = queue_take(&t->state->back[t->worker][s]);
+    if (message.kind == EX_MESSAGE_PUSHED || t->model->broken == EX_BREAK_PULLS_TAKE_CREDITS)
+        t->self->credits[s]++;
+    if (message.kind != EX_MESSAGE_PUSHED)
+        receive_row(t, &message);
+    work(t);
+}

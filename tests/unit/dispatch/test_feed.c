@@ -1,0 +1,173 @@
+// When a feed plans a cut, and where it ends.
+#include "dispatch/coordinator/dp_feed.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "dispatch/planner/dp_setup.h"
+#include "tests/support/test.h"
+
+#define WORKERS 2u
+#define LEFT 3u // iterations
+
+typedef struct {
+    rt_config config;
+    rt_stream *stream;
+    dp_planner_config planner;
+    int wake_fd;
+} feed_case;
+
+// files: of Criteo's format; NULL: generated samples.
+static void begin(feed_case *c, const char *files)
+{
+    *c = (feed_case){.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    assert_int_equal(rt_config_init(&c->config), RT_OK);
+    c->config.worker_count = WORKERS;
+    c->config.samples_per_worker = 4;
+    c->config.stream.format = files ? RT_FORMAT_CRITEO : RT_FORMAT_SYNTHETIC;
+    c->config.cache.rows = 1000;
+    if (files)
+        assert_int_equal(rt_config_set(&c->config, files, NULL), RT_OK);
+    assert_int_equal(rt_stream_open(&c->config.stream, 1, &c->stream, NULL), RT_OK);
+    const rt_schema *schema = rt_stream_schema(c->stream);
+    assert_int_equal(dp_setup(&c->config, schema, 0, &c->planner, NULL), RT_OK);
+}
+
+static void fini(feed_case *c)
+{
+    rt_config_fini(&c->config);
+    close(c->wake_fd);
+}
+
+// A planner that has planned so many iterations, of which nothing is left.
+static dp_planner *planner_at(const feed_case *c, uint32_t iteration)
+{
+    dp_planner *planner;
+    dp_restored restored;
+    rt_bytes state = {0};
+    assert_int_equal(dp_planner_create(&c->planner, &planner, NULL), RT_OK);
+    dp_planner_save(planner, &state);
+    assert_false(state.failed);
+    memcpy(state.data + sizeof(uint32_t), &iteration, sizeof iteration); // behind the format
+    rt_reader reader = rt_bytes_reader(&state);
+    rt_status status = dp_planner_load(planner, &reader, true, &restored, NULL);
+    assert_int_equal(status, iteration > DP_ITERATIONS_MAX ? RT_DATA : RT_OK);
+    rt_bytes_fini(&state);
+    return planner;
+}
+
+static dp_planned *take(const feed_case *c, dp_feed *feed)
+{
+    dp_planned *planned;
+    rt_error error = {0};
+    rt_status status;
+    while ((status = dp_feed_take(feed, &planned, &error)) == RT_AGAIN) {
+        struct pollfd wake = {.fd = c->wake_fd, .events = POLLIN};
+        eventfd_t count;
+        (void)poll(&wake, 1, -1);
+        (void)eventfd_read(c->wake_fd, &count);
+    }
+    if (status)
+        fail_msg("%s", error.text);
+    return planned;
+}
+
+static dp_feed_config config_of(const feed_case *c)
+{
+    const rt_schema *schema = rt_stream_schema(c->stream);
+    const uint32_t samples = dp_planner_micro_batch_max(&c->planner);
+    dp_feed_config config = {
+        .config = &c->config,
+        .planner = &c->planner,
+        .planned_max = 2,
+        .wake_fd = c->wake_fd,
+        .sequence_first = 1,
+        .limits = {.dense_count = schema->dense_count,
+                   .field_count = schema->field_count,
+                   .worker_count = WORKERS,
+                   .sample_count_max = samples,
+                   .lookup_count_max = samples * c->planner.keys_per_sample_max,
+                   .slot_count = c->planner.slot_count[0]}};
+    dp_account_init(&c->planner, &config.costs);
+    return config;
+}
+
+static void expect_iteration(const feed_case *c, dp_feed *feed, uint32_t iteration)
+{
+    dp_planned *planned = take(c, feed);
+    assert_false(planned->is_cut);
+    assert_int_equal(planned->iteration, iteration);
+    dp_feed_give(feed, planned);
+}
+
+// Versions of rows are iterations and have 32 bits: a run ends before they start again from 0, when
+// rows would be taken for never trained ones.
+static void a_run_ends_before_its_iterations_wrap(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    begin(&c, NULL);
+    dp_planner_destroy(planner_at(&c, DP_ITERATIONS_MAX + 1)); // no state of a run
+    dp_feed_config config = config_of(&c);
+    config.iteration = DP_ITERATIONS_MAX - LEFT;
+    config.restored = planner_at(&c, config.iteration);
+    config.position = rt_stream_tell(c.stream);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= LEFT; t++)
+        expect_iteration(&c, feed, config.iteration + t);
+    dp_planned *planned = take(&c, feed);
+    assert_true(planned->is_last);
+    dp_feed_give(feed, planned);
+    dp_feed_destroy(feed);
+    fini(&c);
+}
+
+static void write_batch(const feed_case *c, int writer)
+{
+    char line[512] = "1"; // label, 13 numbers, 26 categories
+    for (uint32_t f = 0; f < 39; f++)
+        strcat(line, f < 13 ? "\t0" : "\t0000000a");
+    strcat(line, "\n");
+    const size_t size = strlen(line);
+    for (uint32_t i = 0; i < WORKERS * c->config.samples_per_worker; i++)
+        assert_int_equal(write(writer, line, size), size);
+}
+
+// Standard input tells when the planner gets on: a request that comes before a cut is due by the
+// number of iterations is served by that one.
+static void a_cut_serves_a_request(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    begin(&c, "stream.files=-");
+    c.config.checkpoint.every_iterations = 2;
+    dp_feed_config config = config_of(&c);
+    config.cuts = true;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 2; t++) {
+        write_batch(&c, ends[1]);
+        expect_iteration(&c, feed, t);
+    }
+    dp_feed_request_cut(feed);
+    write_batch(&c, ends[1]);
+    dp_planned *planned = take(&c, feed);
+    assert_true(planned->is_cut);
+    assert_int_equal(planned->cut, 2);
+    dp_feed_give(feed, planned);
+    expect_iteration(&c, feed, 3);
+    write_batch(&c, ends[1]);
+    expect_iteration(&c, feed, 4);
+    dp_feed_destroy(feed);
+    close(ends[0]);
+    close(ends[1]);
+    fini(&c);
+}
+
+TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request))

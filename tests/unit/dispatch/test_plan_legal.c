@@ -1,0 +1,476 @@
+// Plans of random runs, carried out by an independent checker (tests/support/plan_checker.h).
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatch/cost/dp_ticks.h"
+#include "tests/support/eviction_model.h"
+#include "tests/support/planner_case.h"
+
+// ---- random runs --------------------------------------------------------------------------------
+
+static void check_hits(const planner_case *pc)
+{
+    dp_hits hits = pc->plan->hits;
+    uint64_t lookups = 0, rows = 0;
+    for (uint32_t j = 0; j < pc->plan->worker_count; j++) {
+        lookups += pc->plan->slices[j].lookup_count;
+        rows += pc->plan->slices[j].row_count;
+    }
+    assert_int_equal(hits.lookups, pc->plan_batch->key_count);
+    assert_int_equal(hits.lookups, lookups);
+    assert_int_equal(hits.keys, rows);
+    assert_int_equal(hits.keys_hit, rows - pc->fills);
+    assert_true(hits.lookups_hit <= hits.lookups && hits.lookups_hit >= hits.keys_hit);
+}
+
+static void finish(planner_case *pc)
+{
+    if (planner_case_finish(pc))
+        check_hits(pc);
+}
+
+// Input records and flushes at random.
+static void disturb(planner_case *pc)
+{
+    if (rt_random_below(&pc->random, 9) == 0) {
+        finish(pc);
+        planner_case_flush(pc);
+    }
+    if (rt_random_below(&pc->random, 7) == 0)
+        dp_planner_set_alpha(pc->planner, rt_random_below(&pc->random, 5) / 4.0);
+    if (rt_random_below(&pc->random, 7) == 0) {
+        double rate = 1e7 * (1 + rt_random_below(&pc->random, 100));
+        dp_planner_set_link(pc->planner, rt_random_below(&pc->random, pc->shape.worker_count),
+                            (dp_link){rate, 2 * rate});
+    }
+}
+
+static void run(const planner_shape *shape, uint32_t iterations)
+{
+    planner_case pc;
+    planner_case_init(&pc, shape);
+    for (uint32_t t = 1; t <= iterations; t++) {
+        uint32_t samples = shape->sample_count_max;
+        if (t == iterations || rt_random_below(&pc.random, 6) == 0)
+            samples = 1 + rt_random_below(&pc.random, samples);
+        planner_case_look_up(&pc, samples);
+        if (planner_case_commit(&pc))
+            check_hits(&pc);
+        if (t % 8 == 0) {
+            finish(&pc);
+            planner_case_compare(&pc);
+        }
+        disturb(&pc);
+    }
+    finish(&pc);
+    planner_case_compare(&pc);
+    planner_case_flush(&pc);
+    planner_case_compare(&pc);
+    planner_case_fini(&pc);
+}
+
+typedef struct {
+    uint32_t worker_count, sample_count_max, field_count;
+    rt_accounting accounting;
+    bool keeper, full_sync, unequal;
+} family;
+
+// Everything that can be combined, with small batches.
+static void run_family(family f)
+{
+    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
+                                              RT_POLICY_MAKESPAN};
+    planner_shape shape = {.worker_count = f.worker_count,
+                           .sample_count_max = f.sample_count_max,
+                           .field_count = f.field_count,
+                           .dispatch = {.accounting = f.accounting,
+                                        .keeper = f.keeper,
+                                        .full_sync = f.full_sync,
+                                        .search_evaluations = 300}};
+    if (f.unequal) {
+        shape.dispatch.micro_batch_min = 1;
+        shape.dispatch.micro_batch_max = 2 * f.sample_count_max / f.worker_count;
+    }
+    for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
+        shape.seed = f.worker_count * 1000 + i;
+        shape.dispatch.policy = i % 8 == 1 ? RT_POLICY_HERALD : policies[i % 4];
+        shape.dispatch.tables = i % 3;
+        shape.dispatch.evict_cost = i % 5 < 2;
+        shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
+        shape.cache = (cache_size)(i / 4 % 3);
+        shape.eviction = (rt_eviction_kind)(i / 12 % 3);
+        shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
+        shape.bag_max = i / 72 ? 3 : 1;
+        shape.dispatch.alpha = (i * 7 % 5) / 4.0;
+        shape.dispatch.criterion = (rt_criterion)(i * 11 % 4);
+        shape.ids_per_field = 4 + f.sample_count_max * (i * 13 % 4);
+        shape.zipf = (double[]){0, 0.6, 1, 1.4}[i * 17 % 7 % 4];
+        run(&shape, 40);
+    }
+}
+
+static void one_worker(void **state)
+{
+    (void)state;
+    run_family((family){1, 5, 3, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void two_workers(void **state)
+{
+    (void)state;
+    run_family((family){2, 8, 4, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void three_workers(void **state)
+{
+    (void)state;
+    run_family((family){3, 10, 4, RT_ACCOUNTING_BSP, false, false, false}); // shares of 4, 3 and 3
+}
+
+static void four_workers(void **state)
+{
+    (void)state;
+    run_family((family){4, 12, 5, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void seven_workers(void **state)
+{
+    (void)state;
+    run_family((family){7, 20, 3, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void eight_workers(void **state)
+{
+    (void)state;
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void sixty_four_workers(void **state)
+{
+    (void)state;
+    run_family((family){64, 130, 2, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void published_accounting(void **state)
+{
+    (void)state;
+    run_family((family){2, 6, 3, RT_ACCOUNTING_PUBLISHED, false, false, false});
+    run_family((family){5, 20, 3, RT_ACCOUNTING_PUBLISHED, false, false, false});
+}
+
+// KEEP and PULL_SUM; plans come one iteration late.
+static void keepers(void **state)
+{
+    (void)state;
+    run_family((family){1, 4, 3, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){2, 6, 3, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){64, 70, 2, RT_ACCOUNTING_BSP, true, false, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_PUBLISHED, true, false, false});
+}
+
+static void full_synchronisation(void **state)
+{
+    (void)state;
+    run_family((family){1, 4, 3, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){3, 8, 4, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, false, true, false});
+    run_family((family){4, 16, 4, RT_ACCOUNTING_BSP, true, true, false});
+}
+
+static void unequal_micro_batches(void **state)
+{
+    (void)state;
+    run_family((family){2, 9, 3, RT_ACCOUNTING_BSP, false, false, true});
+    run_family((family){5, 20, 3, RT_ACCOUNTING_BSP, true, false, true});
+    run_family((family){8, 32, 4, RT_ACCOUNTING_BSP, true, true, true});
+}
+
+// Batches of one sample, and more workers than samples.
+static void fewer_samples_than_workers(void **state)
+{
+    (void)state;
+    run_family((family){1, 1, 2, RT_ACCOUNTING_BSP, false, false, false});
+    run_family((family){8, 1, 3, RT_ACCOUNTING_BSP, false, false, false});
+    run_family((family){8, 5, 3, RT_ACCOUNTING_BSP, false, false, false});
+}
+
+static void a_long_run(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        planner_shape shape = {.seed = i,
+                               .worker_count = 8,
+                               .sample_count_max = 128,
+                               .field_count = 10,
+                               .ids_per_field = 3000,
+                               .bag_max = 1 + i % 2,
+                               .zipf = 1.05,
+                               .cache = CACHE_MIDDLE,
+                               .eviction = (rt_eviction_kind)i,
+                               .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0.5}};
+        run(&shape, 250);
+    }
+}
+
+// 256 fields and the missing value.
+static void keys_at_the_edges(void **state)
+{
+    (void)state;
+    rt_batch batch;
+    rt_error error = {0};
+    dp_planner_config config = {.worker_count = 2,
+                                .sample_count_max = 4,
+                                .keys_per_sample_max = RT_FIELDS_MAX,
+                                .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX},
+                                .layout.field_count = RT_FIELDS_MAX,
+                                .links = {{1e6, 1e6}, {1e5, 1e5}},
+                                .dispatch.policy = RT_POLICY_LAIA};
+    plan_checker_config model = {.worker_count = 2,
+                                 .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}};
+    plan_checker *checker = plan_checker_create(&model);
+    dp_planner *planner;
+    const dp_plan *plan;
+    uint64_t keys[RT_FIELDS_MAX];
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);
+    rt_batch_init(&batch, 0);
+    for (uint32_t t = 0; t < 6; t++) {
+        rt_batch_clear(&batch);
+        for (uint32_t i = 0; i < 4; i++) {
+            for (uint32_t f = 0; f < RT_FIELDS_MAX; f++)
+                keys[f] = rt_key(f, (i + f + t) % 3 ? RT_ID_MISSING - i % 2 : t);
+            assert_int_equal(rt_batch_append(&batch, 1, NULL, keys, RT_FIELDS_MAX), RT_OK);
+        }
+        assert_int_equal(dp_planner_look_up(planner, &batch), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+        if (!plan_checker_step(checker, &batch, plan, &error))
+            fail_msg("%s", error.text);
+    }
+    dp_planner_destroy(planner);
+    plan_checker_destroy(checker);
+    rt_batch_fini(&batch);
+}
+
+// ---- who pushes, what goes
+// -----------------------------------------------------------------------
+
+// Of several dirty copies (published accounting) the one on the cheapest link is pushed.
+static void the_cheapest_copy_is_pushed(void **state)
+{
+    (void)state;
+    planner_shape shape = {.seed = 5,
+                           .worker_count = 6,
+                           .sample_count_max = 30,
+                           .field_count = 4,
+                           .ids_per_field = 80,
+                           .bag_max = 1,
+                           .zipf = 0.9,
+                           .cache = CACHE_EVERYTHING,
+                           .dispatch = {.accounting = RT_ACCOUNTING_PUBLISHED}};
+    planner_case pc;
+    uint32_t choices = 0;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 60; t++) {
+        planner_case_look_up(&pc, 30);
+        const dp_view *view = dp_planner_view(pc.planner);
+        planner_case_commit(&pc);
+        for (uint32_t j = 0; j < 6; j++) {
+            const dp_ops *release = &pc.plan->slices[j].release;
+            for (uint32_t k = 0; k < release->count; k++) {
+                const dp_op *op = &release->items[k];
+                uint32_t d = 0;
+                while (op->kind == DP_OP_PUSH_ROW && view->distinct[d].key != op->key)
+                    d++;
+                for (uint32_t other = 0; op->kind == DP_OP_PUSH_ROW && other < 6; other++) {
+                    if (other == j || !(view->distinct[d].holders >> other & 1))
+                        continue;
+                    uint32_t f = rt_key_field(op->key);
+                    assert_true(view->ticks->push[f][j] <= view->ticks->push[f][other]);
+                    choices++;
+                }
+            }
+        }
+    }
+    assert_true(choices > 100);
+    planner_case_fini(&pc);
+}
+
+static bool is_in_batch(const planner_case *pc, uint64_t key)
+{
+    uint32_t k = 0;
+    while (k < pc->batch.key_count && pc->batch.keys[k] != key)
+        k++;
+    return k < pc->batch.key_count;
+}
+
+static bool is_filled(const dp_slice *slice, uint32_t slot)
+{
+    uint32_t k = 0;
+    while (k < slice->fill.count && slice->fill.items[k].slot != slot)
+        k++;
+    return k < slice->fill.count;
+}
+
+// What the planner may know of the rows in a cache before it makes room.
+static void tell_next_uses(const planner_case *pc, eviction_model *m)
+{
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (m->slots[slot].occupied)
+            m->slots[slot].next = planner_case_next_use(pc, m->slots[slot].key);
+    }
+}
+
+// One worker's part of a plan, replayed: outdated copies go, hits count, then every fill that finds
+// no room takes the slot that the rule names. Returns the number of evictions.
+static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, eviction_model *m)
+{
+    uint32_t evictions = 0, replayed = 0;
+    for (uint32_t k = 0; k < slice->release.count; k++) {
+        const dp_op *op = &slice->release.items[k];
+        bool outdated = op->kind == DP_OP_DROP && is_in_batch(pc, op->key);
+        bool evicted = op->kind == DP_OP_DROP || op->reason == DP_REASON_EVICT;
+        if (outdated)
+            eviction_model_free(m, op->slot);
+        else
+            evictions += evicted;
+    }
+    tell_next_uses(pc, m);
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        if (!is_filled(slice, slice->rows[r].slot))
+            eviction_model_use(m, slice->rows[r].slot, pc->iteration);
+    }
+    for (uint32_t k = 0; k < slice->fill.count; k++) {
+        uint32_t slot = slice->fill.items[k].slot;
+        if (m->occupied == m->slot_count) {
+            assert_int_equal(slot, eviction_model_victim(m, pc->iteration));
+            eviction_model_free(m, slot);
+            replayed++;
+        }
+        assert_false(m->slots[slot].occupied);
+        eviction_model_use(m, slot, pc->iteration);
+        m->slots[slot].key = slice->fill.items[k].key;
+        m->slots[slot].bytes =
+            dp_row_bytes(&pc->config.layout, rt_key_field(m->slots[slot].key), true);
+    }
+    for (uint32_t k = 0; k < slice->after.count; k++)
+        eviction_model_free(m, slice->after.items[k].slot);
+    assert_int_equal(evictions, replayed);
+    return evictions;
+}
+
+static void evictions_follow_the_rule(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 24; i++) {
+        planner_shape shape = {.seed = i,
+                               .worker_count = 1 + i % 4,
+                               .lookahead = i < 12 ? 0 : 1 + i % 3 * 2,
+                               .sample_count_max = 12,
+                               .field_count = 4,
+                               .ids_per_field = 60,
+                               .bag_max = 1 + i % 2,
+                               .zipf = 0.8,
+                               .cache = i % 5 ? CACHE_MIDDLE : CACHE_SMALLEST,
+                               .eviction = (rt_eviction_kind)(i / 4 % 3),
+                               .dispatch.accounting = i % 5 > 2
+                                                          ? RT_ACCOUNTING_PUBLISHED
+                                                          : RT_ACCOUNTING_BSP}; // several copies
+        eviction_model models[4];
+        uint32_t evictions = 0;
+        planner_case pc;
+        planner_case_init(&pc, &shape);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            eviction_model_init(&models[j], shape.eviction, pc.config.slot_count[j]);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            models[j].by_bytes = true; // the rows of planner_case differ in size
+        for (uint32_t t = 0; t < 150; t++) {
+            planner_case_look_up(&pc, t % 4 ? 12 : 1 + rt_random_below(&pc.random, 12));
+            planner_case_commit(&pc);
+            for (uint32_t j = 0; j < shape.worker_count; j++)
+                evictions += replay_evictions(&pc, &pc.plan->slices[j], &models[j]);
+        }
+        assert_true(evictions > 300);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            eviction_model_fini(&models[j]);
+        planner_case_fini(&pc);
+    }
+}
+
+// ---- set-up -------------------------------------------------------------------------------------
+
+static void a_small_cache_is_refused(void **state)
+{
+    (void)state;
+    dp_planner_config config = {.worker_count = 3,
+                                .sample_count_max = 10, // 4, 3 and 3
+                                .keys_per_sample_max = 5,
+                                .slot_count = {20, 20, 20},
+                                .layout.field_count = 5,
+                                .links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
+    rt_error error = {0};
+    dp_planner *planner = NULL;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);
+    dp_planner_destroy(planner);
+    planner = NULL;
+    config.slot_count[2] = 19;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_CONFIG);
+    assert_null(planner);
+    assert_non_null(strstr(error.text, "worker 2"));
+    assert_non_null(strstr(error.text, "20"));
+    config.slot_count[2] = DP_SLOTS_MAX;
+    assert_int_equal(dp_planner_create(&config, &planner, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "at most"));
+}
+
+// ---- input records ------------------------------------------------------------------------------
+
+// "In force from the next look-up on": a record between look-up and commit changes nothing.
+static void records_wait_for_the_next_look_up(void **state)
+{
+    (void)state;
+    planner_shape shape = {.seed = 3,
+                           .worker_count = 4,
+                           .sample_count_max = 40,
+                           .field_count = 3,
+                           .ids_per_field = 50,
+                           .bag_max = 1,
+                           .zipf = 0.8,
+                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0}};
+    planner_case early, late;
+    planner_case_init(&early, &shape);
+    planner_case_init(&late, &shape);
+    uint32_t told = 0;
+    for (uint32_t t = 0; t < 30; t++) {
+        bool record = t % 3 == 0;
+        dp_link link = {1e7 * (t + 1), 3e7 * (t + 1)};
+        planner_case_look_up(&early, 40);
+        if (record) {
+            dp_planner_set_alpha(early.planner, t % 2 ? 1 : 0);
+            dp_planner_set_link(early.planner, t % 4, link);
+        }
+        planner_case_commit(&early);
+        planner_case_look_up(&late, 40);
+        planner_case_commit(&late);
+        if (record) {
+            dp_planner_set_alpha(late.planner, t % 2 ? 1 : 0);
+            dp_planner_set_link(late.planner, t % 4, link);
+            told++;
+        }
+        assert_int_equal(dp_plan_fingerprint(early.plan), dp_plan_fingerprint(late.plan));
+    }
+    assert_int_equal(told, 10);
+    planner_case_fini(&early);
+    planner_case_fini(&late);
+}
+
+TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
+          TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers),
+          TEST(published_accounting), TEST(keepers), TEST(full_synchronisation),
+          TEST(unequal_micro_batches), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(keys_at_the_edges), TEST(the_cheapest_copy_is_pushed),
+          TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
+          TEST(records_wait_for_the_next_look_up))

@@ -1,0 +1,399 @@
+// Who takes part in a run: the case plays shard and workers, over real sockets.
+#define _GNU_SOURCE // pthread_timedjoin_np
+#include "dispatch/coordinator/dp_roster.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/transport/rt_member.h"
+#include "tests/support/test.h"
+
+#define HASH 7u
+#define WORKERS 3u
+#define PATIENCE_NS UINT64_C(20000000000) // a step that takes longer has failed
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+
+static const rt_transport_ops *const ops = &rt_transport_zmq;
+
+typedef struct {
+    rt_config config;
+    rt_transport *transport;
+    dp_roster *roster;
+    rt_endpoint *shard, *workers[WORKERS];
+    uint64_t end_ns;
+} fixture;
+
+static void say(rt_endpoint *endpoint, uint32_t self, rt_message_type type, const void *payload,
+                size_t size)
+{
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, type, self, 0, size > 0, size), RT_OK);
+    if (size)
+        memcpy(rt_message_payload(&message), payload, size);
+    assert_int_equal(ops->send(endpoint, COORDINATOR, &message), RT_OK);
+}
+
+static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
+{
+    rt_endpoint *endpoint = NULL;
+    rt_error error = {0};
+    rt_wire_hello hello = {
+        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = config_hash};
+    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    if (rt_peer_role(self) == RT_ROLE_PS)
+        rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
+    if (ops->connect(f->transport, self, COORDINATOR, dp_roster_address(f->roster), &endpoint,
+                     &error))
+        fail_msg("%s", error.text);
+    say(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
+    return endpoint;
+}
+
+static rt_endpoint *join(fixture *f, uint32_t self)
+{
+    return join_as(f, self, HASH);
+}
+
+static void join_worker(fixture *f, uint32_t rank)
+{
+    f->workers[rank] = join(f, rt_peer(RT_ROLE_WORKER, rank));
+}
+
+// Who is without is not waited for; all others are there before the time for it is over, unless the
+// case leaves one of them out.
+static void start(fixture *f, uint64_t without)
+{
+    rt_error error = {0};
+    *f = (fixture){.config = {.worker_count = WORKERS,
+                              .ps_shard_count = 1,
+                              .timeout_start_s = 20,
+                              .timeout_peer_s = 20,
+                              .timeout_rejoin_s = without ? 1000 : test_limit_factor()},
+                   .end_ns = rt_now_ns() + PATIENCE_NS};
+    strcpy(f->config.network_bind, "127.0.0.1");
+    assert_int_equal(ops->open(&f->transport, &error), RT_OK);
+    const dp_roster_config config = {.ops = ops,
+                                     .transport = f->transport,
+                                     .config = &f->config,
+                                     .config_hash = HASH,
+                                     .may_shrink = true,
+                                     .without = without};
+    if (dp_roster_create(&config, &f->roster, &error))
+        fail_msg("%s", error.text);
+    f->shard = join(f, rt_peer(RT_ROLE_PS, 0));
+}
+
+static void finish(fixture *f)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        if (f->workers[w])
+            ops->end(f->workers[w], 0);
+    }
+    ops->end(f->shard, 0);
+    dp_roster_destroy(f->roster);
+    ops->close(f->transport);
+}
+
+static void assemble(fixture *f)
+{
+    rt_error error = {0};
+    if (dp_roster_assemble(f->roster, -1, &error))
+        fail_msg("%s", error.text);
+}
+
+// A HELLO that comes before the end of the connection before it is refused: once more then.
+static void join_again_if_refused(fixture *f, uint32_t rank)
+{
+    uint32_t peer;
+    rt_message message = {0};
+    rt_error error = {0};
+    const bool refused = f->workers[rank] &&
+                         ops->receive(f->workers[rank], &peer, &message, &error) == RT_OK &&
+                         rt_message_header(&message)->type == RT_MESSAGE_STOP;
+    rt_message_release(&message);
+    if (!refused)
+        return;
+    ops->end(f->workers[rank], 0);
+    join_worker(f, rank);
+}
+
+// Lets messages come until the mask of those that wait is this one; those that take part go on
+// saying that they are there.
+static void await_waiting(fixture *f, uint64_t want)
+{
+    while (dp_roster_waiting(f->roster) != want) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        if (rt_now_ns() > f->end_ns)
+            fail_msg("%#llx wait, expected %#llx", (unsigned long long)dp_roster_waiting(f->roster),
+                     (unsigned long long)want);
+        join_again_if_refused(f, 1);
+        say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f->workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        assert_int_equal(dp_roster_wait(f->roster, -1, &error), RT_OK);
+        rt_status status = dp_roster_receive(f->roster, &peer, &message, &error);
+        rt_message_release(&message);
+        if (status && status != RT_AGAIN)
+            fail_msg("%s", error.text);
+    }
+}
+
+static rt_message receive(fixture *f, rt_endpoint *endpoint)
+{
+    for (;;) {
+        uint32_t peer;
+        bool ready;
+        rt_message message = {0};
+        rt_error error = {0};
+        rt_status status = ops->receive(endpoint, &peer, &message, &error);
+        if (status == RT_OK && rt_message_header(&message)->type != RT_MESSAGE_HEARTBEAT)
+            return message;
+        rt_message_release(&message);
+        if ((status && status != RT_AGAIN) || rt_now_ns() > f->end_ns)
+            fail_msg("nothing came: %s", error.text);
+        assert_int_equal(ops->wait(&endpoint, 1, -1, 100, &ready), RT_OK);
+    }
+}
+
+// Workers 0 and 2 of three: they are 0 and 1 from then on, both ways.
+static void the_others_are_numbered_anew(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_wire_welcome welcome = {.worker_count = 2, .shard_count = 1};
+    start(&f, 0);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_welcome(f.roster, &welcome, &error), RT_OK);
+    rt_message message = receive(&f, f.workers[2]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
+    memcpy(&welcome, rt_message_payload(&message), sizeof welcome);
+    rt_message_release(&message);
+    assert_int_equal(welcome.workers, 5);
+    const rt_member member = {.config = {.self = rt_peer(RT_ROLE_WORKER, 2)}, .welcome = welcome};
+    assert_int_equal(rt_member_rank(&member), 1);
+
+    assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+    assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 1), &message, &error), RT_OK);
+    message = receive(&f, f.workers[2]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_FINISH);
+    rt_message_release(&message);
+    say(f.workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_MARK, NULL, 0);
+    rt_status status = RT_AGAIN;
+    uint32_t peer = 0;
+    while (status == RT_AGAIN && rt_now_ns() < f.end_ns) {
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+        status = dp_roster_receive(f.roster, &peer, &message, &error);
+    }
+    assert_int_equal(status, RT_OK);
+    assert_int_equal(peer, rt_peer(RT_ROLE_WORKER, 1));
+    rt_message_release(&message);
+    finish(&f);
+}
+
+// It waits, may leave, fall silent and come again; the run hears of none of that.
+static void who_waits_ends_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 2); // nobody waits for worker 1
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    say(f.workers[1], rt_peer(RT_ROLE_WORKER, 1), RT_MESSAGE_FAILED, "enough", 6);
+    await_waiting(&f, 0);
+    ops->end(f.workers[1], 0);
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    f.config.timeout_peer_s = 2; // from now on it is silent for too long
+    await_waiting(&f, 0);
+    finish(&f);
+}
+
+typedef struct {
+    fixture *f;
+    rt_member member;
+    rt_status status;
+    rt_error error;
+} joiner;
+
+static void *join_by_member(void *argument)
+{
+    joiner *j = argument;
+    const rt_member_config config = {.ops = ops,
+                                     .transport = j->f->transport,
+                                     .self = rt_peer(RT_ROLE_WORKER, 1),
+                                     .coordinator = dp_roster_address(j->f->roster),
+                                     .address = "",
+                                     .config_hash = HASH,
+                                     .timeout_start_s = 0.5,
+                                     .timeout_peer_s = 20};
+    j->status = rt_member_join(&j->member, &config, &j->error);
+    return NULL;
+}
+
+// A worker that hears the coordinator waits for longer than timeouts.start_s.
+static void a_heard_coordinator_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    pthread_t thread;
+    joiner j = {.f = &f};
+    start(&f, 2);
+    f.config.timeout_rejoin_s = 1000;
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(pthread_create(&thread, NULL, join_by_member, &j), 0);
+    await_waiting(&f, 2);
+    f.config.timeout_peer_s = 1; // five heartbeats a second
+    const uint64_t until = rt_now_ns() + UINT64_C(1500000000);
+    while (rt_now_ns() < until) {
+        rt_error error = {0};
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error),
+                         RT_OK); // silence is judged elsewhere
+    }
+    dp_roster_stop(f.roster, RT_PEER, "enough");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(j.status, RT_STOPPED);
+    assert_string_equal(j.error.text, "enough");
+    finish(&f);
+}
+
+// The reason of a STOP that came, and its text.
+static uint64_t stop_of(fixture *f, rt_endpoint *endpoint, char *text, size_t size)
+{
+    rt_message message = receive(f, endpoint);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_STOP);
+    assert_int_equal(rt_control_text(&message, text, size), RT_OK);
+    const uint64_t reason = rt_message_header(&message)->iteration;
+    rt_message_release(&message);
+    return reason;
+}
+
+typedef struct {
+    fixture *f;
+    rt_status status;
+    rt_error error;
+} assembler;
+
+static void *assemble_in_thread(void *context)
+{
+    assembler *a = context;
+    a->status = dp_roster_assemble(a->f->roster, -1, &a->error);
+    return NULL;
+}
+
+static bool ends_soon(pthread_t thread)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 2;
+    return pthread_timedjoin_np(thread, NULL, &end) == 0;
+}
+
+// A worker with another configuration is told so, and waited for: once it is mended the run begins.
+static void who_does_not_fit_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    pthread_t thread;
+    char text[256];
+    start(&f, 0);
+    f.config.timeout_rejoin_s = 1000;
+    assembler a = {.f = &f};
+    assert_int_equal(pthread_create(&thread, NULL, assemble_in_thread, &a), 0);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    rt_endpoint *other = join_as(&f, rt_peer(RT_ROLE_WORKER, 1), HASH + 1);
+    assert_int_equal(stop_of(&f, other, text, sizeof text), RT_REASON_LASTS);
+    assert_non_null(strstr(text, "worker 1 runs with another configuration"));
+    do { // as a process that starts again: until its connection before has ended here
+        ops->end(other, 0);
+        other = join_as(&f, rt_peer(RT_ROLE_WORKER, 1), HASH);
+    } while (!ends_soon(thread));
+    f.workers[1] = other;
+    if (a.status)
+        fail_msg("%s", a.error.text);
+    assert_int_equal(dp_roster_workers(f.roster), 7);
+    finish(&f);
+}
+
+// With its end the run says to all whether to start again may help; so does a member with its own.
+static void ends_say_whether_they_last(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_status status;
+        rt_reason reason;
+    } ends[] = {{RT_OK, RT_REASON_COMPLETE},  {RT_PEER, RT_REASON_FAILED},
+                {RT_AGAIN, RT_REASON_FAILED}, {RT_IO, RT_REASON_FAILED},
+                {RT_CONFIG, RT_REASON_LASTS}, {RT_DATA, RT_REASON_LASTS},
+                {RT_REFUSED, RT_REASON_LASTS}};
+    fixture f;
+    char text[256];
+    rt_error error = {0};
+    rt_message message;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    for (size_t i = 0; i < RT_COUNT_OF(ends); i++) {
+        dp_roster_stop(f.roster, ends[i].status, "why");
+        assert_int_equal(stop_of(&f, f.workers[2], text, sizeof text), ends[i].reason);
+        assert_string_equal(text, "why");
+    }
+    assert_int_equal(rt_control_create_end(&message, RT_MESSAGE_FAILED, rt_peer(RT_ROLE_PS, 0),
+                                           RT_CONFIG, "no room"),
+                     RT_OK);
+    assert_int_equal(ops->send(f.shard, COORDINATOR, &message), RT_OK);
+    rt_status status = RT_AGAIN;
+    uint32_t peer;
+    while (status == RT_AGAIN && rt_now_ns() < f.end_ns) {
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+        status = dp_roster_receive(f.roster, &peer, &message, &error);
+    }
+    assert_int_equal(status, RT_REFUSED);
+    assert_string_equal(error.text, "ps 0 failed: no room");
+    finish(&f);
+}
+
+// A worker says why it leaves, and is gone when something is sent to it before that is read.
+static void last_words_are_heard(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_message message;
+    rt_status status = RT_OK;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    assert_int_equal(rt_control_create_end(&message, RT_MESSAGE_FAILED, rt_peer(RT_ROLE_WORKER, 2),
+                                           RT_DATA, "no model of mine"),
+                     RT_OK);
+    assert_int_equal(ops->send(f.workers[2], COORDINATOR, &message), RT_OK);
+    ops->end(f.workers[2], 20000);
+    f.workers[2] = NULL;
+    while (status == RT_OK && rt_now_ns() < f.end_ns) {
+        assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+        status = dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 1), &message, &error);
+    }
+    assert_int_equal(status, RT_REFUSED);
+    assert_string_equal(error.text, "worker 2 failed: no model of mine");
+    finish(&f);
+}
+
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing),
+          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
+          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))

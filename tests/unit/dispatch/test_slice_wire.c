@@ -1,0 +1,420 @@
+// Slices on the wire: what the planner wrote is what a worker reads, and nothing else is taken.
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/plan/dp_slice_wire.h"
+#include "tests/support/planner_case.h"
+
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+#define WORKERS 3u
+#define FIELDS 3u
+
+static dp_slice_limits limits_of(const planner_case *pc, uint32_t worker)
+{
+    uint32_t samples = dp_planner_micro_batch_max(&pc->config);
+    return (dp_slice_limits){.field_count = pc->shape.field_count,
+                             .worker_count = pc->shape.worker_count,
+                             .sample_count_max = samples,
+                             .lookup_count_max = samples * pc->config.keys_per_sample_max,
+                             .slot_count = pc->config.slot_count[worker]};
+}
+
+static planner_shape shape_of(uint64_t seed, uint32_t bag_max)
+{
+    return (planner_shape){.seed = seed,
+                           .worker_count = WORKERS,
+                           .sample_count_max = 12,
+                           .field_count = FIELDS,
+                           .ids_per_field = 15,
+                           .bag_max = bag_max,
+                           .zipf = 1,
+                           .cache = CACHE_MIDDLE,
+                           .dispatch = {.policy = RT_POLICY_RANDOM}};
+}
+
+// ---- round trips -----------------------------------------------------------------------------
+
+static void check_samples(const dp_slice *slice, const rt_batch *batch, const dp_slice_view *v)
+{
+    uint32_t lookup = 0;
+    assert_int_equal(v->counts.sample_count, slice->sample_count);
+    assert_int_equal(v->counts.lookup_count, slice->lookup_count);
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        uint32_t sample = slice->samples[k], at = batch->key_offsets[sample];
+        assert_true(v->labels[k] == batch->labels[sample]);
+        for (uint32_t f = 0; f < FIELDS; f++) {
+            uint32_t bag = k * FIELDS + f;
+            uint32_t end = v->bag_offsets ? v->bag_offsets[bag + 1] : bag + 1;
+            assert_int_equal(v->bag_offsets ? v->bag_offsets[bag] : bag, lookup);
+            for (; lookup < end; lookup++, at++) {
+                assert_int_equal(rt_key_field(batch->keys[at]), f);
+                assert_int_equal(v->lookup_rows[lookup], slice->lookup_rows[lookup]);
+            }
+        }
+        assert_int_equal(at, batch->key_offsets[sample + 1]);
+    }
+}
+
+// Every operation of the plan is at its place in the view; each kind keeps its order.
+static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_view *v,
+                      rt_wire_slice *seen)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_op *op = &ops->items[i];
+        uint32_t k = 0;
+        switch ((dp_op_kind)op->kind) {
+        case DP_OP_PUSH_ROW:
+            k = seen->push_count++;
+            assert_int_equal(v->push_slots[k], op->slot);
+            assert_int_equal(v->push_versions[k], op->version);
+            assert_int_equal(v->push_reasons[k], op->reason);
+            break;
+        case DP_OP_DROP:
+            assert_int_equal(v->drop_slots[seen->drop_count++], op->slot);
+            break;
+        case DP_OP_PULL:
+            k = seen->pull_count++;
+            assert_true(v->pull_keys[k] == op->key);
+            assert_int_equal(v->pull_slots[k], op->slot);
+            assert_int_equal(v->pull_versions[k], op->version);
+            assert_int_equal(v->pull_flags[k], op->flags);
+            break;
+        case DP_OP_INIT:
+            k = seen->init_count++;
+            assert_true(v->init_keys[k] == op->key);
+            assert_int_equal(v->init_slots[k], op->slot);
+            break;
+        case DP_OP_PULL_SUM:
+            k = seen->pull_sum_count++;
+            assert_true(v->pull_sum_keys[k] == op->key);
+            assert_int_equal(v->pull_sum_slots[k], op->slot);
+            assert_int_equal(v->pull_sum_versions[k], op->version);
+            break;
+        case DP_OP_PUSH_GRAD:
+            k = seen->grad_count++;
+            assert_true(v->grad_masks[k] == op->mask);
+            assert_int_equal(slice->rows[v->grad_rows[k]].slot, op->slot);
+            assert_int_equal(v->grad_bases[k], op->base);
+            assert_int_equal(v->grad_keepers[k], op->keeper);
+            break;
+        case DP_OP_KEEP:
+            k = seen->keep_count++;
+            assert_int_equal(slice->rows[v->keep_rows[k]].slot, op->slot);
+            break;
+        default:
+            fail_msg("operation %d in a slice", op->kind);
+        }
+    }
+}
+
+static void check_slice(const planner_case *pc, const dp_plan *plan, const rt_batch *batch,
+                        uint32_t worker, uint64_t sequence)
+{
+    rt_message message;
+    dp_slice_view view;
+    rt_error error = {0};
+    const dp_slice *slice = &plan->slices[worker];
+    dp_slice_limits limits = limits_of(pc, worker);
+    assert_int_equal(dp_slice_encode(plan, worker, batch, &limits, COORDINATOR, sequence, &message),
+                     RT_OK);
+    assert_int_equal(rt_message_validate(&message, COORDINATOR, &error), RT_OK);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_SLICE);
+    assert_int_equal(rt_message_header(&message)->iteration, sequence);
+    if (dp_slice_decode(&message, &limits, &view, &error))
+        fail_msg("%s", error.text);
+    rt_wire_slice seen = {0};
+    check_ops(&slice->release, slice, &view, &seen);
+    check_ops(&slice->fill, slice, &view, &seen);
+    check_ops(&slice->after, slice, &view, &seen);
+    seen.flags = view.counts.flags;
+    seen.iteration = plan->iteration;
+    seen.batch_samples = plan->sample_count;
+    seen.sample_count = slice->sample_count;
+    seen.lookup_count = slice->lookup_count;
+    seen.row_count = slice->row_count;
+    seen.dense_chunk_floats = plan->dense_chunk_floats;
+    assert_memory_equal(&view.counts, &seen, sizeof seen);
+    assert_int_equal(!!(seen.flags & DP_SLICE_FLUSH), plan->iteration == 0);
+    if (batch)
+        check_samples(slice, batch, &view);
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        assert_int_equal(view.row_slots[r], slice->rows[r].slot);
+        assert_int_equal(view.row_versions[r], slice->rows[r].version);
+        assert_int_equal(view.row_modes[r], slice->rows[r].mode);
+    }
+    rt_message_release(&message);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        planner_case pc;
+        planner_shape shape = shape_of(seed, seed % 2 ? 1 : 3);
+        shape.dispatch.policy = (rt_policy_kind)(seed % 3);
+        shape.dispatch.first_touch = (rt_first_touch)(seed / 4 % 2);
+        planner_case_init(&pc, &shape);
+        for (uint32_t t = 1; t <= 20; t++) {
+            planner_case_look_up(&pc, t == 20 ? 2 : shape.sample_count_max); // one worker idles
+            planner_case_commit(&pc);
+            for (uint32_t w = 0; w < WORKERS; w++)
+                check_slice(&pc, pc.plan, &pc.batch, w, t);
+        }
+        planner_case_flush(&pc);
+        for (uint32_t w = 0; w < WORKERS; w++)
+            check_slice(&pc, pc.plan, NULL, w, 21);
+        planner_case_fini(&pc);
+    }
+}
+
+// The keeper's operations, which need the plan of the batch before.
+static void kept_gradients(void **state)
+{
+    (void)state;
+    dp_planner *planner;
+    rt_batch batches[2];
+    random_batches keys;
+    rt_error error = {0};
+    planner_case pc = {.shape = shape_of(5, 1)};
+    pc.config = (dp_planner_config){.worker_count = WORKERS,
+                                    .sample_count_max = 12,
+                                    .keys_per_sample_max = FIELDS,
+                                    .layout.field_count = FIELDS,
+                                    .slot_count = {20, 20, 20},
+                                    .dispatch = {.policy = RT_POLICY_RANDOM, .keeper = true}};
+    for (uint32_t f = 0; f < FIELDS; f++)
+        pc.config.layout.values[f] = 4;
+    for (uint32_t w = 0; w < WORKERS; w++)
+        pc.config.links[w] = (dp_link){1e8, 1e8};
+    random_batches_init(&keys, 5, FIELDS, 15, 1, 1);
+    rt_batch_init(&batches[0], 0);
+    rt_batch_init(&batches[1], 0);
+    assert_int_equal(dp_planner_create(&pc.config, &planner, &error), RT_OK);
+    uint32_t kept = 0;
+    for (uint32_t t = 1; t <= 20; t++) {
+        const dp_plan *plan;
+        random_batches_fill(&keys, &batches[t % 2], 12);
+        assert_int_equal(dp_planner_look_up(planner, &batches[t % 2]), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+        assert_int_equal(plan != NULL, t > 1);
+        for (uint32_t w = 0; plan && w < WORKERS; w++) {
+            check_slice(&pc, plan, &batches[(t - 1) % 2], w, t - 1);
+            for (uint32_t i = 0; i < plan->slices[w].after.count; i++)
+                kept += plan->slices[w].after.items[i].kind == DP_OP_KEEP;
+        }
+    }
+    assert_true(kept > 0);
+    dp_planner_destroy(planner);
+    random_batches_fini(&keys);
+    rt_batch_fini(&batches[0]);
+    rt_batch_fini(&batches[1]);
+}
+
+// ---- bad bytes -------------------------------------------------------------------------------
+
+// A rich slice: every kind of operation but the keeper's, which are added by hand.
+typedef struct {
+    rt_message message;
+    dp_slice_limits limits;
+} sample_slice;
+
+static sample_slice make_slice(uint32_t bag_max)
+{
+    planner_case pc;
+    sample_slice one = {0};
+    planner_shape shape = shape_of(3, bag_max);
+    shape.cache = CACHE_SMALLEST;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 1; t <= 6; t++) {
+        planner_case_look_up(&pc, shape.sample_count_max);
+        planner_case_commit(&pc);
+    }
+    one.limits = limits_of(&pc, 1);
+    assert_int_equal(
+        dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, 6, &one.message), RT_OK);
+    planner_case_fini(&pc);
+    return one;
+}
+
+// In a block of exactly its size, so that sanitizers see every byte too far.
+static rt_message exact_copy(const rt_message *from, size_t size)
+{
+    uint8_t *data = malloc(size);
+    assert_non_null(data);
+    memcpy(data, from->data, size);
+    return (rt_message){data, size, free, data};
+}
+
+static rt_status decode_copy(const sample_slice *one, const rt_message *copy)
+{
+    dp_slice_view view;
+    rt_error error = {0};
+    rt_status status = dp_slice_decode(copy, &one->limits, &view, &error);
+    if (status) {
+        assert_int_equal(status, RT_WIRE);
+        assert_int_equal(error.status, RT_WIRE);
+        assert_true(strlen(error.text) > 8);
+    }
+    return status;
+}
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t bag_max = 1; bag_max <= 3; bag_max += 2) {
+        sample_slice one = make_slice(bag_max);
+        assert_int_equal(decode_copy(&one, &one.message), RT_OK);
+        for (size_t size = sizeof(rt_wire_header); size < one.message.size; size++) {
+            rt_message cut = exact_copy(&one.message, size);
+            assert_int_equal(decode_copy(&one, &cut), RT_WIRE);
+            rt_message_release(&cut);
+        }
+        rt_message_release(&one.message);
+    }
+}
+
+static void longer_is_refused(void **state)
+{
+    (void)state;
+    sample_slice one = make_slice(1);
+    uint8_t *data = calloc(1, one.message.size + 8);
+    memcpy(data, one.message.data, one.message.size);
+    rt_message longer = {data, one.message.size + 8, free, data};
+    assert_int_equal(decode_copy(&one, &longer), RT_WIRE);
+    rt_message_release(&longer);
+    rt_message_release(&one.message);
+}
+
+// Each number among the counts, set to what is near, large or wraps. One more or less may hide in
+// the padding of an array; then all that is read is still inside.
+static void every_count_is_checked(void **state)
+{
+    (void)state;
+    for (uint32_t bag_max = 1; bag_max <= 3; bag_max += 2) {
+        sample_slice one = make_slice(bag_max);
+        for (size_t at = 0; at < sizeof(rt_wire_slice) / 4; at++) {
+            if (at * 4 == offsetof(rt_wire_slice, iteration) ||
+                at * 4 == offsetof(rt_wire_slice, batch_samples) ||
+                at * 4 / 8 * 8 == offsetof(rt_wire_slice, fingerprint))
+                continue; // any larger number is possible there
+            uint32_t old;
+            memcpy(&old, rt_message_payload(&one.message) + at * 4, 4);
+            const uint32_t values[] = {old + 1,     old - 1,     old + 2,   0,
+                                       0x7fffffffu, 0x80000000u, UINT32_MAX};
+            for (size_t i = 0; i < RT_COUNT_OF(values); i++) {
+                rt_message bad = exact_copy(&one.message, one.message.size);
+                memcpy(rt_message_payload(&bad) + at * 4, &values[i], 4);
+                bool near = i < 3;
+                if (decode_copy(&one, &bad) != RT_WIRE && values[i] != old && !near)
+                    fail_msg("count %zu: %u instead of %u was taken", at, values[i], old);
+                rt_message_release(&bad);
+            }
+        }
+        rt_message_release(&one.message);
+    }
+}
+
+static void a_flush_trains_nothing(void **state)
+{
+    (void)state;
+    sample_slice one = make_slice(1);
+    rt_wire_slice *counts = (rt_wire_slice *)(void *)rt_message_payload(&one.message);
+    counts->iteration = 0;
+    assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    counts->flags |= DP_SLICE_FLUSH;
+    assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    counts->iteration = 6;
+    assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    counts->flags &= ~DP_SLICE_FLUSH;
+    assert_int_equal(decode_copy(&one, &one.message), RT_OK);
+    counts->batch_samples = counts->sample_count - 1;
+    assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    rt_message_release(&one.message);
+}
+
+// One element of an array, replaced for the time of one decode.
+#define REFUSED(member, count, type, value)                         \
+    do {                                                            \
+        assert_true((count) > 0);                                   \
+        type *element = (type *)(uintptr_t)&view.member[(count)-1]; \
+        type old = *element;                                        \
+        *element = (type)(value);                                   \
+        if (decode_copy(&one, &one.message) != RT_WIRE)             \
+            fail_msg("%s: %s was taken", #member, #value);          \
+        *element = old;                                             \
+        assert_int_equal(decode_copy(&one, &one.message), RT_OK);   \
+    } while (0)
+
+static void every_index_is_checked(void **state)
+{
+    (void)state;
+    sample_slice one = make_slice(3);
+    dp_slice_view view;
+    rt_error error = {0};
+    assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+    const rt_wire_slice *c = &view.counts;
+    uint32_t slots = one.limits.slot_count;
+    REFUSED(bag_offsets, c->sample_count * FIELDS + 1, uint32_t, c->lookup_count + 1);
+    REFUSED(bag_offsets, c->sample_count * FIELDS + 1, uint32_t, c->lookup_count - 1);
+    REFUSED(bag_offsets, c->sample_count * FIELDS, uint32_t, c->lookup_count + 1);
+    REFUSED(bag_offsets, 1, uint32_t, 1);
+    REFUSED(lookup_rows, c->lookup_count, uint32_t, c->row_count);
+    REFUSED(row_slots, c->row_count, uint32_t, slots);
+    REFUSED(row_modes, c->row_count, uint8_t, DP_MODE_REDUCE);
+    REFUSED(row_modes, c->row_count, uint8_t,
+            view.row_modes[c->row_count - 1] == DP_MODE_OWN ? DP_MODE_GRAD : DP_MODE_OWN);
+    REFUSED(row_modes, c->row_count, uint8_t, DP_MODE_KEEP);
+    REFUSED(push_slots, c->push_count, uint32_t, slots);
+    REFUSED(push_reasons, c->push_count, uint8_t, 3);
+    REFUSED(drop_slots, c->drop_count, uint32_t, slots);
+    REFUSED(pull_slots, c->pull_count, uint32_t, slots);
+    REFUSED(pull_flags, c->pull_count, uint8_t, 2);
+    REFUSED(grad_masks, c->grad_count, uint64_t, 0);
+    REFUSED(grad_masks, c->grad_count, uint64_t, rt_bit(WORKERS));
+    REFUSED(grad_rows, c->grad_count, uint32_t, c->row_count);
+    REFUSED(grad_rows, c->grad_count, uint32_t, view.grad_rows[c->grad_count - 2]);
+    REFUSED(grad_keepers, c->grad_count, uint8_t, WORKERS);
+    if (c->init_count)
+        REFUSED(init_slots, c->init_count, uint32_t, slots);
+    rt_message_release(&one.message);
+}
+
+// Whatever passes is within its bounds: flipped bits, from a seed.
+static void flipped_bits_harm_nobody(void **state)
+{
+    (void)state;
+    rt_random random = {77};
+    sample_slice one = make_slice(3);
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < 20000; i++) {
+        dp_slice_view v;
+        rt_error error = {0};
+        rt_message bad = exact_copy(&one.message, one.message.size);
+        for (uint32_t flips = 1 + rt_random_below(&random, 3); flips; flips--) {
+            uint32_t at = rt_random_below(&random, (uint32_t)(bad.size - sizeof(rt_wire_header)));
+            rt_message_payload(&bad)[at] ^= (uint8_t)(1u << rt_random_below(&random, 8));
+        }
+        if (dp_slice_decode(&bad, &one.limits, &v, &error) == RT_OK) {
+            taken++;
+            for (uint32_t k = 0; k < v.counts.lookup_count; k++)
+                assert_true(v.lookup_rows[k] < v.counts.row_count);
+            for (uint32_t k = 0; k < v.counts.row_count; k++)
+                assert_true(v.row_slots[k] < one.limits.slot_count);
+            for (uint32_t k = 0; k < v.counts.pull_count; k++)
+                assert_true(v.pull_slots[k] < one.limits.slot_count);
+            for (uint32_t k = 0; k < v.counts.grad_count; k++)
+                assert_true(v.row_modes[v.grad_rows[k]] == DP_MODE_GRAD);
+        }
+        rt_message_release(&bad);
+    }
+    assert_true(taken > 1000 && taken < 19000); // versions, keys and labels may be anything
+    rt_message_release(&one.message);
+}
+
+TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
+          TEST(longer_is_refused), TEST(every_count_is_checked), TEST(a_flush_trains_nothing),
+          TEST(every_index_is_checked), TEST(flipped_bits_harm_nobody))

@@ -1,0 +1,337 @@
+// A planner made from a snapshot plans on as the one that the snapshot was taken of: every
+// fingerprint is equal, for every policy and eviction, with keeper, look-ahead, full_sync.
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_snapshot.h"
+#include "tests/support/planner_case.h"
+
+#define BATCHES 60u
+#define SAMPLES 24u
+
+typedef struct {
+    dp_planner *planner;
+    uint32_t previewed; // batches shown so far
+} driven;
+
+typedef struct {
+    rt_batch items[BATCHES];
+    uint32_t lookahead;
+} batches;
+
+// Plans batch t; 0 when no plan became final.
+static uint64_t step(driven *d, const batches *all, uint32_t t)
+{
+    const dp_plan *plan = NULL;
+    for (; d->previewed < BATCHES && d->previewed <= t + all->lookahead; d->previewed++)
+        dp_planner_preview(d->planner, &all->items[d->previewed]);
+    assert_int_equal(dp_planner_look_up(d->planner, &all->items[t]), RT_OK);
+    dp_planner_place(d->planner);
+    assert_int_equal(dp_planner_commit(d->planner, &plan), RT_OK);
+    return plan ? dp_plan_fingerprint(plan) : 0;
+}
+
+static void cut(driven *d, rt_bytes *state)
+{
+    const dp_plan *plan;
+    rt_error error = {0};
+    assert_int_equal(dp_planner_finish(d->planner, &plan), RT_OK);
+    assert_int_equal(dp_planner_flush(d->planner, &plan), RT_OK);
+    *state = (rt_bytes){0};
+    dp_planner_save(d->planner, state);
+    assert_false(state->failed);
+    if (!dp_planner_legal(d->planner, &error))
+        fail_msg("%s", error.text);
+}
+
+// What shards would tell: every key that was trained, in any order.
+static void know_all(const dp_planner *from, dp_planner *to)
+{
+    const dp_directory *directory = dp_planner_directory(from);
+    for (uint64_t i = directory->mask + 1; i-- > 0;) {
+        const dp_entry *entry = &directory->entries[i];
+        uint32_t version =
+            entry->record ? directory->records[entry->record - 1].version : entry->version;
+        if (version)
+            assert_int_equal(dp_planner_know(to, entry->key, version), RT_OK);
+    }
+}
+
+static rt_status load(const dp_planner_config *config, const dp_planner *from,
+                      const rt_bytes *state, dp_planner **planner_p, dp_restored *restored,
+                      rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(state);
+    assert_int_equal(dp_planner_create(config, planner_p, error), RT_OK);
+    know_all(from, *planner_p);
+    return dp_planner_load(*planner_p, &reader, true, restored, error);
+}
+
+static void compare(const planner_shape *shape, uint32_t cut_at)
+{
+    planner_case pc;
+    batches all = {.lookahead = shape->lookahead};
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    planner_case_init(&pc, shape); // for its configuration
+    driven one = {0}, other = {.previewed = cut_at};
+    for (uint32_t t = 0; t < BATCHES; t++) {
+        rt_batch_init(&all.items[t], 0);
+        random_batches_fill(&pc.batches, &all.items[t], t % 7 == 3 ? 5 : shape->sample_count_max);
+    }
+    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+    for (uint32_t t = 0; t < cut_at; t++)
+        (void)step(&one, &all, t);
+    cut(&one, &state);
+    if (load(&pc.config, one.planner, &state, &other.planner, &restored, &error))
+        fail_msg("%s", error.text);
+    assert_true(restored.iteration == cut_at && restored.caches);
+    if (!dp_planner_legal(other.planner, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t t = cut_at; t < BATCHES; t++) {
+        uint64_t want = step(&one, &all, t), got = step(&other, &all, t);
+        if (got != want)
+            fail_msg("policy %d, eviction %d: iteration %u differs after a cut at %u",
+                     (int)shape->dispatch.policy, (int)shape->eviction, t + 1, cut_at);
+    }
+    rt_bytes_fini(&state);
+    dp_planner_destroy(one.planner);
+    dp_planner_destroy(other.planner);
+    for (uint32_t t = 0; t < BATCHES; t++)
+        rt_batch_fini(&all.items[t]);
+    planner_case_fini(&pc);
+}
+
+static planner_shape shape_of(rt_policy_kind policy, rt_eviction_kind eviction)
+{
+    return (planner_shape){.seed = 77 + 13 * (uint64_t)policy + (uint64_t)eviction,
+                           .worker_count = 4,
+                           .sample_count_max = SAMPLES,
+                           .field_count = 5,
+                           .ids_per_field = 300,
+                           .bag_max = 2,
+                           .zipf = 1.05,
+                           .cache = CACHE_MIDDLE,
+                           .eviction = eviction,
+                           .dispatch = {.policy = policy,
+                                        .alpha = 0.5,
+                                        .search_evaluations = 300,
+                                        .solver = RT_SOLVER_TRANSPORT}};
+}
+
+static void every_policy_and_eviction(void **context)
+{
+    (void)context;
+    for (uint32_t policy = RT_POLICY_RANDOM; policy <= RT_POLICY_MAKESPAN; policy++) {
+        for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+            planner_shape shape = shape_of((rt_policy_kind)policy, (rt_eviction_kind)eviction);
+            shape.dispatch.tables = policy == RT_POLICY_HERALD ? 2 : 0;
+            shape.dispatch.micro_batch_max = policy == RT_POLICY_MAKESPAN ? 9 : 0;
+            compare(&shape, 1);
+            compare(&shape, 33);
+        }
+    }
+}
+
+// So few evaluations that most samples are never scored: nothing is left of the batch before.
+static void few_evaluations(void **context)
+{
+    (void)context;
+    planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
+    shape.dispatch.search_evaluations = SAMPLES;
+    compare(&shape, 1);
+    compare(&shape, 33);
+}
+
+static void keeper_look_ahead_and_full_sync(void **context)
+{
+    (void)context;
+    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+        planner_shape shape = shape_of(RT_POLICY_ESD, (rt_eviction_kind)eviction);
+        shape.dispatch.keeper = true;
+        compare(&shape, 20);
+        shape.lookahead = 3;
+        compare(&shape, 21);
+        shape.dispatch.keeper = false;
+        shape.cache = CACHE_SMALLEST;
+        shape.dispatch.evict_cost = true;
+        compare(&shape, 22);
+        shape.lookahead = 0;
+        shape.dispatch.full_sync = true;
+        compare(&shape, 23);
+    }
+}
+
+// Records that wait, and values that records changed, are part of the state.
+static void values_in_force(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_EMARK);
+    planner_case_init(&pc, &shape);
+    driven one = {0}, other = {0};
+    batches all = {0};
+    rt_batch_init(&all.items[0], 0);
+    random_batches_fill(&pc.batches, &all.items[0], SAMPLES);
+    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+    dp_planner_set_alpha(one.planner, 0.25);
+    dp_planner_set_link(one.planner, 2, (dp_link){4e6, 5e6});
+    one.previewed = 1;
+    (void)step(&one, &all, 0);
+    dp_input later = {.kind = DP_INPUT_COMPUTE, .worker = 1, .iteration = 9, .value = 0.5};
+    assert_int_equal(dp_planner_apply(one.planner, &later, NULL), RT_OK);
+    cut(&one, &state);
+    assert_int_equal(load(&pc.config, one.planner, &state, &other.planner, &restored, &error),
+                     RT_OK);
+    assert_true(dp_planner_value(other.planner, DP_INPUT_ALPHA, 0) == 0.25);
+    assert_true(dp_planner_value(other.planner, DP_INPUT_LINK_UP, 2) == 4e6);
+    dp_input next = {.kind = DP_INPUT_ALPHA, .value = 1};
+    assert_int_equal(dp_planner_apply(other.planner, &next, NULL), RT_OK);
+    assert_int_equal(next.number, later.number + 1);
+    rt_bytes_fini(&state);
+    dp_planner_destroy(one.planner);
+    dp_planner_destroy(other.planner);
+    rt_batch_fini(&all.items[0]);
+    planner_case_fini(&pc);
+}
+
+// A planner after one batch, and its state.
+static void begin_with_one(const planner_shape *shape, planner_case *pc, driven *one, batches *all,
+                           rt_bytes *state)
+{
+    planner_case_init(pc, shape);
+    *one = (driven){.previewed = 1};
+    *all = (batches){0};
+    rt_batch_init(&all->items[0], 0);
+    random_batches_fill(&pc->batches, &all->items[0], SAMPLES);
+    assert_int_equal(dp_planner_create(&pc->config, &one->planner, NULL), RT_OK);
+    (void)step(one, all, 0);
+    cut(one, state);
+}
+
+static void end_with_one(planner_case *pc, driven *one, batches *all, rt_bytes *state)
+{
+    rt_bytes_fini(state);
+    dp_planner_destroy(one->planner);
+    rt_batch_fini(&all->items[0]);
+    planner_case_fini(pc);
+}
+
+// Cut short, or with any byte changed, a state is refused or taken; nothing else happens.
+static void damaged_states(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
+    shape.cache = CACHE_SMALLEST;
+    planner_case_init(&pc, &shape);
+    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+        driven one = {0};
+        batches all = {0};
+        pc.config.eviction = (rt_eviction_kind)eviction;
+        assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+        for (uint32_t t = 0; t < 6; t++) {
+            rt_batch_init(&all.items[t], 0);
+            random_batches_fill(&pc.batches, &all.items[t], SAMPLES);
+            one.previewed = t + 1;
+            (void)step(&one, &all, t);
+        }
+        cut(&one, &state);
+        for (uint64_t n = 0; n < 600; n++) {
+            dp_planner *planner;
+            rt_bytes bent = {.data = malloc(state.size), .size = state.size};
+            memcpy(bent.data, state.data, state.size);
+            uint64_t at = rt_random_u64(&pc.random) % state.size;
+            if (n % 2)
+                bent.size = at;
+            else
+                bent.data[at] ^= (uint8_t)(1u << n % 8);
+            rt_status status = load(&pc.config, one.planner, &bent, &planner, &restored, &error);
+            assert_true(status == RT_DATA || (status == RT_OK && n % 2 == 0));
+            assert_true(status == RT_OK || strstr(error.text, "state of the planner"));
+            dp_planner_destroy(planner);
+            free(bent.data);
+        }
+        rt_bytes_fini(&state);
+        dp_planner_destroy(one.planner);
+        for (uint32_t t = 0; t < 6; t++)
+            rt_batch_fini(&all.items[t]);
+    }
+    planner_case_fini(&pc);
+}
+
+// Costs of evictions follow from these counts (dp_turnover): they stay as small as costs must be.
+static void more_evictions_than_fills(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    dp_planner *planner;
+    uint32_t counts[2];
+    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    driven one;
+    batches all;
+    begin_with_one(&shape, &pc, &one, &all, &state);
+    // Behind head, values, sizes of caches, an empty state of the policy; rates and free slots.
+    const size_t at = 56 + 152 + shape.worker_count * sizeof(uint32_t) + 8 + 28;
+    memcpy(counts, state.data + at, sizeof counts);
+    assert_true(counts[0] > 0 && counts[1] <= counts[0]);
+    for (uint32_t more = 0; more < 2; more++) {
+        counts[1] = counts[0] + more;
+        memcpy(state.data + at, counts, sizeof counts);
+        assert_int_equal(load(&pc.config, one.planner, &state, &planner, &restored, &error),
+                         more ? RT_DATA : RT_OK);
+        dp_planner_destroy(planner);
+    }
+    end_with_one(&pc, &one, &all, &state);
+}
+
+// Rows of another moment than the planner's: one key less, one more, another version.
+static void rows_of_another_cut(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_bytes state;
+    rt_error error = {0};
+    dp_restored restored;
+    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    driven one;
+    batches all;
+    begin_with_one(&shape, &pc, &one, &all, &state);
+    const uint64_t missing = all.items[0].keys[3];
+    for (uint32_t change = 0; change < 3; change++) {
+        dp_planner *planner;
+        rt_reader reader = rt_bytes_reader(&state);
+        assert_int_equal(dp_planner_create(&pc.config, &planner, NULL), RT_OK);
+        const dp_directory *directory = dp_planner_directory(one.planner);
+        for (uint64_t i = 0; i <= directory->mask; i++) {
+            uint64_t key = directory->entries[i].key;
+            uint32_t version = dp_directory_version(directory, key);
+            if (key == missing && change < 2)
+                version += change == 1 ? 1 : (uint32_t)-version;
+            if (version && dp_directory_version(dp_planner_directory(planner), key) == 0)
+                assert_int_equal(dp_planner_know(planner, key, version), RT_OK);
+        }
+        if (change == 2)
+            assert_int_equal(dp_planner_know(planner, 0x77, 1), RT_OK);
+        assert_int_equal(dp_planner_load(planner, &reader, true, &restored, &error), RT_DATA);
+        assert_non_null(strstr(error.text, "trained rows"));
+        dp_planner_destroy(planner);
+    }
+    end_with_one(&pc, &one, &all, &state);
+}
+
+TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
+          TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(damaged_states), TEST(more_evictions_than_fills))

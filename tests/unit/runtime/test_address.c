@@ -1,0 +1,55 @@
+#include "runtime/config/rt_address.h"
+
+#include <string.h>
+
+#include "tests/support/test.h"
+
+static void one_interface_stays(void **state)
+{
+    (void)state;
+    char address[64];
+    assert_int_equal(rt_address_reachable("tcp://10.1.2.3:7000", "rubbish", address, 64, NULL),
+                     RT_OK);
+    assert_string_equal(address, "tcp://10.1.2.3:7000");
+    assert_int_equal(rt_address_reachable("tcp://100.0.0.0:7000", "rubbish", address, 64, NULL),
+                     RT_OK);
+    assert_string_equal(address, "tcp://100.0.0.0:7000");
+    assert_int_equal(rt_address_reachable("ipc:///tmp/0.0.0.0:1", "rubbish", address, 64, NULL),
+                     RT_OK);
+    assert_string_equal(address, "ipc:///tmp/0.0.0.0:1");
+}
+
+static void every_interface_becomes_the_one_that_leads_there(void **state)
+{
+    (void)state;
+    char address[64];
+    static const char *const all[] = {"tcp://0.0.0.0:7000", "tcp://[::]:7000", "tcp://*:7000"};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
+        assert_int_equal(rt_address_reachable(all[i], "tcp://127.0.0.9:80", address, 64, NULL),
+                         RT_OK);
+        assert_string_equal(address, "tcp://127.0.0.1:7000");
+        assert_int_equal(rt_address_reachable(all[i], "tcp://localhost:80", address, 64, NULL),
+                         RT_OK);
+        assert_non_null(strstr(address, ":7000"));
+        assert_null(strstr(address, "0.0.0.0"));
+    }
+}
+
+static void what_cannot_be_reached_is_named(void **state)
+{
+    (void)state;
+    char address[64];
+    rt_error error = {0};
+    assert_int_equal(rt_address_reachable("tcp://0.0.0.0:1", "here", address, 64, &error),
+                     RT_CONFIG);
+    assert_non_null(strstr(error.text, "here"));
+    assert_int_equal(rt_address_reachable("tcp://0.0.0.0:1", "tcp://", address, 64, &error),
+                     RT_CONFIG);
+    assert_int_equal(
+        rt_address_reachable("tcp://0.0.0.0:1", "tcp://127.0.0.1:80", address, 16, &error),
+        RT_LIMIT);
+    assert_int_equal(rt_address_reachable("tcp://127.0.0.1:1", "", address, 8, &error), RT_LIMIT);
+}
+
+TEST_MAIN(TEST(one_interface_stays), TEST(every_interface_becomes_the_one_that_leads_there),
+          TEST(what_cannot_be_reached_is_named))

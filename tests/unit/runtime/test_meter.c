@@ -1,0 +1,257 @@
+// The quality of predictions against brute force over all pairs and long double sums.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "runtime/metrics/rt_meter.h"
+#include "tests/support/test.h"
+
+typedef struct {
+    uint32_t count;
+    float *predictions, *labels;
+} samples;
+
+static samples make_samples(uint32_t count)
+{
+    samples one = {count, calloc(count, sizeof(float)), calloc(count, sizeof(float))};
+    assert_true(one.predictions && one.labels);
+    return one;
+}
+
+static void free_samples(samples *one)
+{
+    free(one->predictions);
+    free(one->labels);
+}
+
+// Logits about normal, labels drawn from the predictions; `levels` different predictions or, with
+// 0, as many as there are floats.
+static samples random_samples(uint64_t seed, uint32_t count, uint32_t levels, double scale)
+{
+    samples one = make_samples(count);
+    rt_random random = {seed};
+    for (uint32_t i = 0; i < count; i++) {
+        double logit = -1;
+        for (int k = 0; k < 12; k++)
+            logit += scale * (rt_random_unit(&random) - 0.5);
+        if (levels)
+            logit = floor(logit * levels) / levels;
+        one.predictions[i] = (float)(1 / (1 + exp(-logit)));
+        one.labels[i] = rt_random_unit(&random) < (double)one.predictions[i];
+    }
+    return one;
+}
+
+typedef struct {
+    double auc;
+    double close_share; // of pairs nearer than a bin and not equal
+} pairs;
+
+static double logit_of(float prediction)
+{
+    double p = fmin(fmax((double)prediction, RT_METER_CLIP), 1 - RT_METER_CLIP);
+    return log(p / (1 - p));
+}
+
+static pairs count_pairs(const samples *all, uint32_t first)
+{
+    double ordered = 0, near = 0, count = 0;
+    for (uint32_t i = first; i < all->count; i++) {
+        for (uint32_t k = first; all->labels[i] > 0 && k < all->count; k++) {
+            if (all->labels[k] > 0)
+                continue;
+            float positive = all->predictions[i], negative = all->predictions[k];
+            ordered += positive > negative ? 1 : positive == negative ? 0.5 : 0;
+            count++;
+            near += positive != negative &&
+                    fabs(logit_of(positive) - logit_of(negative)) <= 1.0 / 512 + 1e-9;
+        }
+    }
+    return (pairs){ordered / count, near / count};
+}
+
+static rt_meter *make_meter(void)
+{
+    rt_meter *meter;
+    assert_int_equal(rt_meter_create(&meter), RT_OK);
+    return meter;
+}
+
+static void test_auc_of_distinct_levels_is_exact(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        samples all = random_samples(seed, 3000, 10, 1.5); // levels 1/10 apart: 51 bins
+        rt_meter *meter = make_meter();
+        rt_meter_add(meter, all.predictions, all.labels, all.count);
+        test_close(rt_meter_total(meter).auc, count_pairs(&all, 0).auc, 1e-12, 0, "auc");
+        rt_meter_destroy(meter);
+        free_samples(&all);
+    }
+}
+
+// Half credit for pairs within a bin: the error is at most half their share (rt_meter.h).
+static void test_auc_of_any_predictions(void **state)
+{
+    (void)state;
+    static const double scales[] = {0.01, 0.1, 1, 3};
+    for (uint32_t i = 0; i < RT_COUNT_OF(scales); i++) {
+        samples all = random_samples(i + 1, 3000, 0, scales[i]);
+        rt_meter *meter = make_meter();
+        rt_meter_add(meter, all.predictions, all.labels, all.count);
+        pairs brute = count_pairs(&all, 0);
+        test_close(rt_meter_total(meter).auc, brute.auc, brute.close_share / 2 + 1e-12, 1, "auc");
+        rt_meter_destroy(meter);
+        free_samples(&all);
+    }
+}
+
+static void test_auc_by_hand(void **state)
+{
+    (void)state;
+    static const float predictions[] = {0.1f, 0.4f, 0.35f, 0.8f};
+    static const float labels[] = {0, 0, 1, 1};
+    rt_meter *meter = make_meter();
+    rt_meter_add(meter, predictions, labels, 4);
+    assert_true(rt_meter_total(meter).auc == 0.75);
+    rt_meter_destroy(meter);
+    static const float equal[] = {0.3f, 0.3f, 0.3f};
+    meter = make_meter();
+    rt_meter_add(meter, equal, labels + 1, 3);
+    assert_true(rt_meter_total(meter).auc == 0.5);
+    rt_meter_destroy(meter);
+    static const float ends[] = {0, 1, 0, 1}; // beyond the histogram: into its outer bins
+    meter = make_meter();
+    rt_meter_add(meter, ends, (const float[]){0, 1, 0, 1}, 4);
+    assert_true(rt_meter_total(meter).auc == 1);
+    rt_meter_add(meter, ends, (const float[]){1, 0, 1, 0}, 4);
+    assert_true(rt_meter_total(meter).auc == 0.5);
+    rt_meter_destroy(meter);
+}
+
+static void check_sums(const rt_quality *got, const samples *all, uint32_t first, uint32_t end)
+{
+    long double loss = 0, predicted = 0, clicked = 0, count = end - first;
+    for (uint32_t i = first; i < end; i++) {
+        long double p = all->predictions[i];
+        predicted += p;
+        clicked += all->labels[i];
+        p = p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+        loss -= all->labels[i] > 0 ? logl(p) : log1pl(-p);
+    }
+    long double mean = clicked / count;
+    long double entropy = -mean * logl(mean) - (1 - mean) * log1pl(-mean);
+    assert_int_equal(got->sample_count, end - first);
+    // Sums of up to 1e6 doubles of one sign: at most 1e6 roundings of 1.1e-16.
+    test_close(got->log_loss, (double)(loss / count), 1e-10, 0, "log loss");
+    test_close(got->mean_label, (double)mean, 1e-10, 0, "mean label");
+    test_close(got->calibration, (double)(predicted / clicked), 1e-10, 0, "calibration");
+    test_close(got->normalised_entropy, (double)(loss / count / entropy), 1e-10, 0, "entropy");
+}
+
+static void test_sums_against_long_double(void **state)
+{
+    (void)state;
+    samples all = random_samples(3, 1000000, 0, 2);
+    for (uint32_t i = 0; i < all.count; i += 1000) // certain and wrong as well
+        all.predictions[i] = i % 2000 ? 1 : 0;
+    rt_meter *meter = make_meter();
+    for (uint32_t i = 0; i < all.count; i += 1000)
+        rt_meter_add(meter, all.predictions + i, all.labels + i, 1000);
+    rt_quality total = rt_meter_total(meter);
+    check_sums(&total, &all, 0, all.count);
+    rt_meter_destroy(meter);
+    free_samples(&all);
+}
+
+static void test_window_is_what_came_since(void **state)
+{
+    (void)state;
+    samples all = random_samples(5, 5000, 10, 1.5);
+    rt_meter *meter = make_meter();
+    rt_meter_add(meter, all.predictions, all.labels, 3000);
+    rt_meter_begin_window(meter);
+    rt_meter_add(meter, all.predictions + 3000, all.labels + 3000, 1200);
+    rt_meter_add(meter, all.predictions + 4200, all.labels + 4200, 800);
+    rt_quality window = rt_meter_window(meter);
+    assert_int_equal(window.first_sample, 3000);
+    check_sums(&window, &all, 3000, 5000);
+    test_close(window.auc, count_pairs(&all, 3000).auc, 1e-12, 0, "auc");
+    rt_quality total = rt_meter_total(meter);
+    check_sums(&total, &all, 0, 5000);
+    rt_meter_destroy(meter);
+    free_samples(&all);
+}
+
+static void test_undefined_is_nan(void **state)
+{
+    (void)state;
+    rt_meter *meter = make_meter();
+    rt_quality nothing = rt_meter_total(meter), tail = rt_meter_last_fifth(meter);
+    assert_true(isnan(nothing.log_loss) && isnan(nothing.auc) && isnan(nothing.calibration));
+    assert_true(isnan(tail.log_loss) && isnan(tail.mean_label) && tail.sample_count == 0);
+    rt_meter_add(meter, (const float[]){0.5f}, (const float[]){0}, 1);
+    rt_quality one = rt_meter_total(meter);
+    assert_true(isnan(one.auc) && isnan(one.normalised_entropy) && isnan(one.calibration));
+    test_close(one.log_loss, log(2), 1e-15, 0, "log loss");
+    rt_meter_destroy(meter);
+}
+
+static void test_what_is_no_probability_is_counted(void **state)
+{
+    (void)state;
+    static const float predictions[] = {0.25f, NAN, -0.001f, 1.001f, INFINITY, 0.75f};
+    static const float labels[] = {0, 1, 1, 0, 1, 1};
+    rt_meter *meter = make_meter();
+    rt_meter_add(meter, predictions, labels, 6);
+    rt_quality total = rt_meter_total(meter);
+    assert_int_equal(total.sample_count, 2);
+    assert_int_equal(total.invalid_count, 4);
+    assert_true(total.auc == 1 && total.mean_label == 0.5);
+    test_close(total.log_loss, -log(0.75), 1e-7, 0, "log loss"); // floats
+    rt_meter_destroy(meter);
+}
+
+// After every piece: the tail starts near four fifths, and holds exactly the samples from there.
+static void check_tail(uint32_t count, uint32_t piece_max, double bound)
+{
+    samples all = random_samples(count, count, 10, 1.5);
+    rt_meter *meter = make_meter();
+    rt_random random = {count};
+    for (uint32_t done = 0; done < count;) {
+        uint32_t piece = 1 + rt_random_below(&random, piece_max);
+        piece = (uint32_t)rt_min_u64(piece, count - done);
+        rt_meter_add(meter, all.predictions + done, all.labels + done, piece);
+        done += piece;
+        rt_quality tail = rt_meter_last_fifth(meter);
+        double error = fabs((double)tail.first_sample - 0.8 * done) / done;
+        if (error > bound + 1.0 / done) // rounding of four fifths to a sample
+            fail_msg("%u samples: the tail starts at %lu, %.4f of the run away", done,
+                     (unsigned long)tail.first_sample, error);
+        assert_int_equal(tail.first_sample + tail.sample_count, done);
+        if (done == count) {
+            uint32_t first = (uint32_t)tail.first_sample;
+            check_sums(&tail, &all, first, count);
+            if (count - first < 4000)
+                test_close(tail.auc, count_pairs(&all, first).auc, 1e-12, 0, "auc");
+        }
+    }
+    rt_meter_destroy(meter);
+    free_samples(&all);
+}
+
+static void test_last_fifth(void **state)
+{
+    (void)state;
+    check_tail(150, 1, 0); // exact
+    check_tail(1000, 1, 0.0065);
+    check_tail(1777, 7, 0.0065);
+    check_tail(20000, 300, 0.0065);
+    check_tail(400000, 5000, 0.0065);
+}
+
+TEST_MAIN(TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
+          TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
+          TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
+          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth))

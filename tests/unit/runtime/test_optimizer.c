@@ -1,0 +1,366 @@
+#include "runtime/numbers/rt_optimizer.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define DIM_MAX 67
+#define STEPS 50
+
+static const rt_optimizer_config base = {.learning_rate = 0.05f,
+                                         .epsilon = 1e-8f,
+                                         .initial_accumulator = 0.1f,
+                                         .momentum = 0.9f,
+                                         .beta1 = 0.9f,
+                                         .beta2 = 0.999f,
+                                         .l1 = 0.02f,
+                                         .beta = 1.0f};
+
+static rt_optimizer_config config_of(rt_optimizer_kind kind)
+{
+    rt_optimizer_config config = base;
+    config.kind = kind;
+    config.l2 = kind == RT_OPTIMIZER_FTRL ? 0.3f : 0;
+    return config;
+}
+
+// With everything that shapes a step. Norms of the gradients below are about 0.25 sqrt(dim).
+static rt_optimizer_config shaped_config_of(rt_optimizer_kind kind)
+{
+    rt_optimizer_config config = config_of(kind);
+    config.l2 = 0.3f;
+    config.clip_norm = 0.7f;
+    if (kind == RT_OPTIMIZER_FTRL)
+        return config;
+    config.warmup_iterations = 7;
+    config.decay = RT_DECAY_COSINE;
+    config.decay_iterations = 30;
+    config.decay_floor = 0.1f;
+    return config;
+}
+
+// The learning rate as docs/CONFIG.md has it, with libm.
+static double reference_rate(const rt_optimizer_config *c, uint64_t t)
+{
+    const double floor = c->decay_floor, s = (double)t - c->warmup_iterations;
+    const double x = c->decay_iterations ? s / c->decay_iterations : 0;
+    double share = 1;
+    if (s < 0)
+        return c->learning_rate * (double)t / c->warmup_iterations;
+    if (c->decay == RT_DECAY_LINEAR)
+        share = x < 1 ? 1 - (1 - floor) * x : floor;
+    if (c->decay == RT_DECAY_COSINE)
+        share = x < 1 ? floor + (1 - floor) * 0.5 * (1 + cos(M_PI * x)) : floor;
+    if (c->decay == RT_DECAY_INVERSE_SQRT)
+        share = floor + (1 - floor) / sqrt(1 + x);
+    return c->learning_rate * share;
+}
+
+// Every formula once more, in double precision, as the papers write them: one value at a time.
+// State as doubles: a = accumulator or first moment, b = second.
+typedef struct {
+    double w, a, b;
+} reference;
+
+static void reference_step(const rt_optimizer_config *c, reference *r, double g, double mean_square,
+                           uint64_t t)
+{
+    const double rate = reference_rate(c, t), beta1 = c->beta1, beta2 = c->beta2;
+    double n, sigma;
+    switch (c->kind) {
+    case RT_OPTIMIZER_SGD:
+        r->w -= rate * g;
+        return;
+    case RT_OPTIMIZER_MOMENTUM:
+        r->a = c->momentum * r->a + g;
+        r->w -= rate * r->a;
+        return;
+    case RT_OPTIMIZER_ADAGRAD:
+        r->a += g * g;
+        r->w -= rate * g / (sqrt(r->a) + c->epsilon);
+        return;
+    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
+        r->a += mean_square;
+        r->w -= rate * g / (sqrt(r->a) + c->epsilon);
+        return;
+    case RT_OPTIMIZER_ADAM:
+        r->a = beta1 * r->a + (1 - beta1) * g;
+        r->b = beta2 * r->b + (1 - beta2) * g * g;
+        r->w -= rate * (r->a / (1 - pow(beta1, (double)t))) /
+                (sqrt(r->b / (1 - pow(beta2, (double)t))) + c->epsilon);
+        return;
+    case RT_OPTIMIZER_FTRL:
+        n = r->a + g * g;
+        sigma = (sqrt(n) - sqrt(r->a)) / rate;
+        r->b += g - sigma * r->w;
+        r->a = n;
+        r->w = fabs(r->b) <= c->l1
+                   ? 0
+                   : -(r->b - (r->b > 0 ? c->l1 : -c->l1)) / ((c->beta + sqrt(n)) / rate + c->l2);
+        return;
+    }
+}
+
+static double random_value(rt_random *random)
+{
+    return rt_random_unit(random) * 2 - 1;
+}
+
+// Gradients after clipping and L2: what the formulas see.
+static void reference_shape(const rt_optimizer_config *c, uint32_t dim, const reference *values,
+                            const float *gradient, double *shaped)
+{
+    double norm = 0;
+    for (uint32_t i = 0; i < dim; i++)
+        norm += (double)gradient[i] * gradient[i];
+    norm = sqrt(norm);
+    for (uint32_t i = 0; i < dim; i++) {
+        shaped[i] = gradient[i];
+        if (c->clip_norm > 0 && norm > c->clip_norm)
+            shaped[i] *= c->clip_norm / norm;
+        if (c->kind != RT_OPTIMIZER_FTRL)
+            shaped[i] += c->l2 * values[i].w;
+    }
+}
+
+static void run_against_reference(rt_optimizer_config config, uint32_t dim)
+{
+    const rt_optimizer_kind kind = config.kind;
+    const uint32_t state_floats = rt_optimizer_state_floats(&config, dim);
+    float values[DIM_MAX + 1], state[2 * DIM_MAX + 1], gradient[DIM_MAX];
+    reference want[DIM_MAX] = {{0}};
+    rt_random random = {kind * 1000u + dim};
+    rt_optimizer_init_state(&config, dim, state);
+    for (uint32_t i = 0; i < dim; i++) {
+        values[i] = (float)random_value(&random);
+        want[i].w = values[i];
+        if (kind != RT_OPTIMIZER_ADAM && kind != RT_OPTIMIZER_MOMENTUM)
+            want[i].a = config.initial_accumulator;
+    }
+    values[dim] = 4321;
+    state[state_floats] = 1234; // guards
+    for (uint64_t t = 1; t <= STEPS; t++) {
+        double mean_square = 0, shaped[DIM_MAX];
+        for (uint32_t i = 0; i < dim; i++)
+            gradient[i] = i % 5 == 4 ? 0 : (float)(random_value(&random) * 0.5);
+        reference_shape(&config, dim, want, gradient, shaped);
+        for (uint32_t i = 0; i < dim; i++)
+            mean_square += shaped[i] * shaped[i] / dim;
+        rt_optimizer_step(&config, dim, t, values, state, gradient);
+        for (uint32_t i = 0; i < dim; i++)
+            reference_step(&config, &want[i], shaped[i], mean_square, t);
+    }
+    // A float step rounds about six times, each relative 2^-24 of a value of size 1.
+    for (uint32_t i = 0; i < dim; i++)
+        test_close(values[i], want[i].w, 6 * STEPS * 0x1p-24, 1, "value");
+    assert_true(values[dim] == 4321 && state[state_floats] == 1234);
+}
+
+static void test_kinds_follow_their_formulas(void **context)
+{
+    (void)context;
+    const uint32_t dims[] = {1, 2, 7, 8, 9, 16, 31, 64, DIM_MAX};
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++)
+        for (size_t i = 0; i < RT_COUNT_OF(dims); i++)
+            run_against_reference(config_of((rt_optimizer_kind)kind), dims[i]);
+}
+
+static void test_shaped_steps_follow_their_formulas(void **context)
+{
+    (void)context;
+    const uint32_t dims[] = {1, 2, 7, 8, 9, 16, 31, 64, DIM_MAX};
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++)
+        for (size_t i = 0; i < RT_COUNT_OF(dims); i++)
+            run_against_reference(shaped_config_of((rt_optimizer_kind)kind), dims[i]);
+}
+
+static void test_rate_follows_its_formula(void **context)
+{
+    (void)context;
+    rt_optimizer_config config = shaped_config_of(RT_OPTIMIZER_SGD);
+    for (int decay = RT_DECAY_NONE; decay <= RT_DECAY_INVERSE_SQRT; decay++)
+        for (uint32_t warmup = 0; warmup < 300; warmup += 149)
+            for (uint64_t t = 1; t < 2000; t++) {
+                config.decay = (rt_decay_kind)decay;
+                config.warmup_iterations = warmup;
+                config.decay_iterations = 1000;
+                // One rounding to a float; the rest is double.
+                test_close(rt_optimizer_rate(&config, t), reference_rate(&config, t), 0x1.01p-24, 0,
+                           "rate");
+            }
+    config.decay = RT_DECAY_INVERSE_SQRT;
+    assert_true(rt_optimizer_rate(&config, UINT64_MAX) >= 0.1f * config.learning_rate);
+}
+
+// Norms across chunks, and where single squares would overflow a float.
+static void test_norms(void **context)
+{
+    (void)context;
+    enum { COUNT = 2 * RT_OPTIMIZER_SQUARES_CHUNK + 501 };
+    static float gradient[COUNT];
+    double want = 0;
+    rt_random random = {4};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        gradient[i] = (float)(random_value(&random) * 1e30);
+        want += (double)gradient[i] * gradient[i];
+    }
+    // Doubles: COUNT additions.
+    test_close(rt_optimizer_squares(COUNT, gradient) / want, 1, COUNT * 0x1p-53, 1, "squares");
+    assert_true(rt_optimizer_squares(0, gradient) == 0);
+    rt_optimizer_config sgd = {.kind = RT_OPTIMIZER_SGD, .learning_rate = 1, .clip_norm = 2};
+    static float values[COUNT];
+    rt_optimizer_step(&sgd, COUNT, 1, values, NULL, gradient);
+    test_close(sqrt(rt_optimizer_squares(COUNT, values)), 2, 2 * 0x1p-22, 1, "clipped norm");
+}
+
+static void test_state_sizes_and_initial_state(void **context)
+{
+    (void)context;
+    const uint32_t want[] = {0, 16, 16, 1, 32, 32};
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++) {
+        const rt_optimizer_config config = config_of((rt_optimizer_kind)kind);
+        assert_int_equal(rt_optimizer_state_floats(&config, 16), want[kind]);
+        float state[33];
+        for (size_t i = 0; i < 33; i++)
+            state[i] = 77;
+        rt_optimizer_init_state(&config, 16, state);
+        assert_true(state[want[kind]] == 77);
+        bool accumulates = kind == RT_OPTIMIZER_ADAGRAD || kind == RT_OPTIMIZER_ROWWISE_ADAGRAD ||
+                           kind == RT_OPTIMIZER_FTRL;
+        for (uint32_t i = 0; i < want[kind]; i++)
+            assert_true(state[i] == (accumulates && i < 16 ? config.initial_accumulator : 0));
+    }
+}
+
+// 0 / 0 lurks where nothing was accumulated and epsilon is 0.
+static void test_zero_gradients_change_nothing(void **context)
+{
+    (void)context;
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_ADAM; kind++) {
+        rt_optimizer_config config = config_of((rt_optimizer_kind)kind);
+        config.epsilon = 0;
+        config.initial_accumulator = 0;
+        float values[9] = {1, -2, 3, -4, 5, -6, 7, -8, 9}, state[18], gradient[9] = {0};
+        rt_optimizer_init_state(&config, 9, state);
+        for (uint64_t t = 1; t < 4; t++)
+            rt_optimizer_step(&config, 9, t, values, state, gradient);
+        for (int i = 0; i < 9; i++)
+            assert_true(values[i] == (i % 2 ? -1.0f : 1.0f) * (float)(i + 1));
+    }
+    rt_optimizer_config ftrl = config_of(RT_OPTIMIZER_FTRL);
+    ftrl.beta = ftrl.l1 = ftrl.l2 = ftrl.initial_accumulator = 0;
+    float value = 1, state[2] = {0, 0}, gradient = 0;
+    rt_optimizer_step(&ftrl, 1, 1, &value, state, &gradient);
+    assert_true(value == 0); // with z = 0 the proximal minimum is 0
+}
+
+// Bits of one run of every kind at dimension 19, pinned: a compiler, a machine or a vector width
+// that rounds differently shows here.
+static uint64_t bits_after_steps(rt_optimizer_kind kind)
+{
+    const rt_optimizer_config config = config_of(kind);
+    float block[3 * 19], gradient[19];
+    rt_row_init(rt_key(3, 12345), 7, 0.01f, 19, block);
+    memset(block + 19, 0, 2 * 19 * sizeof(float));
+    rt_optimizer_init_state(&config, 19, block + 19);
+    for (uint64_t t = 1; t <= 20; t++) {
+        rt_row_init(t, 99, 0.1f, 19, gradient);
+        rt_optimizer_step(&config, 19, t, block, block + 19, gradient);
+    }
+    return rt_hash_bytes(block, sizeof block);
+}
+
+static void test_bits_are_pinned(void **context)
+{
+    (void)context;
+    const uint64_t want[] = {UINT64_C(0x736f4ad8e1fb3f83), UINT64_C(0xed3960465474e6d7),
+                             UINT64_C(0x22284348fcd10935), UINT64_C(0x2be6b5f098861874),
+                             UINT64_C(0x2141794328004277), UINT64_C(0xc1e3fb4c01fc8d57)};
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++)
+        assert_int_equal(bits_after_steps((rt_optimizer_kind)kind), want[kind]);
+}
+
+// The one sum of all formulas, over squares: eight partial sums, then a tree, whatever the machine.
+static void test_row_wise_sum_has_its_order(void **context)
+{
+    (void)context;
+    const rt_optimizer_config config = config_of(RT_OPTIMIZER_ROWWISE_ADAGRAD);
+    for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
+        float gradient[DIM_MAX], values[DIM_MAX] = {0}, lanes[8] = {0}, state = 0;
+        rt_row_init(dim, 3, 1, dim, gradient);
+        for (uint32_t i = 0; i < dim; i++)
+            lanes[i % 8] += gradient[i] * gradient[i];
+        for (uint32_t width = 4; width > 0; width /= 2)
+            for (uint32_t k = 0; k < width; k++)
+                lanes[k] += lanes[k + width];
+        rt_optimizer_step(&config, dim, 1, values, &state, gradient);
+        assert_true(state == lanes[0] / (float)dim);
+    }
+}
+
+static void test_row_init_is_pinned(void **context)
+{
+    (void)context;
+    const float want[][4] = {{0x1.d4214ap-7f, 0x1.6cc518p-10f, -0x1.dc3156p-7f, 0x1.6ec0ccp-7f},
+                             {-0x1.aeef2ap-8f, -0x1.a3545ap-8f, -0x1.7f2a0ep-6f, -0x1.9ce2e2p-9f},
+                             {0x1.0cc0fp-6f, -0x1.5c0c04p-7f, 0x1.21e044p-11f, -0x1.09e0e2p-7f}};
+    const uint64_t keys[] = {0, rt_key(3, 12345), rt_key(255, RT_ID_MISSING)};
+    for (size_t i = 0; i < 3; i++) {
+        float row[4];
+        rt_row_init(keys[i], i, 0.01f, 4, row);
+        assert_memory_equal(row, want[i], sizeof row);
+    }
+}
+
+static void test_row_init_depends_on_key_seed_and_not_on_dim(void **context)
+{
+    (void)context;
+    float a[64], b[64], prefix[5];
+    rt_row_init(42, 1, 0.01f, 64, a);
+    rt_row_init(42, 1, 0.01f, 64, b);
+    assert_memory_equal(a, b, sizeof a);
+    rt_row_init(42, 1, 0.01f, 5, prefix);
+    assert_memory_equal(a, prefix, sizeof prefix);
+    rt_row_init(43, 1, 0.01f, 64, b);
+    assert_memory_not_equal(a, b, sizeof a);
+    rt_row_init(42, 2, 0.01f, 64, b);
+    assert_memory_not_equal(a, b, sizeof a);
+}
+
+// Moments over 2^20 values, with bounds at five standard errors: sqrt(1 / n) for the mean in units
+// of the deviation, sqrt(kurtosis - 1) / (2 sqrt(n)) <= 0.71 / sqrt(n) for the deviation;
+// neighbours (same key, next key) are uncorrelated within 5 / sqrt(n).
+static void test_row_init_moments(void **context)
+{
+    (void)context;
+    enum { KEYS = 1 << 16, DIM = 16 };
+    const double n = (double)KEYS * DIM, scale = 0.01;
+    double sum = 0, squares = 0, along = 0, across = 0, extreme = 0;
+    float row[DIM], previous[DIM] = {0};
+    for (uint64_t key = 0; key < KEYS; key++) {
+        rt_row_init(rt_key(2, key), 5, (float)scale, DIM, row);
+        for (int i = 0; i < DIM; i++) {
+            sum += row[i] / scale;
+            squares += row[i] / scale * row[i] / scale;
+            along += row[i] / scale * row[(i + 1) % DIM] / scale;
+            across += row[i] / scale * previous[i] / scale;
+            extreme = fmax(extreme, fabs(row[i] / scale));
+        }
+        memcpy(previous, row, sizeof row);
+    }
+    assert_true(fabs(sum / n) < 5 / sqrt(n));
+    assert_true(fabs(sqrt(squares / n) - 1) < 5 * 0.71 / sqrt(n));
+    assert_true(fabs(along / n) < 5 / sqrt(n));
+    assert_true(fabs(across / n) < 5 / sqrt(n));
+    assert_true(extreme > 3.2 && extreme <= 2 * sqrt(3) * (1 + 1e-4)); // the sum of four is bounded
+}
+
+TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_their_formulas),
+          TEST(test_rate_follows_its_formula), TEST(test_norms),
+          TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
+          TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
+          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
+          TEST(test_row_init_moments))

@@ -1,0 +1,253 @@
+#include "runtime/wire/rt_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define SENDER (rt_peer(RT_ROLE_WORKER, 3))
+
+static rt_message message_of(rt_message_type type, uint32_t count, uint64_t payload_bytes)
+{
+    rt_message message = {0};
+    assert_int_equal(rt_message_create(&message, type, SENDER, 7, count, payload_bytes), RT_OK);
+    memset(rt_message_payload(&message), 0xa5, payload_bytes);
+    return message;
+}
+
+// Whether a message of this type with count records and payload_bytes is accepted.
+static bool is_valid(rt_message_type type, uint32_t count, uint64_t payload_bytes)
+{
+    rt_error error = {0};
+    rt_message message = message_of(type, count, payload_bytes);
+    rt_status status = rt_message_validate(&message, SENDER, &error);
+    assert_true(status == RT_OK || status == RT_WIRE);
+    if (status)
+        assert_non_null(strstr(error.text, "worker 3"));
+    rt_message_release(&message);
+    return status == RT_OK;
+}
+
+static void create_fills_the_header(void **state)
+{
+    (void)state;
+    rt_message message = {0};
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_PUSH_ROW, SENDER, 99, 5, 400), RT_OK);
+    const uint8_t want[] = {
+        0x52, 0x4c, 0x41, 0x59,             // "RLAY"
+        4,    0,                            // version
+        22,   0,                            // PUSH_ROW
+        0,    0,    0,    0,                // epoch
+        3,    0,    0,    2,                // worker 3
+        99,   0,    0,    0,    0, 0, 0, 0, // iteration
+        5,    0,    0,    0,                // count
+        0,    0,    0,    0,                // stamp
+        0x90, 1,    0,    0,    0, 0, 0, 0, // 400
+    };
+    assert_int_equal(message.size, 440);
+    assert_int_equal((uintptr_t)message.data % 8, 0);
+    assert_memory_equal(message.data, want, sizeof want);
+    assert_ptr_equal(rt_message_payload(&message), message.data + 40);
+    rt_message_release(&message);
+    assert_null(message.data);
+    rt_message_release(&message); // an empty one too
+}
+
+static void create_refuses_what_nobody_would_accept(void **state)
+{
+    (void)state;
+    rt_message message = {0};
+    rt_status status = rt_message_create(&message, RT_MESSAGE_DENSE_GRAD, SENDER, 1, 1,
+                                         RT_WIRE_PAYLOAD_BYTES_MAX + 4);
+    assert_int_equal(status, RT_LIMIT);
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_STOP, SENDER, 1, 1, UINT64_MAX),
+                     RT_LIMIT);
+    assert_null(message.data);
+}
+
+static void release_gives_back_once(void **state)
+{
+    (void)state;
+    rt_message message = message_of(RT_MESSAGE_STOP, 0, 10);
+    message.size = 0; // what was sent or read does not matter
+    rt_message_release(&message);
+    assert_null(message.release);
+    assert_null(message.hint);
+}
+
+static void finish_shortens(void **state)
+{
+    (void)state;
+    rt_message message = message_of(RT_MESSAGE_PULL, 10, 160);
+    rt_message_finish(&message, 4, 64);
+    assert_int_equal(message.size, 104);
+    assert_int_equal(rt_message_header(&message)->count, 4);
+    assert_int_equal(rt_message_header(&message)->payload_bytes, 64);
+    assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_OK);
+    rt_message_release(&message);
+}
+
+static void payload_sizes_by_type(void **state)
+{
+    (void)state;
+    // Records only.
+    assert_true(is_valid(RT_MESSAGE_PULL, 3, 48));
+    assert_true(is_valid(RT_MESSAGE_PULL, 0, 0));
+    assert_false(is_valid(RT_MESSAGE_PULL, 3, 47));
+    assert_false(is_valid(RT_MESSAGE_PULL, 3, 64));
+    assert_true(is_valid(RT_MESSAGE_PULL_SUM, 2, 32));
+    assert_false(is_valid(RT_MESSAGE_PULL_SUM, 2, 16));
+    // Records and floats; in ROWS some may carry state and others not.
+    assert_true(is_valid(RT_MESSAGE_ROWS, 2, 2 * 16 + 3 * 4));
+    assert_false(is_valid(RT_MESSAGE_ROWS, 2, 2 * 16 + 3 * 4 + 1));
+    assert_false(is_valid(RT_MESSAGE_ROWS, 2, 16));
+    assert_false(is_valid(RT_MESSAGE_ROWS, 0, 4));
+    // Records with as many floats each.
+    assert_true(is_valid(RT_MESSAGE_PUSH_ROW, 2, 2 * (16 + 3 * 4)));
+    assert_false(is_valid(RT_MESSAGE_PUSH_ROW, 2, 2 * 16 + 3 * 4));
+    assert_true(is_valid(RT_MESSAGE_PUSH_GRAD, 3, 3 * (24 + 5 * 4)));
+    assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 3, 3 * 24 - 4));
+    assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 0, 24));
+    assert_true(is_valid(RT_MESSAGE_SUM_ROWS, 2, 2 * (16 + 4)));
+    // Floats, nothing, anything.
+    assert_true(is_valid(RT_MESSAGE_DENSE_GRAD, 1, 12));
+    assert_false(is_valid(RT_MESSAGE_DENSE_SUM, 1, 10));
+    assert_true(is_valid(RT_MESSAGE_HEARTBEAT, 0, 0));
+    assert_false(is_valid(RT_MESSAGE_HEARTBEAT, 0, 1));
+    assert_false(is_valid(RT_MESSAGE_FINISH, 0, 8));
+    assert_true(is_valid(RT_MESSAGE_STOP, 0, 11));
+}
+
+// 2^32 - 1 records of 16 bytes are 64 GB: must not wrap round to something that fits.
+static void count_does_not_overflow(void **state)
+{
+    (void)state;
+    assert_false(is_valid(RT_MESSAGE_PULL, UINT32_MAX, 160));
+    assert_false(is_valid(RT_MESSAGE_PULL, 1u << 28, 0)); // x 16 is 2^32
+    assert_false(is_valid(RT_MESSAGE_PUSH_ROW, 1u << 28, 0));
+    assert_false(is_valid(RT_MESSAGE_ROWS, 1u << 28, 4096));
+    assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 0xaaaaaaabu, 8)); // x 24 is 8 modulo 2^32
+}
+
+// Sets width bytes of a good message's header to value; it must be refused, the text saying why.
+static void refuse(size_t offset, size_t width, uint64_t value, const char *why)
+{
+    rt_error error = {0};
+    rt_message message = message_of(RT_MESSAGE_PULL, 2, 32);
+    assert_int_equal(rt_message_validate(&message, SENDER, &error), RT_OK);
+    memcpy(message.data + offset, &value, width);
+    assert_int_equal(rt_message_validate(&message, SENDER, &error), RT_WIRE);
+    assert_int_equal(error.status, RT_WIRE);
+    if (!strstr(error.text, why) || !strstr(error.text, "worker 3"))
+        fail_msg("\"%s\" does not say \"%s\" and who", error.text, why);
+    rt_message_release(&message);
+}
+
+static void bad_headers_are_named(void **state)
+{
+    (void)state;
+    refuse(offsetof(rt_wire_header, magic), 4, 0x12345678, "0x12345678");
+    refuse(offsetof(rt_wire_header, version), 2, RT_WIRE_VERSION + 1, "version 5");
+    refuse(offsetof(rt_wire_header, version), 2, 0, "version 0");
+    refuse(offsetof(rt_wire_header, type), 2, 0, "unknown type 0");
+    refuse(offsetof(rt_wire_header, type), 2, 4711, "unknown type 4711");
+    refuse(offsetof(rt_wire_header, type), 2, 0xffff, "unknown type 65535");
+    refuse(offsetof(rt_wire_header, sender), 4, 0, "sender");
+    refuse(offsetof(rt_wire_header, sender), 4, 0x02000040, "sender"); // worker 64
+    refuse(offsetof(rt_wire_header, sender), 4, 0x01000001, "sender"); // coordinator 1
+    refuse(offsetof(rt_wire_header, sender), 4, 0x04000000, "sender"); // no such role
+    refuse(offsetof(rt_wire_header, stamp), 4, 1, "time stamp");
+    refuse(offsetof(rt_wire_header, count), 4, 3, "3 records");
+    refuse(offsetof(rt_wire_header, payload_bytes), 8, 48, "header says 48");
+    refuse(offsetof(rt_wire_header, payload_bytes), 8, UINT64_MAX - 7, "header says");
+    refuse(offsetof(rt_wire_header, payload_bytes), 8, 0, "header says 0");
+}
+
+// Every prefix of a good message is refused; the block is as long as the prefix, so that a
+// sanitizer sees a read past its end.
+static void truncated_messages_are_refused(void **state)
+{
+    (void)state;
+    rt_message whole = message_of(RT_MESSAGE_PULL, 2, 32);
+    for (size_t size = 0; size < whole.size; size++) {
+        uint8_t *copy = malloc(size ? size : 1);
+        memcpy(copy, whole.data, size);
+        rt_message cut = {copy, size, free, copy};
+        assert_int_equal(rt_message_validate(&cut, SENDER, NULL), RT_WIRE);
+        rt_message_release(&cut);
+    }
+    rt_message_release(&whole);
+}
+
+static void rubbish_is_refused(void **state)
+{
+    (void)state;
+    rt_random random = {1};
+    for (int i = 0; i < 20000; i++) {
+        uint64_t words[12];
+        for (size_t w = 0; w < RT_COUNT_OF(words); w++)
+            words[w] = rt_random_u64(&random);
+        rt_message message = {(uint8_t *)words, rt_random_below(&random, sizeof words + 1), NULL,
+                              NULL};
+        assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_WIRE);
+    }
+}
+
+// An epoch is the receiver's matter: whatever it is, it passes.
+static void any_epoch_passes(void **state)
+{
+    (void)state;
+    rt_message message = message_of(RT_MESSAGE_HEARTBEAT, 0, 0);
+    rt_message_header(&message)->epoch = UINT32_MAX;
+    assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_OK);
+    rt_message_release(&message);
+}
+
+static void reader_stops_at_the_end(void **state)
+{
+    (void)state;
+    rt_message message = message_of(RT_MESSAGE_SLICE, 0, 20);
+    rt_reader reader = rt_message_reader(&message);
+    assert_ptr_equal(rt_reader_take(&reader, 2, 8), rt_message_payload(&message));
+    assert_ptr_equal(rt_reader_take(&reader, 0, 8), rt_message_payload(&message) + 16);
+    assert_int_equal(reader.left, 4);
+    assert_null(rt_reader_take(&reader, 1, 5));
+    assert_true(reader.failed);
+    assert_null(rt_reader_take(&reader, 1, 4)); // would fit, but comes after an overrun
+    rt_message_release(&message);
+}
+
+static void reader_does_not_overflow(void **state)
+{
+    (void)state;
+    rt_message message = message_of(RT_MESSAGE_SLICE, 0, 16);
+    rt_reader reader = rt_message_reader(&message);
+    assert_null(rt_reader_take(&reader, UINT64_C(1) << 60, 16)); // x 16 is 0 modulo 2^64
+    reader = rt_message_reader(&message);
+    assert_null(rt_reader_take(&reader, UINT64_MAX, 1));
+    reader = rt_message_reader(&message);
+    assert_non_null(rt_reader_take(&reader, 16, 1));
+    assert_false(reader.failed);
+    assert_int_equal(reader.left, 0);
+    rt_message_release(&message);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    char text[32];
+    assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_COORDINATOR, 0), text), "coordinator");
+    assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_WORKER, 12), text), "worker 12");
+    assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_PS, 0xffffff), text), "ps 16777215");
+    assert_string_equal(rt_peer_name(0xfeffffff, text), "unknown peer 0xfeffffff");
+    assert_string_equal(rt_peer_name(0, text), "unknown peer 0");
+    assert_string_equal(rt_message_type_name(RT_MESSAGE_PUSH_GRAD), "PUSH_GRAD");
+    assert_string_equal(rt_message_type_name(1000), "unknown");
+}
+
+TEST_MAIN(TEST(create_fills_the_header), TEST(create_refuses_what_nobody_would_accept),
+          TEST(release_gives_back_once), TEST(finish_shortens), TEST(payload_sizes_by_type),
+          TEST(count_does_not_overflow), TEST(bad_headers_are_named),
+          TEST(truncated_messages_are_refused), TEST(rubbish_is_refused), TEST(any_epoch_passes),
+          TEST(reader_stops_at_the_end), TEST(reader_does_not_overflow), TEST(names))
