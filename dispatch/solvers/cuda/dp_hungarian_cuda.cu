@@ -235,7 +235,8 @@ static __device__ void augment(const dp_cuda_problem &p, row_work *rows, uint32_
     __syncthreads();
 }
 
-static __global__ void hungarian(dp_cuda_problem p, row_work *rows, uint32_t *place)
+static __global__ void __launch_bounds__(DP_CUDA_THREADS_MAX)
+    hungarian(dp_cuda_problem p, row_work *rows, uint32_t *place)
 {
     SHARED(board, b, 1);
     reduce_matrix(p, rows, place, b);
