@@ -18,15 +18,15 @@ typedef struct {
 } key_state;
 
 // ESD, Algorithm 1: for every key of the sample whose latest version is not on `worker`, a pull;
-// and if others hold a newer version than the PS, a push by one of them (the cheapest).
+// and if others hold a newer version than the PS, a push by each of them.
 static int64_t key_cost(const dp_ticks *ticks, uint32_t field, key_state state, uint32_t worker)
 {
     if (state.holders >> worker & 1)
         return 0;
     int64_t push = 0;
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
-        if (state.dirty && state.holders >> j & 1 && (push == 0 || ticks->push[field][j] < push))
-            push = ticks->push[field][j];
+        if (state.dirty && state.holders >> j & 1)
+            push += ticks->push[field][j];
     }
     return ticks->pull[field][worker] + push;
 }
@@ -234,16 +234,15 @@ static void views_show_the_states(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 24; i++) {
-        planner_shape shape = {
-            .seed = i,
-            .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
-            .sample_count_max = 70,
-            .field_count = 5,
-            .ids_per_field = 60,
-            .bag_max = 1 + i % 3,
-            .zipf = 0.9,
-            .cache = (cache_size)(i % 3),
-            .dispatch = {.policy = RT_POLICY_LAIA, .accounting = (rt_accounting)(i / 12)}};
+        planner_shape shape = {.seed = i,
+                               .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
+                               .sample_count_max = 70,
+                               .field_count = 5,
+                               .ids_per_field = 60,
+                               .bag_max = 1 + i % 3,
+                               .zipf = 0.9,
+                               .cache = (cache_size)(i % 3),
+                               .dispatch = {.policy = RT_POLICY_LAIA, .view = RT_VIEW_STRICT}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 25; t++) {
