@@ -141,7 +141,7 @@ typedef enum {
 typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #undef XX
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
-typedef enum { RT_ACCOUNTING_BSP, RT_ACCOUNTING_PUBLISHED } rt_accounting;
+typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
@@ -152,7 +152,7 @@ typedef struct {
     double alpha_share; // of the iteration time that a decision may take, for "auto"
     rt_criterion criterion;
     rt_solver_kind solver;
-    rt_accounting accounting; // published: simulation only
+    rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     bool keeper;    // KEEP and PULL_SUM of the protocol
