@@ -501,7 +501,57 @@ static void sums_count_every_operation(void **state)
     }
 }
 
-TEST_MAIN(TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
+// ---- chunks of the dense exchange ----------------------------------------------------------------
+
+static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
+{
+    dp_planner *planner;
+    const dp_plan *plan = NULL;
+    assert_int_equal(dp_planner_create(config, &planner, NULL), RT_OK);
+    assert_int_equal(dp_planner_look_up(planner, batch), RT_OK);
+    dp_planner_place(planner);
+    assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+    const uint32_t floats = plan->dense_chunk_floats;
+    dp_planner_destroy(planner);
+    return floats;
+}
+
+// A chunk suits the slowest of: every link, each way; what a worker has of all parameter servers'
+// link, and of shard 0's, which has the sums.
+static void chunks_suit_the_slowest_link(void **state)
+{
+    (void)state;
+    enum { WORKERS = 4 };
+    const double fast = 1e9, slow = 4e7; // 2 ms of it are 20000 floats
+    planner_case pc;
+    const planner_shape shape = {.seed = 1,
+                                 .worker_count = WORKERS,
+                                 .sample_count_max = 16,
+                                 .field_count = 2,
+                                 .ids_per_field = 50,
+                                 .bag_max = 1,
+                                 .dispatch = {.policy = RT_POLICY_RANDOM}};
+    planner_case_init(&pc, &shape);
+    random_batches_fill(&pc.batches, &pc.batch, 16);
+    dp_planner_config config = pc.config;
+    for (uint32_t j = 0; j < WORKERS; j++)
+        config.links[j] = (dp_link){fast, fast};
+    config.ps_bytes_per_s = 0;
+    config.shards = (dp_shards){.count = 1};
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    double *const limits[] = {&config.links[0].up_bytes_per_s, &config.links[3].up_bytes_per_s,
+                              &config.links[2].down_bytes_per_s, &config.ps_bytes_per_s,
+                              &config.shards.bytes_per_s[0]};
+    for (size_t i = 0; i < RT_COUNT_OF(limits); i++) {
+        const double was = *limits[i];
+        *limits[i] = i < 3 ? slow : WORKERS * slow;
+        assert_int_equal(chunk_of(&config, &pc.batch), 20000);
+        *limits[i] = was;
+    }
+    planner_case_fini(&pc);
+}
+
+TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
           TEST(ticks_are_bounded_and_near), TEST(predicted_times),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))
