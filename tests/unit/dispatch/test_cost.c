@@ -501,7 +501,8 @@ static void sums_count_every_operation(void **state)
     }
 }
 
-// ---- chunks of the dense exchange ----------------------------------------------------------------
+// ---- chunks of the dense exchange
+// ----------------------------------------------------------------
 
 static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
 {
@@ -551,7 +552,7 @@ static void chunks_suit_the_slowest_link(void **state)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
-          TEST(ticks_are_bounded_and_near), TEST(predicted_times),
+TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
+          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))
