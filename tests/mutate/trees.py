@@ -12,6 +12,12 @@ import threading
 import time
 
 STOP_S = 15  # that a test has to end what it started
+# Forked copies of a process end by _exit, which tells gcov nothing.
+EXIT = """void __gcov_dump(void);
+void __real__exit(int status) __attribute__((noreturn));
+void __wrap__exit(int status) __attribute__((noreturn));
+void __wrap__exit(int status) { __gcov_dump(); __real__exit(status); }
+"""
 
 
 def files_of(root: str) -> list:
@@ -41,6 +47,17 @@ def copy_tree(root: str, to: str) -> None:
         for path in (os.path.join(folder, one) for one in files):
             if path not in kept:
                 os.remove(path)
+
+
+def coverage_cc(cc: str, folder: str) -> str:
+    """A compiler for coverage, of forked copies too; folder holds what it needs for that."""
+    source, library = os.path.join(folder, "exit.c"), os.path.join(folder, "libmutate_exit.a")
+    if not os.path.exists(library):
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(EXIT)
+        subprocess.run([*cc.split(), "-O2", "-fPIC", "-c", source, "-o", source[:-2] + ".o"], check=True)
+        subprocess.run(["ar", "rcs", library, source[:-2] + ".o"], check=True)
+    return "%s --coverage -Wl,--wrap=_exit,-u,__wrap__exit -L%s -lmutate_exit" % (cc, folder)
 
 
 def end_group(process: subprocess.Popen) -> None:
