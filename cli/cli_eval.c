@@ -11,6 +11,7 @@
 #include "ps_lite/ps_table.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_scale.h"
 #include "runtime/rt_json.h"
 #include "runtime/metrics/rt_meter.h"
 
@@ -21,6 +22,7 @@ typedef struct {
     rt_stream *stream;
     const rt_schema *schema;
     rt_batch batch;
+    rt_scale *scale; // NULL: the model was trained on dense features as they are
     ps_table *table;
     ew_device device;
     bool device_open;
@@ -107,6 +109,24 @@ static rt_status load_rows(evaluation *e, const char *directory, uint32_t before
     return status;
 }
 
+// Models of versions before scale.bin have none.
+static rt_status load_scale(evaluation *e, const char *directory, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64];
+    rt_tensors *tensors;
+    snprintf(path, sizeof path, "%s/scale.bin", directory);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return RT_OK;
+    rt_status status = rt_tensors_open(path, &tensors, error);
+    if (status)
+        return status;
+    status = rt_scale_open(tensors, e->schema->dense_count, &e->scale, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
+    rt_tensors_close(tensors);
+    return status;
+}
+
 static rt_status load_model(evaluation *e, const char *directory, rt_error *error)
 {
     char path[RT_PATH_MAX + 64];
@@ -183,6 +203,8 @@ static void set_bags(evaluation *e)
 static rt_status evaluate_batch(evaluation *e, rt_error *error)
 {
     ew_step_result result;
+    if (e->scale)
+        rt_scale_apply(e->scale, &e->batch);
     fetch_rows(e);
     set_bags(e);
     ew_micro_batch batch = {.sample_count = e->batch.sample_count,
@@ -210,6 +232,9 @@ static void print_result(const evaluation *e, bool json)
                "%.1f%% of look-ups are unknown keys\n",
                quality.sample_count, quality.log_loss, quality.auc, quality.calibration,
                100 * unknown);
+        if (e->scale && rt_scale_clipped(e->scale))
+            printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
+                   rt_scale_clipped(e->scale), (double)RT_SCALE_LIMIT);
         return;
     }
     rt_json out;
@@ -220,6 +245,7 @@ static void print_result(const evaluation *e, bool json)
     rt_json_double(&out, "auc", quality.auc);
     rt_json_double(&out, "calibration", quality.calibration);
     rt_json_double(&out, "unknown_lookups", unknown);
+    rt_json_u64(&out, "dense_clipped", e->scale ? rt_scale_clipped(e->scale) : 0);
     rt_json_end_object(&out);
     const char *text = rt_json_text(&out, NULL);
     puts(text ? text : "{}");
@@ -241,6 +267,8 @@ static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
     e->schema = rt_stream_schema(e->stream);
     rt_batch_init(&e->batch, e->schema->dense_count);
     status = allocate(e, error);
+    if (!status)
+        status = load_scale(e, directory, error);
     if (!status)
         status = load_model(e, directory, error);
     while (!status) {
@@ -282,6 +310,7 @@ int cli_eval(int argc, char **argv)
         print_result(&e, json);
     rt_stream_close(e.stream);
     rt_batch_fini(&e.batch);
+    rt_scale_destroy(e.scale);
     ew_model_destroy(e.model);
     if (e.device_open)
         ew_device_close(&e.device);

@@ -41,8 +41,11 @@ static void test_defaults(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(config.model.mlp[i], 256);
     assert_true(config.model.init_scale == 0.01);
+    assert_true(config.model.base_rate_auto);
+    assert_int_equal(config.stream.dense_scaling, RT_SCALING_STANDARD);
     assert_int_equal(config.optimizer_rows.kind, RT_OPTIMIZER_ADAGRAD);
-    assert_true(config.optimizer_rows.learning_rate == 0.02f);
+    assert_true(config.optimizer_rows.learning_rate == 0.03f);
+    assert_true(config.optimizer_dense.learning_rate == 0.005f);
     assert_true(config.optimizer_dense.epsilon == 1e-10f);
     assert_true(config.cache.ratio == 0.08);
     assert_int_equal(config.cache.eviction, RT_EVICT_EMARK);
