@@ -61,6 +61,7 @@ typedef struct {
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
 } rt_stream_config;
 

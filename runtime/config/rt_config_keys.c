@@ -280,6 +280,8 @@ const rt_config_key rt_config_keys[] = {
            "Exponent of the popularity: 0 is uniform."),
     U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
         "Interests of users, which tie the fields of a sample together; 0: none."),
+    DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
+           "Share of label 1; 0: that of the shape."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 

@@ -87,6 +87,9 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.stream.table.has_header);
     assert_int_equal(c.stream.synthetic_shape, RT_SYNTHETIC_SEARCH);
     assert_true(c.stream.synthetic_scale == 0.5 && c.stream.synthetic_zipf == 1.5);
+    assert_int_equal(c.stream.dense_scaling, RT_SCALING_NONE);
+    assert_true(c.model.base_rate == 0.125 && !c.model.base_rate_auto);
+    assert_true(c.stream.synthetic_base_rate == 0.625);
     assert_true(c.stream.synthetic_clusters == 7 && c.stream.synthetic_drift == 0.375);
     assert_int_equal(c.model.kind, RT_MODEL_DLRM);
     assert_int_equal(c.model.embedding_dim, 48);
