@@ -31,6 +31,7 @@ typedef struct {
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     rt_meter *meter;
+    FILE *predictions; // one a line; NULL: not wanted
     uint64_t unknown_keys, lookups;
 } evaluation;
 
@@ -218,9 +219,12 @@ static rt_status evaluate_batch(evaluation *e, rt_error *error)
                             .slab = e->slab,
                             .row_stride = e->config->model.embedding_dim};
     rt_status status = ew_model_predict(e->model, &batch, &result, error);
-    if (!status)
-        rt_meter_add(e->meter, result.predictions, e->batch.labels, e->batch.sample_count);
-    return status;
+    if (status)
+        return status;
+    rt_meter_add(e->meter, result.predictions, e->batch.labels, e->batch.sample_count);
+    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count; i++)
+        fprintf(e->predictions, "%.9g\n", (double)result.predictions[i]);
+    return RT_OK;
 }
 
 static void print_result(const evaluation *e, bool json)
@@ -279,16 +283,35 @@ static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
     return status == RT_END ? RT_OK : status;
 }
 
+static rt_status open_predictions(evaluation *e, const char *path, rt_error *error)
+{
+    if (!path)
+        return RT_OK;
+    e->predictions = fopen(path, "we");
+    return e->predictions ? RT_OK
+                          : rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static rt_status close_predictions(evaluation *e, const char *path, rt_error *error)
+{
+    if (!e->predictions)
+        return RT_OK;
+    const bool failed = ferror(e->predictions);
+    if (fclose(e->predictions) != 0 || failed)
+        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    return RT_OK;
+}
+
 int cli_eval(int argc, char **argv)
 {
     char path[RT_PATH_MAX + 16];
-    const char *directory = NULL, *sets[CLI_SETS_MAX];
+    const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     bool json = false;
     rt_config config;
     rt_error error = {0};
     evaluation e = {.config = &config};
-    const cli_option options[] = {{"json", NULL, &json}};
+    const cli_option options[] = {{"json", NULL, &json}, {"predictions", &predictions, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count))
         return CLI_USAGE;
     if (!directory) {
@@ -305,7 +328,11 @@ int cli_eval(int argc, char **argv)
     int code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
-    rt_status status = evaluate(&e, directory, &error);
+    rt_status status = open_predictions(&e, predictions, &error);
+    if (!status)
+        status = evaluate(&e, directory, &error);
+    const rt_status closed = close_predictions(&e, predictions, status ? NULL : &error);
+    status = status ? status : closed;
     if (!status)
         print_result(&e, json);
     rt_stream_close(e.stream);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "runtime/files/rt_checkpoint.h"
@@ -177,7 +178,11 @@ rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory
     char path[RT_FOLDER_MAX + 32];
     rt_file_sum sum;
     snprintf(path, sizeof path, "%s/scale.bin", directory);
-    return write_bytes(path, bytes, &sum, error);
+    if (bytes->size)
+        return write_bytes(path, bytes, &sum, error);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return rt_fail(error, RT_IO, "cannot remove %s: %s", path, strerror(errno));
+    return RT_OK;
 }
 
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
@@ -208,7 +213,7 @@ static void write_parts(void *context, rt_child_result *result)
     snprintf(path, sizeof path, "%s/dense.bin", c->folder);
     if (!status)
         status = write_bytes(path, &c->content.dense, &dense, &result->error);
-    if (!status && c->content.scale.size)
+    if (!status)
         status = dp_checkpoint_write_scale(&c->content.scale, c->folder, &result->error);
     if (!status)
         (void)dp_checkpoint_write_config(c->config.config, c->folder, &result->error);

@@ -50,7 +50,8 @@ typedef struct {
 // there. RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
 
-// directory/scale.bin. RT_IO, RT_NO_MEMORY.
+// directory/scale.bin; without bytes there is none afterwards, of a run before either. RT_IO,
+// RT_NO_MEMORY.
 rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory, rt_error *error);
 
 // directory/config.json: the configuration with all defaults. RT_IO, RT_NO_MEMORY.

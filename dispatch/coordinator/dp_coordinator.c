@@ -564,7 +564,7 @@ static rt_status save_scale(const coordinator *c, const char *directory, rt_erro
     rt_status status = RT_OK;
     if (dp_feed_put_scale(c->feed, &file))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
-    else if (file.size)
+    else
         status = dp_checkpoint_write_scale(&file, directory, error);
     rt_bytes_fini(&file);
     return status;

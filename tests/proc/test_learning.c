@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
+#include "runtime/rt_hash.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 #include "tests/support/test.h"
@@ -173,7 +174,7 @@ static char *write_table(const char *name, uint32_t wild_line, const char *wild)
     for (uint32_t i = 1; i <= 6144; i++) {
         const uint32_t x = i * 2654435761u >> 25, noise = i * 40503u >> 3 & 7;
         if (i == wild_line)
-            fprintf(file, "1,%s,%u,u1,i1\n", wild, x);
+            fprintf(file, "1,%s,%u,u1,i1\n", wild, i % 7);
         else
             fprintf(file, "%u,%u,%u,u%u,i%u\n", x + noise > 96, x * 100, i % 7, i * 7 % 101,
                     i % 53);
@@ -279,5 +280,108 @@ static void the_scale_is_part_of_the_model(void **state)
     assert_true(evaluated("none/model") < 0.7);
 }
 
-TEST_MAIN(TEST(rare_positives), TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value),
+// Rows as Criteo's: some cells are empty, ids repeat, the label follows two of them.
+static void write_criteo(const char *name, uint32_t rows, uint32_t seed)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < rows; i++) {
+        rt_random random = {rt_mix(seed + i)};
+        const uint32_t x = rt_random_below(&random, 1000), kind = rt_random_below(&random, 8);
+        fprintf(file, "%u", x + 100 * kind > 900);
+        for (uint32_t k = 0; k < 13; k++)
+            if (rt_random_below(&random, 5) == 0)
+                fputs("\t", file);
+            else
+                fprintf(file, "\t%d", (int)(k ? rt_random_below(&random, 40 << k) : x) - 1);
+        for (uint32_t f = 0; f < 26; f++)
+            if (f && rt_random_below(&random, 9) == 0)
+                fputs("\t", file);
+            else
+                fprintf(file, "\t%08x", f ? rt_random_below(&random, 50) * 77777u : kind);
+        fputs("\n", file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_ratings(const char *name, uint32_t rows, uint32_t seed)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < rows; i++) {
+        rt_random random = {rt_mix(seed + i)};
+        const uint32_t user = rt_random_below(&random, 40), item = rt_random_below(&random, 60);
+        fprintf(file, "%u\t%u\t%u\t0\n", user, item, 1 + (user % 5 + item % 5) / 2);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static bool has_numpy(void)
+{
+    process p = {0};
+    const char *const probe[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
+    const bool found = access(probe[0], X_OK) == 0 && process_run(&p, probe, RUN_S) == 0;
+    if (p.text)
+        process_fini(&p);
+    return found && access("tests/proc/check_predictions.py", R_OK) == 0;
+}
+
+// MODEL_FORMAT.md's recipe, by another program: rows that were trained and rows that were not.
+static void another_program_predicts_the_same(void **state)
+{
+    (void)state;
+    static const char *const models[][4] = {{"model.name=wdl"},
+                                            {"model.name=wdl", "model.deep_input=dense"},
+                                            {"model.name=dfm"},
+                                            {"model.name=dcn", "model.cross=vector"},
+                                            {"model.name=dcn", "model.cross=matrix"},
+                                            {"model.name=dlrm", "model.mlp_bottom=[10]"},
+                                            {"model.name=wdl", "stream.dense_scaling=none"},
+                                            {"model.name=ncf"}};
+    if (!has_numpy())
+        test_skip("python3 with numpy is not here");
+    char model[400], rows[400], files[420], tests[420], out[400];
+    snprintf(model, sizeof model, "%s/out/model", run_folder());
+    snprintf(out, sizeof out, "%s/predictions", run_folder());
+    snprintf(rows, sizeof rows, "%s/test.tsv", run_folder());
+    snprintf(files, sizeof files, "stream.files=%s/train.tsv", run_folder());
+    snprintf(tests, sizeof tests, "stream.files=%s", rows);
+    for (size_t m = 0; m < RT_COUNT_OF(models); m++) {
+        const bool is_ncf = m == RT_COUNT_OF(models) - 1;
+        process p;
+        (is_ncf ? write_ratings : write_criteo)("train.tsv", 5000, 1);
+        (is_ncf ? write_ratings : write_criteo)("test.tsv", 500, 100000);
+        const char *sets[SETS_MAX] = {files, "stream.samples_max=0",
+                                      "optimizer.rows.learning_rate=0.1"};
+        uint32_t count = 3;
+        sets[count++] = is_ncf ? "stream.format=table" : "stream.format=criteo";
+        if (is_ncf)
+            sets[count++] = "stream.table={\"delimiter\": \"\\t\", \"columns\": ["
+                            "{\"name\": \"u\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                            "{\"name\": \"i\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                            "{\"name\": \"y\", \"kind\": \"label\", \"rule\": \"at_least\", "
+                            "\"value\": \"3\"}, {\"name\": \"t\", \"kind\": \"ignore\"}]}";
+        for (uint32_t i = 0; i < 4 && models[m][i]; i++)
+            sets[count++] = models[m][i];
+        up(&p, "out", NULL, sets);
+        process_fini(&p);
+        const char *const words[] = {"eval", model, "--predictions", out};
+        run_into(&p, words, 4, (const char *const[]){tests, NULL}, 0);
+        process_fini(&p);
+        const char *const check[] = {
+            "/usr/bin/python3", "tests/proc/check_predictions.py", model, rows, out, NULL};
+        p = (process){0};
+        if (process_run(&p, check, RUN_S) != 0)
+            fail_msg("%s: %s", models[m][0], p.text);
+        printf("%s", p.text);
+        process_fini(&p);
+    }
+}
+
+TEST_MAIN(TEST_SLOW(another_program_predicts_the_same, 240), TEST(rare_positives),
+          TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value),
           TEST(the_scale_is_part_of_the_model))
