@@ -46,19 +46,19 @@ void dp_cache_fini(dp_cache *cache);
 
 // Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
 // that a slot is free. Returns the slot.
-uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
                        uint32_t iteration);
 
 // Adds the copy that sits in slot to the record's chain and holders; nothing else changes. For a
 // cache whose free slots are known already.
-void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index);
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
 // Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
 // array that holds every worker's cache.
-void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies);
 
 // Takes out all copies of record but that of worker `kept` (RT_WORKERS_MAX: all).
-void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record);
+void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_copies *copies);
 
 // Starts loading what fill, use or drop of the copy will touch.
 static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
@@ -69,6 +69,6 @@ static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
 }
 
 // The slot of worker's copy of record; DP_NO_SLOT if there is none.
-uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record);
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_copies *copies);
 
 #endif

@@ -326,6 +326,7 @@ _Static_assert(sizeof(step_key) <= EW_REPEAT_KEY_BYTES_MAX, "a key of ew_device_
 static void queue_step(void *context)
 {
     const step_key *key = context;
+    key->model->done_from = key->model->float_count; // a capture that failed may have been here
     forward(key->model, key->scale);
     key->model->kind->backward(key->model, key->model->part);
 }
@@ -392,7 +393,6 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     rt_assert(batch->labels != NULL || batch->sample_count == 0);
     model->layer_done = layer_done;
     model->layer_context = context;
-    model->done_from = model->float_count;
     stage(model, batch);
     const bool shifts = batch->log_odds != 0 && model->config.model.base_rate_auto;
     rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
