@@ -25,6 +25,7 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	$(PROGRAM) bench device
 	tests/bench/compare_steps.py $(PROGRAM)
 	tests/bench/compare_models.py $(PROGRAM)
+	tests/bench/compare_rates.py $(DIR)/tests/bench/train_bench
 	tests/bench/compare_training.py $(PROGRAM)
 	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
 
