@@ -89,7 +89,8 @@ void cuda_cpu_has_code(bool yes);
 void cuda_cpu_first_fit(void);
 
 // Graphs that were launched, and that there are. Since the start: kernels and graphs that were
-// launched one by one, and waits for a stream or an event.
+// launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the environment
+// a process says so at its end.
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
 void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
