@@ -35,6 +35,9 @@ void ew_device_rows_fini(ew_device_rows *rows)
         list_fini(device, &rows->lists[i]);
     list_fini(device, &rows->reading);
     rt_free(rows->marks);
+    rt_free(rows->steps.slots);
+    rt_free(rows->steps.iterations);
+    rt_free(rows->steps.gradients);
     memset(rows, 0, sizeof *rows);
 }
 
@@ -45,7 +48,11 @@ static bool allocate(ew_device_rows *rows)
     uint32_t count = rows->batch_max;
     rows->slab = device->ops->alloc(device->state, (size_t)rows->slot_count * rows->stride);
     rows->marks = rt_alloc(rows->slot_count, sizeof *rows->marks);
-    return rows->slab && rows->marks &&
+    rows->steps.slots = rt_alloc(count, sizeof *rows->steps.slots);
+    rows->steps.iterations = rt_alloc(count, sizeof *rows->steps.iterations);
+    rows->steps.gradients = rt_alloc((size_t)count * rows->values, sizeof(float));
+    return rows->slab && rows->marks && rows->steps.slots && rows->steps.iterations &&
+           rows->steps.gradients &&
            list_init(device, &rows->lists[EW_ROWS_WHOLE], count, whole_floats(rows)) &&
            list_init(device, &rows->lists[EW_ROWS_VALUES], count, rows->values) &&
            list_init(device, &rows->lists[EW_ROWS_FRESH], count, key_floats) &&
@@ -93,10 +100,40 @@ static void put_list(ew_device_rows *rows, ew_rows_kind kind)
     list->count = 0;
 }
 
+// Brings rows to reading.content; at most batch_max.
+static float *fetch(ew_device_rows *rows, const uint32_t *slots, uint32_t count,
+                    uint32_t float_count)
+{
+    const ew_device *device = rows->device;
+    memcpy(rows->reading.slots, slots, count * sizeof *slots);
+    device->ops->rows_get(device->state, rows->slab, rows->stride, float_count, rows->reading.slots,
+                          count, rows->reading.content);
+    return rows->reading.content;
+}
+
+// On the host, since the device's own step is the other thread's.
+static void put_steps(ew_device_rows *rows)
+{
+    const ew_device *device = rows->device;
+    uint32_t floats = whole_floats(rows), count = rows->steps.count;
+    if (count == 0)
+        return;
+    float *packed = fetch(rows, rows->steps.slots, count, floats);
+    for (uint32_t i = 0; i < count; i++) {
+        float *row = packed + (size_t)i * floats;
+        rt_optimizer_step(&rows->optimizer, rows->values, rows->steps.iterations[i], row,
+                          row + rows->values, rows->steps.gradients + (size_t)i * rows->values);
+    }
+    device->ops->rows_put(device->state, rows->slab, rows->stride, floats, rows->reading.slots,
+                          count, packed);
+    rows->steps.count = 0;
+}
+
 void ew_device_rows_flush(ew_device_rows *rows)
 {
     for (ew_rows_kind kind = 0; kind < EW_ROWS_LIST_COUNT; kind++)
         put_list(rows, kind);
+    put_steps(rows);
     if (++rows->batch == 0) { // after 2^32 batches the marks begin anew
         memset(rows->marks, 0, rows->slot_count * sizeof *rows->marks);
         rows->batch = 1;
@@ -109,13 +146,19 @@ static bool is_pending(const ew_device_rows *rows, uint32_t slot)
     return rows->marks[slot] == rows->batch;
 }
 
+// For a list with so many entries: there is room, and slot is in no other.
+static void claim(ew_device_rows *rows, uint32_t slot, uint32_t list_count)
+{
+    if (is_pending(rows, slot) || list_count == rows->batch_max)
+        ew_device_rows_flush(rows);
+    rows->marks[slot] = rows->batch;
+}
+
 // A place in the list for slot.
 static uint32_t append(ew_device_rows *rows, ew_rows_kind kind, uint32_t slot)
 {
     ew_rows_list *list = &rows->lists[kind];
-    if (is_pending(rows, slot) || list->count == rows->batch_max)
-        ew_device_rows_flush(rows);
-    rows->marks[slot] = rows->batch;
+    claim(rows, slot, list->count);
     list->slots[list->count] = slot;
     return list->count++;
 }
@@ -142,17 +185,6 @@ static void init_rows(void *context, const uint32_t *slots, const uint64_t *keys
     }
 }
 
-// Brings rows to reading.content; at most batch_max.
-static float *fetch(ew_device_rows *rows, const uint32_t *slots, uint32_t count,
-                    uint32_t float_count)
-{
-    const ew_device *device = rows->device;
-    memcpy(rows->reading.slots, slots, count * sizeof *slots);
-    device->ops->rows_get(device->state, rows->slab, rows->stride, float_count, rows->reading.slots,
-                          count, rows->reading.content);
-    return rows->reading.content;
-}
-
 // So that what is pending for any of the slots is in the slab.
 static void settle(ew_device_rows *rows, const uint32_t *slots, uint32_t count)
 {
@@ -176,23 +208,18 @@ static void read_rows(void *context, const uint32_t *slots, uint32_t count, uint
     }
 }
 
-// Rare (a keeper's sum came in): on the host, since the device's own step is the other thread's.
+// A keeper's sums came in, one by one: put down.
 static void step_rows(void *context, const uint32_t *slots, const float *const *gradients,
                       uint32_t count, uint64_t iteration)
 {
     ew_device_rows *rows = context;
-    uint32_t floats = whole_floats(rows);
-    settle(rows, slots, count);
-    for (uint32_t first = 0; first < count; first += rows->batch_max) {
-        uint32_t some = (uint32_t)rt_min_u64(count - first, rows->batch_max);
-        float *packed = fetch(rows, slots + first, some, floats);
-        for (uint32_t i = 0; i < some; i++) {
-            float *row = packed + (size_t)i * floats;
-            const float *stepped = row;
-            rt_optimizer_step(&rows->optimizer, rows->values, iteration, row, row + rows->values,
-                              gradients[first + i]);
-            write_rows(rows, &slots[first + i], 1, floats, &stepped);
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        claim(rows, slots[i], rows->steps.count);
+        uint32_t at = rows->steps.count++;
+        rows->steps.slots[at] = slots[i];
+        rows->steps.iterations[at] = iteration;
+        memcpy(rows->steps.gradients + (size_t)at * rows->values, gradients[i],
+               rows->values * sizeof(float));
     }
 }
 
