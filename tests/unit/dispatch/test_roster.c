@@ -66,7 +66,7 @@ static void start(fixture *f, uint64_t without)
     *f = (fixture){.config = {.worker_count = WORKERS,
                               .ps_shard_count = 1,
                               .timeout_start_s = PATIENCE_S * test_limit_factor(),
-                              .timeout_peer_s = PATIENCE_S * test_limit_factor(),
+                              .timeout_peer_s = PATIENCE_S,
                               .timeout_rejoin_s = 1000},
                    .end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
     strcpy(f->config.network_bind, "127.0.0.1");
@@ -245,7 +245,7 @@ static void who_waits_may_be_cut_off(void **state)
     assemble(&f);
     join_worker(&f, 1);
     await_waiting(&f, 2);
-    f.config.timeout_peer_s = PATIENCE_S * test_limit_factor() / 2; // a heartbeat in a fifth of it
+    f.config.timeout_peer_s = PATIENCE_S / 2; // a heartbeat in a fifth of it
     f.end_ns = rt_now_ns() + (uint64_t)(0.8e9 * f.config.timeout_peer_s);
     ops->end(f.workers[1], 0);
     f.workers[1] = NULL;
