@@ -11,6 +11,7 @@
 #include "runtime/rt_base.h"
 #include "runtime/rt_log.h"
 
+#define RT_CONFIG_VERSION 1 // "version" of a file; docs/STABILITY.md
 #define RT_PATH_MAX 1024
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
@@ -267,6 +268,10 @@ void rt_config_keep_workers(rt_config *config, uint64_t workers);
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.
 // RT_IO, RT_CONFIG: error names file, line or key path; config is unchanged.
 rt_status rt_config_load(rt_config *config, const char *path, rt_error *error);
+
+// The keys of a file (RT_CONFIG_VERSION) by the names that they have today, without those of files
+// that it includes; free with rt_free. Errors as above.
+rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error);
 
 // One assignment "a.b.c=value"; value is JSON, or taken as a string where a string is expected
 // ("stream.files=a.tsv" is a list of one file; several files need a JSON list, as a file name may
