@@ -33,6 +33,7 @@ int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
