@@ -225,9 +225,21 @@ static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
     return status;
 }
 
-// The rows go to the coordinator's box: only there is a model whole.
-static rt_status save(server *s, rt_error *error)
+// The rows go to the coordinator's box: only there is a model whole. Of a checkpoint it is the file
+// that was written last.
+static rt_status save(server *s, const rt_message *message, rt_error *error)
 {
+    char path[RT_FOLDER_MAX + 64];
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    const ps_checkpoint *c = &s->checkpoint;
+    if (iteration && iteration != c->cut.iteration)
+        return rt_fail(error, RT_WIRE, "coordinator: SAVE of iteration %" PRIu64
+                       ", the last checkpoint was that of %u", iteration, c->cut.iteration);
+    if (iteration) {
+        rt_status status = ps_model_file_path(c->folder, c->rank, c->shard_count, path,
+                                              sizeof path, error);
+        return status ? status : ps_files_copy(&s->files, path, iteration, c->rank, error);
+    }
     const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
     return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
 }
@@ -276,6 +288,8 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     const bool is_whole = rt_control_has(message, sizeof head);
     if (is_whole)
         memcpy(&head, rt_message_payload(message), sizeof head);
+    if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
+        ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.first && ps_shard_clear(s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
@@ -301,7 +315,7 @@ static rt_status take_from_coordinator(server *s, const rt_message *message, rt_
                        rt_message_type_name(rt_message_header(message)->type));
     switch (type) {
     case RT_MESSAGE_SAVE:
-        return save(s, error);
+        return save(s, message, error);
     case RT_MESSAGE_CUT:
         return cut(s, message, error);
     case RT_MESSAGE_LOAD:

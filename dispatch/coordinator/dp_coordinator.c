@@ -135,6 +135,7 @@ static rt_status resume(dp_run *c, rt_error *error)
                                      .roster = c->roster,
                                      .tally = c->tally,
                                      .stop_fd = c->own.stop_fd,
+                                     .wake_fd = c->wake_fd,
                                      .other = dp_run_take,
                                      .context = c};
     rt_status status = dp_resume_run(&config, &c->resumed, error);
@@ -156,7 +157,8 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                                          .config_hash = c->own.config_hash,
                                          .schema = c->own.schema,
                                          .epoch = c->epoch,
-                                         .metrics = dp_tally_metrics(c->tally)};
+                                         .metrics = dp_tally_metrics(c->tally),
+                                         .collect = &c->collect};
     if (!*c->checkpoints)
         return RT_OK;
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,

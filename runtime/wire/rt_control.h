@@ -93,7 +93,7 @@ _Static_assert(sizeof(rt_wire_cut) == 8 + 1024, "wire layout");
 // WRITTEN, LOADED: followed by text, which says what went wrong. header.iteration: of the cut.
 typedef struct {
     uint32_t status; // rt_status
-    uint32_t reserved;
+    uint32_t file;   // LOADED: with a status, the one that is to blame
     uint64_t bytes, hash; // rt_file_sum
     uint64_t ns;          // WRITTEN: that it took
 } rt_wire_written;
