@@ -171,7 +171,7 @@ static rt_status join(server *s, rt_error *error)
                                      .coordinator = s->config->coordinator,
                                      .address = reachable,
                                      .keys = s->config->keys,
-                                     .config_hash = s->config->config_hash,
+                                     .identity = s->config->identity,
                                      .timeout_start_s = config->timeout_start_s,
                                      .timeout_peer_s = config->timeout_peer_s};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
@@ -356,10 +356,8 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
     rt_message refusal;
     const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank), rank = rt_peer_rank(peer);
     rt_status status = rt_control_hello(message, peer, self, &hello, error);
-    if (!status && hello.config_hash != s->config->config_hash)
-        status = rt_fail(error, RT_WIRE,
-                         "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
-                         rt_peer_name(peer, name), hello.config_hash, s->config->config_hash);
+    if (!status)
+        status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
     if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
         status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
                          rt_peer_name(peer, name), s->member.welcome.worker_count);

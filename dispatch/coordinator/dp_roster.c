@@ -247,11 +247,9 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    if (hello->config_hash != roster->config.config_hash)
-        return rt_fail(error, RT_CONFIG,
-                       "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                       "): all need the same file",
-                       name, hello->config_hash, roster->config.config_hash);
+    rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
+    if (status)
+        return status;
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);

@@ -129,7 +129,7 @@ static void start(fixture *f)
     f->server = (ps_server_config){.transport = ops,
                                    .config = &f->config,
                                    .coordinator = f->address,
-                                   .config_hash = HASH,
+                                   .identity = {.config_hash = HASH},
                                    .schema = 77};
 }
 
@@ -154,7 +154,7 @@ static void join_run(fixture *f, uint64_t worker_hash)
                      f->shard_address, &f->worker, &error) != RT_OK)
         fail_msg("%s", error.text);
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = worker_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     from_worker(f, RT_MESSAGE_HELLO, &hello, sizeof hello);
 }
 
@@ -303,15 +303,15 @@ static void test_strangers_are_refused(void **context)
     start(&f);
     launch(&f);
     join_run(&f, HASH + 1);
-    expect_refusal(&f, "worker 0 runs another configuration");
+    expect_refusal(&f, "worker 0 runs with another configuration");
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 48); // as short as it ever was, of another program
-    expect_refusal(&f, "worker 0 runs lanyard  (protocol 5), the ps 0 lanyard " RT_PROGRAM_VERSION);
+    expect_refusal(&f, "a HELLO of 48 bytes");
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &broken, sizeof broken);
     from_worker(&f, RT_MESSAGE_SLICE, &push, 7);
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 3);
     expect_refusal(&f, "a HELLO of 3 bytes");
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     from_worker(&f, RT_MESSAGE_HELLO, &hello, sizeof hello);
     from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
     rt_message message = expect(f.worker, RT_MESSAGE_ROWS);
@@ -356,7 +356,7 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
                                   f.shard_address, &other, &error),
                      RT_OK);
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .rank = 1, .config_hash = HASH};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HELLO, 0, 1,
                &hello, sizeof hello);
     send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_PULL, 3, 2,
