@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_run.h"
@@ -216,6 +217,34 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
+// Workers that were lost too often of late; not all of them, for a run needs some.
+static uint64_t put_aside(dp_run *c)
+{
+    char name[32];
+    if (*c->checkpoints)
+        dp_flaps_read(&c->flaps, c->checkpoints);
+    if (!c->own.may_shrink)
+        return 0;
+    const uint64_t aside = dp_flaps_aside(&c->flaps, time(NULL));
+    if ((aside & rt_bits_below(c->given->worker_count)) == rt_bits_below(c->given->worker_count))
+        return 0;
+    for (uint64_t rest = aside; rest; rest &= rest - 1)
+        rt_warn("%s was lost %u times within %d s: it is put aside, the run goes on without it",
+                rt_peer_name(rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), name), DP_FLAPS_MAX,
+                DP_FLAPS_S);
+    return aside;
+}
+
+// For the next start: who ended this one.
+static void note_loss(dp_run *c)
+{
+    const uint32_t lost = c->roster ? dp_roster_lost(c->roster) : UINT32_MAX;
+    if (lost >= RT_WORKERS_MAX || c->given->on_worker_loss != RT_LOSS_SHRINK || !*c->checkpoints)
+        return;
+    dp_flaps_note(&c->flaps, lost, time(NULL));
+    dp_flaps_write(&c->flaps, c->checkpoints);
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -229,13 +258,15 @@ static rt_status run(dp_run *c, rt_error *error)
     if (!status)
         status = rt_stream_open(&config->stream, config->seed, &stream, error);
     if (!status) {
+        const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
                                          .transport = c->transport,
                                          .config = config,
                                          .identity = c->own.identity,
                                          .keys = c->own.keys,
                                          .may_shrink = may_shrink,
-                                         .without = c->own.without};
+                                         .without = c->own.without,
+                                         .aside = aside};
         status = dp_roster_create(&roster, &c->roster, error);
         c->collect.roster = c->roster;
     }
@@ -311,6 +342,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = rt_transport_open(config->ops, config->keys, &c.transport, error);
     if (!status)
         status = run(&c, error);
+    if (status)
+        note_loss(&c);
     if (c.roster)
         dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
     close_all(&c);

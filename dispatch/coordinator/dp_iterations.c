@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_run.h"
@@ -15,8 +16,9 @@
 // Workers wait to be taken back, and it is time.
 static bool takes_back(const dp_run *c)
 {
-    return c->checkpoint && !c->interrupted && dp_roster_waiting(c->roster) &&
-           rt_now_ns() >= c->take_back_ns;
+    const uint64_t waiting = dp_roster_waiting(c->roster);
+    return c->checkpoint && !c->interrupted && waiting && rt_now_ns() >= c->take_back_ns &&
+           waiting & ~dp_flaps_aside(&c->flaps, time(NULL));
 }
 
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)

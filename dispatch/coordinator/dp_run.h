@@ -9,6 +9,7 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_flaps.h"
 #include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_overdue.h"
@@ -48,6 +49,7 @@ typedef struct {
     dp_cut cut;
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
+    dp_flaps flaps;
     uint64_t distinct_keys;
     bool resumes;
     uint32_t epoch;
