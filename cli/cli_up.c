@@ -50,7 +50,7 @@ typedef struct {
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
     char address[RT_NAME_MAX];
-    int announce_fd; // what the coordinator says beside its log; -1: closed
+    int announce_fd;              // what the coordinator says beside its log; -1: closed
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
     sigset_t signals;
@@ -259,7 +259,8 @@ static void spawn_absent(run *r)
         uint32_t at = 0;
         while (at < r->child_count && r->children[at].peer != peer)
             at++;
-        if (rt_now_ns() < r->back_ns[rank] || dp_flaps_aside(&r->flaps, time(NULL)) >> rank & 1 || (at < r->child_count && r->children[at].pid))
+        if (rt_now_ns() < r->back_ns[rank] || dp_flaps_aside(&r->flaps, time(NULL)) >> rank & 1 ||
+            (at < r->child_count && r->children[at].pid))
             continue;
         if (at < r->child_count)
             r->children[at] = r->children[--r->child_count];

@@ -57,8 +57,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32];
     const bool resumed = c->resumed.planner != NULL;
-    snprintf(journal, sizeof journal, "%s/records.jsonl",
-             c->own.directory ? c->own.directory : "");
+    snprintf(journal, sizeof journal, "%s/records.jsonl", c->own.directory ? c->own.directory : "");
     dp_feed_config feed = {.config = c->own.config,
                            .planner = &c->planner,
                            .costs = c->costs,
@@ -250,9 +249,8 @@ static rt_status run(dp_run *c, rt_error *error)
     const rt_config *config = c->given;
     const bool may_shrink = c->own.may_shrink;
     rt_stream *stream = NULL;
-    rt_status status =
-        dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
-                          sizeof c->checkpoints, &c->resumes, &c->epoch, error);
+    rt_status status = dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
+                                         sizeof c->checkpoints, &c->resumes, &c->epoch, error);
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
@@ -324,10 +322,10 @@ static void close_all(dp_run *c)
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
     dp_run c = {.own = *config,
-                     .given = config->config,
-                     .overdue = {.limit_s = config->config->timeout_answer_s},
-                     .wake_fd = -1,
-                     .wait_fd = -1};
+                .given = config->config,
+                .overdue = {.limit_s = config->config->timeout_answer_s},
+                .wake_fd = -1,
+                .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
     if (rt_config_copy(config->config, &c.kept))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -350,4 +348,3 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     rt_config_fini(&c.kept);
     return status;
 }
-

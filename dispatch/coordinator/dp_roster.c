@@ -32,7 +32,7 @@ struct dp_roster {
     uint32_t member_count, worker_count; // of the configuration
     uint32_t joined_count;
     bool begun;
-    uint32_t lost; // rank of a worker, see dp_roster_lost
+    uint32_t lost;                                  // rank of a worker, see dp_roster_lost
     uint64_t workers;                               // that take part, as far as is known
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
@@ -360,7 +360,7 @@ static void begin(dp_roster *roster)
         roster->workers &= ~rt_bit(w);
         if (!(roster->config.aside >> w & 1))
             rt_warn("%s is not there: the run goes on without it",
-                rt_peer_name(roster->members[w].peer, name));
+                    rt_peer_name(roster->members[w].peer, name));
     }
 }
 

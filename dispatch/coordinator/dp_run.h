@@ -1,4 +1,5 @@
-// dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the end.
+// dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the
+// end.
 //
 // dp_coordinator.c begins and ends it, dp_iterations.c carries it from slice to slice, dp_ending.c
 // collects the model. One thread.
@@ -81,8 +82,8 @@ rt_status dp_run_turn(dp_run *run, rt_error *error);
 // From now on workers that come back wait for timeouts.rejoin_s.
 void dp_run_put_off_taking_back(dp_run *run);
 
-// To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN: workers
-// are back, all is to start anew.
+// To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN:
+// workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
 
 // ---- dp_ending.c

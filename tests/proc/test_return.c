@@ -357,8 +357,9 @@ static void away_when_the_run_is_complete(void **state)
     run_must_train_once("next", SAMPLES, (uint32_t[]){3}, 1);
 }
 
-TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90), TEST_SLOW(a_box_comes_back, 90),
-          TEST_SLOW(a_box_comes_and_goes, 90), TEST_SLOW(every_box_is_lost, 180),
-          TEST_SLOW(nothing_left_to_start_from, 90), TEST_SLOW(a_checkpoint_of_another_model, 90),
+TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
+          TEST_SLOW(a_box_comes_back, 90), TEST_SLOW(a_box_comes_and_goes, 90),
+          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(nothing_left_to_start_from, 90),
+          TEST_SLOW(a_checkpoint_of_another_model, 90),
           TEST_SLOW(a_box_with_another_configuration, 90),
           TEST_SLOW(away_when_the_run_is_complete, 90))
