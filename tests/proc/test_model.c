@@ -351,7 +351,7 @@ static void a_kill_leaves_the_old_or_the_new(void **state)
         char order[64];
         process p;
         (void)mkdir(in_folder("hit/model"), 0777);
-        const char *const files[] = {"dense.bin", "config.json", "manifest.json",
+        const char *const files[] = {"dense.bin", "scale.bin", "config.json", "manifest.json",
                                      "rows-000-of-002.bin", "rows-001-of-002.bin"};
         for (size_t i = 0; i < RT_COUNT_OF(files); i++) {
             char from[64], to[64];
