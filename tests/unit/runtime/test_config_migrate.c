@@ -10,10 +10,12 @@
 #include "tests/support/test.h"
 
 const rt_config_renamed rt_config_renames[] = {
-    {"dispatch.boldness", "dispatch.alpha"}, {"random", "seed"},
-    {"hoard.size.rows", "cache.rows"}, // of sections that are no more
-    {"cache.rule", "cache.eviction"},        {"cache.colour", NULL, "\"blue\""},
-    {0},
+    {"dispatch.boldness", "dispatch.alpha", NULL},
+    {"random", "seed", NULL},
+    {"hoard.size.rows", "cache.rows", NULL}, // of sections that are no more
+    {"cache.rule", "cache.eviction", NULL},
+    {"cache.colour", NULL, "\"blue\""},
+    {NULL, NULL, NULL},
 };
 
 static const char file[] = "{\"random\": 9007199254740991, \"workers\": 3,"
