@@ -30,7 +30,7 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 typedef struct {
     rt_config config;
     rt_keys keys;
-    uint64_t config_hash;
+    rt_identity identity;
     uint32_t rank;
     char coordinator[RT_NAME_MAX + 16];
 } member_arguments;
@@ -99,7 +99,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     int code = cli_load_run(path, sets, set_count, name, &arguments->config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    arguments->config_hash = cli_config_hash(&arguments->config);
+    arguments->identity = cli_identity(&arguments->config);
     code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
     if (code == CLI_OK)
         code = take_coordinator(coordinator, arguments);
@@ -152,7 +152,7 @@ int cli_worker(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     ew_worker_config worker = {.config = &arguments.config,
-                               .config_hash = arguments.config_hash,
+                               .identity = arguments.identity,
                                .ops = transport_of(&arguments.config, true, arguments.rank),
                                .keys = &arguments.keys,
                                .rank = arguments.rank,
@@ -175,7 +175,7 @@ int cli_ps(int argc, char **argv)
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
-                               .config_hash = arguments.config_hash,
+                               .identity = arguments.identity,
                                .schema = cli_schema_hash(&arguments.config)};
     code = member_exit(ps_server_run(&server, &error), &error);
     rt_keys_clear(&arguments.keys);
@@ -215,7 +215,13 @@ static void announce(void *context, const char *address)
         return;
     }
     dprintf(fd, "%s\n", address);
-    close(fd);
+}
+
+static void say_saved(void *context)
+{
+    const int fd = *(const int *)context;
+    if (fd >= 0)
+        dprintf(fd, CLI_SAVED "\n");
 }
 
 static rt_status prepare_directory(const char *directory, rt_error *error)
@@ -295,14 +301,14 @@ int cli_coordinator(int argc, char **argv)
     int code = cli_load_run(path, sets, set_count, "coordinator", &config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    const uint64_t config_hash = cli_config_hash(&config);
+    const rt_identity identity = cli_identity(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);
         return CLI_USAGE;
     }
     int fd = fd_text ? (int)announce_fd : -1;
     dp_coordinator_config coordinator = {.config = &config,
-                                         .config_hash = config_hash,
+                                         .identity = identity,
                                          .ops = transport_of(&config, false, 0),
                                          .keys = &keys,
                                          .schema = cli_schema_hash(&config),
@@ -318,6 +324,7 @@ int cli_coordinator(int argc, char **argv)
                                          .reload = {watch ? watch : path, sets, set_count},
                                          .progress = true,
                                          .announce = announce,
+                                         .saved = say_saved,
                                          .announce_context = &fd};
     rt_status status = rt_keys_load(&config, &keys, &error) ? RT_CONFIG : RT_OK;
     if (!status)

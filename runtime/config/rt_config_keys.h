@@ -65,7 +65,8 @@ struct rt_config_key {
 };
 
 typedef struct {
-    const char *before, *now; // paths; NULL ends the list
+    const char *before, *now; // paths; before NULL ends the list, now NULL: the key is gone
+    const char *was;          // of a key that is gone: the JSON that may be left out
 } rt_config_renamed;
 extern const rt_config_renamed
     rt_config_renames[]; // rt_config_renamed.c, where a renamed key is added

@@ -17,7 +17,7 @@ typedef struct {
     const char *coordinator; // address
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
-    uint64_t config_hash;
+    rt_identity identity;
     double timeout_start_s, timeout_peer_s;
 } rt_member_config;
 
