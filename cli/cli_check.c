@@ -73,7 +73,7 @@ int cli_check(int argc, char **argv)
         return CLI_USAGE;
     if (document)
         return print_document();
-    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    int code = (model ? cli_load_model : cli_load)(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
     if (model) {

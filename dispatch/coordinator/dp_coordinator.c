@@ -714,7 +714,8 @@ static rt_status run(coordinator *c, rt_error *error)
                                          .config_hash = c->config->config_hash,
                                          .keys = c->config->keys,
                                          .may_shrink = may_shrink,
-                                         .without = c->config->without};
+                                         .without = c->config->without,
+                                         .notify = c->config->notify};
         status = dp_roster_create(&roster, &c->roster, error);
     }
     if (!status && !may_shrink)
@@ -723,6 +724,8 @@ static rt_status run(coordinator *c, rt_error *error)
         status = begin_feed(c, stream, error);
         stream = NULL;
     }
+    if (!status)
+        rt_notify_ready(c->config->notify);
     if (!status && c->config->announce)
         c->config->announce(c->config->announce_context, dp_roster_address(c->roster));
     if (!status)

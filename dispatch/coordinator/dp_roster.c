@@ -169,6 +169,7 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_err
 static rt_status beat(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
+    rt_notify_alive(roster->config.notify);
     if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
         return RT_OK;
     roster->beat_ns = now;
@@ -233,6 +234,17 @@ static bool is_zero(const uint8_t *bytes, size_t size)
     return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
 }
 
+static rt_status check_config_hash(const dp_roster *roster, const rt_wire_hello *hello,
+                                   const char *name, rt_error *error)
+{
+    if (hello->config_hash == roster->config.config_hash)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
+                   "): all need the same file",
+                   name, hello->config_hash, roster->config.config_hash);
+}
+
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
@@ -247,11 +259,8 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    if (hello->config_hash != roster->config.config_hash)
-        return rt_fail(error, RT_CONFIG,
-                       "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                       "): all need the same file",
-                       name, hello->config_hash, roster->config.config_hash);
+    if (check_config_hash(roster, hello, name, error))
+        return RT_CONFIG;
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
@@ -272,6 +281,27 @@ static void log_stranger(dp_roster *roster, const char *what)
                 count, what);
 }
 
+static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
+{
+    rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+        return;
+    (void)roster->config.ops->send(roster->endpoint, peer, &message);
+    rt_message_release(&message);
+}
+
+// A visitor learns whether a member like it would be let in, and is gone.
+static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *message)
+{
+    char name[32];
+    rt_wire_hello hello;
+    rt_error why = {0};
+    rt_status status = rt_control_hello(message, peer, SELF, &hello, &why);
+    if (!status)
+        status = check_config_hash(roster, &hello, rt_peer_name(peer, name), &why);
+    send_away(roster, peer, status, status ? why.text : RT_RUN_COMPLETE);
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -281,11 +311,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     if (!status)
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (status) {
-        rt_message refusal;
-        if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, SELF, status, error->text) == RT_OK) {
-            (void)roster->config.ops->send(roster->endpoint, peer, &refusal);
-            rt_message_release(&refusal);
-        }
+        send_away(roster, peer, status, error->text);
         return status;
     }
     roster->joined_count += !found->joined;
@@ -419,6 +445,10 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
 {
     rt_error why = {0};
     uint64_t count;
+    if (rt_peer_role(peer) == RT_ROLE_VISITOR) {
+        answer_visitor(roster, peer, message);
+        return;
+    }
     rt_status status = join(roster, peer, message, &why);
     if (status == RT_OK)
         return;

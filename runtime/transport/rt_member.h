@@ -5,6 +5,7 @@
 #ifndef RT_MEMBER_H
 #define RT_MEMBER_H
 
+#include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -19,6 +20,7 @@ typedef struct {
     const rt_keys *keys;     // NULL: none
     uint64_t config_hash;
     double timeout_start_s, timeout_peer_s;
+    rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
 } rt_member_config;
 
 typedef struct {

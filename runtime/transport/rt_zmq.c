@@ -87,7 +87,7 @@ struct rt_endpoint {
     rt_message early[EARLY_MESSAGES_MAX];
     rt_log_limit drops; // strangers' messages
     char address[RT_PATH_MAX];
-    peer_entry peers[RT_ROLE_PS][RANKS_MAX]; // of a listening endpoint
+    peer_entry peers[RT_ROLES][RANKS_MAX]; // of a listening endpoint
 };
 
 // A message on its way out; ZeroMQ's thread gives it back.
@@ -112,7 +112,7 @@ static void identity_write(uint32_t peer, uint64_t connection, uint8_t identity[
 static peer_entry *peer_find(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RANKS_MAX)
         return NULL;
     return &endpoint->peers[role - 1][rank];
 }
@@ -681,6 +681,8 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     if (status == RT_IO)
         return rt_fail(error, status, "receiving at %s: %s", endpoint->address,
                        zmq_strerror(errno));
+    if (status == RT_AGAIN && endpoint->link == LINK_CONNECTING && endpoint->retry_reason)
+        return rt_fail(error, status, "it %s", endpoint->retry_reason);
     if (status)
         return status;
     if (zmq_msg_more(&frame)) {
