@@ -81,6 +81,10 @@ help: ## this list
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
 $(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
+# Of the build itself, for messages: only this file knows, so that a commit compiles one.
+COMMIT := $(if $(wildcard .git),$(shell git describe --always --dirty=+ --exclude='*' 2>/dev/null))
+$(DIR)/runtime/rt_build.o: private CFLAGS += $(if $(COMMIT),-DRT_COMMIT='" ($(COMMIT))"')
+$(DIR)/runtime/rt_build.o: $(DIR)/commit
 $(DIR)/%.o: %.c $(DIR)/flags
 	@mkdir -p $(@D)
 	@echo "compile $(DIR) $<"
@@ -102,7 +106,8 @@ no-ucx:
 $(DIR)/flags: STAMP = $(COMPILE)
 $(DIR)/sources: STAMP = $(SOURCES)
 $(DIR)/ucx: STAMP = $(UCX)
-$(DIR)/flags $(DIR)/sources $(DIR)/ucx: FORCE
+$(DIR)/commit: STAMP = $(COMMIT)
+$(DIR)/flags $(DIR)/sources $(DIR)/ucx $(DIR)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 

@@ -12,6 +12,7 @@
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
 #include "edge_worker/ew_planner.h"
+#include "edge_worker/ew_saving.h"
 #include "edge_worker/ew_trainer.h"
 #include "runtime/transport/rt_member.h"
 
@@ -49,6 +50,7 @@ typedef struct {
     uint64_t mark;     // its number
     bool mark_dense;   // the dense part goes before the answer
     bool probes;       // the coordinator asked for a LINK
+    ew_saving saving;  // of the model, when the coordinator asks for it
     rt_bytes restored; // dense part of a checkpoint, as far as it has come
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
@@ -469,21 +471,6 @@ static rt_status take_sums(worker *w, rt_error *error)
 
 // ---- messages --------------------------------------------------------------------------------
 
-static rt_status save(worker *w, const rt_message *message, rt_error *error)
-{
-    char directory[RT_PATH_MAX], path[RT_PATH_MAX + 16];
-    rt_message answer;
-    if (rt_control_text(message, directory, sizeof directory))
-        return rt_fail(error, RT_WIRE, "coordinator: a SAVE without a directory");
-    snprintf(path, sizeof path, "%s/dense.bin", directory);
-    rt_status status = ew_trainer_save(w->trainer, path, error);
-    if (status)
-        return status;
-    if (rt_control_create(&answer, RT_MESSAGE_FINISHED, self(w)))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return rt_member_send(&w->member, &answer, error);
-}
-
 // A checkpoint's dense part; once all of it is there it takes the place of the model's.
 static rt_status take_part(worker *w, const rt_message *message, rt_error *error)
 {
@@ -549,7 +536,9 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
         w->probes = true;
         return RT_OK;
     case RT_MESSAGE_SAVE:
-        return save(w, message, error);
+        return ew_saving_begin(&w->saving, &w->member, self(w), w->trainer, error);
+    case RT_MESSAGE_TAKEN:
+        return ew_saving_take(&w->saving, message, error);
     default:
         return rt_fail(error, RT_WIRE, "coordinator: a worker takes no %s",
                        rt_message_type_name(rt_message_header(message)->type));
@@ -752,6 +741,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
     if (w->transport)
         w->config->ops->close(w->transport);
+    ew_saving_fini(&w->saving);
     rt_bytes_fini(&w->restored);
     ew_executor_destroy(w->executor);
     ew_model_destroy(w->model);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
 
 #define WRITE_LIMIT_S 900.0
 
@@ -48,11 +49,18 @@ static void remove_old(const ps_checkpoint *c)
 static void write_rows(void *context, rt_child_result *result)
 {
     const ps_checkpoint *c = context;
+    char path[RT_FOLDER_MAX + 64];
     rt_file_sum sum = {0};
+    rt_file_place place = {.path = path};
     rt_status status = rt_checkpoint_make(c->folder, &result->error);
     if (!status)
-        status = ps_shard_save(c->shard, c->folder, c->schema, &c->cut, NULL, NULL, &sum,
-                               &result->error);
+        status = ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path,
+                                    &result->error);
+    if (!status) {
+        const rt_sink sink = rt_file_sink(&place);
+        status =
+            ps_shard_save(c->shard, &sink, c->schema, &c->cut, NULL, NULL, &sum, &result->error);
+    }
     result->values[0] = sum.bytes;
     result->values[1] = sum.hash;
     if (!status)

@@ -3,11 +3,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_dense.h"
+#include "ps_lite/ps_files.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
 
@@ -29,6 +32,8 @@ typedef struct {
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
+    ps_files files;
+    int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
@@ -105,6 +110,14 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .context = s};
     if (ps_shard_create(&shard, &s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
+    struct epoll_event event = {.events = EPOLLIN};
+    rt_status status =
+        ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->config->rank), error);
+    if (status != RT_OK)
+        return status;
+    s->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (s->wait_fd < 0 || epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, s->files.wake_fd, &event) != 0)
+        return rt_fail(error, RT_LIMIT, "out of descriptors");
     ps_checkpoint_init(&s->checkpoint, s->shard, s->config->schema, s->config->rank,
                        config->ps_shard_count);
     return RT_OK;
@@ -183,6 +196,9 @@ static void leave(server *s, rt_status status, const rt_error *error)
         s->ops->close(s->transport);
     if (s->shard)
         ps_checkpoint_fini(&s->checkpoint);
+    ps_files_fini(&s->files);
+    if (s->wait_fd >= 0)
+        close(s->wait_fd);
     ps_shard_destroy(s->shard);
 }
 
@@ -210,15 +226,22 @@ static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
     return status;
 }
 
-static rt_status save(server *s, const rt_message *message, rt_error *error)
+// The rows go to the coordinator's box: only there is a model whole.
+static rt_status save(server *s, rt_error *error)
 {
-    char directory[RT_PATH_MAX];
-    if (rt_control_text(message, directory, sizeof directory) != RT_OK)
-        return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
-                       message->size - sizeof(rt_wire_header));
-    rt_status status =
-        ps_shard_save(s->shard, directory, s->config->schema, NULL, meanwhile, s, NULL, error);
-    return status == RT_OK ? say_finished(s, error) : status;
+    const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
+    return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
+}
+
+// The end of the child that writes a checkpoint ends a wait too. A descriptor that is closed leaves
+// by itself.
+static void watch_child(server *s)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    const int fd = ps_checkpoint_fd(&s->checkpoint);
+    if (fd >= 0 && epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        // it is watched already; without it waits end all the same, later
+    }
 }
 
 static rt_status cut(server *s, const rt_message *message, rt_error *error)
@@ -230,6 +253,7 @@ static rt_status cut(server *s, const rt_message *message, rt_error *error)
     if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->config->rank),
                           rt_message_header(message)->iteration, 0, 0) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    watch_child(s);
     return rt_member_send(&s->member, &answer, error);
 }
 
@@ -270,12 +294,15 @@ static rt_status tell_keys(server *s, const rt_message *message, rt_error *error
 
 static rt_status take_from_coordinator(server *s, const rt_message *message, rt_error *error)
 {
+    const uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_TAKEN || (type == RT_MESSAGE_PIECE && !s->busy))
+        return ps_files_take(&s->files, message, error);
     if (s->busy)
         return rt_fail(error, RT_WIRE, "coordinator: %s while rows are read or written",
                        rt_message_type_name(rt_message_header(message)->type));
-    switch (rt_message_header(message)->type) {
+    switch (type) {
     case RT_MESSAGE_SAVE:
-        return save(s, message, error);
+        return save(s, error);
     case RT_MESSAGE_CUT:
         return cut(s, message, error);
     case RT_MESSAGE_LOAD:
@@ -430,6 +457,8 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
         status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
     if (status == RT_OK)
         status = tell_written(s, error);
+    if (status == RT_OK)
+        status = ps_files_step(&s->files, error);
     if (status != RT_OK)
         return status;
     status = ps_shard_flush(s->shard, error);
@@ -450,9 +479,10 @@ rt_status ps_server_run(const ps_server_config *config, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", config->rank);
     s->config = config;
     s->ops = config->transport;
+    s->wait_fd = -1;
     rt_status status = join(s, error);
     while (status == RT_OK && !s->finished)
-        status = turn(s, ps_checkpoint_fd(&s->checkpoint), rt_member_wait_ms(&s->member), error);
+        status = turn(s, s->wait_fd, rt_member_wait_ms(&s->member), error);
     if (status == RT_OK)
         status = say_finished(s, error);
     leave(s, status, error);

@@ -8,18 +8,14 @@
 #include <time.h>
 
 #include "runtime/files/rt_checkpoint.h"
-#include "runtime/rt_child.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/rt_child.h"
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
 
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
-
-typedef struct {
-    rt_file_sum sum;
-    uint64_t ns;
-} part;
 
 struct dp_checkpoint {
     dp_checkpoint_config config;
@@ -33,7 +29,7 @@ struct dp_checkpoint {
     rt_child child;
     bool own_done;
     uint64_t shards_done;
-    part planner, dense, shards[RT_SHARDS_MAX];
+    rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
     rt_error failure; // the first
     uint64_t begin_ns;
 };
@@ -171,7 +167,7 @@ static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
 }
 
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
-                                     rt_error *error)
+                                     rt_manifest_part *part, rt_error *error)
 {
     char path[RT_FOLDER_MAX + 32], *json;
     rt_file_sum sum;
@@ -181,6 +177,8 @@ rt_status dp_checkpoint_write_config(const rt_config *config, const char *direct
     snprintf(path, sizeof path, "%s/config.json", directory);
     rt_status status = write_bytes(path, &bytes, &sum, error);
     rt_free(json);
+    if (part)
+        *part = (rt_manifest_part){.sum.bytes = sum.bytes, .xxh3 = sum.hash, .has_xxh3 = true};
     return status;
 }
 
@@ -199,7 +197,7 @@ static void write_parts(void *context, rt_child_result *result)
     if (!status)
         status = write_bytes(path, &c->content.dense, &dense, &result->error);
     if (!status)
-        (void)dp_checkpoint_write_config(c->config.config, c->folder, &result->error);
+        (void)dp_checkpoint_write_config(c->config.config, c->folder, NULL, &result->error);
     result->values[0] = planner.bytes;
     result->values[1] = planner.hash;
     result->values[2] = dense.bytes;
@@ -265,7 +263,7 @@ rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_messa
         c->shards_done >> shard & 1)
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": WRITTEN that nobody waits for", shard);
     c->shards_done |= rt_bit(shard);
-    c->shards[shard] = (part){{written.bytes, written.hash}, written.ns};
+    c->shards[shard] = (rt_file_sum){written.bytes, written.hash};
     if (written.status) {
         rt_error failure = {0};
         rt_fail(&failure, RT_IO, "ps %" PRIu32 ": %.*s", shard, (int)rt_min_u64(reader.left, 384),
@@ -280,103 +278,65 @@ rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_messa
 
 static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
 {
-    char hash[32];
-    snprintf(hash, sizeof hash, "%016" PRIx64, sum->hash);
-    rt_json_begin_object(json, NULL);
-    rt_json_string(json, "name", name);
-    rt_json_u64(json, "bytes", sum->bytes);
-    rt_json_string(json, "hash", hash);
-    rt_json_end_object(json);
-}
-
-static void put_hash(rt_json *json, const char *key, uint64_t hash)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    rt_json_string(json, key, text);
+    const rt_manifest_part one = {.sum = *sum, .has_hash = true};
+    rt_manifest_put_part(json, name, &one);
 }
 
 static void put_manifest(const dp_checkpoint *c, rt_json *json)
 {
     const rt_config *config = c->config.config;
     char name[64];
-    rt_json_begin_object(json, NULL);
-    rt_json_u64(json, "format", 1);
+    rt_manifest_begin(json, "checkpoint");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
     rt_json_u64(json, "samples", c->content.samples);
     rt_json_u64(json, "epoch", c->config.epoch);
     rt_json_u64(json, "workers", config->worker_count);
     rt_json_u64(json, "shards", config->ps_shard_count);
-    put_hash(json, "schema", c->config.schema);
-    put_hash(json, "config", c->config.config_hash);
+    rt_manifest_put_hash(json, "schema", c->config.schema);
+    rt_manifest_put_hash(json, "config", c->config.config_hash);
     rt_json_begin_array(json, "parts");
     for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s,
                  config->ps_shard_count);
-        put_part(json, name, &c->shards[s].sum);
+        put_part(json, name, &c->shards[s]);
     }
-    put_part(json, "planner.bin", &c->planner.sum);
-    put_part(json, "dense.bin", &c->dense.sum);
+    put_part(json, "planner.bin", &c->planner);
+    put_part(json, "dense.bin", &c->dense);
     rt_json_end_array(json);
-    rt_json_end_object(json);
-}
-
-// The text of an object with one more member, the checksum of all bytes before it.
-void dp_checkpoint_sign(const char *text, rt_bytes *bytes)
-{
-    char tail[64];
-    size_t length = text ? strlen(text) : 0;
-    while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
-        length--;
-    int size = snprintf(tail, sizeof tail, DP_CHECKPOINT_SIGNATURE "%016" PRIx64 "\"\n}\n",
-                        rt_hash_bytes(text, length));
-    rt_bytes_put(bytes, text, length);
-    rt_bytes_put(bytes, tail, (size_t)size);
 }
 
 // In a forked copy: syncing and removing may take long.
 static void close_checkpoint(void *context, rt_child_result *result)
 {
     const dp_checkpoint *c = context;
-    char path[RT_FOLDER_MAX + 32];
     uint32_t *iterations, count;
     rt_json json;
     if (c->failure.status) {
         rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
         return;
     }
-    rt_json_init(&json, 2);
     put_manifest(c, &json);
-    const char *text = rt_json_text(&json, NULL);
-    rt_bytes bytes = {0};
-    rt_file_sum sum;
-    dp_checkpoint_sign(text, &bytes);
-    snprintf(path, sizeof path, "%s/manifest.json", c->folder);
-    if (!text || bytes.failed)
-        rt_fail(&result->error, RT_NO_MEMORY, "out of memory");
-    else if (write_bytes(path, &bytes, &sum, &result->error) == RT_OK &&
-             rt_checkpoint_list(c->directory, &iterations, &count, NULL) == RT_OK) {
-        for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
-            rt_checkpoint_remove(c->directory, iterations[i], NULL);
-        rt_free(iterations);
-    }
-    rt_bytes_fini(&bytes);
-    rt_json_fini(&json);
+    if (rt_manifest_write(&json, c->folder, &result->error) ||
+        rt_checkpoint_list(c->directory, &iterations, &count, NULL))
+        return;
+    for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
+        rt_checkpoint_remove(c->directory, iterations[i], NULL);
+    rt_free(iterations);
 }
 
 static uint64_t bytes_of_rows(const dp_checkpoint *c)
 {
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < c->config.config->ps_shard_count; s++)
-        bytes += c->shards[s].sum.bytes;
+        bytes += c->shards[s].bytes;
     return bytes;
 }
 
 static void report(const dp_checkpoint *c)
 {
     const double write_s = (double)(rt_now_ns() - c->begin_ns) * 1e-9;
-    const uint64_t bytes = bytes_of_rows(c) + c->planner.sum.bytes + c->dense.sum.bytes;
+    const uint64_t bytes = bytes_of_rows(c) + c->planner.bytes + c->dense.bytes;
     rt_json *json = rt_metrics_begin(c->config.metrics, "checkpoint");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
@@ -433,8 +393,8 @@ static void start_closing(dp_checkpoint *c)
 static void take_own(dp_checkpoint *c, const rt_child_result *result)
 {
     c->own_done = true;
-    c->planner.sum = (rt_file_sum){result->values[0], result->values[1]};
-    c->dense.sum = (rt_file_sum){result->values[2], result->values[3]};
+    c->planner = (rt_file_sum){result->values[0], result->values[1]};
+    c->dense = (rt_file_sum){result->values[2], result->values[3]};
     if (result->error.status)
         fail(c, &result->error);
 }

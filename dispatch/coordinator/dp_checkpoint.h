@@ -12,11 +12,9 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
-#include "runtime/files/rt_pack.h"
+#include "runtime/files/rt_manifest.h"
 
 #define DP_CHECKPOINT_MAGIC UINT64_C(0x4e414c504e594c52) // "RLYNPLAN"
-
-#define DP_CHECKPOINT_SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
 
 typedef struct dp_checkpoint dp_checkpoint;
 
@@ -49,9 +47,10 @@ typedef struct {
 // there. RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
 
-// directory/config.json: the configuration with all defaults. RT_IO, RT_NO_MEMORY.
+// directory/config.json: the configuration with all defaults. part: its size and sum; may be NULL.
+// RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
-                                     rt_error *error);
+                                     rt_manifest_part *part, rt_error *error);
 
 // past: those that are there, by iteration, copied; a run that starts anew has none. RT_NO_MEMORY.
 rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
@@ -83,8 +82,5 @@ rt_status dp_checkpoint_written(dp_checkpoint *checkpoint, uint32_t shard,
 
 // Goes on once its parts are done. Call it now and then while busy.
 void dp_checkpoint_step(dp_checkpoint *checkpoint);
-
-// A manifest as it stands in its file: text, an object, with its checksum. bytes->failed.
-void dp_checkpoint_sign(const char *text, rt_bytes *bytes);
 
 #endif

@@ -194,6 +194,11 @@ uint64_t dp_tally_samples(const dp_tally *tally)
     return tally->planned.samples;
 }
 
+uint64_t dp_tally_iterations(const dp_tally *tally)
+{
+    return tally->planned.iterations;
+}
+
 uint64_t dp_tally_bad_batches(const dp_tally *tally)
 {
     return tally->bad_batches;

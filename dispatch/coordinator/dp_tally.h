@@ -32,6 +32,7 @@ rt_status dp_tally_load(dp_tally *tally, rt_reader *reader, rt_error *error);
 rt_metrics *dp_tally_metrics(const dp_tally *tally);
 
 uint64_t dp_tally_samples(const dp_tally *tally); // of all complete iterations
+uint64_t dp_tally_iterations(const dp_tally *tally);
 uint64_t dp_tally_bad_batches(const dp_tally *tally);
 
 // One worker's report on an iteration. predictions: report->sample_count.

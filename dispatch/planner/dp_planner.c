@@ -369,7 +369,7 @@ void dp_planner_place(dp_planner *planner)
         .device_s = report.device_s,
         .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
     };
-    if (dispatch->policy == RT_POLICY_HERALD) {
+    if (planner->policy->traits & DP_POLICY_TABLES) {
         planner->decision.table_count = fields;
         planner->decision.tables =
             dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;

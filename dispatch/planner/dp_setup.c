@@ -54,7 +54,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->worker_count = config->worker_count;
     planner->sample_count_max = config->worker_count * config->samples_per_worker;
     planner->keys_per_sample_max = schema->keys_per_sample_max;
-    if (config->dispatch.policy == RT_POLICY_MAKESPAN) {
+    if (dp_policy_can(config->dispatch.policy, DP_POLICY_UNEQUAL)) {
         planner->micro_batch_min = config->dispatch.micro_batch_min;
         planner->micro_batch_max = config->dispatch.micro_batch_max;
     }

@@ -5,9 +5,9 @@
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H
 
+#include "runtime/rt_build.h"
 #include "runtime/wire/rt_wire.h"
 
-#define RT_PROGRAM_VERSION "0.1.0"
 #define RT_ADDRESS_MAX 64u
 #define RT_WIRE_KEY_BYTES 32u
 #define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
@@ -110,6 +110,31 @@ typedef struct {
 } rt_wire_load;
 _Static_assert(sizeof(rt_wire_load) == 8 + 16 * 16 + 1024, "wire layout");
 
+// PIECE: followed by bytes [offset, ...) of a file, at most RT_WIRE_PIECE_BYTES_MAX; in order. With
+// a status the sender gives up, and text follows. header.iteration: of the checkpoint, 0: a model.
+typedef struct {
+    uint32_t file;   // which one, among those of this sender and iteration
+    uint32_t status; // rt_status
+    uint64_t offset, total;
+    uint64_t checksum; // XXH3 of the bytes
+    uint64_t sum;      // of the last piece: XXH3 of the whole file
+} rt_wire_piece;
+_Static_assert(sizeof(rt_wire_piece) == 40, "wire layout");
+
+#define RT_WIRE_PIECE_BYTES_MAX (UINT32_C(64) << 10)
+#define RT_WIRE_PIECES_MAX 16u // under way: neither side holds more of a file in memory
+
+// TAKEN: all bytes before offset are written. With a status the receiver gives up, and text
+// follows.
+typedef struct {
+    uint32_t file;
+    uint32_t status; // rt_status
+    uint64_t offset;
+    uint32_t is_complete; // 1: the file is on disk under its name
+    uint32_t reserved;
+} rt_wire_taken;
+_Static_assert(sizeof(rt_wire_taken) == 24, "wire layout");
+
 // KEYS: a row that a shard holds.
 typedef struct {
     uint64_t key;
@@ -127,7 +152,7 @@ typedef enum {
     RT_REASON_LASTS       // it does not: somebody has to mend something
 } rt_reason;
 
-// Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
+// Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.
 rt_status rt_control_text(const rt_message *message, char *text, size_t size);
 

@@ -28,6 +28,7 @@ static payload_rule rule_of(uint32_t type)
     switch ((rt_message_type)type) {
     case RT_MESSAGE_HEARTBEAT:
     case RT_MESSAGE_FINISH:
+    case RT_MESSAGE_SAVE:
     case RT_MESSAGE_MARK:
         return (payload_rule){SHAPE_EMPTY, 0};
     case RT_MESSAGE_HELLO:
@@ -38,7 +39,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_STOP:
     case RT_MESSAGE_FAILED:
     case RT_MESSAGE_FINISHED:
-    case RT_MESSAGE_SAVE:
+    case RT_MESSAGE_PIECE:
+    case RT_MESSAGE_TAKEN:
     case RT_MESSAGE_PUSHED:
     case RT_MESSAGE_PROBE:
     case RT_MESSAGE_PROBED:

@@ -43,7 +43,7 @@ static void configure_planner(fabric_plan *plan)
                                   .layout.field_count = shape->field_count,
                                   .dispatch = shape->dispatch,
                                   .seed = shape->seed};
-    if (shape->dispatch.policy == RT_POLICY_MAKESPAN) {
+    if (dp_policy_can(shape->dispatch.policy, DP_POLICY_UNEQUAL)) {
         config->micro_batch_min = shape->dispatch.micro_batch_min;
         config->micro_batch_max = shape->dispatch.micro_batch_max;
     }

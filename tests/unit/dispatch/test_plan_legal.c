@@ -80,8 +80,6 @@ typedef struct {
 // Everything that can be combined, with small batches.
 static void run_family(family f)
 {
-    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
-                                              RT_POLICY_MAKESPAN};
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
@@ -95,7 +93,7 @@ static void run_family(family f)
     }
     for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
         shape.seed = f.worker_count * 1000 + i;
-        shape.dispatch.policy = i % 8 == 1 ? RT_POLICY_HERALD : policies[i % 4];
+        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
         shape.dispatch.tables = i % 3;
         shape.dispatch.evict_cost = i % 5 < 2;
         shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;

@@ -154,7 +154,7 @@ static void what_is_written_is_read(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         planner_case pc;
         planner_shape shape = shape_of(seed, seed % 2 ? 1 : 3);
-        shape.dispatch.policy = (rt_policy_kind)(seed % 3);
+        shape.dispatch.policy = (rt_policy_kind)(seed % RT_POLICY_COUNT);
         shape.dispatch.first_touch = (rt_first_touch)(seed / 4 % 2);
         planner_case_init(&pc, &shape);
         for (uint32_t t = 1; t <= 20; t++) {
