@@ -11,6 +11,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 #include "runtime/transport/rt_transport.h"
+#include "runtime/wire/rt_control.h"
 
 #define CLI_OK 0
 #define CLI_FAILED 1
@@ -19,6 +20,7 @@
 #define CLI_ANEW 4
 #define CLI_MEND 5
 #define CLI_SETS_MAX 256
+#define CLI_SAVED "saved" // on --announce-fd, after the address: model and summary are on disk
 
 typedef struct {
     const char *name;
@@ -34,6 +36,7 @@ int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
@@ -76,6 +79,9 @@ int cli_fail(const rt_error *error);
 // A hash of everything in a config but what may differ from box to box (addresses that a process
 // listens on, its key files): members of one run must agree on it. 0: out of memory.
 uint64_t cli_config_hash(const rt_config *config);
+
+// What the processes of a run must agree on. Zeros: out of memory.
+rt_identity cli_identity(const rt_config *config);
 
 // Of a model with this config on this stream: for files, so that they are not mixed up.
 uint64_t cli_schema_hash(const rt_config *config);

@@ -327,7 +327,8 @@ static rt_status load(doctor *d, const char *path, const char *const *sets, uint
         status = rt_config_check(&d->config, error);
     if (!status)
         status = rt_config_check_training(&d->config, error);
-    d->config_hash = status ? 0 : cli_config_hash(&d->config);
+    if (!status)
+        d->identity = cli_identity(&d->config);
     if (status)
         rt_config_fini(&d->config);
     return status;

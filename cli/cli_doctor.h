@@ -3,6 +3,7 @@
 #define CLI_DOCTOR_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
 
 #define CLI_FINDINGS_MAX 128
 
@@ -17,7 +18,7 @@ typedef struct {
 typedef struct {
     const char *out; // --out, or NULL
     rt_config config;
-    uint64_t config_hash;
+    rt_identity identity;
     finding findings[CLI_FINDINGS_MAX];
     uint32_t count;
     bool has_coordinator; // this box is where the configuration puts it

@@ -116,7 +116,7 @@ static rt_status visit(const doctor *d, const rt_keys *keys, rt_error *error)
                             .coordinator = address,
                             .address = "",
                             .keys = keys,
-                            .config_hash = d->config_hash,
+                            .identity = d->identity,
                             .timeout_start_s = VISIT_S,
                             .timeout_peer_s = config->timeout_peer_s};
     if (getrandom(&rank, sizeof rank, 0) != sizeof rank)

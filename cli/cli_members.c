@@ -30,7 +30,7 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 typedef struct {
     rt_config config;
     rt_keys keys;
-    uint64_t config_hash;
+    rt_identity identity;
     uint32_t rank;
     char coordinator[RT_NAME_MAX + 16];
     rt_notify notify;
@@ -106,7 +106,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     int code = cli_load_run(path, sets, set_count, name, &arguments->config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    arguments->config_hash = cli_config_hash(&arguments->config);
+    arguments->identity = cli_identity(&arguments->config);
     code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
     if (code == CLI_OK)
         code = take_coordinator(coordinator, arguments);
@@ -149,7 +149,7 @@ int cli_worker(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     ew_worker_config worker = {.config = &arguments.config,
-                               .config_hash = arguments.config_hash,
+                               .identity = arguments.identity,
                                .ops = cli_transport(&arguments.config, true, arguments.rank),
                                .keys = &arguments.keys,
                                .rank = arguments.rank,
@@ -174,7 +174,7 @@ int cli_ps(int argc, char **argv)
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
-                               .config_hash = arguments.config_hash,
+                               .identity = arguments.identity,
                                .schema = cli_schema_hash(&arguments.config),
                                .notify = &arguments.notify};
     code = member_exit(ps_server_run(&server, &error), &error);
@@ -216,7 +216,13 @@ static void announce(void *context, const char *address)
         return;
     }
     dprintf(fd, "%s\n", address);
-    close(fd);
+}
+
+static void say_saved(void *context)
+{
+    const int fd = *(const int *)context;
+    if (fd >= 0)
+        dprintf(fd, CLI_SAVED "\n");
 }
 
 // *made: it was not there before.
@@ -298,7 +304,7 @@ int cli_coordinator(int argc, char **argv)
     int code = cli_load_run(path, sets, set_count, "coordinator", &config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    const uint64_t config_hash = cli_config_hash(&config);
+    const rt_identity identity = cli_identity(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);
         return CLI_USAGE;
@@ -307,7 +313,7 @@ int cli_coordinator(int argc, char **argv)
     rt_notify notify;
     open_notify(&notify);
     dp_coordinator_config coordinator = {.config = &config,
-                                         .config_hash = config_hash,
+                                         .identity = identity,
                                          .ops = cli_transport(&config, false, 0),
                                          .keys = &keys,
                                          .schema = cli_schema_hash(&config),
@@ -324,6 +330,7 @@ int cli_coordinator(int argc, char **argv)
                                          .progress = true,
                                          .notify = &notify,
                                          .announce = announce,
+                                         .saved = say_saved,
                                          .announce_context = &fd};
     rt_status status = rt_keys_load(&config, &keys, &error) ? RT_CONFIG : RT_OK;
     if (!status)

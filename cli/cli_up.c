@@ -8,6 +8,7 @@
 // process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -49,6 +50,7 @@ typedef struct {
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
     char address[RT_NAME_MAX];
+    int announce_fd; // what the coordinator says beside its log; -1: closed
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
     sigset_t signals;
@@ -147,11 +149,11 @@ static rt_status spawn_mpi_workers(run *r, rt_error *error)
 
 // What the coordinator writes once it listens. The wait ends early when the coordinator ends,
 // because then the pipe is closed.
-static rt_status read_address(run *r, int fd, rt_error *error)
+static rt_status read_address(run *r, rt_error *error)
 {
     size_t used = 0;
     while (used < sizeof r->address - 1) {
-        struct pollfd one = {.fd = fd, .events = POLLIN};
+        struct pollfd one = {.fd = r->announce_fd, .events = POLLIN};
         struct timespec now = {0};
         if (poll(&one, 1, 100) < 0 && errno != EINTR)
             break;
@@ -162,7 +164,7 @@ static rt_status read_address(run *r, int fd, rt_error *error)
         }
         if (!(one.revents & (POLLIN | POLLHUP)))
             continue;
-        ssize_t got = read(fd, r->address + used, sizeof r->address - 1 - used);
+        ssize_t got = read(r->announce_fd, r->address + used, 1);
         if (got <= 0)
             break;
         used += (size_t)got;
@@ -211,10 +213,9 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     }
     rt_status status = spawn(r, rt_peer(RT_ROLE_COORDINATOR, 0), "coordinator", arguments, error);
     close(pipes[1]);
-    if (!status)
-        status = read_address(r, pipes[0], error);
-    close(pipes[0]);
-    return status;
+    r->announce_fd = pipes[0];
+    (void)fcntl(r->announce_fd, F_SETFD, FD_CLOEXEC);
+    return status ? status : read_address(r, error);
 }
 
 static rt_status spawn_all(run *r, rt_error *error)
@@ -379,6 +380,20 @@ static void watch(run *r)
     }
 }
 
+// Whether the coordinator came to the end of the run: model and summary are there, whoever was
+// killed after that, itself included.
+static bool is_complete(const run *r)
+{
+    char text[sizeof CLI_SAVED] = "";
+    const child *coordinator = &r->children[0];
+    struct pollfd one = {.fd = r->announce_fd, .events = POLLIN};
+    if (r->child_count && coordinator->past_pid && !coordinator->pid && !coordinator->failure)
+        return true;
+    return r->announce_fd >= 0 && poll(&one, 1, 0) == 1 && one.revents & POLLIN &&
+           read(r->announce_fd, text, sizeof CLI_SAVED) == (ssize_t)sizeof CLI_SAVED &&
+           memcmp(text, CLI_SAVED, sizeof CLI_SAVED - 1) == 0;
+}
+
 static void end_all(run *r)
 {
     // A member that failed has told the coordinator, which says so and ends by itself; one that was
@@ -431,13 +446,19 @@ static bool attempt(run *r)
     if (status && alive(r))
         signal_all(r, SIGTERM);
     end_all(r);
+    const bool complete = !status && is_complete(r);
+    if (r->announce_fd >= 0)
+        close(r->announce_fd);
+    r->announce_fd = -1;
     if (r->config_fd >= 0)
         close(r->config_fd);
     r->config_fd = -1;
     if (status && !r->first_failed) // else that one has said why
         (void)cli_fail(&error);
     r->again = true;
-    return !status && !r->first_failed && !is_planned(r);
+    if (complete && r->first_failed)
+        rt_warn("the run was complete before that: model and summary are there");
+    return complete;
 }
 
 // ---- starting again --------------------------------------------------------------------------
@@ -516,7 +537,7 @@ static int check_here(const rt_config *config)
 int cli_up(int argc, char **argv)
 {
     rt_config config;
-    run r = {.config = &config, .config_fd = -1};
+    run r = {.config = &config, .config_fd = -1, .announce_fd = -1};
     const cli_option options[] = {
         {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))

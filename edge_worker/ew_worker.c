@@ -95,11 +95,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
 static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
 {
     rt_message message;
-    rt_wire_hello hello = {.role = RT_ROLE_WORKER,
-                           .rank = w->rank,
-                           .pid = (uint64_t)getpid(),
-                           .config_hash = w->config->config_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    const rt_wire_hello hello = rt_control_greet(self_to_shards(w), &w->config->identity);
     rt_status status =
         rt_message_create(&message, RT_MESSAGE_HELLO, self_to_shards(w), 0, 1, sizeof hello);
     if (!status) {
@@ -293,7 +289,7 @@ static rt_status join(worker *w, rt_error *error)
                                .coordinator = config->coordinator,
                                .address = "",
                                .keys = config->keys,
-                               .config_hash = config->config_hash,
+                               .identity = config->identity,
                                .timeout_start_s = config->config->timeout_start_s,
                                .timeout_peer_s = config->config->timeout_peer_s,
                                .notify = config->notify};

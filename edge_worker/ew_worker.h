@@ -7,10 +7,11 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
+#include "runtime/wire/rt_control.h"
 
 typedef struct {
     const rt_config *config;
-    uint64_t config_hash;
+    rt_identity identity;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     uint32_t rank;

@@ -145,7 +145,9 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
     rt_status status = RT_OK;
+    uint32_t file = 0;
     for (uint32_t f = 0; f < load.shard_count && !status; f++) {
+        file = f;
         // With as many shards as there were, only its own file has rows of this one.
         if (load.shard_count != shard_count || f == rank)
             status = load_file(&l, &load, f, &found);
@@ -154,7 +156,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
-    const rt_wire_written loaded = {.status = status};
+    const rt_wire_written loaded = {.status = status, .file = file};
     return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank),
                                     rt_message_header(message)->iteration, &loaded, sizeof loaded,
                                     found.text);

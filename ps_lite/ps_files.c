@@ -137,6 +137,8 @@ static rt_status take_piece(ps_files *files, const rt_message *message, rt_error
     rt_wire_piece piece;
     rt_reader reader = rt_message_reader(message);
     const bool is_first = rt_reader_get(&reader, &piece, 1, sizeof piece) && piece.offset == 0;
+    if (!is_first && !files->back.behind)
+        return rt_fail(error, RT_WIRE, "coordinator: a PIECE of a file that no LOAD named");
     rt_status status = is_first ? expect_back(files, message, error) : RT_OK;
     return status ? status : rt_parcel_take(&files->back, message, error);
 }

@@ -171,7 +171,7 @@ static rt_status join(server *s, rt_error *error)
                                      .coordinator = s->config->coordinator,
                                      .address = reachable,
                                      .keys = s->config->keys,
-                                     .config_hash = s->config->config_hash,
+                                     .identity = s->config->identity,
                                      .timeout_start_s = config->timeout_start_s,
                                      .timeout_peer_s = config->timeout_peer_s,
                                      .notify = s->config->notify};
@@ -226,9 +226,21 @@ static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
     return status;
 }
 
-// The rows go to the coordinator's box: only there is a model whole.
-static rt_status save(server *s, rt_error *error)
+// The rows go to the coordinator's box: only there is a model whole. Of a checkpoint it is the file
+// that was written last.
+static rt_status save(server *s, const rt_message *message, rt_error *error)
 {
+    char path[RT_FOLDER_MAX + 64];
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    const ps_checkpoint *c = &s->checkpoint;
+    if (iteration && iteration != c->cut.iteration)
+        return rt_fail(error, RT_WIRE, "coordinator: SAVE of iteration %" PRIu64
+                       ", the last checkpoint was that of %u", iteration, c->cut.iteration);
+    if (iteration) {
+        rt_status status = ps_model_file_path(c->folder, c->rank, c->shard_count, path,
+                                              sizeof path, error);
+        return status ? status : ps_files_copy(&s->files, path, iteration, c->rank, error);
+    }
     const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
     return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
 }
@@ -277,6 +289,8 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     const bool is_whole = rt_control_has(message, sizeof head);
     if (is_whole)
         memcpy(&head, rt_message_payload(message), sizeof head);
+    if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
+        ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.first && ps_shard_clear(s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
@@ -302,7 +316,7 @@ static rt_status take_from_coordinator(server *s, const rt_message *message, rt_
                        rt_message_type_name(rt_message_header(message)->type));
     switch (type) {
     case RT_MESSAGE_SAVE:
-        return save(s, error);
+        return save(s, message, error);
     case RT_MESSAGE_CUT:
         return cut(s, message, error);
     case RT_MESSAGE_LOAD:
@@ -343,10 +357,8 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
     rt_message refusal;
     const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank), rank = rt_peer_rank(peer);
     rt_status status = rt_control_hello(message, peer, self, &hello, error);
-    if (!status && hello.config_hash != s->config->config_hash)
-        status = rt_fail(error, RT_WIRE,
-                         "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
-                         rt_peer_name(peer, name), hello.config_hash, s->config->config_hash);
+    if (!status)
+        status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
     if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
         status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
                          rt_peer_name(peer, name), s->member.welcome.worker_count);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "runtime/files/rt_checkpoint.h"
@@ -28,7 +29,9 @@ struct dp_checkpoint {
     char folder[RT_FOLDER_MAX];
     rt_child child;
     bool own_done;
-    uint64_t shards_done;
+    uint64_t shards_done; // that have written
+    uint64_t copying;     // whose files are on their way here
+    uint64_t copied_bytes, copied_ns; // so far; when that changed last
     rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
     rt_error failure; // the first
     uint64_t begin_ns;
@@ -225,7 +228,7 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->base = choose_base(c);
     c->keep_from = choose_keep_from(c, c->content.iteration);
     c->failure = (rt_error){0};
-    c->shards_done = 0;
+    c->shards_done = c->copying = 0;
     c->own_done = false;
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
@@ -252,6 +255,45 @@ void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
     c->content.pause_ms = pause_ms;
 }
 
+static void shard_path(const dp_checkpoint *c, uint32_t shard, char *path, size_t size)
+{
+    snprintf(path, size, "%s/rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", c->folder, shard,
+             c->config.config->ps_shard_count);
+}
+
+// On the same box, or in a folder that the boxes share, there is nothing to copy: the folder was
+// empty when the checkpoint began, so a file of that size is the one that the shard wrote.
+static bool is_here(const char *path, uint64_t bytes)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && (uint64_t)info.st_size == bytes;
+}
+
+static rt_status ask_for_copy(dp_checkpoint *c, uint32_t shard, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 64];
+    rt_message message;
+    rt_error failure = {0};
+    const uint32_t peer = rt_peer(RT_ROLE_PS, shard), iteration = c->content.iteration;
+    dp_collect *collect = c->config.collect;
+    shard_path(c, shard, path, sizeof path);
+    if (c->config.config->checkpoint.copies == 0 || is_here(path, c->shards[shard].bytes))
+        return RT_OK;
+    // The coordinator's own part makes the folder, but may not have come to that yet.
+    rt_status status = rt_checkpoint_make(c->folder, &failure);
+    if (!status)
+        status = dp_collect_expect(collect, peer, iteration, path, &failure);
+    if (status) {
+        fail(c, &failure);
+        return RT_OK;
+    }
+    c->copying |= rt_bit(shard);
+    c->copied_ns = rt_now_ns();
+    if (rt_message_create(&message, RT_MESSAGE_SAVE, collect->sender, iteration, 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return dp_roster_send(collect->roster, peer, &message, error);
+}
+
 rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_message *message,
                                 rt_error *error)
 {
@@ -264,14 +306,54 @@ rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_messa
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": WRITTEN that nobody waits for", shard);
     c->shards_done |= rt_bit(shard);
     c->shards[shard] = (rt_file_sum){written.bytes, written.hash};
+    rt_status status = RT_OK;
     if (written.status) {
         rt_error failure = {0};
         rt_fail(&failure, RT_IO, "ps %" PRIu32 ": %.*s", shard, (int)rt_min_u64(reader.left, 384),
                 (const char *)reader.next);
         fail(c, &failure);
+    } else if (!c->failure.status) {
+        status = ask_for_copy(c, shard, error);
     }
     dp_checkpoint_step(c);
-    return RT_OK;
+    return status;
+}
+
+// One that has come is whole: its pieces and all of it had their sums.
+static void look_at_copy(dp_checkpoint *c, uint32_t shard, uint64_t *bytes)
+{
+    const rt_parcel_in *in = dp_collect_of(c->config.collect, rt_peer(RT_ROLE_PS, shard));
+    rt_error failure = in->error;
+    *bytes += in->answered;
+    if (in->status == RT_AGAIN)
+        return;
+    c->copying &= ~rt_bit(shard);
+    if (in->status == RT_OK && in->total != c->shards[shard].bytes)
+        rt_fail(&failure, RT_IO, "%s: %" PRIu64 " bytes came, %" PRIu64 " were written", in->path,
+                in->total, c->shards[shard].bytes);
+    if (failure.status)
+        fail(c, &failure);
+    dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, shard));
+}
+
+static void look_at_copies(dp_checkpoint *c)
+{
+    uint64_t bytes = 0;
+    rt_error failure = {0};
+    for (uint64_t rest = c->copying; rest; rest &= rest - 1)
+        look_at_copy(c, rt_lowest_bit(rest), &bytes);
+    const uint64_t now_ns = rt_now_ns();
+    if (bytes != c->copied_bytes)
+        c->copied_ns = now_ns;
+    c->copied_bytes = bytes;
+    if (c->copying && (double)(now_ns - c->copied_ns) * 1e-9 > WRITE_LIMIT_S) {
+        rt_fail(&failure, RT_TIMEOUT, "ps %" PRIu32 ": nothing more of its file has come",
+                rt_lowest_bit(c->copying));
+        fail(c, &failure);
+    }
+    for (uint64_t rest = c->failure.status ? c->copying : 0; rest; rest &= rest - 1)
+        dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)));
+    c->copying = c->failure.status ? 0 : c->copying;
 }
 
 // ---- ending ----------------------------------------------------------------------------------
@@ -410,6 +492,8 @@ void dp_checkpoint_step(dp_checkpoint *c)
         }
         take_own(c, &result);
     }
-    if (c->step == STEP_PARTS && c->own_done && c->shards_done == shards)
+    if (c->step == STEP_PARTS)
+        look_at_copies(c);
+    if (c->step == STEP_PARTS && c->own_done && c->shards_done == shards && !c->copying)
         start_closing(c);
 }

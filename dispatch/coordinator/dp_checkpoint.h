@@ -8,6 +8,7 @@
 #ifndef DP_CHECKPOINT_H
 #define DP_CHECKPOINT_H
 
+#include "dispatch/coordinator/dp_collect.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
@@ -24,6 +25,7 @@ typedef struct {
     uint64_t config_hash, schema;
     uint32_t epoch;
     rt_metrics *metrics;
+    dp_collect *collect; // copies of the shards' files come by it
 } dp_checkpoint_config;
 
 // A checkpoint that is complete on disk, as far as writing the next one goes.
@@ -76,11 +78,12 @@ uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);
 
-// A shard's rows are on disk, or not. RT_WIRE: nobody waits for that.
+// A shard's rows are on its disk, or not. With checkpoint.copies it is asked for them, unless they
+// are here already. RT_WIRE: nobody waits for that; RT_PEER, RT_NO_MEMORY.
 rt_status dp_checkpoint_written(dp_checkpoint *checkpoint, uint32_t shard,
                                 const rt_message *message, rt_error *error);
 
-// Goes on once its parts are done. Call it now and then while busy.
+// Goes on once its parts are done, copies included. Call it now and then while busy.
 void dp_checkpoint_step(dp_checkpoint *checkpoint);
 
 #endif

@@ -46,6 +46,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
                              .directory = c->own.directory,
                              .trace = c->own.trace,
                              .progress = c->own.progress,
+                             .keeps = c->own.resume != DP_RESUME_NO,
                              .resumed = c->resumes};
     return dp_tally_create(&tally, &c->tally, error);
 }
@@ -127,7 +128,7 @@ static rt_status resume(dp_run *c, rt_error *error)
     const dp_resume_config config = {.config = c->own.config,
                                      .directory = c->checkpoints,
                                      .schema = c->own.schema,
-                                     .config_hash = c->own.config_hash,
+                                     .config_hash = c->own.identity.config_hash,
                                      .epoch = c->epoch,
                                      .sender = DP_SELF,
                                      .planner = &c->planner,
@@ -135,12 +136,14 @@ static rt_status resume(dp_run *c, rt_error *error)
                                      .roster = c->roster,
                                      .tally = c->tally,
                                      .stop_fd = c->own.stop_fd,
+                                     .wake_fd = c->wake_fd,
                                      .other = dp_run_take,
                                      .context = c};
     rt_status status = dp_resume_run(&config, &c->resumed, error);
     if (status == RT_NOT_FOUND && c->own.resume == DP_RESUME_IF_ANY) {
         rt_warn("%s: starting from the beginning", error->text);
         *error = (rt_error){0};
+        dp_tally_begin_anew(c->tally);
         return RT_OK;
     }
     if (status)
@@ -153,10 +156,11 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
 {
     const dp_checkpoint_config config = {.directory = c->checkpoints,
                                          .config = c->own.config,
-                                         .config_hash = c->own.config_hash,
+                                         .config_hash = c->own.identity.config_hash,
                                          .schema = c->own.schema,
                                          .epoch = c->epoch,
-                                         .metrics = dp_tally_metrics(c->tally)};
+                                         .metrics = dp_tally_metrics(c->tally),
+                                         .collect = &c->collect};
     if (!*c->checkpoints)
         return RT_OK;
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
@@ -205,11 +209,11 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
 // its workers, so it has a hash of its own.
 static void keep_workers(dp_run *c, uint64_t workers)
 {
-    const uint64_t both[2] = {c->own.config_hash, workers};
+    const uint64_t both[2] = {c->own.identity.config_hash, workers};
     if (rt_bit_count(workers) == c->given->worker_count)
         return;
     rt_config_keep_workers(&c->kept, workers);
-    c->own.config_hash = rt_hash_bytes(both, sizeof both);
+    c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
 static rt_status run(dp_run *c, rt_error *error)
@@ -228,7 +232,7 @@ static rt_status run(dp_run *c, rt_error *error)
         const dp_roster_config roster = {.ops = c->own.ops,
                                          .transport = c->transport,
                                          .config = config,
-                                         .config_hash = c->own.config_hash,
+                                         .identity = c->own.identity,
                                          .keys = c->own.keys,
                                          .may_shrink = may_shrink,
                                          .without = c->own.without,

@@ -13,7 +13,8 @@
 
 typedef struct {
     const rt_config *config;
-    uint64_t config_hash, schema;
+    rt_identity identity; // members must have the same
+    uint64_t schema;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
@@ -31,7 +32,9 @@ typedef struct {
     rt_notify *notify; // or NULL
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
-    void *announce_context;
+    // Called once model and summary are on disk: whatever happens to the run now has no effect.
+    void (*saved)(void *context);
+    void *announce_context; // of both
 } dp_coordinator_config;
 
 // RT_OK: the run ended as it should. RT_AGAIN: workers that were missing are back, a checkpoint is

@@ -112,7 +112,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
     rt_json_u64(&json, "shards", c->own.config->ps_shard_count);
     rt_manifest_put_hash(&json, "schema", c->own.schema);
-    rt_manifest_put_hash(&json, "config", c->own.config_hash);
+    rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
     rt_json_begin_array(&json, "parts");
     rt_manifest_put_part(&json, "config.json", &part);
     for (uint32_t i = 0; i < sender_count(c); i++) {
@@ -177,5 +177,8 @@ rt_status dp_run_finish(dp_run *c, rt_error *error)
     if (status)
         return status;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
-    return dp_tally_finish(c->tally, &stats, c->interrupted, error);
+    status = dp_tally_finish(c->tally, &stats, c->interrupted, error);
+    if (!status && c->own.saved)
+        c->own.saved(c->own.announce_context);
+    return status;
 }

@@ -234,17 +234,6 @@ static bool is_zero(const uint8_t *bytes, size_t size)
     return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
 }
 
-static rt_status check_config_hash(const dp_roster *roster, const rt_wire_hello *hello,
-                                   const char *name, rt_error *error)
-{
-    if (hello->config_hash == roster->config.config_hash)
-        return RT_OK;
-    return rt_fail(error, RT_CONFIG,
-                   "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                   "): all need the same file",
-                   name, hello->config_hash, roster->config.config_hash);
-}
-
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
@@ -259,8 +248,9 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    if (check_config_hash(roster, hello, name, error))
-        return RT_CONFIG;
+    rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
+    if (status)
+        return status;
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
@@ -298,7 +288,7 @@ static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *m
     rt_error why = {0};
     rt_status status = rt_control_hello(message, peer, SELF, &hello, &why);
     if (!status)
-        status = check_config_hash(roster, &hello, rt_peer_name(peer, name), &why);
+        status = rt_control_agree(&hello, &roster->config.identity, rt_peer_name(peer, name), &why);
     send_away(roster, peer, status, status ? why.text : RT_RUN_COMPLETE);
 }
 

@@ -22,7 +22,7 @@ typedef struct {
     const rt_transport_ops *ops;
     rt_transport *transport;
     const rt_config *config;
-    uint64_t config_hash;
+    rt_identity identity;
     const rt_keys *keys; // NULL: loopback only
     bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
     uint64_t without;    // and these not at all

@@ -18,11 +18,15 @@ typedef struct {
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
     bool trace;
     bool progress;
-    bool resumed; // metrics.jsonl and trace.jsonl go on
+    bool keeps;   // metrics.jsonl and trace.jsonl of an earlier start go on
+    bool resumed; // and so does its history; else it begins anew, which is recorded
 } dp_tally_config;
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error);
 void dp_tally_destroy(dp_tally *tally);
+
+// What the metrics hold so far is no part of the history any more.
+void dp_tally_begin_anew(dp_tally *tally);
 
 // Sums over all iterations that are complete, and back into a new tally. RT_DATA: no such state.
 void dp_tally_save(const dp_tally *tally, rt_bytes *bytes);

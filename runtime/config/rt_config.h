@@ -195,6 +195,7 @@ typedef struct {
     uint32_t full_every;       // of so many one has all rows, the others those that changed
     uint32_t keep;             // the newest so many stay, and what they build on
     bool at_end;
+    uint32_t copies; // of the shards' files, on the coordinator's box
 } rt_checkpoint_config;
 
 // What happens when a process of a run is lost.

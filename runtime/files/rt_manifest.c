@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
@@ -181,4 +182,80 @@ rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error)
         status = parse(path, bytes, size, root_p, error);
     rt_free(bytes);
     return status;
+}
+
+// ---- checking
+
+static rt_status sum_file(const char *path, uint64_t *sum_p, rt_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    rt_hasher *hasher = rt_hasher_create();
+    const size_t size = 65536;
+    uint8_t *block = rt_alloc(size, 1);
+    rt_status status = RT_OK;
+    if (!file)
+        status = rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                         strerror(errno));
+    else if (!hasher || !block)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    for (size_t got = 1; got > 0 && !status;) {
+        got = fread(block, 1, size, file);
+        rt_hasher_add(hasher, block, got);
+        if (got == 0 && ferror(file))
+            status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    }
+    if (!status)
+        *sum_p = rt_hasher_sum(hasher);
+    if (file)
+        fclose(file);
+    rt_hasher_destroy(hasher);
+    rt_free(block);
+    return status;
+}
+
+static rt_status check_part(const char *folder, const char *name, const rt_manifest_part *part,
+                            rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 96];
+    struct stat info;
+    uint64_t sum = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (stat(path, &info) != 0)
+        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
+                       "%s, which %s/" RT_MANIFEST_NAME " names: %s", path, folder,
+                       strerror(errno));
+    if ((uint64_t)info.st_size != part->sum.bytes)
+        return rt_fail(error, RT_DATA,
+                       "%s has %" PRIu64 " bytes, the manifest says %" PRIu64
+                       ": it is not the file that belongs there",
+                       path, (uint64_t)info.st_size, part->sum.bytes);
+    if (!part->has_xxh3)
+        return RT_OK;
+    rt_status status = sum_file(path, &sum, error);
+    if (!status && sum != part->xxh3)
+        return rt_fail(error, RT_DATA,
+                       "%s has the sum %016" PRIx64 ", the manifest says %016" PRIx64
+                       ": it is damaged, or not the file that belongs there",
+                       path, sum, part->xxh3);
+    return status;
+}
+
+rt_status rt_manifest_check(const char *folder, const cJSON *root, rt_error *error)
+{
+    const cJSON *one, *parts = cJSON_GetObjectItemCaseSensitive(root, "parts");
+    if (cJSON_GetArraySize(parts) == 0)
+        return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " names no files", folder);
+    cJSON_ArrayForEach(one, parts)
+    {
+        rt_manifest_part part;
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(one, "name");
+        if (!cJSON_IsString(name) || strchr(name->valuestring, '/') ||
+            !rt_manifest_part_of(root, name->valuestring, &part))
+            return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " names a file without its sum",
+                           folder);
+        rt_status status = check_part(folder, name->valuestring, &part, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }

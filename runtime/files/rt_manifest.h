@@ -44,4 +44,9 @@ bool rt_manifest_u32(const cJSON *object, const char *name, uint64_t most, uint3
 bool rt_manifest_hash(const cJSON *object, const char *name, uint64_t *hash_p);
 bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *part);
 
+// Whether all that a manifest names is in the folder, with its size and, of models, its sum (the
+// hashes of a checkpoint's rows are their readers' business). RT_DATA: error names the file that is
+// missing, or is another one, and what was expected; RT_IO, RT_NO_MEMORY.
+rt_status rt_manifest_check(const char *folder, const cJSON *root, rt_error *error);
+
 #endif

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/rt_log.h"
 
@@ -28,11 +27,7 @@ uint32_t rt_member_wait_ms(const rt_member *member)
 static rt_status send_hello(rt_member *member, rt_error *error)
 {
     rt_message message;
-    rt_wire_hello hello = {.role = rt_peer_role(member->config.self),
-                           .rank = rt_peer_rank(member->config.self),
-                           .pid = (uint64_t)getpid(),
-                           .config_hash = member->config.config_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_wire_hello hello = rt_control_greet(member->config.self, &member->config.identity);
     if (!rt_control_put_text(hello.address, sizeof hello.address, member->config.address))
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
     if (member->config.keys && member->config.keys->is_set)

@@ -18,7 +18,7 @@ typedef struct {
     const char *coordinator; // address
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
-    uint64_t config_hash;
+    rt_identity identity;
     double timeout_start_s, timeout_peer_s;
     rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
 } rt_member_config;

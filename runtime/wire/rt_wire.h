@@ -25,7 +25,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(FAILED, 7)      /* to the coordinator: sender gives up; iteration, payload: as STOP */      \
     XX(FINISH, 8)      /* coordinator: no more slices; payload none */                             \
     XX(FINISHED, 9)    /* answer to FINISH: all is done */                                         \
-    XX(SAVE, 10)       /* coordinator: send your part of the model, as PIECEs; payload none */     \
+    XX(SAVE, 10)       /* coordinator: send your part of the model, or of the checkpoint of        \
+                          `iteration`, as PIECEs; payload none */                                  \
     XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */           \
     XX(MARK, 12)       /* to a worker: answer with the same once all so far is carried out */      \
     XX(PART, 13)       /* a piece of the dense part of a checkpoint, rt_wire_part and bytes */     \

@@ -21,6 +21,7 @@
 #include "edge_worker/model/ew_model.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
@@ -288,7 +289,9 @@ static void write_rows(const fixture *f, const dp_planner *planner, uint32_t ite
         row->version = version;
         memset(ps_table_row(table, row), 0, sizes.row_floats * sizeof(float));
     }
-    must(ps_snapshot_write(table, &info, path, NULL, NULL, sum, &error), &error);
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    must(ps_snapshot_write(table, &info, &sink, NULL, NULL, sum, &error), &error);
     ps_table_destroy(table);
 }
 
