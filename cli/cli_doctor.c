@@ -1,7 +1,7 @@
 // `lanyard doctor`: whether this box can take part in the run of a configuration, and what to fix.
 //
-// Looks, and changes nothing: it listens for a moment where a run would, and asks the coordinator, if
-// it is there. Everything is tried, also after something failed.
+// Looks, and changes nothing: it listens for a moment where a run would, and asks the coordinator,
+// if it is there. Everything is tried, also after something failed.
 #include "cli/cli_doctor.h"
 
 #include <errno.h>
@@ -164,8 +164,10 @@ static void check_input(doctor *d, const char *path)
         access(path, R_OK) == 0)
         return;
     if (errno == ENOENT && cli_doctor_unit_makes(path))
-        say(d, LOOK, "rights", "stream.files: %s is not there yet: lanyard-coordinator.service "
-            "makes the pipe when it starts", path);
+        say(d, LOOK, "rights",
+            "stream.files: %s is not there yet: lanyard-coordinator.service "
+            "makes the pipe when it starts",
+            path);
     else
         say(d, BROKEN, "rights", "stream.files: %s: %s%s", path, strerror(errno),
             errno == ENOENT ? ": a file, or a pipe that mkfifo makes" : "");

@@ -1,4 +1,5 @@
-// cli_doctor - what the parts of `lanyard doctor` share: the findings, and what is known of this box.
+// cli_doctor - what the parts of `lanyard doctor` share: the findings, and what is known of this
+// box.
 #ifndef CLI_DOCTOR_H
 #define CLI_DOCTOR_H
 

@@ -182,4 +182,3 @@ void cli_doctor_network(doctor *d)
     if (coordinator.answers)
         check_coordinator(d);
 }
-

@@ -1,5 +1,5 @@
-// What `lanyard doctor` finds of the systemd units of this box: a process under one of them sees and
-// writes less than its user may. Only lines that those units have are understood.
+// What `lanyard doctor` finds of the systemd units of this box: a process under one of them sees
+// and writes less than its user may. Only lines that those units have are understood.
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -115,8 +115,7 @@ static bool lists(const unit *u, const char *key, const char *before, const char
 static bool may_write(const unit *u, const char *path)
 {
     return *path != '/' || !is_on(u, "ProtectSystem", "strict") ||
-           lists(u, "StateDirectory", "/var/lib/", path) ||
-           lists(u, "ReadWritePaths", "/", path);
+           lists(u, "StateDirectory", "/var/lib/", path) || lists(u, "ReadWritePaths", "/", path);
 }
 
 static void check_writes(doctor *d, const unit *u, const char *what, const char *path)
@@ -132,13 +131,18 @@ static void check_sees(doctor *d, const unit *u, const char *what, const char *p
 {
     static const struct {
         const char *folder, *key;
-    } hidden[] = {{"/home", "ProtectHome"}, {"/root", "ProtectHome"}, {"/run/user", "ProtectHome"},
-                  {"/tmp", "PrivateTmp"},   {"/var/tmp", "PrivateTmp"}};
+    } hidden[] = {{"/home", "ProtectHome"},
+                  {"/root", "ProtectHome"},
+                  {"/run/user", "ProtectHome"},
+                  {"/tmp", "PrivateTmp"},
+                  {"/var/tmp", "PrivateTmp"}};
     for (size_t i = 0; i < RT_COUNT_OF(hidden); i++) {
         if (is_below(path, hidden[i].folder, strlen(hidden[i].folder)) &&
             is_on(u, hidden[i].key, "yes"))
-            say(d, BROKEN, "units", "%s: %s does not see %s (%s=yes): move it, to /var/lib/lanyard or "
-                "/srv", what, u->name, path, hidden[i].key);
+            say(d, BROKEN, "units",
+                "%s: %s does not see %s (%s=yes): move it, to /var/lib/lanyard or "
+                "/srv",
+                what, u->name, path, hidden[i].key);
     }
 }
 

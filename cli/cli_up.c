@@ -50,7 +50,7 @@ typedef struct {
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
     char address[RT_NAME_MAX];
-    int announce_fd; // what the coordinator says beside its log; -1: closed
+    int announce_fd;              // what the coordinator says beside its log; -1: closed
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
     sigset_t signals;

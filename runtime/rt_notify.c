@@ -43,9 +43,9 @@ void rt_notify_open(const char *socket_name, const char *watchdog_us, const char
 {
     const bool is_ours = !watchdog_pid || number(watchdog_pid) == (uint64_t)getpid();
     const uint64_t limit_us = is_ours ? number(watchdog_us) : 0;
-    *notify = (rt_notify){.socket = reach(socket_name),
-                          .every_ns = limit_us < UINT64_MAX / NS_PER_US ? limit_us * NS_PER_US / 2
-                                                                        : 0};
+    *notify =
+        (rt_notify){.socket = reach(socket_name),
+                    .every_ns = limit_us < UINT64_MAX / NS_PER_US ? limit_us * NS_PER_US / 2 : 0};
 }
 
 void rt_notify_close(rt_notify *notify)

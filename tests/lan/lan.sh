@@ -153,10 +153,10 @@ show() { # box, options of mount, path
     number=$(find "$files/$box" -mindepth 1 -maxdepth 1 | wc -l)
     if [ -d "$path" ]; then mkdir "$files/$box/$number"; else touch "$files/$box/$number"; fi
     mount --bind "$path" "$files/$box/$number"
-    [ -z "$options" ] || mount -o "remount,bind,$options" "$files/$box/$number"
     (enter "$box" bash -eu -c '
         [ "$3" != ro ] || ! [ "$1" -ef "$2" ] || exit 0 # a part of the tree
         if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "${2%/*}" && touch "$2"; fi
+        [ "$3" != ro ] || mount -o remount,bind,ro "$1" # the mount, not what is mounted: here
         mount --bind "$1" "$2"' show "/shown/$number" "$path" "$options")
 }
 

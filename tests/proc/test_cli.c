@@ -154,8 +154,16 @@ static size_t count_of(const char *text, const char *part)
 static void up_must_refuse(const char *set, const char *more, const char *text)
 {
     process p = {0};
-    const char *const all[] = {process_lanyard(), "up",  "configs/demo.json", "--out",
-                               test_path("out"),  "--set", set, "--set", more, NULL};
+    const char *const all[] = {process_lanyard(),
+                               "up",
+                               "configs/demo.json",
+                               "--out",
+                               test_path("out"),
+                               "--set",
+                               set,
+                               "--set",
+                               more,
+                               NULL};
     const int status = process_run(&p, all, SAY_S);
     if (status != 1 || !strstr(p.text, text) || count_of(p.text, "error: ") != 1)
         fail_msg("%s: exit status %d, expected 1 and one error \"%s\"; it said:\n%s", set, status,
@@ -171,11 +179,14 @@ static void what_cannot_be_is_refused_once(void **state)
     up_must_refuse("device=gpu", seed, "device: \"gpu\" is unknown, expected \"auto\", \"cpu\"");
     up_must_refuse("device=cuda:", seed, "device: \"cuda:\" is unknown");
     up_must_refuse("device=cuda:777", seed, "device: \"cuda:777\": ");
-    up_must_refuse("dispatch=laia", seed, "dispatch: is a section, not a key with a value "
+    up_must_refuse("dispatch=laia", seed,
+                   "dispatch: is a section, not a key with a value "
                    "(\"laia\"); did you mean \"dispatch.policy\"?");
-    up_must_refuse("dispatch=7", seed, "dispatch: is a section, not a key with a value (7): "
+    up_must_refuse("dispatch=7", seed,
+                   "dispatch: is a section, not a key with a value (7): "
                    "expected an object");
-    up_must_refuse("cache.rows=67108864", seed, "cache.rows: 67108864 is out of range, expected an "
+    up_must_refuse("cache.rows=67108864", seed,
+                   "cache.rows: 67108864 is out of range, expected an "
                    "integer in [0, 67108863]");
     up_must_refuse("stream.files=/nowhere.tsv", criteo,
                    "stream.files: cannot open /nowhere.tsv: No such file");
@@ -209,7 +220,7 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
 {
     (void)state;
     process p = {0};
-    const char *const all[] = {process_lanyard(), "up",    "configs/demo.json",
+    const char *const all[] = {process_lanyard(), "up",           "configs/demo.json",
                                "--set",           "cache.rows=1", NULL};
     assert_int_equal(process_run(&p, all, SAY_S), 1);
     run_must_say(&p, "coordinator: error: the cache of worker 0 has 1 rows");

@@ -63,10 +63,20 @@ static box box_of(const char *name, const char *list, unsigned port)
 static void ask_doctor(const box *b, const char *set, int want, const char *text)
 {
     process p = {0};
-    const char *const all[] = {process_lanyard(), "doctor", "configs/demo.json",
-                               "--set", b->coordinator, "--set", b->key,
-                               "--set", b->allow,       "--set", b->server,
-                               "--set", set,            NULL};
+    const char *const all[] = {process_lanyard(),
+                               "doctor",
+                               "configs/demo.json",
+                               "--set",
+                               b->coordinator,
+                               "--set",
+                               b->key,
+                               "--set",
+                               b->allow,
+                               "--set",
+                               b->server,
+                               "--set",
+                               set,
+                               NULL};
     const int status = process_run(&p, all, SAY_S);
     if (status != want || !strstr(p.text, text))
         fail_msg("exit status %d, expected %d and \"%s\"; it said:\n%s", status, want, text,
@@ -89,12 +99,12 @@ static void the_coordinator_is_asked(void **state)
     const box hub = box_of("hub", "some", port), known = box_of("known", "all", port),
               unknown = box_of("unknown", "all", port);
     // On one machine every box has the coordinator's address, and all but one another key.
-    ask_doctor(&known, "seed=1", 1, "belongs on this box by its address, and on box hub by its key");
+    ask_doctor(&known, "seed=1", 1,
+               "belongs on this box by its address, and on box hub by its key");
     process p = {0};
     const char *const coordinator[] = {
-        process_lanyard(), "coordinator", "configs/demo.json", "--set", hub.coordinator,
-        "--set",           hub.key,       "--set",             hub.allow, "--set",
-        hub.server,        NULL};
+        process_lanyard(), "coordinator", "configs/demo.json", "--set", hub.coordinator, "--set",
+        hub.key,           "--set",       hub.allow,           "--set", hub.server,      NULL};
     process_start(&p, coordinator);
     process_await(&p, 0, "listening on", SAY_S);
     ask_doctor(&hub, "seed=1", 0, "would let this box in: it knows the key, same build");
@@ -113,8 +123,8 @@ static void the_coordinator_is_asked(void **state)
 static void doctor_out(const char *out, int want, const char *text)
 {
     process p = {0};
-    const char *const all[] = {process_lanyard(), "doctor", "configs/demo.json", "--out", out,
-                               NULL};
+    const char *const all[] = {process_lanyard(), "doctor", "configs/demo.json",
+                               "--out",           out,      NULL};
     const int status = process_run(&p, all, SAY_S);
     if (status != want || !strstr(p.text, text))
         fail_msg("--out %s: exit status %d, expected %d and \"%s\"; it said:\n%s", out, status,
@@ -129,9 +139,11 @@ static void a_folder_must_be_possible(void **state)
     snprintf(out, sizeof out, "%s/new", run_folder());
     doctor_out(out, 0, "new is not there; a run makes it");
     doctor_out(run_folder(), 0, "this user can write to");
-    doctor_out("/no/such", 1, "FIX  rights     /no/such is not there, and a run cannot make it in "
+    doctor_out("/no/such", 1,
+               "FIX  rights     /no/such is not there, and a run cannot make it in "
                "/no: No such file");
-    doctor_out("/etc/passwd", 1, "FIX  rights     this user cannot write to /etc/passwd: Not a "
+    doctor_out("/etc/passwd", 1,
+               "FIX  rights     this user cannot write to /etc/passwd: Not a "
                "directory");
 }
 
