@@ -55,7 +55,7 @@ static rt_status load_model(evaluation *e, rt_error *error)
     rt_tensors_close(dense);
     return status ? status
                   : cli_source_rows(&e->source, CLI_ALL_SHARDS, config->model.embedding_dim,
-                                   e->table, NULL, error);
+                                    e->table, NULL, error);
 }
 
 static rt_status allocate(evaluation *e, rt_error *error)

@@ -138,9 +138,8 @@ static rt_status export_dense(const export *e, rt_error *error)
         status = rt_file_commit(file, error);
     else
         rt_file_abort(file);
-    const rt_manifest_part part = {.sum.bytes = bytes.size,
-                                   .xxh3 = rt_hash_bytes(bytes.data, bytes.size),
-                                   .has_xxh3 = true};
+    const rt_manifest_part part = {
+        .sum.bytes = bytes.size, .xxh3 = rt_hash_bytes(bytes.data, bytes.size), .has_xxh3 = true};
     rt_manifest_put_part(e->json, "dense.bin", &part);
     rt_bytes_fini(&bytes);
     return status;
@@ -186,7 +185,8 @@ static rt_status export_to(const cli_source *source, const char *draft, rt_error
 }
 
 // The newest checkpoint in a folder that was completed, where the folder is that of a run or of its
-// checkpoints; else the folder itself. A run that goes on meanwhile may remove it: the error says so.
+// checkpoints; else the folder itself. A run that goes on meanwhile may remove it: the error says
+// so.
 static rt_status find_source(const char *given, char *path, size_t size, rt_error *error)
 {
     static const char *const inside[] = {"/checkpoints", ""};

@@ -23,7 +23,7 @@ static bool is_there(const char *folder, const char *name)
 }
 
 int cli_source_open(const char *folder, const char *const *sets, uint32_t set_count,
-                   rt_config *config, cli_source *source)
+                    rt_config *config, cli_source *source)
 {
     char path[PATH_SIZE];
     rt_error error = {0};
@@ -191,7 +191,7 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
 }
 
 rt_status cli_source_rows(const cli_source *source, uint32_t shard, uint32_t row_floats,
-                         ps_table *table, ps_model_info *info_p, rt_error *error)
+                          ps_table *table, ps_model_info *info_p, rt_error *error)
 {
     loading l = {.source = source, .shard = shard, .row_floats = row_floats, .table = table};
     rt_status status = load_folder(&l, source->folder, UINT32_MAX, error);

@@ -20,11 +20,11 @@ typedef struct {
 // Loads config.json with sets over it. Returns an exit status, after printing what is wrong; on
 // CLI_OK config is the caller's (rt_config_fini).
 int cli_source_open(const char *folder, const char *const *sets, uint32_t set_count,
-                   rt_config *config, cli_source *source);
+                    rt_config *config, cli_source *source);
 
-// Whether all is there that manifest.json names. A folder without one is a checkpoint that was never
-// completed, RT_DATA; or a model of the version before: a warning says that nobody knows whether its
-// files belong together. RT_IO, RT_NO_MEMORY.
+// Whether all is there that manifest.json names. A folder without one is a checkpoint that was
+// never completed, RT_DATA; or a model of the version before: a warning says that nobody knows
+// whether its files belong together. RT_IO, RT_NO_MEMORY.
 rt_status cli_source_check(const cli_source *source, rt_error *error);
 
 // The rows of one shard's file, or of all, go to an empty table, versions and the first row_floats
@@ -32,6 +32,6 @@ rt_status cli_source_check(const cli_source *source, rt_error *error);
 // NULL. RT_DATA (no such files, damaged, not those that the manifest names), RT_CONFIG (of another
 // model; ps.memory_bytes_max is too small), RT_IO, RT_LIMIT, RT_NO_MEMORY.
 rt_status cli_source_rows(const cli_source *source, uint32_t shard, uint32_t row_floats,
-                         ps_table *table, ps_model_info *info_p, rt_error *error);
+                          ps_table *table, ps_model_info *info_p, rt_error *error);
 
 #endif

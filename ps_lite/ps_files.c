@@ -158,9 +158,8 @@ static rt_status take_taken(ps_files *files, const rt_message *message, rt_error
 
 rt_status ps_files_take(ps_files *files, const rt_message *message, rt_error *error)
 {
-    return rt_message_header(message)->type == RT_MESSAGE_PIECE
-               ? take_piece(files, message, error)
-               : take_taken(files, message, error);
+    return rt_message_header(message)->type == RT_MESSAGE_PIECE ? take_piece(files, message, error)
+                                                                : take_taken(files, message, error);
 }
 
 rt_status ps_files_step(ps_files *files, rt_error *error)

@@ -27,9 +27,9 @@ typedef struct {
 rt_status ps_files_init(ps_files *files, rt_member *member, uint32_t self, rt_error *error);
 void ps_files_fini(ps_files *files); // also of a zeroed one
 
-// Where the model is written to. While nothing more may be under way progress is called, which is to
-// take the coordinator's messages. Errors: what progress returned, or why the coordinator cannot go
-// on (RT_IO...).
+// Where the model is written to. While nothing more may be under way progress is called, which is
+// to take the coordinator's messages. Errors: what progress returned, or why the coordinator cannot
+// go on (RT_IO...).
 rt_sink ps_files_model(ps_files *files, ps_progress progress, void *context);
 
 // Begins to send a file of a checkpoint; one that is under way is given up. That it cannot be read

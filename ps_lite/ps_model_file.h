@@ -38,8 +38,8 @@ rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t sha
 // Bytes of a file that is not packed.
 uint64_t ps_model_file_bytes(const ps_model_info *info);
 
-// Then exactly info->row_count rows, then commit; abort (also of NULL) gives up. sink is copied, its
-// context stays the caller's. The sink's errors, RT_NO_MEMORY.
+// Then exactly info->row_count rows, then commit; abort (also of NULL) gives up. sink is copied,
+// its context stays the caller's. The sink's errors, RT_NO_MEMORY.
 rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
                                ps_model_writer **writer_p, rt_error *error);
 rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,

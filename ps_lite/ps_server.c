@@ -234,11 +234,13 @@ static rt_status save(server *s, const rt_message *message, rt_error *error)
     const uint64_t iteration = rt_message_header(message)->iteration;
     const ps_checkpoint *c = &s->checkpoint;
     if (iteration && iteration != c->cut.iteration)
-        return rt_fail(error, RT_WIRE, "coordinator: SAVE of iteration %" PRIu64
-                       ", the last checkpoint was that of %u", iteration, c->cut.iteration);
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: SAVE of iteration %" PRIu64
+                       ", the last checkpoint was that of %u",
+                       iteration, c->cut.iteration);
     if (iteration) {
-        rt_status status = ps_model_file_path(c->folder, c->rank, c->shard_count, path,
-                                              sizeof path, error);
+        rt_status status =
+            ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, error);
         return status ? status : ps_files_copy(&s->files, path, iteration, c->rank, error);
     }
     const rt_sink sink = ps_files_model(&s->files, meanwhile, s);

@@ -29,8 +29,8 @@ struct dp_checkpoint {
     char folder[RT_FOLDER_MAX];
     rt_child child;
     bool own_done;
-    uint64_t shards_done; // that have written
-    uint64_t copying;     // whose files are on their way here
+    uint64_t shards_done;             // that have written
+    uint64_t copying;                 // whose files are on their way here
     uint64_t copied_bytes, copied_ns; // so far; when that changed last
     rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
     rt_error failure; // the first

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_run.h"
@@ -56,8 +57,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32];
     const bool resumed = c->resumed.planner != NULL;
-    snprintf(journal, sizeof journal, "%s/records.jsonl",
-             c->own.directory ? c->own.directory : "");
+    snprintf(journal, sizeof journal, "%s/records.jsonl", c->own.directory ? c->own.directory : "");
     dp_feed_config feed = {.config = c->own.config,
                            .planner = &c->planner,
                            .costs = c->costs,
@@ -216,19 +216,47 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
+// Workers that were lost too often of late; not all of them, for a run needs some.
+static uint64_t put_aside(dp_run *c)
+{
+    char name[32];
+    if (*c->checkpoints)
+        dp_flaps_read(&c->flaps, c->checkpoints);
+    if (!c->own.may_shrink)
+        return 0;
+    const uint64_t aside = dp_flaps_aside(&c->flaps, time(NULL));
+    if ((aside & rt_bits_below(c->given->worker_count)) == rt_bits_below(c->given->worker_count))
+        return 0;
+    for (uint64_t rest = aside; rest; rest &= rest - 1)
+        rt_warn("%s was lost %u times within %d s: it is put aside, the run goes on without it",
+                rt_peer_name(rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), name), DP_FLAPS_MAX,
+                DP_FLAPS_S);
+    return aside;
+}
+
+// For the next start: who ended this one.
+static void note_loss(dp_run *c)
+{
+    const uint32_t lost = c->roster ? dp_roster_lost(c->roster) : UINT32_MAX;
+    if (lost >= RT_WORKERS_MAX || c->given->on_worker_loss != RT_LOSS_SHRINK || !*c->checkpoints)
+        return;
+    dp_flaps_note(&c->flaps, lost, time(NULL));
+    dp_flaps_write(&c->flaps, c->checkpoints);
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
     const bool may_shrink = c->own.may_shrink;
     rt_stream *stream = NULL;
-    rt_status status =
-        dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
-                          sizeof c->checkpoints, &c->resumes, &c->epoch, error);
+    rt_status status = dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
+                                         sizeof c->checkpoints, &c->resumes, &c->epoch, error);
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
         status = rt_stream_open(&config->stream, config->seed, &stream, error);
     if (!status) {
+        const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
                                          .transport = c->transport,
                                          .config = config,
@@ -236,6 +264,7 @@ static rt_status run(dp_run *c, rt_error *error)
                                          .keys = c->own.keys,
                                          .may_shrink = may_shrink,
                                          .without = c->own.without,
+                                         .aside = aside,
                                          .notify = c->own.notify};
         status = dp_roster_create(&roster, &c->roster, error);
         c->collect.roster = c->roster;
@@ -296,10 +325,10 @@ static void close_all(dp_run *c)
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
     dp_run c = {.own = *config,
-                     .given = config->config,
-                     .overdue = {.limit_s = config->config->timeout_answer_s},
-                     .wake_fd = -1,
-                     .wait_fd = -1};
+                .given = config->config,
+                .overdue = {.limit_s = config->config->timeout_answer_s},
+                .wake_fd = -1,
+                .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
     if (rt_config_copy(config->config, &c.kept))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -314,10 +343,11 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = rt_transport_open(config->ops, config->keys, &c.transport, error);
     if (!status)
         status = run(&c, error);
+    if (status)
+        note_loss(&c);
     if (c.roster)
         dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
     close_all(&c);
     rt_config_fini(&c.kept);
     return status;
 }
-

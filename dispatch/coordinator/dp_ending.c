@@ -119,8 +119,8 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
         char name[64];
         const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));
         name_of(c, i, name, sizeof name);
-        part = (rt_manifest_part){
-            .sum.bytes = in->total, .xxh3 = rt_parcel_sum(in), .has_xxh3 = true};
+        part =
+            (rt_manifest_part){.sum.bytes = in->total, .xxh3 = rt_parcel_sum(in), .has_xxh3 = true};
         rt_manifest_put_part(&json, name, &part);
     }
     rt_json_end_array(&json);

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_run.h"
@@ -15,8 +16,9 @@
 // Workers wait to be taken back, and it is time.
 static bool takes_back(const dp_run *c)
 {
-    return c->checkpoint && !c->interrupted && dp_roster_waiting(c->roster) &&
-           rt_now_ns() >= c->take_back_ns;
+    const uint64_t waiting = dp_roster_waiting(c->roster);
+    return c->checkpoint && !c->interrupted && waiting && rt_now_ns() >= c->take_back_ns &&
+           waiting & ~dp_flaps_aside(&c->flaps, time(NULL));
 }
 
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
@@ -104,8 +106,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
 }
 
-static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message,
-                             rt_error *error)
+static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
     rt_wire_report report;
@@ -188,7 +189,8 @@ static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 // What is due of probes of links, and whether one is due. A pause is not an iteration's time.
 static rt_status go_on_with_probes(dp_run *c, rt_error *error)
 {
-    const bool may_begin = c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->interrupted;
+    const bool may_begin =
+        c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->interrupted;
     if (c->interrupted)
         dp_prober_stop(&c->prober);
     if (c->prober.open)
@@ -292,10 +294,9 @@ static dp_awaited awaited(const dp_run *c)
         return dp_cut_awaited(&c->cut);
     if (c->phase == DP_RUN_SAVES)
         return awaited_of_model(c);
-    return (dp_awaited){.workers = c->phase == DP_RUN_FINISHES
-                                       ? dp_run_workers(c) & ~c->finished_workers
-                                       : 0,
-                        .what = "has not finished the run"};
+    return (dp_awaited){
+        .workers = c->phase == DP_RUN_FINISHES ? dp_run_workers(c) & ~c->finished_workers : 0,
+        .what = "has not finished the run"};
 }
 
 // Waits for messages or plans, and notes a request to stop.
@@ -331,8 +332,7 @@ static bool take_signals(dp_run *c)
 {
     struct signalfd_siginfo one;
     bool reload = false;
-    while (c->own.signal_fd >= 0 &&
-           read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
+    while (c->own.signal_fd >= 0 && read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
         reload |= one.ssi_signo == SIGHUP;
         if (one.ssi_signo == SIGUSR1 && c->checkpoint)
             c->cut.is_wanted = true;

@@ -22,13 +22,13 @@ typedef struct {
     const dp_saved *saved; // the candidate
     uint64_t loading;      // shards that read one of its files
     uint32_t loaded[RT_SHARDS_MAX];
-    uint64_t sending;                   // shards that get a copy
-    uint32_t sending_to;                // of them, the one whose turn it is
+    uint64_t sending;    // shards that get a copy
+    uint32_t sending_to; // of them, the one whose turn it is
     rt_parcel_file copies[RT_SHARDS_MAX];
-    uint64_t tried[RT_SHARDS_MAX];      // copies that a shard got for the load that it is at
-    int wait_fd;                        // readable when a copy can go on, or the run is to end
-    rt_error damage;       // what is wrong with the candidate
-    uint64_t keys_missing; // shards whose keys are not all known
+    uint64_t tried[RT_SHARDS_MAX]; // copies that a shard got for the load that it is at
+    int wait_fd;                   // readable when a copy can go on, or the run is to end
+    rt_error damage;               // what is wrong with the candidate
+    uint64_t keys_missing;         // shards whose keys are not all known
     uint64_t keys_from[RT_SHARDS_MAX];
     uint64_t sequence; // of the last slice
     uint64_t begin_ns;
@@ -169,10 +169,11 @@ static rt_status take_taken(resume *r, uint32_t shard, const rt_message *message
     char name[32];
     rt_parcel_file *copy = &r->copies[shard];
     if (!(r->sending >> shard & 1))
-        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a TAKEN of bytes that were not sent", shard);
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a TAKEN of bytes that were not sent",
+                       shard);
     const bool gave_up = copy->out.refusal.status != RT_OK;
-    rt_status status = rt_parcel_taken(
-        &copy->out, message, rt_peer_name(rt_peer(RT_ROLE_PS, shard), name), error);
+    rt_status status =
+        rt_parcel_taken(&copy->out, message, rt_peer_name(rt_peer(RT_ROLE_PS, shard), name), error);
     if (!status && copy->out.refusal.status && !gave_up)
         status = rt_fail(error, copy->out.refusal.status, "%s", copy->out.refusal.text);
     if (status || !copy->out.is_complete)

@@ -32,6 +32,7 @@ struct dp_roster {
     uint32_t member_count, worker_count; // of the configuration
     uint32_t joined_count;
     bool begun;
+    uint32_t lost;                                  // rank of a worker, see dp_roster_lost
     uint64_t workers;                               // that take part, as far as is known
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
@@ -76,6 +77,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
     roster->worker_count = c->worker_count;
+    roster->lost = UINT32_MAX;
     for (uint32_t i = 0; i < c->worker_count; i++) {
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
         roster->workers |= rt_bit(i);
@@ -122,6 +124,17 @@ uint64_t dp_roster_waiting(const dp_roster *roster)
     return waiting;
 }
 
+uint32_t dp_roster_lost(const dp_roster *roster)
+{
+    return roster->lost;
+}
+
+static void note_loss(dp_roster *roster, uint32_t peer)
+{
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && roster->begun && roster->lost == UINT32_MAX)
+        roster->lost = rt_peer_rank(peer);
+}
+
 // A worker that waited is gone: the run does without it anyway.
 static void forget(dp_roster *roster, member *m, const char *why)
 {
@@ -160,6 +173,7 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_err
             return left;
     }
     rt_peer_name(peer, name);
+    note_loss(roster, peer);
     if (status == RT_NOT_FOUND)
         return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
     return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(status));
@@ -306,7 +320,9 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     }
     roster->joined_count += !found->joined;
     found->joined = true;
-    found->waits = roster->begun;
+    const bool is_aside = rt_peer_role(peer) == RT_ROLE_WORKER && roster->config.may_shrink &&
+                          roster->config.aside >> rt_peer_rank(peer) & 1;
+    found->waits = roster->begun || is_aside;
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
@@ -340,11 +356,12 @@ static bool readable(int fd)
 static bool is_complete(const dp_roster *roster, bool late)
 {
     uint32_t workers = 0;
+    const uint64_t without = roster->config.without | roster->config.aside;
     for (uint32_t i = 0; i < roster->member_count; i++) {
         const bool is_worker = i < roster->worker_count;
         const bool is_optional =
-            is_worker && roster->config.may_shrink && (late || roster->config.without >> i & 1);
-        workers += is_worker && roster->members[i].joined;
+            is_worker && roster->config.may_shrink && (late || without >> i & 1);
+        workers += is_worker && roster->members[i].joined && !roster->members[i].waits;
         if (!roster->members[i].joined && !is_optional)
             return false;
     }
@@ -356,11 +373,12 @@ static void begin(dp_roster *roster)
     char name[32];
     roster->begun = true;
     for (uint32_t w = 0; w < roster->worker_count; w++) {
-        if (roster->members[w].joined)
+        if (roster->members[w].joined && !roster->members[w].waits)
             continue;
         roster->workers &= ~rt_bit(w);
-        rt_warn("%s is not there: the run goes on without it",
-                rt_peer_name(roster->members[w].peer, name));
+        if (!(roster->config.aside >> w & 1))
+            rt_warn("%s is not there: the run goes on without it",
+                    rt_peer_name(roster->members[w].peer, name));
     }
 }
 
@@ -422,9 +440,11 @@ static rt_status check_silence(dp_roster *roster, rt_error *error)
             continue;
         if (m->waits)
             forget(roster, m, "it is silent");
-        else
+        else {
+            note_loss(roster, m->peer);
             return rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
                            rt_peer_name(m->peer, name), silent_s);
+        }
     }
     return RT_OK;
 }

@@ -1,4 +1,5 @@
-// dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the end.
+// dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the
+// end.
 //
 // dp_coordinator.c begins and ends it, dp_iterations.c carries it from slice to slice, dp_ending.c
 // collects the model. One thread.
@@ -9,6 +10,7 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_flaps.h"
 #include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_overdue.h"
@@ -48,6 +50,7 @@ typedef struct {
     dp_cut cut;
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
+    dp_flaps flaps;
     uint64_t distinct_keys;
     bool resumes;
     uint32_t epoch;
@@ -79,8 +82,8 @@ rt_status dp_run_turn(dp_run *run, rt_error *error);
 // From now on workers that come back wait for timeouts.rejoin_s.
 void dp_run_put_off_taking_back(dp_run *run);
 
-// To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN: workers
-// are back, all is to start anew.
+// To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN:
+// workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
 
 // ---- dp_ending.c

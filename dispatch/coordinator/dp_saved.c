@@ -77,8 +77,8 @@ static bool take_manifest(const cJSON *root, manifest *m)
            rt_manifest_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
            rt_manifest_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&
            rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &m->samples) &&
-           rt_manifest_hash(root, "schema", &m->schema) && rt_manifest_hash(root, "config", &m->config_hash) &&
-           take_parts(root, m);
+           rt_manifest_hash(root, "schema", &m->schema) &&
+           rt_manifest_hash(root, "config", &m->config_hash) && take_parts(root, m);
 }
 
 static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
@@ -91,7 +91,8 @@ static rt_status read_manifest(const char *directory, uint32_t iteration, uint64
     if (!status)
         status = rt_manifest_read(folder, &root, error);
     if (!status && (!take_manifest(root, m) || m->iteration != iteration || m->base >= iteration))
-        status = rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, folder, iteration);
+        status =
+            rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, folder, iteration);
     cJSON_Delete(root);
     if (!status && m->schema != schema)
         status = rt_fail(error, RT_CONFIG,

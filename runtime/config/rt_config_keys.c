@@ -368,9 +368,11 @@ const rt_config_key rt_config_keys[] = {
         "One of so many holds all rows, the others those that changed since the one before; 1: all "
         "rows every time."),
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
-        "The newest so many stay, and those that they build on."),
+        "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
+        "`checkpoint.full_every` - 1 folders, and the one that is being written."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
-        "1: a checkpoint is complete when the files of all shards are on the coordinator's box too, "
+        "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
+        "too, "
         "from where a shard that has lost its own gets them back; costs nothing where that is the "
         "same box or folder. 0: a lost disk of a shard is the end of all checkpoints."),
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",

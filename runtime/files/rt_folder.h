@@ -3,8 +3,8 @@
 // Files are made in PATH.tmp. Commit syncs it, then exchanges the two names in one step (renameat2;
 // where the file system cannot do that, PATH becomes PATH.old first), then removes the old folder.
 // So whatever ends the process, PATH is the old folder or the new one, complete; only without
-// renameat2 there is a moment in which the old one is found as PATH.old. begin tidies up what such an
-// end left. Two processes cannot write the same folder: PATH.tmp is locked.
+// renameat2 there is a moment in which the old one is found as PATH.old. begin tidies up what such
+// an end left. Two processes cannot write the same folder: PATH.tmp is locked.
 #ifndef RT_FOLDER_H
 #define RT_FOLDER_H
 

@@ -52,8 +52,8 @@ void rt_manifest_sign(const char *text, rt_bytes *bytes)
     size_t length = text ? strlen(text) : 0;
     while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
         length--;
-    int size = snprintf(tail, sizeof tail, SIGNATURE "%016" PRIx64 "\"\n}\n",
-                        rt_hash_bytes(text, length));
+    int size =
+        snprintf(tail, sizeof tail, SIGNATURE "%016" PRIx64 "\"\n}\n", rt_hash_bytes(text, length));
     rt_bytes_put(bytes, text, length);
     rt_bytes_put(bytes, tail, (size_t)size);
 }
@@ -194,8 +194,8 @@ static rt_status sum_file(const char *path, uint64_t *sum_p, rt_error *error)
     uint8_t *block = rt_alloc(size, 1);
     rt_status status = RT_OK;
     if (!file)
-        status = rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
-                         strerror(errno));
+        status =
+            rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
     else if (!hasher || !block)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     for (size_t got = 1; got > 0 && !status;) {

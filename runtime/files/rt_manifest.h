@@ -10,8 +10,8 @@
 #include "runtime/rt_json.h"
 
 #define RT_MANIFEST_NAME "manifest.json"
-// Rises with every change to the files of a model or checkpoint that a program of the version before
-// could not read; files of the version before are read all the same.
+// Rises with every change to the files of a model or checkpoint that a program of the version
+// before could not read; files of the version before are read all the same.
 #define RT_MANIFEST_FORMAT 1u
 
 typedef struct {

@@ -101,7 +101,8 @@ void rt_parcel_drop(rt_parcel_in *in); // also of one that was never expected
 // under way. What hinders the file only (no space left, the sender gave up) is in in->status.
 rt_status rt_parcel_take(rt_parcel_in *in, const rt_message *message, rt_error *error);
 
-// Looks what the disk has done. RT_OK: *answer is a TAKEN that is due; RT_AGAIN: none is. RT_NO_MEMORY.
+// Looks what the disk has done. RT_OK: *answer is a TAKEN that is due; RT_AGAIN: none is.
+// RT_NO_MEMORY.
 rt_status rt_parcel_look(rt_parcel_in *in, uint32_t self, rt_message *answer);
 
 // Of a file that has come: bytes and XXH3.

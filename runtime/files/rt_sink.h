@@ -1,7 +1,8 @@
 // rt_sink - where the bytes of a file go: to a disk (rt_file_sink), to another box (rt_parcel).
 //
-// open once, with the bytes to come where they are known (0: not); then write; then commit or abort,
-// after which the sink is as before open. abort without open does nothing. Errors name the file.
+// open once, with the bytes to come where they are known (0: not); then write; then commit or
+// abort, after which the sink is as before open. abort without open does nothing. Errors name the
+// file.
 #ifndef RT_SINK_H
 #define RT_SINK_H
 

@@ -1,7 +1,8 @@
 // rt_control - payloads of the messages that form, drive and end a run.
 //
 // All of them are fixed-size structs, some followed by arrays; sizes are asserted, strings end in
-// a zero byte within their field. Row traffic is in rt_wire.h, slices in dispatch/plan/dp_slice_wire.h.
+// a zero byte within their field. Row traffic is in rt_wire.h, slices in
+// dispatch/plan/dp_slice_wire.h.
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H
 
@@ -84,9 +85,10 @@ rt_wire_hello rt_control_greet(uint32_t self, const rt_identity *identity);
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
                            rt_wire_hello *hello, rt_error *error);
 
-// Whether two processes fit into one run; name is who said HELLO. Another build of the same protocol
-// does: that is told in the log. RT_CONFIG: it is the configuration that differs, or, where the same
-// was given to both, the build, whose defaults do; or the formats of files. error says which.
+// Whether two processes fit into one run; name is who said HELLO. Another build of the same
+// protocol does: that is told in the log. RT_CONFIG: it is the configuration that differs, or,
+// where the same was given to both, the build, whose defaults do; or the formats of files. error
+// says which.
 rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, const char *name,
                            rt_error *error);
 
@@ -110,8 +112,8 @@ _Static_assert(sizeof(rt_wire_cut) == 8 + 1024, "wire layout");
 
 // WRITTEN, LOADED: followed by text, which says what went wrong. header.iteration: of the cut.
 typedef struct {
-    uint32_t status; // rt_status
-    uint32_t file;   // LOADED: with a status, the one that is to blame
+    uint32_t status;      // rt_status
+    uint32_t file;        // LOADED: with a status, the one that is to blame
     uint64_t bytes, hash; // rt_file_sum
     uint64_t ns;          // WRITTEN: that it took
 } rt_wire_written;

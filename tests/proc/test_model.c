@@ -1,5 +1,6 @@
-// A model is whole, on one box, at every moment: collected from processes that share no disk, put in
-// place of the one before as a whole, refused where it is torn; and so are copies of checkpoints.
+// A model is whole, on one box, at every moment: collected from processes that share no disk, put
+// in place of the one before as a whole, refused where it is torn; and so are copies of
+// checkpoints.
 #include "tests/support/test.h"
 
 #include <signal.h>
@@ -150,8 +151,12 @@ static void start_boxes(boxes *b, const char *flag)
     snprintf(address, sizeof address, "%.*s", (int)strcspn(b->coordinator.text + end, "\n"),
              b->coordinator.text + end);
     for (uint32_t i = 0; i < MEMBERS; i++) {
-        const char *const member[] = {i < SHARDS ? "ps" : "worker", config_file, "--rank",
-                                      i % 2 ? "1" : "0",            "--coordinator", address,
+        const char *const member[] = {i < SHARDS ? "ps" : "worker",
+                                      config_file,
+                                      "--rank",
+                                      i % 2 ? "1" : "0",
+                                      "--coordinator",
+                                      address,
                                       NULL};
         start_in(&b->members[i], names[i], member, b->sets);
     }
@@ -287,8 +292,7 @@ static void a_torn_model_is_refused(void **state)
     command("eval", "one/model", NULL, 1, "one/model/dense.bin");
     assert_int_equal(unlink(in_folder("one/model/manifest.json")), 0); // as version 0.1.0 left it
     command("eval", "one/model", NULL, 0, "not whether they are of one run");
-    assert_int_equal(
-        unlink(in_folder("other/checkpoints/ckpt-000000000100/manifest.json")), 0);
+    assert_int_equal(unlink(in_folder("other/checkpoints/ckpt-000000000100/manifest.json")), 0);
     command("eval", "other/checkpoints/ckpt-000000000100", NULL, 1, "was never completed");
 }
 
@@ -432,8 +436,8 @@ static void a_checkpoint_of_the_version_before_is_read(void **state)
                                 "model.mlp=[4]",
                                 "cache.rows=600",
                                 NULL};
-    static const char *const files[] = {"config.json",  "dense.bin",
-                                        "planner.bin",  "rows-000-of-002.bin",
+    static const char *const files[] = {"config.json",         "dense.bin",
+                                        "planner.bin",         "rows-000-of-002.bin",
                                         "rows-001-of-002.bin", "manifest.json"};
     const char *const folder = "run/checkpoints/ckpt-000000000010";
     if (access("tests/golden/checkpoint-1/manifest.json", R_OK) != 0)

@@ -172,16 +172,15 @@ __attribute__((visibility("default"))) ssize_t send(int socket, const void *byte
     return -1;
 }
 
-#define ENDING(name, parameters, arguments, ...)                 \
-    __attribute__((visibility("default"))) int name parameters   \
-    {                                                            \
-        NEXT(name, int, __VA_ARGS__);                            \
-        end_if("end", __builtin_return_address(0));              \
-        return real arguments;                                   \
+#define ENDING(name, parameters, arguments, ...)               \
+    __attribute__((visibility("default"))) int name parameters \
+    {                                                          \
+        NEXT(name, int, __VA_ARGS__);                          \
+        end_if("end", __builtin_return_address(0));            \
+        return real arguments;                                 \
     }
 ENDING(rename, (const char *from, const char *to), (from, to), const char *, const char *)
-ENDING(renameat2,
-       (int from_in, const char *from, int to_in, const char *to, unsigned flags),
+ENDING(renameat2, (int from_in, const char *from, int to_in, const char *to, unsigned flags),
        (from_in, from, to_in, to, flags), int, const char *, int, const char *, unsigned)
 ENDING(unlink, (const char *path), (path), const char *)
 ENDING(rmdir, (const char *path), (path), const char *)

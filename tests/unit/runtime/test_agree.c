@@ -25,11 +25,20 @@ static void the_build_or_the_configuration_is_named(void **state)
         {"0.2.0 (abc)", {1, 2, 7}, RT_OK, NULL, NULL}, // the same protocol, the same values
         {NULL, {9, 8, 7}, RT_CONFIG, "worker 3 runs with another configuration", "the same file"},
         {NULL, {9, 2, 7}, RT_CONFIG, "worker 3 runs with another configuration", ""},
-        {"0.2.0 (abc)", {9, 2, 7}, RT_CONFIG, "worker 3 runs lanyard 0.2.0 (abc), here is lanyard",
+        {"0.2.0 (abc)",
+         {9, 2, 7},
+         RT_CONFIG,
+         "worker 3 runs lanyard 0.2.0 (abc), here is lanyard",
          "with the same configuration, but their keys or defaults differ"},
-        {"0.2.0 (abc)", {9, 8, 7}, RT_CONFIG, "another configuration",
+        {"0.2.0 (abc)",
+         {9, 8, 7},
+         RT_CONFIG,
+         "another configuration",
          "and another build: lanyard 0.2.0 (abc), here "},
-        {"0.2.0 (abc)", {1, 2, 8}, RT_CONFIG, "lanyard 0.2.0 (abc), here is lanyard",
+        {"0.2.0 (abc)",
+         {1, 2, 8},
+         RT_CONFIG,
+         "lanyard 0.2.0 (abc), here is lanyard",
          "their files have format 8 and 7"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

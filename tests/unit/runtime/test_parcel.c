@@ -215,7 +215,8 @@ static void what_the_receiver_cannot_write_is_told(void **state)
     assert_int_equal(f.in.status, RT_IO);
     assert_non_null(strstr(f.in.error.text, "/nowhere/at/all"));
     assert_int_equal(f.parcel.out.refusal.status, RT_IO);
-    assert_non_null(strstr(f.parcel.out.refusal.text, "coordinator: cannot create /nowhere/at/all"));
+    assert_non_null(
+        strstr(f.parcel.out.refusal.text, "coordinator: cannot create /nowhere/at/all"));
     assert_int_equal(rt_parcel_room(&f.parcel.out), 0);
     teardown(&f);
 }
