@@ -141,10 +141,19 @@ static void check_coordinator(doctor *d)
     rt_error error = {0};
     if (keys && rt_keys_load(&d->config, keys, &error) == RT_OK) { // else check_keys says why not
         const rt_status status = visit(d, keys, &error);
-        if (status == RT_STOPPED && strcmp(error.text, RT_RUN_COMPLETE) == 0)
+        const char *build = error.text + strlen(RT_VISITOR_FITS);
+        const char *knows = keys->is_set ? "it knows the key, " : "";
+        if (status != RT_STOPPED || strncmp(error.text, RT_VISITOR_FITS, strlen(RT_VISITOR_FITS)))
+            build = NULL;
+        if (build && strcmp(build, rt_build()) == 0)
             say(d, FINE, "hub",
                 "the coordinator at %s would let this box in: %ssame build, same configuration", at,
-                keys->is_set ? "it knows the key, " : "");
+                knows);
+        else if (build)
+            say(d, LOOK, "hub",
+                "the coordinator at %s would let this box in: %ssame configuration, but its build "
+                "is %s, here %s: better the same everywhere",
+                at, knows, build, rt_build());
         else if (status == RT_TIMEOUT)
             say(d, BROKEN, "hub", "%s", error.text);
         else

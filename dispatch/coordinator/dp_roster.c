@@ -303,7 +303,9 @@ static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *m
     rt_status status = rt_control_hello(message, peer, SELF, &hello, &why);
     if (!status)
         status = rt_control_agree(&hello, &roster->config.identity, rt_peer_name(peer, name), &why);
-    send_away(roster, peer, status, status ? why.text : RT_RUN_COMPLETE);
+    if (!status)
+        (void)rt_fail(&why, RT_STOPPED, RT_VISITOR_FITS "%s", rt_build());
+    send_away(roster, peer, why.status, why.text);
 }
 
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)

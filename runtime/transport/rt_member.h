@@ -10,6 +10,8 @@
 #include "runtime/transport/rt_transport.h"
 
 #define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
+// The reason of a STOP to a visitor who would be let in; the coordinator's build follows.
+#define RT_VISITOR_FITS "welcome, says lanyard "
 
 typedef struct {
     const rt_transport_ops *ops;

@@ -25,7 +25,7 @@ KNOWN = {
     "ProtectSystem", "ProtectHome", "PrivateTmp", "ReadWritePaths", "NoNewPrivileges",
     "CapabilityBoundingSet", "LimitNOFILE", "LimitCORE", "WantedBy"}
 NOT_DONE = re.compile(  # what only the kernel and systemd can do to a process
-    "^(Private(Devices)|MemoryDenyWriteExecute|Protect(Clock|Hostname|Kernel.*|ControlGroups|Proc)|"
+    "^(Private(Devices|Network)|MemoryDenyWriteExecute|Protect(Clock|Hostname|Kernel.*|ControlGroups|Proc)|"
     "Restrict.*|LockPersonality|SystemCall.*|LimitMEMLOCK)$")
 CLEAN_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
@@ -155,6 +155,8 @@ class Unit:
                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         self.starts += 1
         self.state = "activating"
+        if self.last("Type") != "notify":  # it is up as soon as it runs
+            self.take("READY=1")
         while self.process.poll() is None:
             try:
                 self.take(manager.recv(4096).decode())
@@ -241,8 +243,16 @@ class Manager:
 
     def in_order(self, units):
         """Those that have to be there before others first; they are stopped the other way round."""
-        return sorted(units, key=lambda unit: any(
-            other.name in words_of(unit.keys.get("Before", [])) for other in units), reverse=True)
+        def is_first(unit):
+            return any(other.name in words_of(unit.keys.get("Before", [])) or
+                       unit.name in words_of(other.keys.get("After", [])) for other in units)
+        return sorted(units, key=is_first, reverse=True)
+
+    def wanted_by(self, units):
+        """Services that come with these."""
+        names = {name for unit in units for name in words_of(unit.keys.get("Wants", []))
+                 if name.endswith(".service")}
+        return [self.find(name) for name in sorted(names)]
 
     def reload(self):
         for unit in self.units.values():
@@ -281,7 +291,7 @@ class Manager:
             for unit in reversed(self.in_order(units)):
                 unit.stop()
         if verb in ("start", "restart") or (verb == "enable" and "--now" in options):
-            for unit in self.in_order(units):
+            for unit in self.in_order(units + self.wanted_by(units)):
                 unit.start()
         elif verb not in ("stop", "enable"):
             raise UnitError(f"systemctl {verb}: not understood")
