@@ -50,7 +50,7 @@ first: all
 include mk/cuda.mk mk/mpi.mk mk/tests.mk
 
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
-all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) ## build the program and its tests
+all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup
@@ -80,7 +80,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
-$(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
+$(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
 # Of the build itself, for messages: only this file knows, so that a commit compiles one.
 COMMIT := $(if $(wildcard .git),$(shell git describe --always --dirty=+ --exclude='*' 2>/dev/null))
 $(DIR)/runtime/rt_build.o: private CFLAGS += $(if $(COMMIT),-DRT_COMMIT='" ($(COMMIT))"')

@@ -3,10 +3,12 @@
 // Rows of a checkpoint and of those that it builds on are put together, one shard's in memory at a
 // time; the state of the dense optimizer, which a model does not have, is left out. The model of a
 // checkpoint at the end of a run is the run's own, byte for byte.
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/cli_source.h"
@@ -145,6 +147,30 @@ static rt_status export_dense(const export *e, rt_error *error)
     return status;
 }
 
+// scale.bin is of both alike; where dense features stay as they are there is none.
+static rt_status export_scale(const export *e, rt_error *error)
+{
+    char path[RT_PATH_MAX + 160];
+    rt_tensors *scale;
+    rt_bytes bytes = {0};
+    rt_manifest_part part = {.has_xxh3 = true};
+    snprintf(path, sizeof path, "%s/scale.bin", e->source->folder);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return RT_OK;
+    rt_status status = rt_tensors_open(path, &scale, error);
+    if (status)
+        return status;
+    status = encode_dense(scale, &bytes, error);
+    rt_tensors_close(scale);
+    if (!status)
+        status = dp_checkpoint_write_scale(&bytes, e->draft, error);
+    part.sum.bytes = bytes.size;
+    part.xxh3 = rt_hash_bytes(bytes.data, bytes.size);
+    rt_manifest_put_part(e->json, "scale.bin", &part);
+    rt_bytes_fini(&bytes);
+    return status;
+}
+
 // What the manifest of the source says, and this one is to say too.
 static void put_origin(const cli_source *source, rt_json *json)
 {
@@ -173,6 +199,8 @@ static rt_status export_to(const cli_source *source, const char *draft, rt_error
     rt_json_begin_array(&json, "parts");
     rt_status status = dp_checkpoint_write_config(source->config, draft, &part, error);
     rt_manifest_put_part(&json, "config.json", &part);
+    if (!status)
+        status = export_scale(&e, error);
     if (!status)
         status = export_dense(&e, error);
     for (uint32_t s = 0; s < source->config->ps_shard_count && !status; s++)

@@ -70,12 +70,15 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
+                           .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = c->resumed.position};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
+    rt_scale_destroy(c->resumed.scale);
+    c->resumed.scale = NULL;
     c->cut.feed = c->prober.feed = c->feed;
     c->prober.metrics = dp_tally_metrics(c->tally);
     return status;
@@ -107,20 +110,11 @@ static rt_status welcome(dp_run *c, rt_error *error)
 static void take_over_values(dp_run *c)
 {
     const dp_planner *planner = c->resumed.planner;
-    double compute_s[RT_WORKERS_MAX] = {0};
-    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
-        c->costs.links[w].up_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_UP, w);
-        c->costs.links[w].down_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
-        compute_s[w] = dp_planner_value(planner, DP_INPUT_COMPUTE, w);
-        c->costs.compute_s_per_sample[w] = compute_s[w];
-    }
-    c->costs.ps_bytes_per_s = dp_planner_value(planner, DP_INPUT_PS_LINK, 0);
-    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++)
-        c->costs.shards.bytes_per_s[s] = dp_planner_value(planner, DP_INPUT_SHARD_LINK, s);
+    c->costs.rates = *dp_planner_rates(planner);
     dp_links_resume(&c->links, planner);
     dp_controller_resume(&c->controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
                          (uint32_t)dp_planner_value(planner, DP_INPUT_SEARCH_EVALUATIONS, 0),
-                         compute_s);
+                         c->costs.rates.compute_s_per_sample);
 }
 
 static rt_status resume(dp_run *c, rt_error *error)
@@ -314,6 +308,7 @@ static void close_all(dp_run *c)
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
+    rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->own.ops->close(c->transport);
     if (c->wake_fd >= 0)

@@ -6,6 +6,7 @@
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/files/rt_folder.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/rt_hash.h"
 
 #define SAID_NS UINT64_C(5000000000) // how often it is said how far the model has come
 #define WORKER rt_peer(RT_ROLE_WORKER, 0)
@@ -100,11 +101,30 @@ static rt_status collect_model(dp_run *c, const char *folder, rt_error *error)
     return status;
 }
 
+// scale.bin, where dense features are scaled. Without it *part is of no bytes.
+static rt_status write_scale(const dp_run *c, const char *folder, rt_manifest_part *part,
+                             rt_error *error)
+{
+    rt_bytes file = {0};
+    rt_status status = RT_OK;
+    if (dp_feed_put_scale(c->feed, &file))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
+    else
+        status = dp_checkpoint_write_scale(&file, folder, error);
+    *part = (rt_manifest_part){.sum.bytes = file.size,
+                               .xxh3 = rt_hash_bytes(file.data, file.size),
+                               .has_xxh3 = true};
+    rt_bytes_fini(&file);
+    return status;
+}
+
 static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *error)
 {
     rt_json json;
-    rt_manifest_part part = {.has_xxh3 = true};
+    rt_manifest_part part = {.has_xxh3 = true}, scale;
     rt_status status = dp_checkpoint_write_config(c->own.config, folder, &part, error);
+    if (!status)
+        status = write_scale(c, folder, &scale, error);
     if (status)
         return status;
     rt_manifest_begin(&json, "model");
@@ -115,6 +135,8 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
     rt_json_begin_array(&json, "parts");
     rt_manifest_put_part(&json, "config.json", &part);
+    if (scale.sum.bytes)
+        rt_manifest_put_part(&json, "scale.bin", &scale);
     for (uint32_t i = 0; i < sender_count(c); i++) {
         char name[64];
         const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));

@@ -136,7 +136,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_links_reported(&c->links, worker, &report);
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
-    dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
+    dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
     f->bad |= !isfinite(report.loss_sum);

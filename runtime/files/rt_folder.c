@@ -16,7 +16,7 @@
 
 static bool is_of_model(const char *name)
 {
-    static const char *const patterns[] = {"manifest.json", "config.json", "dense.bin",
+    static const char *const patterns[] = {"manifest.json", "config.json", "dense.bin", "scale.bin",
                                            "rows-[0-9][0-9][0-9]-of-[0-9][0-9][0-9].bin"};
     char with[64];
     for (size_t i = 0; i < RT_COUNT_OF(patterns); i++) {

@@ -12,7 +12,7 @@
 #define RT_MANIFEST_NAME "manifest.json"
 // Rises with every change to the files of a model or checkpoint that a program of the version
 // before could not read; files of the version before are read all the same.
-#define RT_MANIFEST_FORMAT 1u
+#define RT_MANIFEST_FORMAT 2u // 1: no scale.bin, dense.bin in a layout of its own
 
 typedef struct {
     rt_file_sum sum;         // hash: of checkpoints

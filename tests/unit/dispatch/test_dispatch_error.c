@@ -129,7 +129,10 @@ static seen check_solver(rt_solver_kind solver, uint32_t samples)
             .ids_per_field = 12,
             .bag_max = 2,
             .zipf = 0.7,
-            .dispatch = {.policy = RT_POLICY_ESD, .solver = solver, .alpha = alphas[a]}};
+            .dispatch = {.policy = RT_POLICY_ESD,
+                         .solver = solver,
+                         .alpha = alphas[a],
+                         .view = RT_VIEW_STRICT}};
         dp_policy_config config = {.worker_count = WORKERS,
                                    .sample_count_max = samples,
                                    .distinct_count_max = samples * 8,
@@ -192,8 +195,8 @@ static void the_split_of_opt_counts(void **state)
     rt_batch batch;
     const dp_plan *plan;
     config.measure_error = true;
-    config.links[0] = (dp_link){5e8, 5e8}; // equal: samples that nobody has are indifferent
-    config.links[1] = (dp_link){5e8, 5e8};
+    config.rates.links[0] = (dp_link){5e8, 5e8}; // equal: samples that nobody has are indifferent
+    config.rates.links[1] = (dp_link){5e8, 5e8};
     assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
     rt_batch_init(&batch, 0);
     uint64_t hot = 3;

@@ -41,15 +41,18 @@ static void test_defaults(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(config.model.mlp[i], 256);
     assert_true(config.model.init_scale == 0.01);
+    assert_true(config.model.base_rate_auto);
+    assert_int_equal(config.stream.dense_scaling, RT_SCALING_STANDARD);
     assert_int_equal(config.optimizer_rows.kind, RT_OPTIMIZER_ADAGRAD);
-    assert_true(config.optimizer_rows.learning_rate == 0.02f);
+    assert_true(config.optimizer_rows.learning_rate == 0.03f);
+    assert_true(config.optimizer_dense.learning_rate == 0.005f);
     assert_true(config.optimizer_dense.epsilon == 1e-10f);
     assert_true(config.cache.ratio == 0.08);
     assert_int_equal(config.cache.eviction, RT_EVICT_EMARK);
     assert_true(config.dispatch.alpha == 1);
     assert_int_equal(config.dispatch.policy, RT_POLICY_ESD);
     assert_int_equal(config.dispatch.solver, RT_SOLVER_TRANSPORT);
-    assert_int_equal(config.dispatch.accounting, RT_ACCOUNTING_BSP);
+    assert_int_equal(config.dispatch.view, RT_VIEW_AUTO);
     assert_int_equal(config.dispatch.first_touch, RT_FIRST_TOUCH_LOCAL);
     for (uint32_t i = 0; i < RT_WORKERS_MAX; i++) {
         assert_true(config.links.workers[i].gbps_up == 1);
@@ -84,6 +87,9 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.stream.table.has_header);
     assert_int_equal(c.stream.synthetic_shape, RT_SYNTHETIC_SEARCH);
     assert_true(c.stream.synthetic_scale == 0.5 && c.stream.synthetic_zipf == 1.5);
+    assert_int_equal(c.stream.dense_scaling, RT_SCALING_NONE);
+    assert_true(c.model.base_rate == 0.125 && !c.model.base_rate_auto);
+    assert_true(c.stream.synthetic_base_rate == 0.625);
     assert_true(c.stream.synthetic_clusters == 7 && c.stream.synthetic_drift == 0.375);
     assert_int_equal(c.model.kind, RT_MODEL_DLRM);
     assert_int_equal(c.model.embedding_dim, 48);
@@ -110,7 +116,7 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.dispatch.policy == RT_POLICY_LAIA && c.dispatch.alpha == 0.25);
     assert_int_equal(c.dispatch.criterion, RT_CRITERION_ROW_MEAN);
     assert_int_equal(c.dispatch.solver, RT_SOLVER_AUCTION);
-    assert_int_equal(c.dispatch.accounting, RT_ACCOUNTING_PUBLISHED);
+    assert_int_equal(c.dispatch.view, RT_VIEW_STRICT);
     assert_int_equal(c.dispatch.first_touch, RT_FIRST_TOUCH_PULL);
     assert_int_equal(c.links.given_count, 3);
     assert_true(c.links.workers[0].gbps_up == 2.5 && c.links.workers[0].gbps_down == 2.5);
