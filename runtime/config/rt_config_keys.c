@@ -292,7 +292,7 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 
-    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+    U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
            "Rows per worker as a share of the distinct keys of the input."),
