@@ -50,7 +50,7 @@ first: all
 include mk/cuda.mk mk/mpi.mk mk/tests.mk
 
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
-all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) ## build the program and its tests
+all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup

@@ -35,16 +35,18 @@ static const cli_command commands[] = {
      "  --records FILE       plan a run again: records.jsonl in its folder\n"
      "  --journal FILE       write such records of this simulation\n",
      cli_sim},
-    {"eval", "DIR [--json] [--set KEY=VALUE]...",
+    {"eval", "DIR [--json] [--predictions FILE] [--set KEY=VALUE]...",
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
-     "  --json  as JSON\n",
+     "  --json  as JSON\n"
+     "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
-    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | --document",
+    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
      "  --count     read the input once to count its distinct keys: what a PS shard needs\n"
      "  --model     weights, operations and bytes of the model\n"
+     "  --migrate   CONFIG itself, without defaults, by the names that keys have today\n"
      "  --document  the reference of all keys (docs/CONFIG.md)\n",
      cli_check},
     {"doctor", "CONFIG [--out DIR] [--json] [--set KEY=VALUE]...",

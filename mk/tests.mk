@@ -15,8 +15,8 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all $(if $(SANITIZER),,fuzz-build)
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/mutate)
+test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -27,6 +27,7 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	$(PROGRAM) bench device
 	tests/bench/compare_steps.py $(PROGRAM)
 	tests/bench/compare_models.py $(PROGRAM)
+	tests/bench/compare_rates.py $(DIR)/tests/bench/train_bench
 	tests/bench/compare_training.py $(PROGRAM)
 	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
 

@@ -11,6 +11,7 @@
 #include "runtime/rt_base.h"
 #include "runtime/rt_log.h"
 
+#define RT_CONFIG_VERSION 1 // "version" of a file; docs/STABILITY.md
 #define RT_PATH_MAX 1024
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
@@ -19,6 +20,7 @@
 #define RT_CROSS_LAYERS_MAX 8
 
 typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
+typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
 typedef enum {
     RT_COLUMN_IGNORE,
@@ -52,14 +54,16 @@ typedef struct {
 typedef struct {
     rt_format format;
     uint32_t file_count;
-    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max;       // stop after so many; 0: until the input ends
+    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max; // stop after so many; 0: until the input ends
+    rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the lines read so far (judged from 1,000 lines on)
     rt_table_config table;
     rt_synthetic_shape synthetic_shape;
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
 } rt_stream_config;
 
@@ -87,7 +91,9 @@ typedef struct {
     uint32_t mlp_bottom[RT_MLP_LAYERS_MAX];
     rt_cross cross; // dcn
     uint32_t cross_layer_count;
-    double init_scale; // standard deviation of initial row values
+    double init_scale;   // standard deviation of initial row values
+    double base_rate;    // share of label 1 that the initial bias stands for; 0: as 0.5
+    bool base_rate_auto; // "auto": the first batch's, once that was predicted
 } rt_model_config;
 
 #define XX(kind, name, help) RT_OPTIMIZER_##kind,
@@ -262,6 +268,10 @@ void rt_config_keep_workers(rt_config *config, uint64_t workers);
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.
 // RT_IO, RT_CONFIG: error names file, line or key path; config is unchanged.
 rt_status rt_config_load(rt_config *config, const char *path, rt_error *error);
+
+// The keys of a file (RT_CONFIG_VERSION) by the names that they have today, without those of files
+// that it includes; free with rt_free. Errors as above.
+rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error);
 
 // One assignment "a.b.c=value"; value is JSON, or taken as a string where a string is expected
 // ("stream.files=a.tsv" is a list of one file; several files need a JSON list, as a file name may
