@@ -11,6 +11,14 @@
 // until every reserve has moved a few of its entries. `moved` is an empty place of the old one, so
 // that no entry behind it has its home before it: keys with a home before it are in the new index,
 // all others in the old one, where copies of moved entries only fill their places.
+//
+//     place     0    1    2    3    4    5    6    7      an old index of 8 places,
+//     key       c    d    .    .    e    .    a    b      homes: a 6, b 7, c 7, d 1, e 4
+//
+// c found 6 and 7 taken and went on at the beginning: its home is behind its place. The first move
+// passes c by, takes d, and stops at the empty place 2 (moved = 2): now d is in the new index, and
+// c, whose home is 7, is still looked for in the old one. When the move has come to the end, a
+// second pass takes those at the beginning whose home is behind their place: c.
 #define INDEX_BITS_MIN 10
 #define MOVES_MIN 4096u      // places that a reserve looks at
 #define MOVES_PER_INSERT 16u // then the old index fills by an eighth at most meanwhile
