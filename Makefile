@@ -74,8 +74,9 @@ install: program ## install under PREFIX=/usr/local, below DESTDIR if that is gi
 
 clean: ## remove everything that was built
 	rm -rf build
-format: ## lay out all sources as .clang-format says
+format: ## lay out all sources as .clang-format says, and docs at 120 columns
 	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*)) $(KERNELS)
+	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
