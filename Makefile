@@ -64,13 +64,14 @@ test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SE
 	@tools/setup test
 	@$(MAKE) test-run
 install: program ## install under PREFIX=/usr/local, below DESTDIR if that is given
-	install -d $(addprefix $(INTO)/,bin lib/lanyard lib/systemd/system share/lanyard share/doc/lanyard)
+	install -d $(addprefix $(INTO)/,bin lib/lanyard lib/systemd/system share/lanyard share/doc/lanyard/results)
 	install -m 755 $(PROGRAM) $(INTO)/bin/lanyard
 	install -m 755 $(wildcard build/liblanyard_*.so) tools/read_model.py $(INTO)/lib/lanyard
 	for unit in coordinator ps@ worker@; do sed 's,/usr/local/bin/,$(PREFIX)/bin/,' \
 	  "configs/systemd/lanyard-$$unit.service" >"$(INTO)/lib/systemd/system/lanyard-$$unit.service"; done
 	cp -r configs $(INTO)/share/lanyard
 	install -m 644 README.md LICENSE docs/*.md $(INTO)/share/doc/lanyard
+	install -m 644 docs/results/*.md $(INTO)/share/doc/lanyard/results
 
 clean: ## remove everything that was built
 	rm -rf build
