@@ -195,7 +195,7 @@ rt_status rt_ucx_link_send(rt_ucx_link *link, rt_message *message)
     if (link->sent - link->sent_taken >= RT_UCX_WINDOW)
         return link->has_failed ? RT_NOT_FOUND : RT_AGAIN;
     rt_status status = frame_send(link, RT_UCX_MESSAGE, link->sent, message);
-    link->sent += status == RT_OK;
+    link->sent += !status;
     return status;
 }
 
