@@ -90,7 +90,7 @@ static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, cons
                              rt_error *error)
 {
     const uint64_t floats = float_count_of(header);
-    const unsigned long long t = header->iteration;
+    const uint64_t t = header->iteration;
     if (header->payload_bytes == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
         header->payload_bytes % (is_bf16(header) ? sizeof(uint16_t) : sizeof(float)))
         return rt_fail(error, RT_WIRE,
@@ -118,7 +118,7 @@ static rt_status check(const ps_dense *dense, uint32_t worker, const rt_wire_hea
 {
     // Floats of a sum are held beside the messages of workers, unless one of these holds them.
     const uint64_t own = open || !is_bf16(header) ? 0 : float_count_of(header) * sizeof(float);
-    const unsigned long long t = header->iteration;
+    const uint64_t t = header->iteration;
     rt_status status = check_chunk(header, worker, open, error);
     if (status)
         return status;

@@ -179,8 +179,8 @@ static bool record_legal(const dp_record *record, rt_error *error)
         wrong = "the PS is ahead of the latest version";
     else if (record->version_ps < record->version && record->copies.holders == 0)
         wrong = "the latest version is held by nobody";
-    else if ((record->copies.holders == 0) != (record->copies.first == DP_NO_COPY))
-        wrong = "holders and copies differ";
+    else if (record->copies.holders && record->copies.first == DP_NO_COPY)
+        wrong = "held, but there is no copy";
     else if (record->keeper != DP_NO_KEEPER && record->copies.holders != rt_bit(record->keeper))
         wrong = "pending, but not held by the keeper alone";
     if (!wrong)

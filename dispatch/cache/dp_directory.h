@@ -27,7 +27,7 @@ _Static_assert(sizeof(dp_entry) == 16, "four entries per cache line");
 // The copies of a key in one set of caches.
 typedef struct {
     uint64_t holders; // workers whose copy is the latest
-    uint32_t first;   // chain of copies through the caches, see dp_cache; or DP_NO_COPY
+    uint32_t first;   // chain of all copies, outdated ones too (dp_cache.h); or DP_NO_COPY
     uint32_t unused;
 } dp_copies;
 

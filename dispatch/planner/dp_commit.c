@@ -99,7 +99,7 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     return RT_OK;
 }
 
-static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
     if (!op)
@@ -107,9 +107,6 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
     op->key = record->key;
     op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
     op->version = record->version;
-    dp_turnover_leave(&planner->turnover, record);
-    dp_cache_drop(planner->caches, worker, &record->copies);
-    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -146,9 +143,10 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     dp_record *record = &planner->directory.records[index];
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
-    dp_cache_drop_others(planner->caches, keeper == DP_NO_KEEPER ? RT_WORKERS_MAX : keeper,
-                         &record->copies);
+    const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
+    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept, &record->copies);
     if (keeper != DP_NO_KEEPER) {
+        record->copies.holders = kept;
         record->keeper = keeper;
         record->version_ps = work->distinct[d].version;
         dp_turnover_enter(&planner->turnover, record);
@@ -236,7 +234,12 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_NO_MEMORY;
     if (trainers >> holder & 1)
         return RT_OK;
-    return drop_copy(planner, &work->plan, holder, record);
+    if (add_drop(planner, &work->plan, holder, record))
+        return RT_NO_MEMORY;
+    dp_turnover_leave(&planner->turnover, record);
+    dp_cache_outdate(planner->caches, holder, &record->copies);
+    dp_turnover_enter(&planner->turnover, record);
+    return RT_OK;
 }
 
 // dispatch.full_sync: rows that one worker trained in the iteration before go to the PS now; the
@@ -274,19 +277,21 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
     dp_record *record = &planner->directory.records[index];
-    rt_status status = RT_OK;
-    planner->turnover.evictions[worker]++;
-    if (record->version_ps < record->version && record->copies.holders == rt_bit(worker)) {
-        status = push_row(planner, plan, worker, record, DP_REASON_EVICT);
-        if (status == RT_OK)
-            dp_cache_drop(planner->caches, worker, &record->copies);
-    } else {
-        status = drop_copy(planner, plan, worker, record);
+    if (record->copies.holders >> worker & 1) {
+        rt_assert(rt_bits_one(record->copies.holders));
+        planner->turnover.evictions[worker]++;
+        bool dirty = record->version_ps < record->version;
+        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT)
+                  : add_drop(planner, plan, worker, record))
+            return RT_NO_MEMORY;
     }
-    dp_planner_release(planner, index);
-    return status;
+    dp_cache_drop(planner->caches, worker, &record->copies);
+    dp_planner_evicted(planner, index);
+    return RT_OK;
 }
 
+// The row comes into the slot of the worker's outdated copy, which place_rows renewed, or into
+// another one.
 static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
 {
     dp_cache *cache = &planner->caches[worker];
@@ -295,7 +300,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (cache->free_count > AHEAD)
         dp_cache_prefetch(planner->caches,
                           dp_copy(worker, cache->free_slots[cache->free_count - 1 - AHEAD]));
-    if (cache->free_count == 0 && evict(planner, &work->plan, worker))
+    uint32_t slot = slice->rows[row].slot;
+    if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
     dp_record *record = &planner->directory.records[index];
     bool local =
@@ -306,7 +312,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         return RT_NO_MEMORY;
     op->key = record->key;
     op->version = record->version;
-    op->slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    if (slot == DP_NO_SLOT)
+        slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    op->slot = slot;
     planner->turnover.fills[worker]++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
@@ -343,8 +351,8 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
     return RT_OK;
 }
 
-// Slots for all rows that a worker trains. Rows that it holds are marked as used first, so that no
-// eviction takes one of them.
+// Slots for all rows that a worker trains. Rows that have one, latest or outdated, are marked as
+// used first, so that no eviction takes one of them.
 static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_slice *slice = &work->plan.slices[worker];
@@ -354,11 +362,17 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         dp_record *record = &planner->directory.records[key->record];
         slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
         work->row_fills[worker][r] = DP_NO_FILL;
-        if (record->copies.holders >> worker & 1 && use_row(planner, work, worker, r, record))
-            return RT_NO_MEMORY;
+        if (record->copies.holders >> worker & 1) {
+            if (use_row(planner, work, worker, r, record))
+                return RT_NO_MEMORY;
+            continue;
+        }
+        slice->rows[r].slot =
+            dp_cache_renew(planner->caches, worker, &record->copies, planner->iteration);
+        work->row_fills[worker][r] = DP_FILL_FOLLOWS;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        if (slice->rows[r].slot == DP_NO_SLOT && fill_row(planner, work, worker, r))
+        if (work->row_fills[worker][r] == DP_FILL_FOLLOWS && fill_row(planner, work, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -469,7 +483,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
                 continue;
             dp_record *record = &planner->directory.records[index];
             // A free slot still names its last record, which then has no copy in it.
-            if (record->version_ps == record->version ||
+            if (record->version_ps == record->version || !(record->copies.holders >> w & 1) ||
                 dp_cache_slot(planner->caches, w, &record->copies) != slot)
                 continue;
             if (push_row(planner, plan, w, record, DP_REASON_FLUSH))

@@ -483,10 +483,10 @@ const dp_directory *dp_planner_directory(const dp_planner *planner)
     return &planner->directory;
 }
 
-// Every holder has a copy in one slot, and there are no other copies.
+// Every holder has a copy in one slot, and there are no other copies but outdated ones.
 static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, rt_error *error)
 {
-    uint64_t copies = 0, occupied = 0;
+    uint64_t latest = 0, copies = 0, occupied = 0, filled = 0;
     for (uint64_t i = 0; i <= planner->directory.mask; i++) {
         const dp_entry *entry = &planner->directory.entries[i];
         if (!entry->record)
@@ -500,20 +500,27 @@ static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, 
                         entry->key, worker);
                 return false;
             }
-            copies++;
+            latest++;
         }
+        for (uint32_t copy = of->first; copy != DP_NO_COPY;
+             copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy)
+            copies++;
     }
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        const uint32_t filled_here = caches[w].occupied + caches[w].outdated;
         occupied += caches[w].occupied;
-        if (caches[w].occupied + caches[w].free_count != caches[w].slot_count) {
+        filled += filled_here;
+        if (filled_here + caches[w].free_count != caches[w].slot_count) {
             rt_fail(error, RT_CONFIG, "worker %" PRIu32 ": slots are lost", w);
             return false;
         }
     }
-    if (copies != occupied)
-        rt_fail(error, RT_CONFIG, "%" PRIu64 " copies, %" PRIu64 " occupied slots", copies,
-                occupied);
-    return copies == occupied;
+    if (latest == occupied && copies == filled)
+        return true;
+    rt_fail(error, RT_CONFIG,
+            "%" PRIu64 " latest copies of %" PRIu64 ", slots for %" PRIu64 " of %" PRIu64, latest,
+            copies, occupied, filled);
+    return false;
 }
 
 bool dp_planner_legal(const dp_planner *planner, rt_error *error)

@@ -7,6 +7,7 @@
 #include "dispatch/planner/dp_turnover.h"
 
 #define DP_NO_FILL UINT32_MAX
+#define DP_FILL_FOLLOWS (UINT32_MAX - 1)
 
 // One batch between its look-up and its final plan. There are two, because the keeper rule makes a
 // plan final only when the next batch is placed.
@@ -86,6 +87,13 @@ static inline void dp_planner_release(dp_planner *planner, uint32_t index)
     const dp_record *record = &planner->directory.records[index];
     if (record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY)
         dp_directory_release(&planner->directory, index);
+}
+
+// After a copy of it was evicted. A key of the present batch is about to get copies.
+static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
+{
+    if (planner->directory.records[index].seen != planner->iteration)
+        dp_planner_release(planner, index);
 }
 
 // After a change of planner->config by anything but an input record. dp_planner.c

@@ -29,7 +29,7 @@ static void evict(dp_planner *planner, dp_cache *cache)
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
     dp_cache_drop(planner->shown, cache->worker, &planner->directory.records[index].shown);
-    dp_planner_release(planner, index);
+    dp_planner_evicted(planner, index);
 }
 
 static uint32_t fill(dp_planner *planner, dp_cache *cache, const dp_distinct *key)
@@ -58,14 +58,18 @@ static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     const uint32_t row_count = work->plan.slices[worker].row_count;
     uint32_t missing = 0;
     for (uint32_t r = 0; r < row_count; r++) {
-        const dp_record *record = record_of(planner, work, row_keys[r]);
-        if (record->shown.holders >> worker & 1) {
-            uint32_t slot = dp_cache_slot(planner->shown, worker, &record->shown);
+        dp_copies *shown = &record_of(planner, work, row_keys[r])->shown;
+        uint32_t slot;
+        if (shown->holders >> worker & 1) {
+            slot = dp_cache_slot(planner->shown, worker, shown);
             dp_eviction_use(cache->eviction, slot, planner->iteration);
-            expect(planner, cache, slot, row_keys[r]);
         } else {
-            planner->missing[missing++] = row_keys[r];
+            slot = dp_cache_renew(planner->shown, worker, shown, planner->iteration);
         }
+        if (slot != DP_NO_SLOT)
+            expect(planner, cache, slot, row_keys[r]);
+        else
+            planner->missing[missing++] = row_keys[r];
     }
     for (uint32_t i = 0; i < missing; i++) {
         uint32_t d = planner->missing[i];
@@ -79,7 +83,7 @@ void dp_shown_follow(dp_planner *planner, dp_work *work)
         prefetch_record(planner, work, d);
         dp_copies *shown = &record_of(planner, work, d)->shown;
         for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
-            dp_cache_drop(planner->shown, rt_lowest_bit(rest), shown);
+            dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);
     }
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
         place_rows(planner, work, w);

@@ -162,13 +162,12 @@ static rt_status load_free_slots(dp_cache *cache, bool *is_used, rt_reader *read
     return RT_OK;
 }
 
+// keys: of all slots. Eviction tells which copies are outdated.
 static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cache *cache,
-                             const bool *is_used, rt_reader *reader, rt_error *error)
+                             const bool *is_used, const uint8_t *keys, rt_error *error)
 {
-    const uint8_t *keys = rt_reader_take(reader, cache->slot_count, sizeof(uint64_t));
-    if (!keys || dp_directory_reserve(&planner->directory, cache->slot_count))
-        return keys ? rt_fail(error, RT_NO_MEMORY, "out of memory for the directory")
-                    : bad(error, "it ends within the keys of a cache");
+    if (dp_directory_reserve(&planner->directory, cache->slot_count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the directory");
     for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
         uint64_t key;
         memcpy(&key, keys + slot * sizeof key, sizeof key);
@@ -181,10 +180,14 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
                            cache->worker, key);
         uint32_t index = dp_directory_find(&planner->directory, key);
         dp_copies *copies = dp_planner_copies(planner, caches, index);
-        if (copies->holders >> cache->worker & 1)
-            return bad(error, "a worker holds a key twice");
+        if (dp_cache_slot(caches, cache->worker, copies) != DP_NO_SLOT)
+            return bad(error, "a worker has a key twice");
         dp_cache_put(cache, slot, copies, index);
+        if (caches == planner->caches && rt_bits_many(copies->holders))
+            return bad(error, "several workers hold the latest version of a key");
+        cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
+    cache->occupied -= cache->outdated;
     return RT_OK;
 }
 
@@ -201,10 +204,13 @@ static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t work
     if (!is_used)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache");
     rt_status status = load_free_slots(cache, is_used, &one, error);
-    if (!status)
-        status = load_copies(planner, caches, cache, is_used, &one, error);
+    const uint8_t *keys = rt_reader_take(&one, cache->slot_count, sizeof(uint64_t));
+    if (!status && !keys)
+        status = bad(error, "it ends within the keys of a cache");
     if (!status && (dp_eviction_load(cache->eviction, is_used, &one) || one.left))
         status = bad(error, "the eviction of a cache cannot be that of these slots");
+    if (!status)
+        status = load_copies(planner, caches, cache, is_used, keys, error);
     rt_free(is_used);
     return status;
 }
@@ -381,7 +387,8 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
             if (index >= planner->directory.record_top)
                 continue;
             const dp_record *record = &planner->directory.records[index];
-            if (dp_cache_slot(planner->caches, w, &record->copies) != slot)
+            if (!(record->copies.holders >> w & 1) ||
+                dp_cache_slot(planner->caches, w, &record->copies) != slot)
                 continue;
             dp_op *op = dp_ops_add(&plan->slices[w].fill, DP_OP_PULL);
             if (!op)

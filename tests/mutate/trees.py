@@ -12,6 +12,12 @@ import threading
 import time
 
 STOP_S = 15  # that a test has to end what it started
+# Forked copies of a process end by _exit, which tells gcov nothing.
+EXIT = """void __gcov_dump(void);
+void __real__exit(int status) __attribute__((noreturn));
+void __wrap__exit(int status) __attribute__((noreturn));
+void __wrap__exit(int status) { __gcov_dump(); __real__exit(status); }
+"""
 
 
 def files_of(root: str) -> list:
@@ -21,14 +27,13 @@ def files_of(root: str) -> list:
     return sorted(name for name in os.fsdecode(out).split("\0") if name and os.path.isfile(os.path.join(root, name)))
 
 
-def copy_tree(root: str, to: str) -> str:
-    """Makes `to` hold what root does, changing only what differs; returns a hash of all of it."""
-    names, all_bytes = files_of(root), hashlib.sha256()
+def copy_tree(root: str, to: str) -> None:
+    """Makes `to` hold what root does, changing only what differs."""
+    names = files_of(root)
     for name in names:
         source, target = os.path.join(root, name), os.path.join(to, name)
         with open(source, "rb") as file:
             content = file.read()
-        all_bytes.update(b"%s\0%d\0" % (name.encode(), len(content)) + content)
         try:
             with open(target, "rb") as file:
                 if file.read() == content:
@@ -42,7 +47,17 @@ def copy_tree(root: str, to: str) -> str:
         for path in (os.path.join(folder, one) for one in files):
             if path not in kept:
                 os.remove(path)
-    return all_bytes.hexdigest()
+
+
+def coverage_cc(cc: str, folder: str) -> str:
+    """A compiler for coverage, of forked copies too; folder holds what it needs for that."""
+    source, library = os.path.join(folder, "exit.c"), os.path.join(folder, "libmutate_exit.a")
+    if not os.path.exists(library):
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(EXIT)
+        subprocess.run([*cc.split(), "-O2", "-fPIC", "-c", source, "-o", source[:-2] + ".o"], check=True)
+        subprocess.run(["ar", "rcs", library, source[:-2] + ".o"], check=True)
+    return "%s --coverage -Wl,--wrap=_exit,-u,__wrap__exit -L%s -lmutate_exit" % (cc, folder)
 
 
 def end_group(process: subprocess.Popen) -> None:
@@ -139,12 +154,24 @@ def lines_run(tree: str, data: str) -> dict:
     return lines
 
 
-def measure(tree: Tree, tests: list, say) -> dict:
-    """Runs all tests once in a tree built for coverage: {test: {"seconds", "failed", "lines": {source: [line]}}}."""
+def hash_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def measure(tree: Tree, tests: list, program: str, known: str, say) -> dict:
+    """Runs tests once in a tree built for coverage: {test: {"seconds", "failed", "lines": {source: [line]}, "code"}}.
+    The file `known` keeps that of binaries that have not changed since; those below tests/proc run the program."""
     todo: queue.Queue = queue.Queue()
     result, lock = {}, threading.Lock()
+    if os.path.exists(known):
+        with open(known, encoding="utf-8") as file:
+            result = json.load(file)
+    codes = {test: hash_of(os.path.join(tree.path, test)) + (program if "/proc/" in test else "") for test in tests}
+    result = {test: one for test, one in result.items() if codes.get(test) == one["code"]}
     for test in tests:
-        todo.put(test)
+        if test not in result:
+            todo.put(test)
 
     def work() -> None:
         while True:
@@ -158,11 +185,13 @@ def measure(tree: Tree, tests: list, say) -> dict:
                 seconds = time.monotonic() - begin
                 lines = {name: sorted(ran) for name, ran in lines_run(tree.path, data).items() if ran}
             with lock:
-                result[test] = {"seconds": seconds, "failed": failed, "lines": lines}
+                result[test] = {"seconds": seconds, "failed": failed, "lines": lines, "code": codes[test]}
                 say("%6.1f s  %s%s" % (seconds, test, "  FAILS: " + failed if failed else ""))
     threads = [threading.Thread(target=work) for _ in range(tree.jobs)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    with open(known, "w", encoding="utf-8") as file:
+        json.dump(result, file)
     return result

@@ -1,5 +1,6 @@
-// What a run that goes on makes of the checkpoints before: which one the next builds on, and whether
-// the parts of one belong together. Real processes, and manifests that are right in all else.
+// What a run that goes on makes of the checkpoints before: which one the next builds on, and
+// whether the parts of one belong together. Real processes, and manifests that are right in all
+// else.
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -12,14 +13,13 @@
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 
-static const char config[] =
-    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
-    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 1312,"
-    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
-    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
-    " \"dispatch\": {\"measure_compute\": false},"
-    " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
-    " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}";
+static const char config[] = "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
+                             " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 1312,"
+                             "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+                             " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+                             " \"dispatch\": {\"measure_compute\": false},"
+                             " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
+                             " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}";
 
 static void write_file(const char *name, const void *bytes, size_t size)
 {
@@ -36,8 +36,8 @@ static void write_file(const char *name, const void *bytes, size_t size)
 static void run(const char *const sets[2], const char *flag, const char *text)
 {
     char path[300], out[300];
-    const char *arguments[] = {process_lanyard(), "up",  path,    "--out", out, "--set", sets[0],
-                               "--set",           sets[1], flag, NULL};
+    const char *arguments[] = {process_lanyard(), "up",    path,    "--out", out, "--set",
+                               sets[0],           "--set", sets[1], flag,    NULL};
     process p = {0};
     write_file("config.json", config, sizeof config - 1);
     snprintf(path, sizeof path, "%s/config.json", run_folder());
@@ -142,8 +142,8 @@ static void date_planner(uint32_t iteration, uint32_t other)
         found++;
     }
     assert_int_equal(found, 1);
-    assert_int_equal(
-        rt_pack_write(path, DP_CHECKPOINT_MAGIC, state.data, state.size, &sum, NULL), RT_OK);
+    assert_int_equal(rt_pack_write(path, DP_CHECKPOINT_MAGIC, state.data, state.size, &sum, NULL),
+                     RT_OK);
     tell_of_planner(iteration, &sum);
     rt_bytes_fini(&state);
 }
@@ -158,8 +158,9 @@ static void a_planner_of_another_iteration(void **state)
     run((const char *const[]){"checkpoint.full_every=1", "stream.samples_max=1952"}, "--resume",
         "going on after iteration 40");
     date_planner(60, 61);
-    run(more, "--resume", "the checkpoint of iteration 60 is damaged and passed over: state of the "
-                          "planner: of another iteration");
+    run(more, "--resume",
+        "the checkpoint of iteration 60 is damaged and passed over: state of the "
+        "planner: of another iteration");
     assert_int_equal(base_of(60), 0); // made again
     run(more, "--resume", "going on after iteration 80");
 }

@@ -1,7 +1,7 @@
 // executor_case - an executor alone: slices and rows made by hand, its requests and pushes caught.
 //
-// Eight slots (or as many as the test says), two fields, two shards, Adagrad. Static: every test has
-// its own copy.
+// Eight slots (or as many as the test says), two fields, two shards, Adagrad. Static: every test
+// has its own copy.
 #ifndef EXECUTOR_CASE_H
 #define EXECUTOR_CASE_H
 

@@ -356,5 +356,5 @@ TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyon
           TEST(slow_links_do_not_speak_for_quick_ones), TEST(shards_of_one_host_are_on_one_box),
           TEST(a_slow_box_limits_its_shards), TEST(who_has_not_probed_a_box_does_not_limit_it),
           TEST(a_pinned_table_only_keeps_times), TEST(old_estimates_do_not_count),
-          TEST(an_estimate_is_forgotten), TEST(wild_estimates_do_no_harm),
-          TEST(bounds_only_raise), TEST(pinned_links_and_impossible_rates_stay))
+          TEST(an_estimate_is_forgotten), TEST(wild_estimates_do_no_harm), TEST(bounds_only_raise),
+          TEST(pinned_links_and_impossible_rates_stay))

@@ -501,7 +501,8 @@ static void sums_count_every_operation(void **state)
     }
 }
 
-// ---- chunks of the dense exchange ----------------------------------------------------------------
+// ---- chunks of the dense exchange
+// ----------------------------------------------------------------
 
 static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
 {
@@ -535,13 +536,14 @@ static void chunks_suit_the_slowest_link(void **state)
     random_batches_fill(&pc.batches, &pc.batch, 16);
     dp_planner_config config = pc.config;
     for (uint32_t j = 0; j < WORKERS; j++)
-        config.links[j] = (dp_link){fast, fast};
-    config.ps_bytes_per_s = 0;
-    config.shards = (dp_shards){.count = 1};
+        config.rates.links[j] = (dp_link){fast, fast};
+    config.rates.ps_bytes_per_s = 0;
+    config.rates.shards = (dp_shards){.count = 1};
     assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
-    double *const limits[] = {&config.links[0].up_bytes_per_s, &config.links[3].up_bytes_per_s,
-                              &config.links[2].down_bytes_per_s, &config.ps_bytes_per_s,
-                              &config.shards.bytes_per_s[0]};
+    double *const limits[] = {&config.rates.links[0].up_bytes_per_s,
+                              &config.rates.links[3].up_bytes_per_s,
+                              &config.rates.links[2].down_bytes_per_s, &config.rates.ps_bytes_per_s,
+                              &config.rates.shards.bytes_per_s[0]};
     for (size_t i = 0; i < RT_COUNT_OF(limits); i++) {
         const double was = *limits[i];
         *limits[i] = i < 3 ? slow : WORKERS * slow;
@@ -551,7 +553,7 @@ static void chunks_suit_the_slowest_link(void **state)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
-          TEST(ticks_are_bounded_and_near), TEST(predicted_times),
+TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
+          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

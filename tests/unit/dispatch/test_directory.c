@@ -268,7 +268,9 @@ static void illegal_states_are_named(void **state)
         assert_int_equal(dp_directory_legal(&directory, &error), cases[i].legal);
         if (!cases[i].legal)
             assert_true(error.text[0] != '\0');
-        record->copies.first = record->copies.holders ? DP_NO_COPY : 0;
+        if (record->copies.holders == 0)
+            record->copies.holders = 1;
+        record->copies.first = DP_NO_COPY;
         assert_false(dp_directory_legal(&directory, &error));
         dp_directory_fini(&directory);
     }

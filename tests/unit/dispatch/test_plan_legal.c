@@ -284,8 +284,18 @@ static void tell_next_uses(const planner_case *pc, eviction_model *m)
     }
 }
 
-// One worker's part of a plan, replayed: outdated copies go, hits count, then every fill that finds
-// no room takes the slot that the rule names. Returns the number of evictions.
+static uint32_t outdated_slot(const eviction_model *m, uint64_t key)
+{
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (m->slots[slot].outdated && m->slots[slot].key == key)
+            return slot;
+    }
+    return DP_NO_SLOT;
+}
+
+// One worker's part of a plan, replayed: copies are outdated, hits count, rows come anew in their
+// slots, then every fill that finds no room takes the slot that the rule names. Returns the number
+// of evictions.
 static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, eviction_model *m)
 {
     uint32_t evictions = 0, replayed = 0;
@@ -294,7 +304,7 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
         bool outdated = op->kind == DP_OP_DROP && is_in_batch(pc, op->key);
         bool evicted = op->kind == DP_OP_DROP || op->reason == DP_REASON_EVICT;
         if (outdated)
-            eviction_model_free(m, op->slot);
+            eviction_model_outdate(m, op->slot);
         else
             evictions += evicted;
     }
@@ -303,12 +313,21 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
         if (!is_filled(slice, slice->rows[r].slot))
             eviction_model_use(m, slice->rows[r].slot, pc->iteration);
     }
+    for (uint32_t k = 0; k < slice->fill.count; k++) { // rows that come anew
+        uint32_t slot = outdated_slot(m, slice->fill.items[k].key);
+        if (slot != DP_NO_SLOT) {
+            assert_int_equal(slice->fill.items[k].slot, slot);
+            eviction_model_use(m, slot, pc->iteration);
+        }
+    }
     for (uint32_t k = 0; k < slice->fill.count; k++) {
         uint32_t slot = slice->fill.items[k].slot;
+        if (m->slots[slot].occupied && m->slots[slot].used == pc->iteration)
+            continue;
         if (m->occupied == m->slot_count) {
             assert_int_equal(slot, eviction_model_victim(m, pc->iteration));
+            replayed += !m->slots[slot].outdated;
             eviction_model_free(m, slot);
-            replayed++;
         }
         assert_false(m->slots[slot].occupied);
         eviction_model_use(m, slot, pc->iteration);
@@ -317,7 +336,7 @@ static uint32_t replay_evictions(const planner_case *pc, const dp_slice *slice, 
             dp_row_bytes(&pc->config.layout, rt_key_field(m->slots[slot].key), true);
     }
     for (uint32_t k = 0; k < slice->after.count; k++)
-        eviction_model_free(m, slice->after.items[k].slot);
+        eviction_model_outdate(m, slice->after.items[k].slot);
     assert_int_equal(evictions, replayed);
     return evictions;
 }

@@ -56,8 +56,10 @@ static uint32_t find(const model *m, uint32_t worker, uint64_t key)
 static uint64_t holders_of(const model *m, uint64_t key)
 {
     uint64_t holders = 0;
-    for (uint32_t j = 0; j < m->pc->shape.worker_count; j++)
-        holders |= find(m, j, key) == DP_NO_SLOT ? 0 : rt_bit(j);
+    for (uint32_t j = 0; j < m->pc->shape.worker_count; j++) {
+        uint32_t slot = find(m, j, key);
+        holders |= slot == DP_NO_SLOT || m->caches[j].slots[slot].outdated ? 0 : rt_bit(j);
+    }
     return holders;
 }
 
@@ -65,6 +67,15 @@ static void give_up(model *m, uint32_t worker, uint32_t slot)
 {
     eviction_model_free(&m->caches[worker], slot);
     m->free_slots[worker][m->free_count[worker]++] = slot;
+}
+
+static void outdate(model *m, uint32_t worker, uint32_t slot)
+{
+    if (m->caches[worker].slots[slot].outdated)
+        return;
+    eviction_model_outdate(&m->caches[worker], slot);
+    if (!m->caches[worker].slots[slot].occupied)
+        m->free_slots[worker][m->free_count[worker]++] = slot;
 }
 
 static bool has_key(const rt_batch *batch, uint32_t sample, uint64_t key)
@@ -146,7 +157,7 @@ static void follow(model *m, const uint32_t *placement)
         for (uint32_t j = 0; j < n; j++) {
             uint32_t slot = find(m, j, keys[d]);
             if (slot != DP_NO_SLOT && !trains(m, placement, j, keys[d]))
-                give_up(m, j, slot); // outdated
+                outdate(m, j, slot);
         }
     }
     for (uint32_t j = 0; j < n; j++)

@@ -302,5 +302,5 @@ static void test_memory_is_what_the_rows_take(void **context)
 
 TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_never_move_and_do_not_overlap),
           TEST(test_reserve_keeps_entries_in_place), TEST(test_all_is_there_while_the_index_grows),
-          TEST(test_what_has_moved_stays_as_it_is), TEST(test_the_index_grows_in_steps), TEST(test_limit_is_an_error_that_names_it),
-          TEST(test_memory_is_what_the_rows_take))
+          TEST(test_what_has_moved_stays_as_it_is), TEST(test_the_index_grows_in_steps),
+          TEST(test_limit_is_an_error_that_names_it), TEST(test_memory_is_what_the_rows_take))
