@@ -11,7 +11,7 @@
 // used since then has the mark target and is passed over when its turn comes.
 //
 //     order     4   9   2   7   1   8     slots, those with the lowest frequency first
-//     each is   f   p   t   o   p   o     f: free, or outdated   t: used since, has mark target
+//     each is   f   p   t   o   p   o     f: free by now   t: used since, has the mark target
 //                   ^       ^             p: used by this very iteration   o: old, may go
 //                   |       cursor: slot 7 is the next victim
 //                   pinned_cursor: slot 9 could not go now, but may in the next iteration
