@@ -661,6 +661,16 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
     return rt_member_send(&w->member, &message, error);
 }
 
+// One turn: waits for messages, then each part does what it can without waiting, in the order in
+// which an iteration passes through them, so that what one part hands on is taken up in the same
+// turn:
+//
+//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> slices and
+//     words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
+//     become possible -> messages out -> the next training, if all its rows are here
+//
+// and where nothing is left to do the questions of the coordinator: a mark, a probe, the end.
+// Training itself is in a thread of its own (ew_trainer), which ends the wait when it is done.
 static rt_status turn(worker *w, rt_error *error)
 {
     bool ready[1 + RT_SHARDS_MAX] = {false};

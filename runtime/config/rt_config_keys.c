@@ -487,8 +487,9 @@ static const struct {
     {"stream", "Where samples come from."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
-    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer makes "
-                  "rows larger on the wire: the state travels with a row."},
+    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer "
+                  "makes rows\n"
+                  "larger on the wire: the state travels with a row."},
     {"cache", "What every worker keeps of the embedding rows."},
     {"dispatch", "Which worker trains which sample."},
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
@@ -496,7 +497,7 @@ static const struct {
     {"guards", "What a run does about batches that would spoil the model."},
     {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
-    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the "
+    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the\n"
                    "coordinator, or to `lanyard up`, asks for one at any time."},
     {"sim", "For `lanyard sim` only."},
 };

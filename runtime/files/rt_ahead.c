@@ -151,7 +151,7 @@ rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     else if (ahead->wake_fd < 0 || (strcpy(ahead->path, path), start(ahead)) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start a thread that reads %s", path);
-    if (status != RT_OK) {
+    if (status) {
         destroy(ahead);
         return status;
     }
