@@ -10,6 +10,7 @@
 #include "edge_worker/model/ew_model.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
+#include "runtime/transport/rt_transport.h"
 #include "runtime/wire/rt_control.h"
 
 #define CLI_OK 0
@@ -61,6 +62,10 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
 int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
              rt_config *config);
 
+// The same for who reads no input: stream.files may be missing.
+int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                   rt_config *config);
+
 // The same for a process of a training run, which can do less than `sim`.
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                  rt_config *config);
@@ -87,6 +92,9 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 // Bytes that the dense exchange moves per worker, each way and iteration.
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error);
+
+// By which a process of this config talks; worker: as which it connects.
+const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank);
 
 // Whether a run with this config goes on without a lost worker. The number of MPI's is fixed.
 bool cli_may_shrink(const rt_config *config);

@@ -73,8 +73,8 @@ int cli_fail(const rt_error *error)
     return CLI_FAILED;
 }
 
-int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-             rt_config *config)
+static int load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                rt_status (*check)(const rt_config *config, rt_error *error), rt_config *config)
 {
     rt_error error = {0};
     rt_log_setup(RT_LOG_INFO, name);
@@ -90,7 +90,7 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
         for (uint32_t i = 0; i < set_count && !status; i++)
             status = rt_config_set(config, sets[i], &error);
         if (!status)
-            status = rt_config_check(config, &error);
+            status = check(config, &error);
     }
     if (status) {
         rt_config_fini(config);
@@ -99,6 +99,18 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
     rt_log_setup(config->log_level, name);
     prctl(PR_SET_NAME, name); // what ps and top show
     return CLI_OK;
+}
+
+int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+             rt_config *config)
+{
+    return load(path, sets, set_count, name, rt_config_check, config);
+}
+
+int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                   rt_config *config)
+{
+    return load(path, sets, set_count, name, rt_config_check_model, config);
 }
 
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
@@ -134,6 +146,17 @@ uint64_t cli_config_hash(const rt_config *config)
     const uint64_t hash = json ? rt_hash_bytes(json, strlen(json)) : 0;
     rt_free(json);
     return hash;
+}
+
+const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank)
+{
+    static const rt_transport_ops *const all[] = {[RT_NETWORK_ZMQ] = &rt_transport_zmq,
+                                                  [RT_NETWORK_UCX] = &rt_transport_ucx,
+                                                  [RT_NETWORK_MIXED] = &rt_transport_mixed};
+    if (is_worker && config->network_transport == RT_NETWORK_MIXED &&
+        config->links.transports[rank] == RT_NETWORK_ZMQ)
+        return &rt_transport_zmq;
+    return all[config->network_transport];
 }
 
 // Takes out of an object what stands in the other one too.

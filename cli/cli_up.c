@@ -23,6 +23,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_flaps.h"
+#include "edge_worker/device/ew_device.h"
 #include "runtime/wire/rt_control.h"
 
 #define GRACE_MS 2000u // between being told to end and being made to
@@ -174,7 +175,7 @@ static rt_status read_address(run *r, rt_error *error)
             return RT_OK;
         }
     }
-    return rt_fail(error, RT_PEER, "the coordinator did not start");
+    return rt_fail(error, RT_PEER, "the coordinator ended before it listened");
 }
 
 static rt_status spawn_coordinator(run *r, rt_error *error)
@@ -455,7 +456,7 @@ static bool attempt(run *r)
     if (r->config_fd >= 0)
         close(r->config_fd);
     r->config_fd = -1;
-    if (status)
+    if (status && !r->first_failed) // else that one has said why
         (void)cli_fail(&error);
     r->again = true;
     if (complete && r->first_failed)
@@ -520,6 +521,23 @@ static bool prepare_restart(run *r)
     return true;
 }
 
+// What would end every process in the same way, each with an error of its own: once, beforehand.
+static int check_here(const rt_config *config)
+{
+    rt_error error = {0};
+    ew_device device;
+    if (rt_config_check_input(config, &error))
+        return cli_fail(&error);
+    if (strncmp(config->device, "cuda", strlen("cuda")) != 0)
+        return CLI_OK;
+    if (ew_device_open(config->device, &device, &error)) {
+        (void)rt_fail_in(&error, "device: \"%s\"", config->device);
+        return cli_fail(&error);
+    }
+    ew_device_close(&device);
+    return CLI_OK;
+}
+
 int cli_up(int argc, char **argv)
 {
     rt_config config;
@@ -531,6 +549,11 @@ int cli_up(int argc, char **argv)
     int code = cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
+    code = check_here(&config);
+    if (code != CLI_OK) {
+        rt_config_fini(&config);
+        return code;
+    }
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);

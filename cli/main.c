@@ -24,14 +24,16 @@ static const cli_command commands[] = {
      "again.\n",
      cli_up},
     {"sim",
-     "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--records FILE] [--journal FILE] "
-     "[--set KEY=VALUE]...",
+     "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--placements FILE] "
+     "[--records FILE] [--journal FILE] [--set KEY=VALUE]...",
      "plan without workers: what would be transferred, and what it would cost",
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
      "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
      "  --json               everything that was counted\n"
      "  --trace FILE         what each worker did in each iteration, a line each\n"
+     "  --placements FILE    who gets which sample, and its keys, a line each: for "
+     "tools/recount.py\n"
      "  --records FILE       plan a run again: records.jsonl in its folder\n"
      "  --journal FILE       write such records of this simulation\n",
      cli_sim},

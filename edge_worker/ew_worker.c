@@ -291,12 +291,15 @@ static rt_status join(worker *w, rt_error *error)
                                .keys = config->keys,
                                .identity = config->identity,
                                .timeout_start_s = config->config->timeout_start_s,
-                               .timeout_peer_s = config->config->timeout_peer_s};
+                               .timeout_peer_s = config->config->timeout_peer_s,
+                               .notify = config->notify};
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     rt_status status = ew_device_open_of(config->rank, config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
+    if (status)
+        status = rt_fail_in(error, "device: \"%s\"", config->config->device);
     if (!status)
         status = rt_transport_open(config->ops, config->keys, &w->transport, error);
     member.transport = w->transport;

@@ -173,7 +173,8 @@ static rt_status join(server *s, rt_error *error)
                                      .keys = s->config->keys,
                                      .identity = s->config->identity,
                                      .timeout_start_s = config->timeout_start_s,
-                                     .timeout_peer_s = config->timeout_peer_s};
+                                     .timeout_peer_s = config->timeout_peer_s,
+                                     .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
     if (status == RT_OK)

@@ -23,6 +23,7 @@ typedef struct {
     const char *coordinator; // address "tcp://host:port"
     rt_identity identity;    // workers and coordinator must have the same
     uint64_t schema;         // goes into model files
+    rt_notify *notify;       // or NULL
 } ps_server_config;
 
 // RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its

@@ -258,7 +258,8 @@ static rt_status run(dp_run *c, rt_error *error)
                                          .keys = c->own.keys,
                                          .may_shrink = may_shrink,
                                          .without = c->own.without,
-                                         .aside = aside};
+                                         .aside = aside,
+                                         .notify = c->own.notify};
         status = dp_roster_create(&roster, &c->roster, error);
         c->collect.roster = c->roster;
     }
@@ -268,6 +269,8 @@ static rt_status run(dp_run *c, rt_error *error)
         status = begin_feed(c, stream, error);
         stream = NULL;
     }
+    if (!status)
+        rt_notify_ready(c->own.notify);
     if (!status && c->own.announce)
         c->own.announce(c->own.announce_context, dp_roster_address(c->roster));
     if (!status)

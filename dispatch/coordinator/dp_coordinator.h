@@ -8,6 +8,7 @@
 #include "dispatch/coordinator/dp_reload.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct {
@@ -27,7 +28,8 @@ typedef struct {
     int stop_fd;          // becomes readable when the run should end early; or -1
     int signal_fd;        // a signalfd: SIGHUP: read the configuration again; SIGUSR1: a checkpoint
     dp_reload_source reload;
-    bool progress; // a live line on standard error
+    bool progress;     // a live line on standard error
+    rt_notify *notify; // or NULL
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
     // Called once model and summary are on disk: whatever happens to the run now has no effect.

@@ -183,6 +183,7 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_err
 static rt_status beat(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
+    rt_notify_alive(roster->config.notify);
     if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
         return RT_OK;
     roster->beat_ns = now;
@@ -284,6 +285,29 @@ static void log_stranger(dp_roster *roster, const char *what)
                 count, what);
 }
 
+static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
+{
+    rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+        return;
+    (void)roster->config.ops->send(roster->endpoint, peer, &message);
+    rt_message_release(&message);
+}
+
+// A visitor learns whether a member like it would be let in, and is gone.
+static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *message)
+{
+    char name[32];
+    rt_wire_hello hello;
+    rt_error why = {0};
+    rt_status status = rt_control_hello(message, peer, SELF, &hello, &why);
+    if (!status)
+        status = rt_control_agree(&hello, &roster->config.identity, rt_peer_name(peer, name), &why);
+    if (!status)
+        (void)rt_fail(&why, RT_STOPPED, RT_VISITOR_FITS "%s", rt_build());
+    send_away(roster, peer, why.status, why.text);
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -293,11 +317,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     if (!status)
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (status) {
-        rt_message refusal;
-        if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, SELF, status, error->text) == RT_OK) {
-            (void)roster->config.ops->send(roster->endpoint, peer, &refusal);
-            rt_message_release(&refusal);
-        }
+        send_away(roster, peer, status, error->text);
         return status;
     }
     roster->joined_count += !found->joined;
@@ -437,6 +457,10 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
 {
     rt_error why = {0};
     uint64_t count;
+    if (rt_peer_role(peer) == RT_ROLE_VISITOR) {
+        answer_visitor(roster, peer, message);
+        return;
+    }
     rt_status status = join(roster, peer, message, &why);
     if (status == RT_OK)
         return;

@@ -12,6 +12,7 @@
 #define DP_ROSTER_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -26,6 +27,7 @@ typedef struct {
     bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
     uint64_t without;    // and these not at all
     uint64_t aside;      // nor these, who do not take part even if they come: they wait
+    rt_notify *notify;   // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 
 // Listens where "network" says (rt_address_listen). RT_CONFIG, RT_IO: error names the address and

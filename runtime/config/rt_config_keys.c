@@ -292,7 +292,7 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 
-    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+    U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
            "Rows per worker as a share of the distinct keys of the input."),
@@ -345,7 +345,10 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE(
         "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
-        "follow from the time that they are measured to take; 0: off. Can be changed while a run "
+        "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
+        "of "
+        "an iteration without embedding traffic, less the time of a plan. Can be changed while a "
+        "run "
         "goes on."),
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "

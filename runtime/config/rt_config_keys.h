@@ -113,6 +113,11 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
 rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
                                      rt_error *error);
 
+// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it; name:
+// if it is one of the choices of a key in that section, the text names the key. NULL: no text.
+rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
+                                rt_error *error);
+
 // RT_CONFIG; the text names path and the nearest of keys, if one is near.
 rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_error *error);
 

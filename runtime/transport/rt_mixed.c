@@ -31,7 +31,7 @@ struct rt_endpoint {
     rt_endpoint *ucx;
     uint32_t self;
     bool ucx_is_next; // to be read
-    uint8_t owners[RT_ROLE_PS][RANKS_MAX];
+    uint8_t owners[RT_ROLES][RANKS_MAX];
 };
 
 static rt_status transport_open(rt_transport **transport_p, rt_error *error)
@@ -160,7 +160,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
 static uint8_t *find_owner(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RANKS_MAX)
         return NULL;
     return &endpoint->owners[role - 1][rank];
 }

@@ -33,8 +33,8 @@ typedef struct rt_transport_ops {
     void (*end)(rt_endpoint *endpoint, uint32_t linger_ms);
     // On RT_OK the message is the transport's and *message is empty; otherwise it stays.
     rt_status (*send)(rt_endpoint *endpoint, uint32_t peer, rt_message *message);
-    // RT_AGAIN when nothing is waiting (that the connection ended it may learn from wait only). The
-    // message is validated; a bad one is reported as RT_WIRE (error names the peer) and dropped. A
+    // RT_AGAIN when nothing is waiting (that the connection ended it may learn from wait only);
+    // where none stands yet, error may say why not. The message is validated; a bad one is reported as RT_WIRE (error names the peer) and dropped. A
     // connection that ended is not resumed: RT_NOT_FOUND after the last message that it brought,
     // and from send.
     rt_status (*receive)(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,

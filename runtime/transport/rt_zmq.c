@@ -340,6 +340,8 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     if (status == RT_IO)
         return rt_fail(error, status, "receiving at %s: %s", endpoint->address,
                        zmq_strerror(errno));
+    if (status == RT_AGAIN && endpoint->link == LINK_CONNECTING && endpoint->retry_reason)
+        return rt_fail(error, status, "it %s", endpoint->retry_reason);
     if (status)
         return status;
     if (zmq_msg_more(&frame)) {

@@ -101,6 +101,9 @@ const char *rt_peer_name(uint32_t peer, char text[32])
     case RT_ROLE_PS:
         snprintf(text, 32, "ps %" PRIu32, rt_peer_rank(peer));
         return text;
+    case RT_ROLE_VISITOR:
+        snprintf(text, 32, "visitor %" PRIu32, rt_peer_rank(peer));
+        return text;
     }
     snprintf(text, 32, "unknown peer %#" PRIx32, peer);
     return text;
@@ -207,6 +210,7 @@ static bool peer_is_known(uint32_t peer)
     case RT_ROLE_WORKER:
         return rt_peer_rank(peer) < RT_WORKERS_MAX;
     case RT_ROLE_PS:
+    case RT_ROLE_VISITOR:
         return true;
     }
     return false;

@@ -147,8 +147,15 @@ typedef struct {
 } rt_wire_dense_join;
 _Static_assert(sizeof(rt_wire_dense_join) == 152, "wire layout");
 
-// A peer's address within a run: role in the top byte, rank below.
-typedef enum { RT_ROLE_COORDINATOR = 1, RT_ROLE_WORKER = 2, RT_ROLE_PS = 3 } rt_role;
+// A peer's address within a run: role in the top byte, rank below. A visitor is of no run: it asks
+// the coordinator by its HELLO whether it would fit, and takes a rank at random.
+typedef enum {
+    RT_ROLE_COORDINATOR = 1,
+    RT_ROLE_WORKER = 2,
+    RT_ROLE_PS = 3,
+    RT_ROLE_VISITOR = 4
+} rt_role;
+#define RT_ROLES 4
 static inline uint32_t rt_peer(rt_role role, uint32_t rank)
 {
     return (uint32_t)role << 24 | rank;

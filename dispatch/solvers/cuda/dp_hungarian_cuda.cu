@@ -1,4 +1,4 @@
-// The parallel Hungarian method of ESD (section 6.4): initial reduction, initial matching, then
+// The parallel Hungarian method of ESD (section 4.3): initial reduction, initial matching, then
 // covering zeros and adjusting until every row is matched, on the expanded matrix, which has one
 // column per place.
 //
