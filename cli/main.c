@@ -43,6 +43,10 @@ static const cli_command commands[] = {
      "  --json  as JSON\n"
      "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
+    {"export", "SOURCE --out DIR", "make a model out of a checkpoint",
+     "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
+     "  --out DIR  the model takes the place of the one there, as a whole\n",
+     cli_export},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
@@ -147,7 +151,7 @@ int main(int argc, char **argv)
     if (asks_for_help(argv[1]) || strcmp(argv[1], "help") == 0)
         return usage(stdout);
     if (strcmp(argv[1], "--version") == 0) {
-        printf("lanyard %s\n", RT_PROGRAM_VERSION);
+        printf("lanyard %s\n", rt_build());
         return CLI_OK;
     }
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dispatch/plan/dp_trace.h"
@@ -66,19 +67,36 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
     return &tally->open[planned->sequence % tally->open_count];
 }
 
+// For readers: what came before is no part of this history.
+void dp_tally_begin_anew(dp_tally *tally)
+{
+    rt_json *json = rt_metrics_begin(tally->metrics, "resumed");
+    rt_json_u64(json, "iteration", 0);
+    rt_json_bool(json, "caches", false);
+    rt_metrics_end(tally->metrics);
+}
+
 static rt_status open_metrics(dp_tally *tally, rt_error *error)
 {
     char path[RT_PATH_MAX + 32], older[RT_PATH_MAX + 32];
-    const char *directory = tally->config.directory ? tally->config.directory : "";
+    const dp_tally_config *config = &tally->config;
+    const char *directory = config->directory ? config->directory : "";
+    struct stat info;
     snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
     snprintf(older, sizeof older, "%s/metrics.jsonl.1", directory);
-    if (*directory && !tally->config.resumed)
+    const bool goes_on = config->resumed || config->keeps;
+    if (*directory && !goes_on)
         (void)unlink(older); // an earlier run's
-    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open)(
-        *directory ? path : NULL, &tally->metrics, error);
-    if (!status)
-        rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
-    return status;
+    const bool begins_anew = *directory && config->keeps && !config->resumed &&
+                             stat(path, &info) == 0 && info.st_size > 0;
+    rt_status status = (goes_on ? rt_metrics_append : rt_metrics_open)(*directory ? path : NULL,
+                                                                       &tally->metrics, error);
+    if (status)
+        return status;
+    rt_metrics_limit(tally->metrics, config->config->metrics_bytes_max);
+    if (begins_anew)
+        dp_tally_begin_anew(tally);
+    return RT_OK;
 }
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
@@ -100,7 +118,7 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
         snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
-        tally->trace = fopen(path, config->resumed ? "a" : "w");
+        tally->trace = fopen(path, config->resumed || config->keeps ? "a" : "w");
         if (!tally->trace)
             status = rt_fail(error, RT_IO, "%s: cannot write", path);
     }
@@ -192,6 +210,11 @@ rt_metrics *dp_tally_metrics(const dp_tally *tally)
 uint64_t dp_tally_samples(const dp_tally *tally)
 {
     return tally->planned.samples;
+}
+
+uint64_t dp_tally_iterations(const dp_tally *tally)
+{
+    return tally->planned.iterations;
 }
 
 uint64_t dp_tally_bad_batches(const dp_tally *tally)

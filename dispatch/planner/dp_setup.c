@@ -24,6 +24,8 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
     return status;
 }
 
+_Static_assert(RT_CACHE_ROWS_MAX == DP_SLOTS_MAX - 1, "the error names the key");
+
 static rt_status cache_rows(const rt_config *config, uint64_t distinct_keys, uint32_t *rows_p,
                             rt_error *error)
 {
