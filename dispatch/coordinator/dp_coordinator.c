@@ -44,7 +44,8 @@ typedef struct {
     uint64_t asked_workers, asked_shards;       // for FINISH or SAVE
     uint64_t finished_workers, finished_shards; // that answered it
     dp_overdue overdue;
-    bool last_sent; // the flush is out
+    rt_error input_failure; // why the input ended early: the model is saved all the same
+    bool last_sent;         // the flush is out
     bool interrupted;
     int wake_fd;                   // written by others
     int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
@@ -109,10 +110,12 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
 // Reading and planning begin.
 static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
 {
-    char journal[RT_PATH_MAX + 32];
+    char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
+    const char *place = c->epoch ? c->checkpoints : c->config->directory;
     const bool resumed = c->resumed.planner != NULL;
     snprintf(journal, sizeof journal, "%s/records.jsonl",
              c->config->directory ? c->config->directory : "");
+    snprintf(ledger, sizeof ledger, "%s/stream.taken", place ? place : "");
     dp_feed_config feed = {.config = c->config->config,
                            .planner = &c->planner,
                            .costs = c->costs,
@@ -121,13 +124,15 @@ static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
                            .wake_fd = c->wake_fd,
                            .sender = SELF,
                            .journal = c->config->directory ? journal : NULL,
+                           .ledger = place ? ledger : NULL,
+                           .is_fresh = c->config->resume == DP_RESUME_NO,
                            .cuts = c->checkpoint != NULL,
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
-                           .position = c->resumed.position};
+                           .position = &c->resumed.position};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
@@ -579,8 +584,10 @@ static rt_status finish(coordinator *c, rt_error *error)
         status = save_model(c, error);
     if (status)
         return status;
-    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
-    return dp_tally_finish(c->tally, &stats, c->interrupted, error);
+    dp_reading reading;
+    dp_reading_take(c->feed, &reading);
+    c->input_failure = reading.failure;
+    return dp_tally_finish(c->tally, &reading, c->interrupted, error);
 }
 
 // ---- going on --------------------------------------------------------------------------------
@@ -758,6 +765,7 @@ static void close_all(coordinator *c)
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
+    rt_bytes_fini(&c->resumed.position);
     if (c->transport)
         c->config->ops->close(c->transport);
     if (c->wake_fd >= 0)
@@ -790,6 +798,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = run(&c, error);
     if (c.roster)
         dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
+    if (!status && c.input_failure.status) // complete for all but whoever gave the input
+        status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);
     rt_config_fini(&c.kept);
     return status;

@@ -1,5 +1,7 @@
 #include "dispatch/coordinator/dp_feed.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +21,7 @@
 
 typedef struct {
     rt_batch batch;
-    rt_stream_position end; // of the batch in the stream
+    rt_bytes end; // of the batch: where the stream goes on
     uint64_t read_ns;
 } read_batch;
 
@@ -34,7 +36,7 @@ struct dp_feed {
     uint32_t ahead_count;
     uint32_t iteration;       // planned last
     uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
-    rt_stream_position stood; // after the batch that was planned last
+    rt_bytes stood;           // where the stream goes on after the batch that was planned last
     dp_planned *planned;      // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
@@ -43,11 +45,13 @@ struct dp_feed {
     uint64_t idle_since_ns, idle_limit_ns; // the caller's: it has asked in vain; 0: it has not
     atomic_bool stop, cut_requested;
     int stop_fd;            // readable once stop is set: ends a wait for input
+    int ledger_fd;          // -1: none
     rt_metrics *journal;    // the planner thread's
     dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
     bool ended;             // no batch follows; the planner thread's
     pthread_mutex_t lock;   // the members below
     rt_error failure;
+    rt_error input_failure; // of a stream that gave batches before
     rt_stream_stats stats;
     dp_input told[DP_INPUTS_WAITING_MAX];
     uint32_t told_count;
@@ -75,7 +79,9 @@ static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, 
     uint64_t begin = rt_now_ns();
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
     into->read_ns = rt_now_ns() - begin;
-    into->end = rt_stream_tell(feed->stream);
+    rt_stream_tell(feed->stream, &into->end);
+    if (!status && into->end.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the position in the input");
     pthread_mutex_lock(&feed->lock);
     feed->stats = rt_stream_statistics(feed->stream);
     pthread_mutex_unlock(&feed->lock);
@@ -89,6 +95,19 @@ static uint32_t last_of(const rt_config *config)
     return wanted ? (uint32_t)rt_min_u64(wanted, DP_ITERATIONS_MAX) : DP_ITERATIONS_MAX;
 }
 
+// What was read before is trained and saved: only a stream that gave nothing ends a run at once.
+static void fail_reading(dp_feed *feed, const rt_error *error, bool has_read)
+{
+    if (!has_read) {
+        fail(feed, error);
+        return;
+    }
+    pthread_mutex_lock(&feed->lock);
+    feed->input_failure = *error;
+    pthread_mutex_unlock(&feed->lock);
+    rt_warn("the input ends here, what came before is trained: %s", error->text);
+}
+
 static void *run_reader(void *context)
 {
     dp_feed *feed = context;
@@ -96,7 +115,8 @@ static void *run_reader(void *context)
     const uint32_t last = last_of(feed->config.config);
     uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
     rt_error error = {0};
-    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->config.position, &error)) {
+    bool has_read = false;
+    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->stood, &error)) {
         fail(feed, &error);
         left = 0;
     }
@@ -106,7 +126,8 @@ static void *run_reader(void *context)
             break;
         rt_status status = read_one(feed, item, feed->batch_size, &error);
         if (status != RT_OK && status != RT_END)
-            fail(feed, &error);
+            fail_reading(feed, &error, has_read);
+        has_read = true;
         if (status != RT_OK || rt_queue_put(feed->full_batches, item))
             break;
     }
@@ -256,7 +277,10 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
-    feed->stood = read->end;
+    if (read->batch.sample_count < feed->batch_size)
+        dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
+    feed->stood.size = 0;
+    rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     return status;
 }
 
@@ -275,20 +299,39 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
-    rt_bytes_put(&planned->state, &feed->stood, sizeof feed->stood);
+    rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
     dp_planner_save(feed->planner, &planned->state);
-    if (planned->state.failed)
+    if (planned->state.failed || feed->stood.failed)
         return RT_NO_MEMORY;
     return encode(feed, plan, NULL, planned);
 }
 
+static bool cut_is_wanted(const dp_feed *feed)
+{
+    return feed->config.cuts && feed->iteration != feed->last_cut &&
+           atomic_load(&feed->cut_requested);
+}
+
+// A batch that was read. RT_AGAIN: there is none, and a cut is wanted. RT_END.
+static rt_status await_batch(dp_feed *feed, void **item_p)
+{
+    rt_status status = rt_queue_try_take(feed->full_batches, item_p);
+    while (status == RT_AGAIN && !cut_is_wanted(feed))
+        status = rt_queue_take(feed->full_batches, item_p);
+    return status;
+}
+
 // The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
-// RT_END: there is none. RT_NO_MEMORY.
+// RT_AGAIN: it is not there, and a cut is wanted. RT_END: there is none. RT_NO_MEMORY.
 static rt_status next_batch(dp_feed *feed, read_batch **batch_p)
 {
     void *item;
-    while (feed->ahead_count <= feed->config.config->cache.lookahead &&
-           rt_queue_take(feed->full_batches, &item) == RT_OK) {
+    while (feed->ahead_count <= feed->config.config->cache.lookahead) {
+        rt_status status = await_batch(feed, &item);
+        if (status == RT_AGAIN)
+            return status;
+        if (status)
+            break;
         const rt_batch *batch = &((read_batch *)item)->batch;
         feed->ahead[feed->ahead_count++] = item;
         dp_planner_preview(feed->planner, batch);
@@ -400,9 +443,12 @@ static rt_status plan_all(dp_feed *feed)
         rt_status status = next_batch(feed, &now.batch);
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
+        const bool has_batch = status == RT_OK;
+        if (status == RT_AGAIN)
+            status = RT_OK;
         if (!status && cut_is_due(feed))
             status = plan_cut(feed, &sequence, true, false, &before);
-        if (!status)
+        if (!status && has_batch)
             status = plan_batch(feed, sequence++, &now, &before);
         if (status)
             return status;
@@ -473,16 +519,32 @@ static void release(dp_feed *feed)
         rt_free(feed->planned[i].labels);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
-    for (uint32_t i = 0; i < feed->batch_count; i++)
+    for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_fini(&feed->batches[i].batch);
+        rt_bytes_fini(&feed->batches[i].end);
+    }
+    rt_bytes_fini(&feed->stood);
     dp_planner_destroy(feed->planner);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
         close(feed->stop_fd);
+    if (feed->ledger_fd >= 0)
+        close(feed->ledger_fd);
     pthread_mutex_destroy(&feed->lock);
     rt_free(feed->planned);
     rt_free(feed);
+}
+
+// Without it only what restarts lost of pipes is not told.
+static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
+{
+    if (!path)
+        return;
+    feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (is_fresh ? O_TRUNC : 0), 0666);
+    if (feed->ledger_fd < 0)
+        rt_warn("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
+                strerror(errno));
 }
 
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
@@ -493,6 +555,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     feed->config = *config;
     feed->config.planner = NULL;
+    feed->stop_fd = feed->ledger_fd = -1;
     feed->batch_size = config->planner->sample_count_max;
     feed->idle_limit_ns = IDLE_NS;
     pthread_mutex_init(&feed->lock, NULL);
@@ -505,11 +568,12 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
-        feed->stood = config->position;
+        rt_bytes_put(&feed->stood, config->position->data, config->position->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
-    feed->config.journal = NULL; // the caller's
-    if (!status && allocate(feed))
+    feed->config.journal = feed->config.ledger = NULL; // the caller's
+    feed->config.position = NULL;
+    if (!status && (feed->stood.failed || allocate(feed)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (!status && feed->stop_fd < 0)
@@ -518,7 +582,9 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && config->restored)
         feed->planner = config->restored;
     if (!status) {
-        rt_stream_set_stop(stream, feed->stop_fd);
+        open_ledger(feed, config->ledger, config->is_fresh);
+        rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
+        rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
         feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
         feed->planning_runs =
             feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
@@ -528,7 +594,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (status) {
         feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
         release(feed);
-        rt_stream_set_stop(stream, -1); // so does this
+        rt_stream_watch(stream, -1, -1); // so does this
         return status;
     }
     *feed_p = feed;
@@ -591,6 +657,20 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
 void dp_feed_request_cut(dp_feed *feed)
 {
     atomic_store(&feed->cut_requested, true);
+    rt_queue_wake(feed->full_batches);
+}
+
+rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error)
+{
+    pthread_mutex_lock(&feed->lock);
+    const rt_error failure = feed->input_failure;
+    pthread_mutex_unlock(&feed->lock);
+    return failure.status ? rt_fail(error, failure.status, "%s", failure.text) : RT_OK;
+}
+
+bool dp_feed_report(const dp_feed *feed, uint32_t number, rt_stream_input *input)
+{
+    return rt_stream_report(feed->stream, number, input);
 }
 
 void dp_feed_stop(dp_feed *feed)

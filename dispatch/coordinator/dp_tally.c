@@ -337,7 +337,8 @@ static void write_hits(rt_json *json, const dp_hits *hits)
     rt_json_end_object(json);
 }
 
-static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality)
+static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
+                            const rt_stream_stats *stream)
 {
     uint32_t n = tally->config.costs.worker_count;
     const dp_account *account = &planned->account;
@@ -345,6 +346,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_u64(json, "malformed_lines", stream->malformed);
+    rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     dp_ranges_write(&planned->ranges, json, "ranges");
@@ -422,7 +425,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     tally->bad_batches += open->bad;
     dp_ranges_merge(&tally->ranges, &planned->ranges);
     rt_quality quality = rt_meter_window(tally->meter);
-    write_iteration(tally, planned, &quality);
+    write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     show(tally, planned, &quality, stream);
 }
@@ -455,7 +458,7 @@ static void write_workers(const dp_tally *tally, rt_json *json, double per_itera
 }
 
 static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
-                              const rt_stream_stats *stream, bool interrupted, rt_error *error)
+                              const dp_reading *reading, bool interrupted, rt_error *error)
 {
     const dp_account *planned = &tally->planned;
     double per_iteration = planned->iterations ? 1.0 / (double)planned->iterations : 0;
@@ -489,7 +492,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
     write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
-    rt_json_u64(&json, "malformed_lines", stream->malformed);
+    dp_reading_write(reading, &json);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
     snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
@@ -498,7 +501,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     return status;
 }
 
-rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
                           rt_error *error)
 {
     rt_quality all = rt_meter_total(tally->meter);
@@ -521,11 +524,12 @@ rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool i
     if (tally->bad_batches)
         printf("%" PRIu64 " batches had a loss that is not finite%s\n", tally->bad_batches,
                tally->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
-    if (stream->malformed)
-        printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stream->malformed,
-               stream->lines);
+    if (planned->samples && tally->ranges.label_min == tally->ranges.label_max)
+        printf("all labels are %g: is the label column the right one?\n",
+               tally->ranges.label_min);
+    dp_reading_print(reading);
     fflush(stdout);
     if (!tally->config.directory)
         return RT_OK;
-    return save_summary(tally, &all, &last, stream, interrupted, error);
+    return save_summary(tally, &all, &last, reading, interrupted, error);
 }
