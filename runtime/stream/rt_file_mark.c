@@ -7,10 +7,11 @@
 
 #include "runtime/rt_hash.h"
 
+#define START_BYTES 64u
 #define COPY_HEAD_BYTES 4096u // fewer bytes say too little of whether two files are copies
 
-// Hash of the first size bytes, and how many of them there are.
-static uint64_t hash_head(int descriptor, size_t size, uint32_t *count_p)
+// Hash of the first size bytes, of the first START_BYTES, and how many of them there are.
+static uint64_t hash_head(int descriptor, size_t size, uint32_t *count_p, uint64_t *start_p)
 {
     uint8_t *bytes = rt_alloc(RT_FILE_HEAD_BYTES, 1);
     size_t count = 0;
@@ -23,6 +24,7 @@ static uint64_t hash_head(int descriptor, size_t size, uint32_t *count_p)
         count += (size_t)got;
     }
     const uint64_t hash = rt_hash_bytes(bytes, count);
+    *start_p = rt_hash_bytes(bytes, count < START_BYTES ? count : START_BYTES);
     rt_free(bytes);
     *count_p = (uint32_t)count;
     return hash;
@@ -43,17 +45,19 @@ void rt_file_mark_init(const char *path, int descriptor, rt_file_mark *mark)
     }
     mark->device = (uint64_t)info.st_dev;
     mark->inode = (uint64_t)info.st_ino;
-    mark->head_hash = hash_head(descriptor, RT_FILE_HEAD_BYTES, &mark->head_bytes);
+    mark->head_hash =
+        hash_head(descriptor, RT_FILE_HEAD_BYTES, &mark->head_bytes, &mark->start_hash);
 }
 
 static bool has_head(const rt_file_mark *before, const rt_file_mark *now, int descriptor)
 {
     uint32_t count;
+    uint64_t start;
     if (before->head_bytes > RT_FILE_HEAD_BYTES || now->head_bytes < before->head_bytes)
         return false;
     if (now->head_bytes == before->head_bytes)
         return now->head_hash == before->head_hash;
-    return hash_head(descriptor, before->head_bytes, &count) == before->head_hash &&
+    return hash_head(descriptor, before->head_bytes, &count, &start) == before->head_hash &&
            count == before->head_bytes;
 }
 
@@ -69,6 +73,9 @@ int rt_file_mark_match(const rt_file_mark *before, const rt_file_mark *now, int 
         before->name_hash == now->name_hash && before->head_bytes >= COPY_HEAD_BYTES;
     if (!is_path && !is_inode && !is_copy)
         return 0;
+    if (is_path && now->head_bytes < before->head_bytes && now->head_bytes >= START_BYTES &&
+        now->start_hash == before->start_hash)
+        return RT_FILE_SURE; // it was cut off
     if (!has_head(before, now, descriptor))
         return is_path ? RT_FILE_REPLACED : 0;
     if (is_path)

@@ -9,7 +9,7 @@
 #include "runtime/wire/rt_bytes.h"
 
 #define RT_FILE_HEAD_BYTES (64u << 10) // first bytes that are compared, at most
-#define RT_FILE_NAME_BYTES 32u         // end of the path, for messages
+#define RT_FILE_NAME_BYTES 24u         // end of the path, for messages
 
 typedef enum {
     RT_MARK_FINISHED = 1, // read to its end
@@ -21,6 +21,7 @@ typedef struct {
     uint64_t path_hash, name_hash; // of the path; of what follows its last slash
     uint64_t device, inode;        // 0: a pipe
     uint64_t head_hash;            // of the first head_bytes bytes
+    uint64_t start_hash;           // of the first few of these: a file that was cut has them still
     uint64_t offset;               // of the next line in the unpacked file
     uint64_t line;                 // lines before it
     uint64_t size;                 // of the file, as it is packed, when its end was seen; else 0

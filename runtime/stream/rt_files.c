@@ -16,9 +16,9 @@
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
 
-#define MARKS_MAX 600u // in a position; of inputs of earlier lists the newest are remembered
+#define MARKS_MAX 530u // in a position; of inputs of earlier lists the newest are remembered
 _Static_assert(MARKS_MAX > 2 * RT_FILES_MAX, "a list and the one before fit");
-_Static_assert(MARKS_MAX * sizeof(rt_file_mark) + 64 < RT_POSITION_BYTES_MAX, "so does a position");
+_Static_assert(MARKS_MAX * sizeof(rt_file_mark) + 16 <= RT_POSITION_SOURCE_BYTES_MAX, "and all");
 
 typedef struct {
     const char *path;
@@ -114,7 +114,7 @@ static rt_status begin_input(files *f, rt_error *error)
     f->has_begun = true;
     in->from = mark->offset;
     in->from_line = mark->line;
-    if (mark->offset > 0)
+    if (mark->offset > 0 || mark->line > 0)
         status = rt_lines_seek(f->lines, mark->offset, mark->line, mark->flags & RT_MARK_INSIDE,
                                &rest, error);
     if (rest > 0)

@@ -51,7 +51,8 @@ typedef struct {
     rt_status (*samples)(void *source, rt_batch *batch, uint32_t sample_count, rt_error *error);
     void (*schema)(const void *source, rt_schema *schema);
 
-    // Appends where the source stands between two lines or samples, at most RT_POSITION_BYTES_MAX.
+    // Appends where the source stands between two lines or samples, at most
+    // RT_POSITION_SOURCE_BYTES_MAX.
     void (*tell)(const void *source, rt_bytes *bytes);
 
     // Before the first line or sample: goes on there. `bytes` is what tell wrote; where it is NULL,

@@ -363,7 +363,8 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
     if (RT_UNLIKELY(stream->state.blank_lines > 0)) {
         const rt_line_problem problem = stream->problem;
         settle_blanks(stream, line);
-        stream->problem = problem;
+        if (!is_good)
+            stream->problem = problem;
     }
     if (RT_LIKELY(is_good))
         add_lines(&stream->state, 1, 0);

@@ -114,7 +114,9 @@ static void a_run_ends_before_its_iterations_wrap(void **state)
     dp_feed_config config = config_of(&c);
     config.iteration = DP_ITERATIONS_MAX - LEFT;
     config.restored = planner_at(&c, config.iteration);
-    config.position = rt_stream_tell(c.stream);
+    rt_bytes position = {0};
+    rt_stream_tell(c.stream, &position);
+    config.position = &position;
     assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
     for (uint32_t t = 1; t <= LEFT; t++)
         expect_iteration(&c, feed, config.iteration + t);
@@ -122,6 +124,7 @@ static void a_run_ends_before_its_iterations_wrap(void **state)
     assert_true(planned->is_last);
     dp_feed_give(feed, planned);
     dp_feed_destroy(feed);
+    rt_bytes_fini(&position);
     fini(&c);
 }
 

@@ -313,11 +313,11 @@ static void malformed_lines_say_why(void **state)
         {"1,.,3", "column 2 (x): expected a finite number or nothing, found \".\""},
         {"1,1.2.3,3", "column 2 (x): expected a finite number or nothing, found \"1.2.3\""},
         {"1,1e,3", "column 2 (x): expected a finite number or nothing, found \"1e\""},
-        {"1,\"2,3", "column 2 (x): expected a closing quote before the end of the line"},
-        {"1,2,\"3", "column 3 (id): expected a closing quote before the end of the line"},
-        {"1,2,\"3\"\"", "column 3 (id): expected a closing quote before the end of the line"},
+        {"1,\"2,3", "column 2 (x): expected a closing quote (a quoted cell may hold a few line feeds)"},
+        {"1,2,\"3", "column 3 (id): expected a closing quote (a quoted cell may hold a few line feeds)"},
+        {"1,2,\"3\"\"", "column 3 (id): expected a closing quote (a quoted cell may hold a few line feeds)"},
         {"1,\"2\"x,3", "column 2 (x): expected the closing quote at the end of the cell"},
-        {"1,2,\"", "column 3 (id): expected a closing quote before the end of the line"},
+        {"1,2,\"", "column 3 (id): expected a closing quote (a quoted cell may hold a few line feeds)"},
         {"1,\"a\"\"b\",3", "column 2 (x): expected a finite number or nothing, found \"a\"b\""},
     };
     fixture f;
