@@ -7,7 +7,7 @@ KERNELS := $(wildcard edge_worker/device/cuda/*.cu dispatch/solvers/cuda/*.cu)
 PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := runtime/rt_base runtime/rt_status runtime/numbers/rt_optimizer
-SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config.h runtime/numbers/rt_optimizer.h \
+SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config.h runtime/config/rt_choice.h runtime/numbers/rt_optimizer.h \
   edge_worker/device/ew_device.h edge_worker/device/ew_cuda.h edge_worker/collective/ew_collective.h \
   dispatch/solvers/dp_solver.h dispatch/solvers/dp_cuda.h
 ABI := -DRT_CUDA_ABI=$(firstword $(shell cat $(SHARED_HEADERS) | cksum))u

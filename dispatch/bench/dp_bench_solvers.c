@@ -113,9 +113,9 @@ static const struct {
 } paper_opt[] = {{32, 0, 0},  {64, 0, 0},  {128, 528, 82},
                  {256, 0, 0}, {512, 0, 0}, {1024, 134986, 1385}};
 
-static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT,      RT_SOLVER_AUCTION,
-                                       RT_SOLVER_HUNGARIAN,      RT_SOLVER_GREEDY,
-                                       RT_SOLVER_HUNGARIAN_CUDA, RT_SOLVER_AUCTION_CUDA};
+#define XX(kind, name, help) RT_SOLVER_##kind,
+static const rt_solver_kind kinds[] = {RT_SOLVER_MAP(XX)};
+#undef XX
 static const char *const kind_names[] = {"transport", "auction",        "hungarian",
                                          "greedy",    "hungarian_cuda", "auction_cuda"};
 

@@ -47,14 +47,14 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 // All workers send chunks of one size: one that suits the slowest link.
 static uint32_t dense_chunk_floats(const dp_planner_config *config)
 {
-    const double shared[] = {config->ps_bytes_per_s, config->shards.bytes_per_s[0]};
-    double slowest = config->links[0].up_bytes_per_s;
+    const double shared[] = {config->rates.ps_bytes_per_s, config->rates.shards.bytes_per_s[0]};
+    double slowest = config->rates.links[0].up_bytes_per_s;
     for (uint32_t i = 0; i < RT_COUNT_OF(shared); i++) {
         if (shared[i] > 0)
             slowest = fmin(slowest, shared[i] / config->worker_count);
     }
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        const dp_link *link = &config->links[j];
+        const dp_link *link = &config->rates.links[j];
         slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
     }
     return dp_dense_chunk_floats(slowest);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/policies/dp_policy.h"
+
 #define EXCEEDED 2u    // the 99th of 100 values is above a limit when two of them are
 #define RISE_SHARE 0.8 // of the limit: alpha rises only when its decisions stay below
 #define PATIENCE_MAX (128u * DP_CONTROLLER_WINDOW)
@@ -81,7 +83,7 @@ void dp_controller_init(const rt_config *config, dp_controller *c)
                          .worker_count = config->worker_count,
                          .budget_s = config->dispatch.budget_ms * 1e-3,
                          .evaluations_max = config->dispatch.search_evaluations,
-                         .uses_alpha = config->dispatch.policy == RT_POLICY_ESD,
+                         .uses_alpha = dp_policy_can(config->dispatch.policy, DP_POLICY_ALPHA),
                          .alpha_auto = config->dispatch.alpha_auto,
                          .patience = DP_CONTROLLER_WINDOW,
                          .step = DP_CONTROLLER_ALPHA_STEPS};

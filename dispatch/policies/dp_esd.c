@@ -257,4 +257,10 @@ static void report(const void *state, dp_policy_report *out)
     *out = ((const esd *)state)->report;
 }
 
-const dp_policy_ops dp_policy_esd = {"esd", create, destroy, place, configure, report, NULL, NULL};
+const dp_policy_ops dp_policy_esd = {.name = "esd",
+                                     .traits = DP_POLICY_ALPHA,
+                                     .create = create,
+                                     .destroy = destroy,
+                                     .place = place,
+                                     .configure = configure,
+                                     .report = report};

@@ -222,5 +222,12 @@ static bool load(void *state, rt_reader *reader)
     return sane && samples == self->last_count && !reader->failed;
 }
 
-const dp_policy_ops dp_policy_makespan = {"makespan", create, destroy, place,
-                                          configure,  report, save,    load};
+const dp_policy_ops dp_policy_makespan = {.name = "makespan",
+                                          .traits = DP_POLICY_UNEQUAL | DP_POLICY_TIME,
+                                          .create = create,
+                                          .destroy = destroy,
+                                          .place = place,
+                                          .configure = configure,
+                                          .report = report,
+                                          .save = save,
+                                          .load = load};

@@ -2,17 +2,14 @@
 
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
 {
-    switch (kind) {
-    case RT_POLICY_RANDOM:
-        return &dp_policy_random;
-    case RT_POLICY_LAIA:
-        return &dp_policy_laia;
-    case RT_POLICY_ESD:
-        return &dp_policy_esd;
-    case RT_POLICY_HERALD:
-        return &dp_policy_herald;
-    case RT_POLICY_MAKESPAN:
-        return &dp_policy_makespan;
-    }
-    return NULL;
+#define XX(enumerator, name, help) [RT_POLICY_##enumerator] = &dp_policy_##name,
+    static const dp_policy_ops *const policies[RT_POLICY_COUNT] = { RT_POLICY_MAP(XX) };
+#undef XX
+    rt_assert((uint32_t)kind < RT_POLICY_COUNT);
+    return policies[kind];
+}
+
+bool dp_policy_can(rt_policy_kind kind, uint32_t traits)
+{
+    return (dp_policy_find(kind)->traits & traits) == traits;
 }

@@ -27,8 +27,18 @@ typedef struct {
     double device_s;            // for which a GPU was held; no plan depends on it
 } dp_policy_report;
 
+// What others need to know of a policy, so that none of them knows it by name.
+typedef enum {
+    DP_POLICY_ALPHA = 1,     // alpha means something: the controller of "auto" may turn it
+    DP_POLICY_UNEQUAL = 2,   // micro-batches may differ: dispatch.micro_batch_min and _max
+    DP_POLICY_TABLES = 4,    // scores some tables only: dispatch.tables
+    DP_POLICY_TIME = 8,      // lowers the time of an iteration; the others lower its cost
+    DP_POLICY_REFERENCE = 16 // published results are given relative to it
+} dp_policy_trait;
+
 typedef struct dp_policy_ops {
     const char *name;
+    uint32_t traits; // of dp_policy_trait
     rt_status (*create)(const dp_policy_config *config, void **state_p, rt_error *error);
     void (*destroy)(void *state);
     // worker_of_sample: sample_count workers out.
@@ -45,13 +55,13 @@ typedef struct dp_policy_ops {
     bool (*load)(void *state, rt_reader *reader);
 } dp_policy_ops;
 
-extern const dp_policy_ops dp_policy_random; // a uniformly random placement
-extern const dp_policy_ops dp_policy_laia;   // Herald (NSDI'24), Algorithm 1
-extern const dp_policy_ops dp_policy_herald; // the same over some tables
-extern const dp_policy_ops dp_policy_esd;    // ESD, Algorithms 1 and 2
-
-extern const dp_policy_ops dp_policy_makespan; // SOLVER: true cost, local search
+#define XX(kind, name, help) extern const dp_policy_ops dp_policy_##name;
+RT_POLICY_MAP(XX) // rt_choice.h: the one place that lists them
+#undef XX
 
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
+
+// Whether it has all of these traits.
+bool dp_policy_can(rt_policy_kind kind, uint32_t traits);
 
 #endif

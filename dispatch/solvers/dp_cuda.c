@@ -4,6 +4,8 @@
 #include "runtime/rt_log.h"
 
 #define DEVICE 0u
+#define HUNGARIAN "dp_hungarian" // names in the plug-in
+#define AUCTION "dp_auction"
 
 typedef struct {
     const dp_cuda_table *table;
@@ -12,7 +14,8 @@ typedef struct {
     double device_s; // of the last solve
 } solver;
 
-static rt_status find_table(rt_solver_kind kind, const dp_cuda_table **table_p, rt_error *error)
+// solver_name: of the table in the plug-in.
+static rt_status find_table(const char *solver_name, const dp_cuda_table **table_p, rt_error *error)
 {
     const rt_cuda_plugin *plugin;
     char name[96];
@@ -21,14 +24,20 @@ static rt_status find_table(rt_solver_kind kind, const dp_cuda_table **table_p, 
         status = plugin->probe(DEVICE, name, sizeof name, error);
     if (status)
         return status;
-    *table_p = plugin->table(kind == RT_SOLVER_AUCTION_CUDA ? "dp_auction" : "dp_hungarian");
+    *table_p = plugin->table(solver_name);
     return *table_p ? RT_OK : rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no such solver");
 }
 
-rt_status dp_cuda_available(rt_solver_kind kind, rt_error *error)
+static rt_status hungarian_available(rt_error *error)
 {
     const dp_cuda_table *table;
-    return find_table(kind, &table, error);
+    return find_table(HUNGARIAN, &table, error);
+}
+
+static rt_status auction_available(rt_error *error)
+{
+    const dp_cuda_table *table;
+    return find_table(AUCTION, &table, error);
 }
 
 static void destroy(void *state)
@@ -43,14 +52,14 @@ static void destroy(void *state)
     rt_free(self);
 }
 
-static rt_status create(rt_solver_kind kind, uint32_t row_count_max, uint32_t sink_count_max,
+static rt_status create(const char *solver_name, uint32_t row_count_max, uint32_t sink_count_max,
                         void **state_p)
 {
     rt_error error = {0};
     solver *self = rt_alloc(1, sizeof *self);
     if (!self)
         return RT_NO_MEMORY;
-    rt_status status = find_table(kind, &self->table, &error);
+    rt_status status = find_table(solver_name, &self->table, &error);
     if (!status)
         status =
             self->table->create(DEVICE, row_count_max, sink_count_max, &self->device_state, &error);
@@ -67,12 +76,12 @@ static rt_status create(rt_solver_kind kind, uint32_t row_count_max, uint32_t si
 
 static rt_status create_hungarian(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
 {
-    return create(RT_SOLVER_HUNGARIAN_CUDA, row_count_max, sink_count_max, state_p);
+    return create(HUNGARIAN, row_count_max, sink_count_max, state_p);
 }
 
 static rt_status create_auction(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
 {
-    return create(RT_SOLVER_AUCTION_CUDA, row_count_max, sink_count_max, state_p);
+    return create(AUCTION, row_count_max, sink_count_max, state_p);
 }
 
 static void solve(void *state, const dp_problem *problem, uint32_t *sink_of_row)
@@ -105,6 +114,7 @@ const dp_solver_ops dp_solver_hungarian_cuda = {
     .destroy = destroy,
     .solve = solve,
     .device_s = device_s,
+    .available = hungarian_available,
 };
 
 const dp_solver_ops dp_solver_auction_cuda = {
@@ -114,4 +124,5 @@ const dp_solver_ops dp_solver_auction_cuda = {
     .destroy = destroy,
     .solve = solve,
     .device_s = device_s,
+    .available = auction_available,
 };

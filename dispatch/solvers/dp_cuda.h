@@ -21,9 +21,4 @@ typedef struct {
     double (*device_s)(const void *state);
 } dp_cuda_table;
 
-extern const dp_solver_ops dp_solver_hungarian_cuda, dp_solver_auction_cuda;
-
-// Whether kind, one of the two, can be had here. RT_UNSUPPORTED: error says why not.
-rt_status dp_cuda_available(rt_solver_kind kind, rt_error *error);
-
 #endif

@@ -1,39 +1,31 @@
 #include "dispatch/solvers/dp_solver.h"
 
-#include "dispatch/solvers/dp_cuda.h"
 #include "runtime/rt_log.h"
 
 #define UNREACHABLE (INT64_MAX / 4)
 
+static const dp_solver_ops *find(rt_solver_kind kind)
+{
+#define XX(enumerator, name, help) [RT_SOLVER_##enumerator] = &dp_solver_##name,
+    static const dp_solver_ops *const solvers[RT_SOLVER_COUNT] = { RT_SOLVER_MAP(XX) };
+#undef XX
+    rt_assert((uint32_t)kind < RT_SOLVER_COUNT);
+    return solvers[kind];
+}
+
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind)
 {
-    switch (kind) {
-    case RT_SOLVER_TRANSPORT:
-        return &dp_solver_transport;
-    case RT_SOLVER_AUCTION:
-        return &dp_solver_auction;
-    case RT_SOLVER_HUNGARIAN:
-        return &dp_solver_hungarian;
-    case RT_SOLVER_GREEDY:
-        return &dp_solver_greedy;
-    case RT_SOLVER_HUNGARIAN_CUDA:
-        return dp_cuda_available(kind, NULL) == RT_OK ? &dp_solver_hungarian_cuda : NULL;
-    case RT_SOLVER_AUCTION_CUDA:
-        return dp_cuda_available(kind, NULL) == RT_OK ? &dp_solver_auction_cuda : NULL;
-    }
-    return NULL;
+    const dp_solver_ops *ops = find(kind);
+    return !ops->available || ops->available(NULL) == RT_OK ? ops : NULL;
 }
 
 const dp_solver_ops *dp_solver_choose(rt_solver_kind kind)
 {
+    const dp_solver_ops *ops = find(kind);
     rt_error error = {0};
-    const dp_solver_ops *ops = dp_solver_find(kind);
-    if (ops)
+    if (!ops->available || ops->available(&error) == RT_OK)
         return ops;
-    (void)dp_cuda_available(kind, &error);
-    rt_warn("dispatch.solver: %s is not to be had here, transport takes its place: %s",
-            kind == RT_SOLVER_AUCTION_CUDA ? dp_solver_auction_cuda.name
-                                           : dp_solver_hungarian_cuda.name,
+    rt_warn("dispatch.solver: %s is not to be had here, transport takes its place: %s", ops->name,
             error.text);
     return &dp_solver_transport;
 }

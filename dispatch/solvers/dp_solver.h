@@ -32,14 +32,16 @@ typedef struct {
     void (*solve)(void *state, const dp_problem *problem, uint32_t *sink_of_row);
     // Seconds for which the last solve held a GPU; NULL: none. No placement depends on it.
     double (*device_s)(const void *state);
+    // Whether it can be had here; NULL: anywhere. RT_UNSUPPORTED: error says why not; it may be
+    // NULL.
+    rt_status (*available)(rt_error *error);
 } dp_solver_ops;
 
-extern const dp_solver_ops dp_solver_transport; // default; SOLVER: augmenting paths over sinks
-extern const dp_solver_ops dp_solver_hungarian; // O(k^3) on the expanded square matrix
-extern const dp_solver_ops dp_solver_greedy;    // each row to its cheapest sink with room, in order
-extern const dp_solver_ops dp_solver_auction;   // epsilon scaling on the transportation form
+#define XX(kind, name, help) extern const dp_solver_ops dp_solver_##name;
+RT_SOLVER_MAP(XX) // rt_choice.h: the one place that lists them
+#undef XX
 
-// The table of a kind; NULL when this build or machine has none (dp_cuda.h).
+// The table of a kind; NULL where it is not available.
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind);
 
 // The same; where there is none, dp_solver_transport, and one line in the log that says why.

@@ -72,29 +72,10 @@ static void count_rows_put(void *state, float *slab, uint32_t row_stride, uint32
     add(state, 0, count * (2 * (u64)float_count + 1));
 }
 
-// Per value, as rt_optimizer.c has it.
-static u64 step_flops(rt_optimizer_kind kind)
-{
-    switch (kind) {
-    case RT_OPTIMIZER_SGD:
-        return 2;
-    case RT_OPTIMIZER_MOMENTUM:
-    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        return 4;
-    case RT_OPTIMIZER_ADAGRAD:
-        return 7;
-    case RT_OPTIMIZER_ADAM:
-        return 14;
-    case RT_OPTIMIZER_FTRL:
-        return 15;
-    }
-    rt_assert_failed("optimizer kind", __FILE__, __LINE__);
-}
-
 // One block of dim values: values read and written, the state too, gradients read.
 static void add_step(void *state, const rt_optimizer_config *optimizer, u64 blocks, uint32_t dim)
 {
-    add(state, blocks * dim * step_flops(optimizer->kind),
+    add(state, blocks * dim * rt_optimizer_find(optimizer->kind)->flops_per_value,
         blocks * (3 * (u64)dim + 2 * (u64)rt_optimizer_state_floats(optimizer, dim)));
 }
 

@@ -7,6 +7,7 @@
 #ifndef RT_CONFIG_H
 #define RT_CONFIG_H
 
+#include "runtime/config/rt_choice.h"
 #include "runtime/rt_base.h"
 #include "runtime/rt_log.h"
 
@@ -90,14 +91,10 @@ typedef struct {
     double init_scale; // standard deviation of initial row values
 } rt_model_config;
 
-typedef enum {
-    RT_OPTIMIZER_SGD,
-    RT_OPTIMIZER_MOMENTUM, // dense only
-    RT_OPTIMIZER_ADAGRAD,
-    RT_OPTIMIZER_ROWWISE_ADAGRAD,
-    RT_OPTIMIZER_ADAM,
-    RT_OPTIMIZER_FTRL
-} rt_optimizer_kind;
+#define XX(kind, name, help) RT_OPTIMIZER_##kind,
+typedef enum { RT_OPTIMIZER_MAP(XX, XX) } rt_optimizer_kind;
+#undef XX
+#define RT_OPTIMIZER_COUNT (0 RT_OPTIMIZER_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
 typedef enum {
     RT_DECAY_NONE,
     RT_DECAY_LINEAR,
@@ -130,27 +127,20 @@ typedef struct {
     uint32_t lookahead; // batches that the planner sees before it plans one; 0: none
 } rt_cache_config;
 
-typedef enum {
-    RT_POLICY_RANDOM,
-    RT_POLICY_LAIA,
-    RT_POLICY_ESD,
-    RT_POLICY_HERALD,
-    RT_POLICY_MAKESPAN
-} rt_policy_kind;
+#define XX(kind, name, help) RT_POLICY_##kind,
+typedef enum { RT_POLICY_MAP(XX) } rt_policy_kind;
+#undef XX
+#define RT_POLICY_COUNT (0 RT_POLICY_MAP(RT_CHOICE_ONE))
 typedef enum {
     RT_CRITERION_MIN2_MIN,
     RT_CRITERION_MIN3_MIN,
     RT_CRITERION_MIN3_MIN2,
     RT_CRITERION_ROW_MEAN
 } rt_criterion;
-typedef enum {
-    RT_SOLVER_TRANSPORT,
-    RT_SOLVER_AUCTION,
-    RT_SOLVER_HUNGARIAN,
-    RT_SOLVER_GREEDY,
-    RT_SOLVER_HUNGARIAN_CUDA,
-    RT_SOLVER_AUCTION_CUDA
-} rt_solver_kind;
+#define XX(kind, name, help) RT_SOLVER_##kind,
+typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
+#undef XX
+#define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_ACCOUNTING_BSP, RT_ACCOUNTING_PUBLISHED } rt_accounting;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;

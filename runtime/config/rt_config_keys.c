@@ -108,23 +108,10 @@ static const rt_config_choice poolings[] = {
     {"mean", RT_POOL_MEAN, "divided by their number"},
     {0},
 };
-#define OPTIMIZERS                                                                    \
-    {"adagrad", RT_OPTIMIZER_ADAGRAD, "one accumulator per value"},                   \
-        {"rowwise_adagrad", RT_OPTIMIZER_ROWWISE_ADAGRAD, "one accumulator per row"}, \
-        {"adam", RT_OPTIMIZER_ADAM, "two moments per value"},                         \
-        {"ftrl", RT_OPTIMIZER_FTRL, "FTRL-Proximal"},                                 \
-    {                                                                                 \
-        0                                                                             \
-    }
-static const rt_config_choice row_optimizers[] = {
-    {"sgd", RT_OPTIMIZER_SGD, "no state: rows are smallest on the wire"},
-    OPTIMIZERS,
-};
-static const rt_config_choice dense_optimizers[] = {
-    {"sgd", RT_OPTIMIZER_SGD, "no state"},
-    {"momentum", RT_OPTIMIZER_MOMENTUM, "SGD with momentum"},
-    OPTIMIZERS,
-};
+#define XX(kind, name, help) {#name, RT_OPTIMIZER_##kind, help},
+static const rt_config_choice row_optimizers[] = {RT_OPTIMIZER_MAP(XX, RT_CHOICE_NONE){0}};
+static const rt_config_choice dense_optimizers[] = {RT_OPTIMIZER_MAP(XX, XX){0}};
+#undef XX
 static const rt_config_choice decays[] = {
     {"none", RT_DECAY_NONE, "it stays"},
     {"linear", RT_DECAY_LINEAR, "falls on a line"},
@@ -139,15 +126,9 @@ static const rt_config_choice evictions[] = {
     {"lfu", RT_EVICT_LFU, "least frequently used"},
     {0},
 };
-static const rt_config_choice policies[] = {
-    {"random", RT_POLICY_RANDOM, "at random"},
-    {"laia", RT_POLICY_LAIA, "where most of a sample's rows are (Herald, Algorithm 1)"},
-    {"esd", RT_POLICY_ESD, "where training it costs least (ESD, Algorithms 1 and 2)"},
-    {"herald", RT_POLICY_HERALD, "as laia, over the tables where it matters most (Herald)"},
-    {"makespan", RT_POLICY_MAKESPAN,
-     "where the iteration is predicted to end first, every row counted once"},
-    {0},
-};
+#define XX(kind, name, help) {#name, RT_POLICY_##kind, help},
+static const rt_config_choice policies[] = {RT_POLICY_MAP(XX){0}};
+#undef XX
 static const rt_config_choice criteria[] = {
     {"min2_min", RT_CRITERION_MIN2_MIN, "second smallest cost less the smallest"},
     {"min3_min", RT_CRITERION_MIN3_MIN, "third smallest less the smallest"},
@@ -155,15 +136,9 @@ static const rt_config_choice criteria[] = {
     {"row_mean", RT_CRITERION_ROW_MEAN, "mean cost"},
     {0},
 };
-static const rt_config_choice solvers[] = {
-    {"transport", RT_SOLVER_TRANSPORT, "augmenting paths over the workers"},
-    {"auction", RT_SOLVER_AUCTION, "auction with epsilon scaling"},
-    {"hungarian", RT_SOLVER_HUNGARIAN, "on the expanded square matrix: small sizes"},
-    {"greedy", RT_SOLVER_GREEDY, "cheapest worker with room: not exact"},
-    {"hungarian_cuda", RT_SOLVER_HUNGARIAN_CUDA, "on the GPU"},
-    {"auction_cuda", RT_SOLVER_AUCTION_CUDA, "on the GPU"},
-    {0},
-};
+#define XX(kind, name, help) {#name, RT_SOLVER_##kind, help},
+static const rt_config_choice solvers[] = {RT_SOLVER_MAP(XX){0}};
+#undef XX
 static const rt_config_choice accountings[] = {
     {"bsp", RT_ACCOUNTING_BSP, "a copy is latest only if it contains every update"},
     {"published", RT_ACCOUNTING_PUBLISHED,

@@ -21,37 +21,6 @@
 
 #define LANES 8u
 
-uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim)
-{
-    switch (config->kind) {
-    case RT_OPTIMIZER_SGD:
-        return 0;
-    case RT_OPTIMIZER_MOMENTUM:
-    case RT_OPTIMIZER_ADAGRAD:
-        return dim;
-    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        return 1;
-    case RT_OPTIMIZER_ADAM:
-    case RT_OPTIMIZER_FTRL:
-        return 2 * dim;
-    }
-    rt_assert_failed("optimizer kind", __FILE__, __LINE__);
-}
-
-void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state)
-{
-    uint32_t count = rt_optimizer_state_floats(config, dim);
-    uint32_t accumulators = 0;
-    if (config->kind == RT_OPTIMIZER_ADAGRAD || config->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        accumulators = count;
-    else if (config->kind == RT_OPTIMIZER_FTRL)
-        accumulators = dim;
-    for (uint32_t i = 0; i < accumulators; i++)
-        state[i] = config->initial_accumulator;
-    for (uint32_t i = accumulators; i < count; i++)
-        state[i] = 0;
-}
-
 // Wider vectors where the machine has them, chosen when the program is loaded. The element-wise
 // operations are the same ones, and fused multiply-adds stay off, so the results are too. The
 // choice runs before the sanitizers are set up, so their builds do without.
@@ -68,10 +37,7 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
 #define WIDE
 #endif
 
-// One step, worked out once: gradient[i] counts as scale x gradient[i] + l2 x values[i].
-typedef struct {
-    float rate, scale, l2;
-} terms;
+typedef rt_optimizer_terms terms;
 
 // Without epsilon and accumulated gradients a divisor is 0, and so is the gradient: 0 / 0.
 static inline float positive(float divisor)
@@ -84,23 +50,30 @@ static inline float shaped(terms t, float gradient, float value)
     return t.scale * gradient + t.l2 * value;
 }
 
-WIDE static void step_sgd(terms t, uint32_t dim, float *restrict values,
+WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t dim,
+                          float *restrict values, float *restrict state,
                           const float *restrict gradient)
 {
+    (void)config, (void)state;
     for (uint32_t i = 0; i < dim; i++)
         values[i] -= t.rate * shaped(t, gradient[i], values[i]);
 }
+
+static const rt_optimizer_ops sgd = {.name = "sgd", .flops_per_value = 2, .step = step_sgd};
 
 WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
                                float *restrict values, float *restrict velocity,
                                const float *restrict gradient)
 {
-    const float momentum = config->momentum;
+    const float decay = config->momentum;
     for (uint32_t i = 0; i < dim; i++) {
-        velocity[i] = momentum * velocity[i] + shaped(t, gradient[i], values[i]);
+        velocity[i] = decay * velocity[i] + shaped(t, gradient[i], values[i]);
         values[i] -= t.rate * velocity[i];
     }
 }
+
+static const rt_optimizer_ops momentum = {
+    .name = "momentum", .state = {1, 0}, .flops_per_value = 4, .step = step_momentum};
 
 // Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
 WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
@@ -114,6 +87,12 @@ WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32
         values[i] -= t.rate * g / positive(sqrtf(square) + epsilon);
     }
 }
+
+static const rt_optimizer_ops adagrad = {.name = "adagrad",
+                                         .state = {1, 0},
+                                         .accumulators = {1, 0},
+                                         .flops_per_value = 7,
+                                         .step = step_adagrad};
 
 // Sum of squares in one order on every machine: lane k takes the elements k, k + 8, ...
 static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
@@ -145,6 +124,12 @@ WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t
         values[i] -= rate * shaped(t, gradient[i], values[i]);
 }
 
+static const rt_optimizer_ops rowwise_adagrad = {.name = "rowwise_adagrad",
+                                                 .state = {0, 1},
+                                                 .accumulators = {0, 1},
+                                                 .flops_per_value = 4,
+                                                 .step = step_rowwise_adagrad};
+
 // libm's pow differs between machines in the last bit; multiplications do not.
 static double power(double base, uint64_t exponent)
 {
@@ -155,24 +140,41 @@ static double power(double base, uint64_t exponent)
     return result;
 }
 
+static void correct_bias(const rt_optimizer_config *config, uint64_t step, terms *t)
+{
+    rt_assert(step > 0);
+    t->rate = (float)(t->rate / (1 - power(config->beta1, step)));
+    t->root = (float)(1 / sqrt(1 - power(config->beta2, step)));
+}
+
 // Kingma, Ba, ICLR 2015, Algorithm 1.
-WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim, uint64_t step,
+WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim,
                            float *restrict values, float *restrict state,
                            const float *restrict gradient)
 {
     float *restrict first = state, *restrict second = state + dim;
     const float beta1 = config->beta1, beta2 = config->beta2, epsilon = config->epsilon;
     const float rest1 = 1 - beta1, rest2 = 1 - beta2;
-    const float rate = (float)(t.rate / (1 - power(beta1, step)));
-    const float root = (float)(1 / sqrt(1 - power(beta2, step)));
     for (uint32_t i = 0; i < dim; i++) {
         float g = shaped(t, gradient[i], values[i]);
         float m = beta1 * first[i] + rest1 * g;
         float v = beta2 * second[i] + rest2 * (g * g);
         first[i] = m;
         second[i] = v;
-        values[i] -= rate * m / positive(sqrtf(v) * root + epsilon);
+        values[i] -= t.rate * m / positive(sqrtf(v) * t.root + epsilon);
     }
+}
+
+static const rt_optimizer_ops adam = {.name = "adam",
+                                      .state = {2, 0},
+                                      .flops_per_value = 14,
+                                      .adapt = correct_bias,
+                                      .step = step_adam};
+
+static void keep_own_l2(const rt_optimizer_config *config, uint64_t step, terms *t)
+{
+    (void)config, (void)step;
+    t->l2 = 0;
 }
 
 // McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
@@ -194,6 +196,45 @@ WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t 
         z[i] = z_next;
         values[i] = shrunk / positive((beta + root) / alpha + l2);
     }
+}
+
+static const rt_optimizer_ops ftrl = {.name = "ftrl",
+                                      .state = {2, 0},
+                                      .accumulators = {1, 0},
+                                      .flops_per_value = 15,
+                                      .adapt = keep_own_l2,
+                                      .step = step_ftrl};
+
+const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind)
+{
+#define XX(enumerator, name, help) [RT_OPTIMIZER_##enumerator] = &name,
+    static const rt_optimizer_ops *const optimizers[RT_OPTIMIZER_COUNT] = {
+        RT_OPTIMIZER_MAP(XX, XX)
+    };
+#undef XX
+    rt_assert((uint32_t)kind < RT_OPTIMIZER_COUNT);
+    return optimizers[kind];
+}
+
+uint32_t rt_optimizer_floats(rt_optimizer_size size, uint32_t dim)
+{
+    return size.per_value * dim + size.per_block;
+}
+
+uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim)
+{
+    return rt_optimizer_floats(rt_optimizer_find(config->kind)->state, dim);
+}
+
+void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state)
+{
+    const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
+    const uint32_t count = rt_optimizer_floats(ops->state, dim);
+    const uint32_t accumulators = rt_optimizer_floats(ops->accumulators, dim);
+    for (uint32_t i = 0; i < accumulators; i++)
+        state[i] = config->initial_accumulator;
+    for (uint32_t i = accumulators; i < count; i++)
+        state[i] = 0;
 }
 
 // cos(x)^2 for x in [0, pi/2], by its Taylor series up to x^22: off by less than 2e-16. libm's cos
@@ -252,42 +293,24 @@ double rt_optimizer_squares(uint32_t count, const float *gradient)
     return sum;
 }
 
-static terms terms_of(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
-                      const float *gradient)
+rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint64_t step)
 {
-    terms t = {rt_optimizer_rate(config, step), 1, config->l2};
-    if (config->clip_norm > 0) {
-        double norm = sqrt(rt_optimizer_squares(dim, gradient));
-        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
-    }
+    const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
+    terms t = {.rate = rt_optimizer_rate(config, step), .root = 1, .scale = 1, .l2 = config->l2};
+    if (ops->adapt)
+        ops->adapt(config, step, &t);
     return t;
 }
 
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
-    const terms t = terms_of(config, dim, step, gradient);
-    switch (config->kind) {
-    case RT_OPTIMIZER_SGD:
-        step_sgd(t, dim, values, gradient);
-        break;
-    case RT_OPTIMIZER_MOMENTUM:
-        step_momentum(config, t, dim, values, state, gradient);
-        break;
-    case RT_OPTIMIZER_ADAGRAD:
-        step_adagrad(config, t, dim, values, state, gradient);
-        break;
-    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        step_rowwise_adagrad(config, t, dim, values, state, gradient);
-        break;
-    case RT_OPTIMIZER_ADAM:
-        rt_assert(step > 0);
-        step_adam(config, t, dim, step, values, state, gradient);
-        break;
-    case RT_OPTIMIZER_FTRL:
-        step_ftrl(config, t, dim, values, state, gradient);
-        break;
+    terms t = rt_optimizer_terms_of(config, step);
+    if (config->clip_norm > 0) {
+        double norm = sqrt(rt_optimizer_squares(dim, gradient));
+        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
     }
+    rt_optimizer_find(config->kind)->step(config, t, dim, values, state, gradient);
 }
 
 // The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its

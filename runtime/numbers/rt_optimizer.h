@@ -10,6 +10,39 @@
 
 #include "runtime/config/rt_config.h"
 
+// One step, worked out once for a block: gradient[i] counts as scale x gradient[i] + l2 x
+// values[i].
+typedef struct {
+    float rate, root; // root: adam, the bias correction of the second moment
+    float scale;      // of clipping
+    float l2;
+} rt_optimizer_terms;
+
+// A number of floats that goes with dim values: per_value x dim + per_block.
+typedef struct {
+    uint32_t per_value, per_block;
+} rt_optimizer_size;
+
+// Everything particular to a kind (rt_choice.h lists them).
+typedef struct {
+    const char *name;
+    rt_optimizer_size state;
+    rt_optimizer_size accumulators; // of the state: these come first, from initial_accumulator
+    uint32_t flops_per_value;       // of a step, for the measurements
+    // Changes the terms of iteration step that all kinds begin with; NULL: nothing.
+    void (*adapt)(const rt_optimizer_config *config, uint64_t step, rt_optimizer_terms *terms);
+    // As rt_optimizer_step, with its terms.
+    void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
+                 float *values, float *state, const float *gradient);
+} rt_optimizer_ops;
+
+const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind);
+
+// The terms of iteration step, from 1, without clipping.
+rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint64_t step);
+
+uint32_t rt_optimizer_floats(rt_optimizer_size size, uint32_t dim);
+
 // Floats of state that go with `dim` values (sgd 0, adagrad dim, row-wise adagrad 1, ...).
 uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim);
 

@@ -229,9 +229,9 @@ static int64_t check(const dp_solver_ops *ops, void *state, const instance *made
     return cost;
 }
 
-static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT,      RT_SOLVER_AUCTION,
-                                       RT_SOLVER_HUNGARIAN,      RT_SOLVER_GREEDY,
-                                       RT_SOLVER_HUNGARIAN_CUDA, RT_SOLVER_AUCTION_CUDA};
+#define XX(kind, name, help) RT_SOLVER_##kind,
+static const rt_solver_kind kinds[] = {RT_SOLVER_MAP(XX)};
+#undef XX
 
 // All kinds of costs and capacities of one size. Solvers whose time is cubic can be left out.
 static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, bool exhaustive)

@@ -17,15 +17,18 @@
 #define TSAN_SIZE_MAX 100u
 #define TSAN_EVERY 100u
 
-// Test programs lie in <build>/tests/<kind>, the plug-in in <build>/tests.
+// Test programs lie in folders of <build>/tests, the plug-in in <build>/tests.
 const char *test_plugin_path(void)
 {
     static char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof PLUGIN - 1);
-    for (int up = 0; up < 2 && length > 0; up++)
-        while (length > 0 && path[--length] != '/')
-            ;
-    snprintf(path + length, sizeof path - (size_t)length, "/%s", PLUGIN);
+    char *folder = NULL;
+    path[length > 0 ? length : 0] = '\0';
+    for (char *at = path; (at = strstr(at, "/tests/")); at++)
+        folder = at;
+    assert_non_null(folder);
+    length = folder + strlen("/tests/") - path;
+    snprintf(path + length, sizeof path - (size_t)length, "%s", PLUGIN);
     return path;
 }
 

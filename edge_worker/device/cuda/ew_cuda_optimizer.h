@@ -14,25 +14,10 @@ typedef struct {
     float l2;         // added to gradients, times the value
 } ew_cuda_step_terms;
 
-static inline double ew_cuda_power_of(double base, uint64_t exponent)
-{
-    double result = 1;
-    for (; exponent; exponent >>= 1, base *= base)
-        if (exponent & 1)
-            result *= base;
-    return result;
-}
-
 static inline ew_cuda_step_terms ew_cuda_step_of(const rt_optimizer_config *config, uint64_t step)
 {
-    ew_cuda_step_terms terms = {*config, rt_optimizer_rate(config, step), 1, config->l2};
-    if (config->kind == RT_OPTIMIZER_FTRL)
-        terms.l2 = 0; // it has its own
-    if (config->kind == RT_OPTIMIZER_ADAM) {
-        terms.rate = (float)(terms.rate / (1 - ew_cuda_power_of(config->beta1, step)));
-        terms.root = (float)(1 / sqrt(1 - ew_cuda_power_of(config->beta2, step)));
-    }
-    return terms;
+    const rt_optimizer_terms terms = rt_optimizer_terms_of(config, step);
+    return {*config, terms.rate, terms.root, terms.l2};
 }
 
 static __device__ inline float ew_cuda_positive(float divisor)

@@ -67,10 +67,8 @@ static fresh_row fresh_row_of(const rt_optimizer_config *optimizer, uint32_t dim
     fresh_row fresh = {dim, dim + rt_optimizer_state_floats(optimizer, dim), dim, 0, 0, seed};
     fresh.initial = optimizer->initial_accumulator;
     fresh.unit = scale / 37837.2266f; // as in rt_row_init
-    if (optimizer->kind == RT_OPTIMIZER_ADAGRAD || optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        fresh.accumulator_end = fresh.float_count;
-    else if (optimizer->kind == RT_OPTIMIZER_FTRL)
-        fresh.accumulator_end = 2 * dim;
+    fresh.accumulator_end =
+        dim + rt_optimizer_floats(rt_optimizer_find(optimizer->kind)->accumulators, dim);
     return fresh;
 }
 

@@ -80,8 +80,6 @@ typedef struct {
 // Everything that can be combined, with small batches.
 static void run_family(family f)
 {
-    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
-                                              RT_POLICY_MAKESPAN};
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
@@ -95,7 +93,7 @@ static void run_family(family f)
     }
     for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
         shape.seed = f.worker_count * 1000 + i;
-        shape.dispatch.policy = i % 8 == 1 ? RT_POLICY_HERALD : policies[i % 4];
+        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
         shape.dispatch.tables = i % 3;
         shape.dispatch.evict_cost = i % 5 < 2;
         shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
@@ -227,7 +225,7 @@ static void keys_at_the_edges(void **state)
                                 .keys_per_sample_max = RT_FIELDS_MAX,
                                 .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX},
                                 .layout.field_count = RT_FIELDS_MAX,
-                                .links = {{1e6, 1e6}, {1e5, 1e5}},
+                                .rates.links = {{1e6, 1e6}, {1e5, 1e5}},
                                 .dispatch.policy = RT_POLICY_LAIA};
     plan_checker_config model = {.worker_count = 2,
                                  .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}};
@@ -410,7 +408,7 @@ static void a_small_cache_is_refused(void **state)
                                 .keys_per_sample_max = 5,
                                 .slot_count = {20, 20, 20},
                                 .layout.field_count = 5,
-                                .links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
+                                .rates.links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
     rt_error error = {0};
     dp_planner *planner = NULL;
     assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);

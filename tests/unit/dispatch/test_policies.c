@@ -431,8 +431,42 @@ static void random_is_fair(void **state)
     dp_policy_random.destroy(policy);
 }
 
-// ---- determinism
-// ----------------------------------------------------------------------------------------
+// ---- the list ----------------------------------------------------------------------------------
+
+// rt_choice.h has one line for a policy and one for a solver: a name in the configuration leads to
+// the table of operations that bears it.
+static void names_lead_to_their_tables(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < RT_POLICY_COUNT; kind++)
+        assert_string_equal(dp_policy_find((rt_policy_kind)kind)->name,
+                            rt_config_choice_name("dispatch.policy", kind));
+    assert_null(rt_config_choice_name("dispatch.policy", RT_POLICY_COUNT));
+    for (int kind = 0; kind < RT_SOLVER_COUNT; kind++) {
+        const dp_solver_ops *solver = dp_solver_find((rt_solver_kind)kind);
+        const char *name = rt_config_choice_name("dispatch.solver", kind);
+        assert_non_null(name);
+        if (solver) // a GPU's is not everywhere
+            assert_string_equal(solver->name, name);
+    }
+    assert_null(rt_config_choice_name("dispatch.solver", RT_SOLVER_COUNT));
+}
+
+// What others ask a policy instead of its name.
+static void traits_are_theirs(void **state)
+{
+    (void)state;
+    assert_true(dp_policy_can(RT_POLICY_ESD, DP_POLICY_ALPHA));
+    assert_true(dp_policy_can(RT_POLICY_MAKESPAN, DP_POLICY_UNEQUAL | DP_POLICY_TIME));
+    assert_false(dp_policy_can(RT_POLICY_MAKESPAN, DP_POLICY_UNEQUAL | DP_POLICY_ALPHA));
+    assert_true(dp_policy_can(RT_POLICY_HERALD, DP_POLICY_TABLES));
+    uint32_t references = 0;
+    for (int kind = 0; kind < RT_POLICY_COUNT; kind++)
+        references += dp_policy_can((rt_policy_kind)kind, DP_POLICY_REFERENCE);
+    assert_int_equal(references, 1);
+}
+
+// ---- determinism -------------------------------------------------------------------------------
 
 // Fingerprints of a run of 20 batches; batch_seed and the planner's own seed apart.
 static void run_fingerprints(rt_policy_kind policy, uint64_t seed, uint64_t *prints)
@@ -617,5 +651,6 @@ static void same_state_on_other_processors(void **context)
 TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
           TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder), TEST(random_is_fair),
+          TEST(names_lead_to_their_tables), TEST(traits_are_theirs),
           TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
           TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))

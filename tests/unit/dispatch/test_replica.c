@@ -44,8 +44,6 @@ static dp_replica *replica_of(const rig *r, uint32_t worker)
 
 static void setup(rig *r, uint32_t i)
 {
-    static const rt_policy_kind policies[] = {RT_POLICY_ESD, RT_POLICY_LAIA, RT_POLICY_RANDOM,
-                                              RT_POLICY_MAKESPAN, RT_POLICY_HERALD};
     const planner_shape shape = {.seed = i,
                                  .worker_count = 1 + i % 4,
                                  .sample_count_max = SAMPLES,
@@ -56,7 +54,7 @@ static void setup(rig *r, uint32_t i)
                                  .cache = CACHE_MIDDLE,
                                  .eviction = (rt_eviction_kind)(i % 3),
                                  .lookahead = i % 5 == 4 ? DP_LOOKAHEAD_MAX : i % 5,
-                                 .dispatch = {.policy = policies[i / 2 % 5],
+                                 .dispatch = {.policy = (rt_policy_kind)(i / 2 % RT_POLICY_COUNT),
                                               .alpha = 0.5,
                                               .keeper = i / 3 % 2,
                                               .search_evaluations = 500}};

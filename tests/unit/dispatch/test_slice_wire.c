@@ -154,7 +154,7 @@ static void what_is_written_is_read(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         planner_case pc;
         planner_shape shape = shape_of(seed, seed % 2 ? 1 : 3);
-        shape.dispatch.policy = (rt_policy_kind)(seed % 3);
+        shape.dispatch.policy = (rt_policy_kind)(seed % RT_POLICY_COUNT);
         shape.dispatch.first_touch = (rt_first_touch)(seed / 4 % 2);
         planner_case_init(&pc, &shape);
         for (uint32_t t = 1; t <= 20; t++) {
@@ -188,7 +188,7 @@ static void kept_gradients(void **state)
     for (uint32_t f = 0; f < FIELDS; f++)
         pc.config.layout.values[f] = 4;
     for (uint32_t w = 0; w < WORKERS; w++)
-        pc.config.links[w] = (dp_link){1e8, 1e8};
+        pc.config.rates.links[w] = (dp_link){1e8, 1e8};
     random_batches_init(&keys, 5, FIELDS, 15, 1, 1);
     rt_batch_init(&batches[0], 0);
     rt_batch_init(&batches[1], 0);

@@ -125,11 +125,12 @@ static planner_shape shape_of(rt_policy_kind policy, rt_eviction_kind eviction)
 static void every_policy_and_eviction(void **context)
 {
     (void)context;
-    for (uint32_t policy = RT_POLICY_RANDOM; policy <= RT_POLICY_MAKESPAN; policy++) {
+    for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
         for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
             planner_shape shape = shape_of((rt_policy_kind)policy, (rt_eviction_kind)eviction);
-            shape.dispatch.tables = policy == RT_POLICY_HERALD ? 2 : 0;
-            shape.dispatch.micro_batch_max = policy == RT_POLICY_MAKESPAN ? 9 : 0;
+            const rt_policy_kind kind = shape.dispatch.policy;
+            shape.dispatch.tables = dp_policy_can(kind, DP_POLICY_TABLES) ? 2 : 0;
+            shape.dispatch.micro_batch_max = dp_policy_can(kind, DP_POLICY_UNEQUAL) ? 9 : 0;
             compare(&shape, 1);
             compare(&shape, 33);
         }

@@ -358,9 +358,21 @@ static void test_row_init_moments(void **context)
     assert_true(extreme > 3.2 && extreme <= 2 * sqrt(3) * (1 + 1e-4)); // the sum of four is bounded
 }
 
+// rt_choice.h has one line for an optimizer: its name leads to its table.
+static void test_names_lead_to_their_tables(void **context)
+{
+    (void)context;
+    for (int kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
+        const char *name = rt_optimizer_find((rt_optimizer_kind)kind)->name;
+        const char *rows = rt_config_choice_name("optimizer.rows.name", kind);
+        assert_string_equal(name, rt_config_choice_name("optimizer.dense.name", kind));
+        assert_true(kind == RT_OPTIMIZER_MOMENTUM ? !rows : rows && strcmp(rows, name) == 0);
+    }
+}
+
 TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_their_formulas),
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
           TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
           TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
-          TEST(test_row_init_moments))
+          TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))
