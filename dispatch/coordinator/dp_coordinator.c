@@ -111,7 +111,9 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
 static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
-    const char *place = c->epoch ? c->checkpoints : c->config->directory;
+    const char *place = c->config->directory ? c->config->directory
+                        : c->epoch           ? c->checkpoints
+                                             : NULL;
     const bool resumed = c->resumed.planner != NULL;
     snprintf(journal, sizeof journal, "%s/records.jsonl",
              c->config->directory ? c->config->directory : "");
@@ -249,6 +251,8 @@ static void finish_iteration(coordinator *c, dp_flight *f)
     const dp_planned *planned = f->planned;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
     uint64_t now = rt_now_ns();
+    if (c->iteration_ns == 0)
+        dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
     if (c->iteration_ns)
         dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);

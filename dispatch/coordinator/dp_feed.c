@@ -37,6 +37,7 @@ struct dp_feed {
     uint32_t iteration;       // planned last
     uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
     rt_bytes stood;           // where the stream goes on after the batch that was planned last
+    rt_bytes input_end;       // where it ended, once the reader has seen that; else empty
     dp_planned *planned;      // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
@@ -105,7 +106,13 @@ static void fail_reading(dp_feed *feed, const rt_error *error, bool has_read)
     pthread_mutex_lock(&feed->lock);
     feed->input_failure = *error;
     pthread_mutex_unlock(&feed->lock);
-    rt_warn("the input ends here, what came before is trained: %s", error->text);
+    rt_info("the input cannot be read on: what came before is trained and saved");
+}
+
+// The planner looks at it once the queue of batches is closed and empty.
+static void note_end(dp_feed *feed, const read_batch *last)
+{
+    rt_bytes_put(&feed->input_end, last->end.data, last->end.size);
 }
 
 static void *run_reader(void *context)
@@ -128,6 +135,8 @@ static void *run_reader(void *context)
         if (status != RT_OK && status != RT_END)
             fail_reading(feed, &error, has_read);
         has_read = true;
+        if (status == RT_END)
+            note_end(feed, item);
         if (status != RT_OK || rt_queue_put(feed->full_batches, item))
             break;
     }
@@ -403,6 +412,10 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
 {
     const bool is_cut = feed->config.cuts && feed->config.config->checkpoint.at_end &&
                         feed->iteration > feed->last_cut;
+    if (feed->input_end.size > 0) { // files that are known to be at their end
+        feed->stood.size = 0;
+        rt_bytes_put(&feed->stood, feed->input_end.data, feed->input_end.size);
+    }
     pthread_mutex_lock(&feed->lock);
     rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
     pthread_mutex_unlock(&feed->lock);
@@ -524,6 +537,7 @@ static void release(dp_feed *feed)
         rt_bytes_fini(&feed->batches[i].end);
     }
     rt_bytes_fini(&feed->stood);
+    rt_bytes_fini(&feed->input_end);
     dp_planner_destroy(feed->planner);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
@@ -563,7 +577,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!config->restored)
         status = dp_planner_create(config->planner, &feed->planner, error);
     if (!status)
-        status = (config->restored ? rt_metrics_append : rt_metrics_open)(config->journal,
+        status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(config->journal,
                                                                           &feed->journal, error);
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
@@ -652,6 +666,11 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
         rt_message_release(&planned->slices[w]);
     rt_bytes_fini(&planned->state);
     (void)rt_queue_put(feed->free_planned, planned);
+}
+
+void dp_feed_keep_journal(dp_feed *feed)
+{
+    rt_metrics_keep(feed->journal);
 }
 
 void dp_feed_request_cut(dp_feed *feed)

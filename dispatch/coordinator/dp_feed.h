@@ -84,6 +84,9 @@ void dp_feed_tell(dp_feed *feed, const dp_input *input);
 // since the last cut. Any thread.
 void dp_feed_request_cut(dp_feed *feed);
 
+// The journal takes the place of an earlier run's, which is there until then. Any thread, once.
+void dp_feed_keep_journal(dp_feed *feed);
+
 // After the final flush: why the input ended where it did. RT_OK: it was read to its end, or the run
 // was stopped.
 rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error);

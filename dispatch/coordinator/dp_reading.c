@@ -57,15 +57,16 @@ void dp_reading_write(const dp_reading *reading, rt_json *json)
 static void print_inputs(const dp_reading *reading)
 {
     rt_stream_input input;
-    uint32_t passed = 0, count = 0;
+    uint32_t count = 0;
+    uint64_t lines = 0;
     bool is_again = false; // a run that went on: what it read is not what the list says
     for (; next_input(reading, count, &input); count++) {
-        passed += input.state == RT_INPUT_PASSED;
+        lines += input.lines;
         is_again |= input.state != RT_INPUT_READ && input.state != RT_INPUT_UNREAD;
     }
-    if (count > 0 && passed == count)
+    if (is_again && lines == 0)
         printf("nothing was new in the input: it was read to its end before\n");
-    for (uint32_t i = 0, printed = 0; is_again && passed < count && i < count; i++) {
+    for (uint32_t i = 0, printed = 0; is_again && lines > 0 && i < count; i++) {
         (void)next_input(reading, i, &input);
         if (printed++ == PRINTED_MAX) {
             printf("... (%" PRIu32 " inputs, all of them in summary.json)\n", count);
@@ -89,6 +90,4 @@ void dp_reading_print(const dp_reading *reading)
         printf("%" PRIu64 " bytes that pipes gave were not trained: restarts lost them, or they "
                "were left when the run ended\n",
                stats->bytes_lost);
-    if (reading->failure.status)
-        printf("the input ended early: %s\n", reading->failure.text);
 }

@@ -19,7 +19,8 @@ void dp_reading_take(dp_feed *feed, dp_reading *reading);
 // Members of the summary: malformed_lines, odd_labels, input_bytes_lost, input_error, inputs.
 void dp_reading_write(const dp_reading *reading, rt_json *json);
 
-// A line for each input that has something to tell, and for what was left out.
+// A line for each input that has something to tell, and for what was left out. The failure is the
+// run's, which ends with it.
 void dp_reading_print(const dp_reading *reading);
 
 #endif

@@ -68,13 +68,10 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
 
 static rt_status open_metrics(dp_tally *tally, rt_error *error)
 {
-    char path[RT_PATH_MAX + 32], older[RT_PATH_MAX + 32];
+    char path[RT_PATH_MAX + 32];
     const char *directory = tally->config.directory ? tally->config.directory : "";
     snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
-    snprintf(older, sizeof older, "%s/metrics.jsonl.1", directory);
-    if (*directory && !tally->config.resumed)
-        (void)unlink(older); // an earlier run's
-    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open)(
+    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open_beside)(
         *directory ? path : NULL, &tally->metrics, error);
     if (!status)
         rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
@@ -99,7 +96,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     if (!status)
         status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
-        snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
+        snprintf(path, sizeof path, "%s/trace.jsonl%s", config->directory,
+                 config->resumed ? "" : ".new");
         tally->trace = fopen(path, config->resumed ? "a" : "w");
         if (!tally->trace)
             status = rt_fail(error, RT_IO, "%s: cannot write", path);
@@ -122,6 +120,11 @@ void dp_tally_destroy(dp_tally *tally)
         rt_metrics_close(tally->metrics);
     if (tally->trace)
         fclose(tally->trace);
+    if (tally->trace && tally->begin_ns == 0 && !tally->config.resumed) {
+        char path[RT_PATH_MAX + 32];
+        snprintf(path, sizeof path, "%s/trace.jsonl.new", tally->config.directory);
+        (void)unlink(path);
+    }
     rt_free(tally->open);
     rt_free(tally->predictions);
     rt_free(tally);
@@ -369,10 +372,25 @@ static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *q
         100 * share(account->hits.lookups_hit, account->hits.lookups), end, tally->tty ? "" : "\n");
 }
 
+// From the first iteration on the folder is this run's: one that fails before leaves it as it was.
+static void take_folder(dp_tally *tally)
+{
+    char path[RT_PATH_MAX + 32], fresh[RT_PATH_MAX + 32];
+    rt_metrics_keep(tally->metrics);
+    if (!tally->trace || tally->config.resumed)
+        return;
+    snprintf(path, sizeof path, "%s/trace.jsonl", tally->config.directory);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    if (rename(fresh, path) != 0)
+        rt_warn("%s cannot be replaced: it is in %s", path, fresh);
+}
+
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
     reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
+    if (tally->begin_ns == 0)
+        take_folder(tally);
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
