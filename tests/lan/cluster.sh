@@ -27,6 +27,7 @@ for box in "${boxes[@]}" stranger; do
     done
     mv "$folder/$box/$box.secret" "$folder/$box/box.secret"
     sed -e "s|/etc/lanyard|$folder/$box|; s|/var/lib/lanyard|$folder/hub|" \
+        -e 's|"format": "criteo"|"format": "criteo", "fifo_ends": true|' \
         -e 's|"cache": { "rows": 200000 }|"cache": { "rows": 8000 }|' \
         configs/cluster.json >"$folder/$box/cluster.json"
 done
