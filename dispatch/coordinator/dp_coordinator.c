@@ -111,13 +111,11 @@ static rt_status create_parts(coordinator *c, rt_stream *stream, rt_error *error
 static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
-    const char *place = c->config->directory ? c->config->directory
-                        : c->epoch           ? c->checkpoints
-                                             : NULL;
+    const char *place = c->config->directory ? c->config->directory : c->checkpoints;
     const bool resumed = c->resumed.planner != NULL;
     snprintf(journal, sizeof journal, "%s/records.jsonl",
              c->config->directory ? c->config->directory : "");
-    snprintf(ledger, sizeof ledger, "%s/stream.taken", place ? place : "");
+    snprintf(ledger, sizeof ledger, "%s/stream.taken", place);
     dp_feed_config feed = {.config = c->config->config,
                            .planner = &c->planner,
                            .costs = c->costs,
@@ -126,7 +124,7 @@ static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
                            .wake_fd = c->wake_fd,
                            .sender = SELF,
                            .journal = c->config->directory ? journal : NULL,
-                           .ledger = place ? ledger : NULL,
+                           .ledger = *place ? ledger : NULL,
                            .is_fresh = c->config->resume == DP_RESUME_NO,
                            .cuts = c->checkpoint != NULL,
                            .epoch = c->epoch,

@@ -34,11 +34,11 @@ struct dp_feed {
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
     uint32_t ahead_count;
-    uint32_t iteration;       // planned last
-    uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
-    rt_bytes stood;           // where the stream goes on after the batch that was planned last
-    rt_bytes input_end;       // where it ended, once the reader has seen that; else empty
-    dp_planned *planned;      // config.planned_max
+    uint32_t iteration;  // planned last
+    uint32_t last_cut;   // iteration before the last cut, or where a run was resumed
+    rt_bytes stood;      // where the stream goes on after the batch that was planned last
+    rt_bytes input_end;  // where it ended, once the reader has seen that; else empty
+    dp_planned *planned; // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
     pthread_t reader, planning;
@@ -557,7 +557,7 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
         return;
     feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (is_fresh ? O_TRUNC : 0), 0666);
     if (feed->ledger_fd < 0)
-        rt_warn("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
+        rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
                 strerror(errno));
 }
 
@@ -577,8 +577,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!config->restored)
         status = dp_planner_create(config->planner, &feed->planner, error);
     if (!status)
-        status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(config->journal,
-                                                                          &feed->journal, error);
+        status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(
+            config->journal, &feed->journal, error);
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {

@@ -80,15 +80,15 @@ void dp_feed_stop(dp_feed *feed);
 // same kind and worker that the planner has not taken yet is replaced. Any thread.
 void dp_feed_tell(dp_feed *feed, const dp_input *input);
 
-// A cut before the next batch that is planned, or at once where no batch is there, if one was planned
-// since the last cut. Any thread.
+// A cut before the next batch that is planned, or at once where no batch is there, if one was
+// planned since the last cut. Any thread.
 void dp_feed_request_cut(dp_feed *feed);
 
 // The journal takes the place of an earlier run's, which is there until then. Any thread, once.
 void dp_feed_keep_journal(dp_feed *feed);
 
-// After the final flush: why the input ended where it did. RT_OK: it was read to its end, or the run
-// was stopped.
+// After the final flush: why the input ended where it did. RT_OK: it was read to its end, or the
+// run was stopped.
 rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error);
 
 // After the final flush: what was read of every input; as rt_stream_report.

@@ -505,8 +505,7 @@ rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool inter
         printf("%" PRIu64 " batches had a loss that is not finite%s\n", tally->bad_batches,
                tally->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
     if (planned->samples && tally->ranges.label_min == tally->ranges.label_max)
-        printf("all labels are %g: is the label column the right one?\n",
-               tally->ranges.label_min);
+        printf("all labels are %g: is the label column the right one?\n", tally->ranges.label_min);
     dp_reading_print(reading);
     fflush(stdout);
     if (!tally->config.directory)

@@ -216,7 +216,6 @@ uint32_t dp_inputs_samples(const dp_inputs *inputs, uint64_t iteration, uint32_t
         else
             high = middle;
     }
-    const bool is_there =
-        low < inputs->batch_count && inputs->batches[low].iteration == iteration;
+    const bool is_there = low < inputs->batch_count && inputs->batches[low].iteration == iteration;
     return is_there ? (uint32_t)rt_min_u64(inputs->batches[low].samples, full) : full;
 }

@@ -42,10 +42,9 @@ static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
     const rt_dispatch_config *dispatch = &config->dispatch;
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    const uint64_t samples =
-        dispatch->policy == RT_POLICY_MAKESPAN && dispatch->micro_batch_max > 0
-            ? dispatch->micro_batch_max
-            : config->samples_per_worker;
+    const uint64_t samples = dispatch->policy == RT_POLICY_MAKESPAN && dispatch->micro_batch_max > 0
+                                 ? dispatch->micro_batch_max
+                                 : config->samples_per_worker;
     const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
     return rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max);
 }

@@ -221,7 +221,8 @@ const rt_config_key rt_config_keys[] = {
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
     U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
-        "A batch that a pipe or standard input does not fill is trained as it is, so long after its "
+        "A batch that a pipe or standard input does not fill is trained as it is, so long after "
+        "its "
         "first sample was read. 0: it waits until it is full."),
 
     CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
@@ -229,9 +230,10 @@ const rt_config_key rt_config_keys[] = {
     LIST("stream.files", rt_config_files, "[]", "",
          "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
          "relative to the directory that the program runs in. A FIFO stands last: it has no end."),
-    BOOL("stream.fifo_ends", stream.fifo_ends, "false",
-         "The input from a FIFO ends when its last writer closes it. Otherwise it is held open, for "
-         "the next writer: the run ends when it is told to, or with `stream.samples_max`."),
+    BOOL(
+        "stream.fifo_ends", stream.fifo_ends, "false",
+        "The input from a FIFO ends when its last writer closes it. Otherwise it is held open, for "
+        "the next writer: the run ends when it is told to, or with `stream.samples_max`."),
     U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
         "Stop after so many; 0: at the end of the input."),
     DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",

@@ -36,8 +36,8 @@ typedef struct {
 
 typedef struct rt_config_key rt_config_key;
 
-// A list says how one element is read, and what becomes of all of them; rt_config_list_read does the
-// rest. Its elements may be objects, described by members.
+// A list says how one element is read, and what becomes of all of them; rt_config_list_read does
+// the rest. Its elements may be objects, described by members.
 typedef struct {
     const char *expected; // after "expected", in errors and in the reference
     uint32_t count_min, count_max;
@@ -50,8 +50,8 @@ typedef struct {
                       const char *path, rt_error *error);
     void (*write)(const rt_config *config, rt_json *json, const char *name);
     const rt_config_key *members; // NULL where elements are no objects; ends with path NULL
-    bool takes_text;   // a string may stand alone, with --set a bare one
-    bool takes_number; // so may a number
+    bool takes_text;              // a string may stand alone, with --set a bare one
+    bool takes_number;            // so may a number
 } rt_config_list;
 
 struct rt_config_key {

@@ -50,8 +50,7 @@ static rt_status open_file(const char *path, int flags, bool is_beside, rt_metri
         metrics->fresh = metrics->older + strlen(metrics->older) + 1;
         snprintf(metrics->fresh, size + sizeof ".new", "%s.new", path);
         metrics->is_beside = is_beside;
-        metrics->file =
-            open(is_beside ? metrics->fresh : path, O_CREAT | O_CLOEXEC | flags, 0644);
+        metrics->file = open(is_beside ? metrics->fresh : path, O_CREAT | O_CLOEXEC | flags, 0644);
         if (metrics->file < 0) {
             int cause = errno;
             rt_free(metrics);

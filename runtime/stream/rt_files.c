@@ -318,7 +318,8 @@ static rt_status read_marks(files *f, rt_reader *bytes, rt_error *error)
 static int look_at(const input *in, rt_file_mark *now, uint64_t *size_p)
 {
     struct stat info;
-    const bool is_file = is_stdin(in->path) || (stat(in->path, &info) == 0 && S_ISREG(info.st_mode));
+    const bool is_file =
+        is_stdin(in->path) || (stat(in->path, &info) == 0 && S_ISREG(info.st_mode));
     int descriptor = -1;
     if (is_file)
         descriptor = is_stdin(in->path) ? dup(STDIN_FILENO) : open(in->path, O_RDONLY | O_CLOEXEC);
@@ -497,8 +498,7 @@ static void mark_by_place(files *f, const rt_source_place *place)
     f->inputs[file].state = RT_INPUT_CONTINUED;
 }
 
-static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place,
-                      rt_error *error)
+static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
 {
     files *f = source;
     look *looks = rt_alloc(f->count, sizeof *looks);

@@ -178,8 +178,7 @@ static rt_status find_packing(rt_lines *lines, uint64_t deadline_ns, rt_error *e
         lines->packed_end += count;
     }
     bool is_whole = lines->packed_end >= MAGIC_BYTES;
-    lines->packing =
-        is_whole && is_zstd(lines->packed, MAGIC_BYTES) ? PACKING_ZSTD : PACKING_PLAIN;
+    lines->packing = is_whole && is_zstd(lines->packed, MAGIC_BYTES) ? PACKING_ZSTD : PACKING_PLAIN;
     size_t length = strlen(lines->name);
     if (lines->packing == PACKING_PLAIN && length > 4 &&
         strcmp(lines->name + length - 4, ".zst") == 0)
@@ -241,8 +240,8 @@ static rt_status fill_plain(rt_lines *lines, size_t room, uint64_t deadline_ns, 
         lines->packed_next = lines->packed_end;
     } else {
         room = room < BLOCK_BYTES ? room : BLOCK_BYTES;
-        rt_status status = read_some(lines, lines->text + lines->end, room, deadline_ns, &count,
-                                     error);
+        rt_status status =
+            read_some(lines, lines->text + lines->end, room, deadline_ns, &count, error);
         if (status)
             return status;
         lines->is_file_end = count == 0;
@@ -257,7 +256,8 @@ static rt_status fill_zstd(rt_lines *lines, size_t room, uint64_t deadline_ns, r
     for (;;) {
         if (lines->packed_next == lines->packed_end && !lines->has_more_text) {
             size_t count;
-            rt_status status = read_some(lines, lines->packed, BLOCK_BYTES, deadline_ns, &count, error);
+            rt_status status =
+                read_some(lines, lines->packed, BLOCK_BYTES, deadline_ns, &count, error);
             if (status)
                 return status;
             if (count == 0 && lines->is_inside_frame)

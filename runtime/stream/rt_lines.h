@@ -49,7 +49,7 @@ uint64_t rt_lines_offset(const rt_lines *lines); // in the unpacked file
 uint64_t rt_lines_number(const rt_lines *lines); // lines before it
 bool rt_lines_is_inside(const rt_lines *lines);  // the file ended within the last line
 
-uint64_t rt_lines_bytes_read(const rt_lines *lines); // of all files so far, before unpacking
+uint64_t rt_lines_bytes_read(const rt_lines *lines);     // of all files so far, before unpacking
 void rt_lines_add_read(rt_lines *lines, uint64_t bytes); // read before, or passed over
 
 // Unpacked bytes that came from what waits, of all of them so far: they come only once.

@@ -381,8 +381,7 @@ static rt_status read_lines(rt_stream *stream, rt_batch *batch, uint32_t sample_
         rt_line line;
         if (deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
             deadline_ns = rt_now_ns() + stream->wait_ns;
-        rt_status status =
-            stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
+        rt_status status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
         if (!status)
             status = take_line(stream, &line, deadline_ns, batch, error);
         if (RT_LIKELY(!status))
@@ -489,8 +488,8 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
 static rt_status check_counts(const rt_stream *stream, rt_error *error)
 {
     const state *s = &stream->state;
-    if (!stream->parser || (s->all.malformed <= s->all.lines &&
-                            s->samples == s->all.lines - s->all.malformed))
+    if (!stream->parser ||
+        (s->all.malformed <= s->all.lines && s->samples == s->all.lines - s->all.malformed))
         return RT_OK;
     return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
                    (unsigned long long)s->samples, (unsigned long long)s->all.lines);

@@ -414,8 +414,7 @@ static void tell(const void *source, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, rt_synthetic_position(source));
 }
 
-static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place,
-                      rt_error *error)
+static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
 {
     const uint64_t position = bytes ? rt_reader_u64(bytes) : place->offset;
     if (bytes && (bytes->failed || bytes->left > 0))

@@ -35,7 +35,7 @@ struct rt_table {
     table_column *columns;
     bool has_header;
     uint64_t header_hash, header_length; // of the line read last
-    uint16_t *order; // of a file's cells: which column each is, or NO_COLUMN; with a header
+    uint16_t *order;      // of a file's cells: which column each is, or NO_COLUMN; with a header
     uint32_t order_count; // 0: cells are the columns as configured
     cell *cells;          // by column, of the line that is parsed
     locale_t locale;      // "C", whatever the process runs under
@@ -367,8 +367,8 @@ static bool parse_by_header(rt_table *table, const rt_line *line, rt_line_sample
         cell value;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
-            return reject_quote(state, i,
-                                number == NO_COLUMN ? "not used" : column->column.name, problem);
+            return reject_quote(state, i, number == NO_COLUMN ? "not used" : column->column.name,
+                                problem);
         if (RT_UNLIKELY((at == end) != (i + 1 == table->order_count)))
             return reject(table, line, i, column, value, problem);
         if (number != NO_COLUMN)
@@ -432,8 +432,9 @@ static rt_status read_order(rt_table *table, const char *name, const rt_line *li
         const uint32_t column = find_column(table, value);
         for (uint32_t i = 0; i < table->order_count && column < table->column_count; i++) {
             if (table->order[i] == column)
-                return fail_header(name, line, "has this column twice: ",
-                                   table->columns[column].column.name, error);
+                return fail_header(name, line,
+                                   "has this column twice: ", table->columns[column].column.name,
+                                   error);
         }
         table->order[table->order_count++] =
             column < table->column_count ? (uint16_t)column : NO_COLUMN;
@@ -453,8 +454,8 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
     for (uint32_t i = 0; i < table->column_count && !status; i++) {
         const rt_column *column = &table->columns[i].column;
         if (column->kind != RT_COLUMN_IGNORE && number_of(table, i) == table->order_count)
-            status = fail_header(name, line, "lacks this column of stream.table.columns: ",
-                                 column->name, error);
+            status = fail_header(
+                name, line, "lacks this column of stream.table.columns: ", column->name, error);
     }
     return status;
 }

@@ -69,7 +69,8 @@ static void put_rows(const char *name, const char *mode, uint32_t first, uint32_
 static void start(process *p, const char *command, const char *out, const char *flag,
                   const char *const *sets, bool with_input)
 {
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), command, in_folder("config.json")};
+    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), command,
+                                               in_folder("config.json")};
     size_t count = 3;
     put_file("config.json", "w", config);
     if (out) {
@@ -224,15 +225,23 @@ static void short_batches_are_planned_again(void **state)
     char wanted[64];
     snprintf(wanted, sizeof wanted, "%s", fingerprint);
     free(summary);
-    const char *const sim[] = {process_lanyard(), "sim", in_folder("config.json"), "--records",
-                               in_folder("run/records.jsonl"), "--json", "--set", files_set("all"),
-                               "--set", "sim.warmup=0", NULL};
+    const char *const sim[] = {process_lanyard(),
+                               "sim",
+                               in_folder("config.json"),
+                               "--records",
+                               in_folder("run/records.jsonl"),
+                               "--json",
+                               "--set",
+                               files_set("all"),
+                               "--set",
+                               "sim.warmup=0",
+                               NULL};
     assert_int_equal(process_run(&p, sim, RUN_S), 0);
     if (!strstr(p.text + at, wanted))
         fail_msg("%s is not in:\n%s", wanted, p.text);
     process_fini(&p);
-    const char *const eval[] = {process_lanyard(), "eval", in_folder("run/model"), "--set",
-                                "stream.files=-", NULL};
+    const char *const eval[] = {process_lanyard(), "eval",           in_folder("run/model"),
+                                "--set",           "stream.files=-", NULL};
     p = (process){.with_input = true};
     process_start(&p, eval);
     write_rows(p.input, 0, 100);

@@ -377,8 +377,7 @@ static void test_files_in_configs(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(test_a_value_that_stands_alone),
-          TEST(test_every_error_of_a_file), TEST(test_files_that_are_none),
-          TEST(test_unreadable_file), TEST(test_every_truncation), TEST(test_random_changes),
-          TEST(test_include), TEST(test_include_errors), TEST(test_include_depth),
-          TEST(test_files_in_configs))
+TEST_MAIN(TEST(test_a_value_that_stands_alone), TEST(test_every_error_of_a_file),
+          TEST(test_files_that_are_none), TEST(test_unreadable_file), TEST(test_every_truncation),
+          TEST(test_random_changes), TEST(test_include), TEST(test_include_errors),
+          TEST(test_include_depth), TEST(test_files_in_configs))

@@ -256,8 +256,8 @@ static void the_first_five_are_logged(void **state)
     free(log_path);
 }
 
-// 50,000 good lines do not pay for what follows them: the last 5,000 to 10,000 lines count. What was
-// good before the failure is given out.
+// 50,000 good lines do not pay for what follows them: the last 5,000 to 10,000 lines count. What
+// was good before the failure is given out.
 static void good_lines_do_not_pay_for_garbage(void **state)
 {
     (void)state;
@@ -290,12 +290,11 @@ typedef struct {
     const char *words; // of the error
 } header_case;
 
-static rt_column named[] = {
-    {.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
-    {.name = "skip", .kind = RT_COLUMN_IGNORE},
-    {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
-    {.name = "v", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
-    {.name = "x", .kind = RT_COLUMN_DENSE}};
+static rt_column named[] = {{.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
+                            {.name = "skip", .kind = RT_COLUMN_IGNORE},
+                            {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
+                            {.name = "v", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
+                            {.name = "x", .kind = RT_COLUMN_DENSE}};
 
 static rt_stream_config named_config(char **files, uint32_t file_count)
 {
@@ -314,8 +313,9 @@ static void columns_are_those_of_the_header(void **state)
         {"x,v,u,y\n0.5,3,2,1\n7,5,4,0\n", RT_END, ""},
         {"\xef\xbb\xbfu,what,\"y\",x,\"v\",else\n\"2\",\"a\"\"b\",\"1\",0.5,\"3\",\n4,,0,7,5,\n",
          RT_END, ""},
-        {"y,skip,u,x\n1,s,2,0.5\n", RT_DATA, "/h:1: the header lacks this column of "
-                                              "stream.table.columns: v"},
+        {"y,skip,u,x\n1,s,2,0.5\n", RT_DATA,
+         "/h:1: the header lacks this column of "
+         "stream.table.columns: v"},
         {"y,u,v,x,u\n", RT_DATA, "has this column twice: u"},
         {"y,u,v,\"x\n", RT_DATA, "a quote that is not closed"},
         {"x,v,u,y\n0.5,3,2\n", RT_DATA, "expected 4 cells, found 3"},
@@ -692,11 +692,12 @@ static void movielens_by_its_format_file(void **state)
 
 TEST_MAIN(TEST(good_lines_do_not_pay_for_garbage), TEST(columns_are_those_of_the_header),
           TEST(headers_of_several_files), TEST(labels_that_are_odd_are_counted),
-          TEST(line_feeds_inside_quotes), TEST(a_batch_that_does_not_fill), TEST(files_in_sequence), TEST(batch_sizes_and_limits), TEST(blank_lines),
-          TEST(malformed_share_is_judged), TEST(the_error_names_file_line_and_counts),
-          TEST(the_share_is_judged_at_samples_max), TEST(a_failed_stream_stays_failed),
-          TEST(the_first_five_are_logged), TEST(lines_that_are_no_text),
-          TEST(a_truncated_file_is_an_error), TEST(configurations_that_cannot_work),
-          TEST(counted_keys), TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
+          TEST(line_feeds_inside_quotes), TEST(a_batch_that_does_not_fill), TEST(files_in_sequence),
+          TEST(batch_sizes_and_limits), TEST(blank_lines), TEST(malformed_share_is_judged),
+          TEST(the_error_names_file_line_and_counts), TEST(the_share_is_judged_at_samples_max),
+          TEST(a_failed_stream_stays_failed), TEST(the_first_five_are_logged),
+          TEST(lines_that_are_no_text), TEST(a_truncated_file_is_an_error),
+          TEST(configurations_that_cannot_work), TEST(counted_keys),
+          TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
           TEST(criteo_plain_and_packed_are_the_same), TEST(avazu_by_its_format_file),
           TEST(movielens_by_its_format_file))

@@ -378,15 +378,16 @@ static void positions_of_the_first_format(void **state)
     char *d0 = add_rows("d0", 0, 2000), *d1 = add_rows("d1", 2000, 1000);
     struct stat info;
     assert_int_equal(stat(d0, &info), 0);
-    const rt_position_old ended = {.samples = 2000, .lines = 2000, .file = 1, .line = 2000,
-                                   .offset = (uint64_t)info.st_size};
+    const rt_position_old ended = {
+        .samples = 2000, .lines = 2000, .file = 1, .line = 2000, .offset = (uint64_t)info.st_size};
     rt_bytes_put(&at, &ended, sizeof ended);
     must_read((char *[]){d0, d1}, 2, &at, ROWS_MAX);
     expect_rows(0, 2000, 0);
     expect_rows(2000, 1000, 1);
     at.size = 0;
     memset(seen, 0, sizeof seen);
-    const rt_position_old inside = {.samples = 10, .lines = 10, .file = 0, .line = 10, .offset = 40};
+    const rt_position_old inside = {
+        .samples = 10, .lines = 10, .file = 0, .line = 10, .offset = 40};
     rt_bytes_put(&at, &inside, sizeof inside);
     must_read((char *[]){d0, d1}, 2, &at, ROWS_MAX);
     expect_rows(0, 10, 0);

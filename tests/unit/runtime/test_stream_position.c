@@ -70,8 +70,8 @@ static uint64_t hash_of(const rt_batch *batch)
 }
 
 // Hashes of all batches from here to the end; positions before each, where wanted.
-static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes,
-                         rt_bytes *positions, rt_stream_stats *stats)
+static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes, rt_bytes *positions,
+                         rt_stream_stats *stats)
 {
     rt_batch batch;
     rt_error error = {0};
@@ -195,8 +195,8 @@ static void positions_that_cannot_be(void **state)
     rt_stream *stream = open_stream(&config);
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
     const rt_position_old bad[] = {{.samples = 9, .lines = 8},
-                                      {.samples = 9, .lines = 9, .malformed = 1},
-                                      {.samples = 0, .lines = 1, .malformed = 2}};
+                                   {.samples = 9, .lines = 9, .malformed = 1},
+                                   {.samples = 0, .lines = 1, .malformed = 2}};
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
         assert_int_equal(seek_old(stream, &bad[i], &error), RT_DATA);
         rt_stream_close(stream);
@@ -205,7 +205,7 @@ static void positions_that_cannot_be(void **state)
     const uint64_t blanks = UINT64_C(1) << 60;
     const rt_position_old blank = {.blank_lines = blanks, .first_blank = 1, .line = blanks};
     assert_int_equal(seek_old(stream, &blank, &error), RT_OK);
-    assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_OK); // what stands before it
+    assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_OK);   // what stands before it
     assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_DATA); // too many are bad
     assert_true(rt_stream_statistics(stream).malformed >= blanks);
     rt_stream_close(stream);
