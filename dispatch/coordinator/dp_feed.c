@@ -115,6 +115,15 @@ static void note_end(dp_feed *feed, const read_batch *last)
     rt_bytes_put(&feed->input_end, last->end.data, last->end.size);
 }
 
+static void tell_losses(const dp_feed *feed)
+{
+    const uint64_t bytes = rt_stream_statistics(feed->stream).bytes_lost;
+    if (bytes > 0)
+        rt_warn("%" PRIu64 " bytes that pipes or standard input gave before are in no checkpoint: "
+                "they are lost",
+                bytes);
+}
+
 static void *run_reader(void *context)
 {
     dp_feed *feed = context;
@@ -127,6 +136,7 @@ static void *run_reader(void *context)
         fail(feed, &error);
         left = 0;
     }
+    tell_losses(feed);
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
         if (rt_queue_take(feed->free_batches, &item))
@@ -558,7 +568,7 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
     feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (is_fresh ? O_TRUNC : 0), 0666);
     if (feed->ledger_fd < 0)
         rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
-                strerror(errno));
+                 strerror(errno));
 }
 
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,

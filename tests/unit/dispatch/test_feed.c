@@ -279,6 +279,44 @@ static void bad_data_ends_the_input(void **state)
     }
 }
 
+// An input that cannot be counted needs no key of the user: caches have a size of their own.
+static void caches_of_an_input_of_unknown_length(void **state)
+{
+    (void)state;
+    static const char *const sets[][2] = {
+        {"stream.files=-", "stream.format=criteo"},
+        {"stream.format=synthetic", "stream.files=[]"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        rt_config config;
+        rt_schema schema;
+        uint64_t keys = 1;
+        dp_planner_config planner;
+        assert_int_equal(rt_config_init(&config), RT_OK);
+        assert_int_equal(rt_config_set(&config, sets[i][0], NULL), RT_OK);
+        assert_int_equal(rt_config_set(&config, sets[i][1], NULL), RT_OK);
+        assert_int_equal(rt_config_check(&config, NULL), RT_OK);
+        assert_int_equal(rt_stream_read_schema(&config.stream, 1, &schema, NULL), RT_OK);
+        assert_int_equal(dp_setup_count_keys(&config, &keys, NULL), RT_OK);
+        assert_int_equal(keys, 0);
+        assert_int_equal(dp_setup(&config, &schema, keys, &planner, NULL), RT_OK);
+        assert_int_equal(planner.slot_count[0], (64 << 20) / 128); // 16 values, as much state
+        config.samples_per_worker = 65536;
+        assert_int_equal(dp_setup(&config, &schema, keys, &planner, NULL), RT_OK);
+        assert_int_equal(planner.slot_count[0], 2 * 65536 * schema.keys_per_sample_max);
+        rt_config_fini(&config);
+    }
+    // With an end generated input is counted.
+    rt_config config;
+    uint64_t keys;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    assert_int_equal(rt_config_set(&config, "stream.format=synthetic", NULL), RT_OK);
+    assert_int_equal(rt_config_set(&config, "stream.samples_max=10", NULL), RT_OK);
+    assert_int_equal(dp_setup_count_keys(&config, &keys, NULL), RT_OK);
+    assert_true(keys > 26 && keys <= 260);
+    rt_config_fini(&config);
+}
+
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
-          TEST(bad_data_ends_the_input))
+          TEST(bad_data_ends_the_input), TEST(caches_of_an_input_of_unknown_length))
