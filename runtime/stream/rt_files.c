@@ -519,8 +519,10 @@ static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *pla
             forget_taken(f, is_taken);
     }
     rt_free(looks);
-    if (status)
+    if (status) {
+        f->past_count = 0;
         return status;
+    }
     if (rt_lines_taken(f->lines) < f->given)
         rt_lines_set_taken(f->lines, f->given);
     say_what_is_read(f);
