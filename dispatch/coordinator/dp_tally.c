@@ -315,6 +315,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
+    rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
     rt_json_double(json, "cost",
                    dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
@@ -473,6 +474,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
     dp_reading_write(reading, &json);
+    rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
     snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
@@ -507,6 +509,9 @@ rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool inter
     if (planned->samples && tally->ranges.label_min == tally->ranges.label_max)
         printf("all labels are %g: is the label column the right one?\n", tally->ranges.label_min);
     dp_reading_print(reading);
+    if (reading->stats.dense_clipped)
+        printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
+               reading->stats.dense_clipped, (double)RT_SCALE_LIMIT);
     fflush(stdout);
     if (!tally->config.directory)
         return RT_OK;
