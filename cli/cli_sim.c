@@ -209,6 +209,7 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     config.dispatch.policy = run->policy = RT_POLICY_ESD;
     sim.config = &config;
     sim.trace = NULL;
+    sim.placements = NULL;
     sim.inputs = NULL; // they are about all workers
     sim.journal = NULL;
     snprintf(run->spec, sizeof run->spec, "%s", "(one box)");
@@ -256,10 +257,39 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
     return run_one_box(config, sim, &runs[(*count_p)++], error);
 }
 
+// Files that a simulation writes beside its result.
+typedef struct {
+    const char *trace, *placements;
+} output_paths;
+
+static rt_status open_outputs(const output_paths *paths, uint32_t run_count, dp_sim_config *sim,
+                              rt_error *error)
+{
+    if (sim->journal && run_count > 1)
+        return rt_fail(error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
+                       run_count);
+    if (paths->placements && run_count > 1)
+        return rt_fail(error, RT_CONFIG, "--placements: takes those of one policy, not of %u",
+                       run_count);
+    if (paths->trace && !(sim->trace = fopen(paths->trace, "w")))
+        return rt_fail(error, RT_IO, "%s: %s", paths->trace, strerror(errno));
+    if (paths->placements && !(sim->placements = fopen(paths->placements, "w")))
+        return rt_fail(error, RT_IO, "%s: %s", paths->placements, strerror(errno));
+    return RT_OK;
+}
+
+static void close_output(FILE *file, const char *path, rt_status *status, rt_error *error)
+{
+    bool failed = file && ferror(file);
+    if (file && (fclose(file) != 0 || failed) && *status == RT_OK)
+        *status = rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+}
+
 int cli_sim(int argc, char **argv)
 {
     static sim_run runs[RUNS_MAX + 1]; // 33 x 20 KB: too much for a stack
-    const char *path = NULL, *policies = NULL, *trace_path = NULL, *records = NULL;
+    const char *path = NULL, *policies = NULL, *records = NULL;
+    output_paths paths = {0};
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count, count = 1;
     bool json = false;
@@ -267,11 +297,10 @@ int cli_sim(int argc, char **argv)
     rt_error error = {0};
     dp_sim_config sim = {0};
     dp_inputs inputs = {0};
-    const cli_option options[] = {{"policies", &policies, NULL},
-                                  {"trace", &trace_path, NULL},
-                                  {"records", &records, NULL},
-                                  {"journal", &sim.journal, NULL},
-                                  {"json", NULL, &json}};
+    const cli_option options[] = {
+        {"policies", &policies, NULL},           {"trace", &paths.trace, NULL},
+        {"placements", &paths.placements, NULL}, {"records", &records, NULL},
+        {"journal", &sim.journal, NULL},         {"json", NULL, &json}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (policies && !split_specs(policies, runs, &count)))
         return CLI_USAGE;
@@ -283,17 +312,14 @@ int cli_sim(int argc, char **argv)
         status = dp_inputs_load(records, config.worker_count, &inputs, &error);
         sim.inputs = &inputs;
     }
-    if (!status && sim.journal && count > 1)
-        status = rt_fail(&error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
-                         count);
-    if (!status && trace_path && !(sim.trace = fopen(trace_path, "w")))
-        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    if (!status)
+        status = open_outputs(&paths, count, &sim, &error);
     if (!status)
         status = run_all(&config, runs, &count, sim, &error);
     rt_config_fini(&config);
     dp_inputs_fini(&inputs);
-    if (sim.trace && fclose(sim.trace) != 0 && !status)
-        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    close_output(sim.trace, paths.trace, &status, &error);
+    close_output(sim.placements, paths.placements, &status, &error);
     if (status)
         return cli_fail(&error);
     if (json)

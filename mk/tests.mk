@@ -16,7 +16,7 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
 test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate tests/site)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -39,12 +39,12 @@ mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who liv
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
-lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, more than an hour
-	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
-	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section again
-	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section rows
-	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
-	LANYARD=$(PROGRAM) tests/lan/probe --document docs/PERFORMANCE.md
+lan-bench: all ## the race of docs/results/race.md: every policy over such a LAN, more than an hour
+	LANYARD=$(PROGRAM) tests/lan/race --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/results/race.md --section again
+	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/results/race.md --section rows
+	LANYARD=$(PROGRAM) tests/lan/change --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
 
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dispatch/plan/dp_trace.h"
@@ -66,16 +67,38 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
     return &tally->open[planned->sequence % tally->open_count];
 }
 
+// For readers: what came before is no part of this history.
+void dp_tally_begin_anew(dp_tally *tally)
+{
+    rt_json *json = rt_metrics_begin(tally->metrics, "resumed");
+    rt_json_u64(json, "iteration", 0);
+    rt_json_bool(json, "caches", false);
+    rt_metrics_end(tally->metrics);
+}
+
+// Files of before go on; otherwise they are replaced, with the first iteration.
+static bool goes_on(const dp_tally *tally)
+{
+    return tally->config.resumed || tally->config.keeps;
+}
+
 static rt_status open_metrics(dp_tally *tally, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    const char *directory = tally->config.directory ? tally->config.directory : "";
+    const dp_tally_config *config = &tally->config;
+    const char *directory = config->directory ? config->directory : "";
+    struct stat info;
     snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
-    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open_beside)(
+    const bool begins_anew = *directory && config->keeps && !config->resumed &&
+                             stat(path, &info) == 0 && info.st_size > 0;
+    rt_status status = (goes_on(tally) ? rt_metrics_append : rt_metrics_open_beside)(
         *directory ? path : NULL, &tally->metrics, error);
-    if (!status)
-        rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
-    return status;
+    if (status)
+        return status;
+    rt_metrics_limit(tally->metrics, config->config->metrics_bytes_max);
+    if (begins_anew)
+        dp_tally_begin_anew(tally);
+    return RT_OK;
 }
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
@@ -97,8 +120,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
         snprintf(path, sizeof path, "%s/trace.jsonl%s", config->directory,
-                 config->resumed ? "" : ".new");
-        tally->trace = fopen(path, config->resumed ? "a" : "w");
+                 goes_on(tally) ? "" : ".new");
+        tally->trace = fopen(path, goes_on(tally) ? "a" : "w");
         if (!tally->trace)
             status = rt_fail(error, RT_IO, "%s: cannot write", path);
     }
@@ -120,7 +143,7 @@ void dp_tally_destroy(dp_tally *tally)
         rt_metrics_close(tally->metrics);
     if (tally->trace)
         fclose(tally->trace);
-    if (tally->trace && tally->begin_ns == 0 && !tally->config.resumed) {
+    if (tally->trace && tally->begin_ns == 0 && !goes_on(tally)) {
         char path[RT_PATH_MAX + 32];
         snprintf(path, sizeof path, "%s/trace.jsonl.new", tally->config.directory);
         (void)unlink(path);
@@ -195,6 +218,11 @@ rt_metrics *dp_tally_metrics(const dp_tally *tally)
 uint64_t dp_tally_samples(const dp_tally *tally)
 {
     return tally->planned.samples;
+}
+
+uint64_t dp_tally_iterations(const dp_tally *tally)
+{
+    return tally->planned.iterations;
 }
 
 uint64_t dp_tally_bad_batches(const dp_tally *tally)
@@ -378,7 +406,7 @@ static void take_folder(dp_tally *tally)
 {
     char path[RT_PATH_MAX + 32], fresh[RT_PATH_MAX + 32];
     rt_metrics_keep(tally->metrics);
-    if (!tally->trace || tally->config.resumed)
+    if (!tally->trace || goes_on(tally))
         return;
     snprintf(path, sizeof path, "%s/trace.jsonl", tally->config.directory);
     snprintf(fresh, sizeof fresh, "%s.new", path);

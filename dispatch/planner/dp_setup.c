@@ -36,6 +36,8 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
     return status;
 }
 
+_Static_assert(RT_CACHE_ROWS_MAX == DP_SLOTS_MAX - 1, "the error names the key");
+
 // As many rows as fit DEFAULT_CACHE_BYTES, and not fewer than two batches may need.
 static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
 {

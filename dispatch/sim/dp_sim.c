@@ -191,6 +191,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
         iteration++;
+        if (s->sim->placements)
+            dp_trace_placement(s->sim->placements, (uint32_t)iteration, s->batch,
+                               dp_planner_placement(s->planner));
         samples += s->batch->sample_count;
         s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
         s->ahead--;

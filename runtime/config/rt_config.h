@@ -19,6 +19,8 @@
 #define RT_MLP_LAYERS_MAX 8
 #define RT_CROSS_LAYERS_MAX 8
 
+#define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
+
 typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
 typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
@@ -200,6 +202,7 @@ typedef struct {
     uint32_t full_every;       // of so many one has all rows, the others those that changed
     uint32_t keep;             // the newest so many stay, and what they build on
     bool at_end;
+    uint32_t copies; // of the shards' files, on the coordinator's box
 } rt_checkpoint_config;
 
 // What happens when a process of a run is lost.
@@ -287,6 +290,12 @@ const char *rt_config_difference(const rt_config *left, const rt_config *right, 
 // What no single key can show: lists as long as "workers", files where the format needs them,
 // combinations that exclude each other. Call after the last load and set.
 rt_status rt_config_check(const rt_config *config, rt_error *error);
+
+// The same but for what is about the input, for who reads none.
+rt_status rt_config_check_model(const rt_config *config, rt_error *error);
+
+// Whether stream.files are there to be read, where they will be. RT_IO names the key and the file.
+rt_status rt_config_check_input(const rt_config *config, rt_error *error);
 
 // What `sim` can do and a training run cannot; after rt_config_check. RT_CONFIG.
 rt_status rt_config_check_training(const rt_config *config, rt_error *error);

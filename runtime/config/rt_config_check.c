@@ -1,7 +1,10 @@
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config_keys.h"
@@ -29,6 +32,32 @@ static rt_status check_files(const rt_stream_config *stream, rt_error *error)
         standard_input_count += strcmp(stream->files[i], "-") == 0;
     if (standard_input_count > 1)
         return rt_fail(error, RT_CONFIG, "stream.files: standard input can be read only once");
+    return RT_OK;
+}
+
+// A word for what can be no input; NULL: it may be one.
+static const char *unreadable(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || (!S_ISSOCK(info.st_mode) && access(path, R_OK) != 0))
+        return strerror(errno);
+    if (S_ISDIR(info.st_mode))
+        return "it is a folder";
+    if (S_ISSOCK(info.st_mode))
+        return "it is a socket: expected a file or a pipe (mkfifo); `nc -U SOCKET | lanyard ...` "
+               "with stream.files=- reads one";
+    return NULL;
+}
+
+rt_status rt_config_check_input(const rt_config *config, rt_error *error)
+{
+    const rt_stream_config *stream = &config->stream;
+    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
+        const char *path = stream->files[i];
+        const char *why = strcmp(path, "-") == 0 ? NULL : unreadable(path);
+        if (why)
+            return rt_fail(error, RT_IO, "stream.files: cannot open %s: %s", path, why);
+    }
     return RT_OK;
 }
 
@@ -158,15 +187,37 @@ static rt_status check_security(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// "auto", "cpu", "cuda", "cuda:0".
+static rt_status check_device(const rt_config *config, rt_error *error)
+{
+    static const char gpu[] = "cuda:";
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const char *name = config->device, *number = name + sizeof gpu - 1;
+    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "cuda") == 0 ||
+        (strncmp(name, gpu, sizeof gpu - 1) == 0 && *number &&
+         number[strspn(number, "0123456789")] == '\0'))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "device: %s is unknown, expected \"auto\", \"cpu\", \"cuda\", or a GPU by its "
+                   "number: \"cuda:0\"",
+                   rt_config_show_text(name, shown));
+}
+
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
+    rt_status status = check_files(&config->stream, error);
+    return status ? status : rt_config_check_model(config, error);
+}
+
+rt_status rt_config_check_model(const rt_config *config, rt_error *error)
+{
     rt_status status = check_links(config, error);
+    if (status == RT_OK)
+        status = check_device(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (status == RT_OK)
-        status = check_files(&config->stream, error);
     if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)
         status = check_table(&config->stream.table, error);
     if (status == RT_OK)

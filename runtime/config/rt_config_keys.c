@@ -302,7 +302,7 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 
-    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+    U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
            "Rows per worker as a share of the distinct keys of the input. Where these cannot be "
@@ -358,7 +358,10 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE(
         "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
-        "follow from the time that they are measured to take; 0: off. Can be changed while a run "
+        "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
+        "of "
+        "an iteration without embedding traffic, less the time of a plan. Can be changed while a "
+        "run "
         "goes on."),
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
@@ -401,7 +404,13 @@ const rt_config_key rt_config_keys[] = {
         "One of so many holds all rows, the others those that changed since the one before; 1: all "
         "rows every time."),
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
-        "The newest so many stay, and those that they build on."),
+        "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
+        "`checkpoint.full_every` - 1 folders, and the one that is being written."),
+    U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
+        "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
+        "too, "
+        "from where a shard that has lost its own gets them back; costs nothing where that is the "
+        "same box or folder. 0: a lost disk of a shard is the end of all checkpoints."),
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",
          "One more at the end of a run, so that another run can go on from there."),
 
@@ -491,8 +500,9 @@ static const struct {
     {"stream", "Where samples come from."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
-    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer makes "
-                  "rows larger on the wire: the state travels with a row."},
+    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer "
+                  "makes rows\n"
+                  "larger on the wire: the state travels with a row."},
     {"cache", "What every worker keeps of the embedding rows."},
     {"dispatch", "Which worker trains which sample."},
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
@@ -500,7 +510,7 @@ static const struct {
     {"guards", "What a run does about batches that would spoil the model."},
     {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
-    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the "
+    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the\n"
                    "coordinator, or to `lanyard up`, asks for one at any time."},
     {"sim", "For `lanyard sim` only."},
 };

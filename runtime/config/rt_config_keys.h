@@ -74,7 +74,8 @@ struct rt_config_key {
 };
 
 typedef struct {
-    const char *before, *now; // paths; NULL ends the list
+    const char *before, *now; // paths; before NULL ends the list, now NULL: the key is gone
+    const char *was;          // of a key that is gone: the JSON that may be left out
 } rt_config_renamed;
 extern const rt_config_renamed
     rt_config_renames[]; // rt_config_renamed.c, where a renamed key is added
@@ -124,6 +125,11 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
 // RT_CONFIG if an earlier sibling has the name of value.
 rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
                                      rt_error *error);
+
+// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it; name:
+// if it is one of the choices of a key in that section, the text names the key. NULL: no text.
+rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
+                                rt_error *error);
 
 // RT_CONFIG; the text names path and the nearest of keys, if one is near.
 rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_error *error);

@@ -21,6 +21,8 @@
 #include "edge_worker/model/ew_model.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
@@ -178,14 +180,14 @@ static void write_manifest_text(const fixture *f, uint32_t iteration, uint32_t b
     put_part(text, "rows-000-of-001.bin", &sums[0], ", ");
     put_part(text, "planner.bin", &sums[1], ", ");
     put_part(text, "dense.bin", &sums[2], "]}");
-    rt_bytes_put(text, "", 1); // terminated, as dp_checkpoint_sign takes it
+    rt_bytes_put(text, "", 1); // terminated, as rt_manifest_sign takes it
     rt_assert(!text->failed);
 }
 
 static void write_signed(const part *manifest, const uint8_t *text)
 {
     rt_bytes bytes = {0};
-    dp_checkpoint_sign((const char *)text, &bytes);
+    rt_manifest_sign((const char *)text, &bytes);
     rt_assert(!bytes.failed);
     write_file(manifest->path, bytes.data, bytes.size);
     rt_bytes_fini(&bytes);
@@ -288,7 +290,9 @@ static void write_rows(const fixture *f, const dp_planner *planner, uint32_t ite
         row->version = version;
         memset(ps_table_row(table, row), 0, sizes.row_floats * sizeof(float));
     }
-    must(ps_snapshot_write(table, &info, path, NULL, NULL, sum, &error), &error);
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    must(ps_snapshot_write(table, &info, &sink, NULL, NULL, sum, &error), &error);
     ps_table_destroy(table);
 }
 

@@ -347,6 +347,7 @@ static void pinned_links_and_impossible_rates_stay(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(impossible); i++)
         assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, impossible[i]));
     assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+    assert_true(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.5)); // bytes/s
 }
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),

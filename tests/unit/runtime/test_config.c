@@ -411,7 +411,7 @@ static void test_set_errors(void **state)
     must_refuse(&config, "dispatch={\"policy\": \"laia\", \"alpha\": 2}",
                 "dispatch.alpha: 2 is out of range, expected a number in [0, 1], or \"auto\"");
     must_refuse(&config, "dispatch=laia",
-                "dispatch: value: line 1, column 1: not JSON from here on: \"laia\"");
+                "dispatch: is a section, not a key with a value (\"laia\"); did you mean \"dispatch.policy\"?");
     must_refuse(&config, "model.mlp=[1,",
                 "model.mlp: value: line 1, column 4: the text ends in the middle of a JSON value");
     must_refuse(&config, "network.bind=\"x",

@@ -34,7 +34,7 @@ static const bad_file bad_files[] = {
      "optimizer.rows.name: \"momentum\" is unknown, expected one of \"sgd\", \"adagrad\", "
      "\"rowwise_adagrad\", \"adam\", \"ftrl\""},
     {"{\"sim\": {\"dense\": 1}}", "sim.dense: 1 is not a truth value, expected true or false"},
-    {"{\"dispatch\": 1}", "dispatch: 1 is not a section, expected an object"},
+    {"{\"dispatch\": 1}", "dispatch: is a section, not a key with a value (1): expected an object"},
     {"{\"dispatch\": {\"alhpa\": 1}}",
      "dispatch.alhpa: unknown key, did you mean \"dispatch.alpha\"?"},
     {"{\"dispach\": {\"alpha\": 1}}", "dispach: unknown key, did you mean \"dispatch\"?"},

@@ -156,7 +156,7 @@ static void bad_headers_are_named(void **state)
     refuse(offsetof(rt_wire_header, sender), 4, 0, "sender");
     refuse(offsetof(rt_wire_header, sender), 4, 0x02000040, "sender"); // worker 64
     refuse(offsetof(rt_wire_header, sender), 4, 0x01000001, "sender"); // coordinator 1
-    refuse(offsetof(rt_wire_header, sender), 4, 0x04000000, "sender"); // no such role
+    refuse(offsetof(rt_wire_header, sender), 4, 0x05000000, "sender"); // no such role
     refuse(offsetof(rt_wire_header, stamp), 4, 1, "time stamp");
     refuse(offsetof(rt_wire_header, count), 4, 3, "3 records");
     refuse(offsetof(rt_wire_header, payload_bytes), 8, 48, "header says 48");
@@ -259,6 +259,7 @@ static void names(void **state)
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_COORDINATOR, 0), text), "coordinator");
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_WORKER, 12), text), "worker 12");
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_PS, 0xffffff), text), "ps 16777215");
+    assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_VISITOR, 63), text), "visitor 63");
     assert_string_equal(rt_peer_name(0xfeffffff, text), "unknown peer 0xfeffffff");
     assert_string_equal(rt_peer_name(0, text), "unknown peer 0");
     assert_string_equal(rt_message_type_name(RT_MESSAGE_PUSH_GRAD), "PUSH_GRAD");
