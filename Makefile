@@ -43,7 +43,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all program demo test asan tsan test-run bench bench-run torture lan-test lan-bench fuzz fuzz-run fuzz-build \
+.PHONY: all program demo test asan tsan test-run bench bench-run torture mutate lan-test lan-bench fuzz fuzz-run fuzz-build \
   fuzzers gpu-test gpu-bench gpu-build install clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all

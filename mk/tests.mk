@@ -2,9 +2,10 @@
 
 FUZZ_SECONDS := $(if $(QUICK),1,10)
 SEED := 1
-# Given: bench, torture, lan-bench, fuzz and demo do the least that shows that they work, within 20 s where they can.
+# Given: bench, torture, mutate, lan-bench, fuzz and demo do the least that shows that they work, within 20 s where they can.
 QUICK :=
 MINUTES := $(if $(QUICK),0.1,10)
+COUNT := 20
 TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c tests/unit/*/test_*.c))
 BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
 ALL_RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
@@ -17,7 +18,7 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
 test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/targets)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate tests/targets)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -27,6 +28,9 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 
 torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
+
+mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
+	tests/mutate/mutate --cc "$(CC)" --seed $(SEED) --count $(COUNT) $(if $(QUICK),--quick)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan

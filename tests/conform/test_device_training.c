@@ -113,7 +113,8 @@ static ew_model *create_model(const ew_device *device, rt_model_kind kind)
                                         .mlp_bottom_layer_count = 1,
                                         .mlp_bottom = {7},
                                         .cross = RT_CROSS_VECTOR,
-                                        .cross_layer_count = 2},
+                                        .cross_layer_count = 2,
+                                        .base_rate_auto = true},
                               .optimizer = adagrad,
                               .seed = 4,
                               .dense_count = DENSE,
@@ -144,7 +145,8 @@ static void train_step(const ew_device *device, ew_model *model, slab *s, uint64
                             .row_slots = b.slots,
                             .slab = s->slab,
                             .row_stride = s->stride,
-                            .scale = 1.0f / SAMPLES};
+                            .scale = 1.0f / SAMPLES,
+                            .log_odds = step == 1 ? -1.25f : 0};
     uint32_t *slots = device->ops->alloc_shared(device->state, b.row_count);
     assert_non_null(slots);
     memcpy(slots, b.slots, b.row_count * sizeof *slots);
