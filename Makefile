@@ -56,7 +56,7 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@tools/setup
 	@$(MAKE) program
 	build/lanyard up $(if $(DATA),configs/criteo.json --set stream.files=$(DATA),configs/demo.json) \
-	  --out build/demo
+	  $(if $(QUICK),--set stream.samples_max=20000) --out build/demo
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
@@ -80,6 +80,7 @@ format: ## lay out all sources as .clang-format says, and docs at 120 columns
 	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "QUICK=1 with demo, bench, torture, lan-bench, fuzz: the least that shows that they work"
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
 $(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)

@@ -218,20 +218,16 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     return status;
 }
 
-static bool reads_stdin(const rt_config *config)
+static bool reads_once(const rt_config *config)
 {
-    for (uint32_t i = 0; i < config->stream.file_count; i++) {
-        if (strcmp(config->stream.files[i], "-") == 0)
-            return true;
-    }
-    return false;
+    return config->stream.format != RT_FORMAT_SYNTHETIC && !rt_stream_is_countable(&config->stream);
 }
 
 // Fewer boxes can win where communication dominates, so a policy that lowers the time of an
 // iteration is shown beside one.
 static bool wants_one_box(const rt_config *config, const sim_run *runs, uint32_t count)
 {
-    for (uint32_t i = 0; i < count && config->worker_count > 1 && !reads_stdin(config); i++) {
+    for (uint32_t i = 0; i < count && config->worker_count > 1 && !reads_once(config); i++) {
         if (dp_policy_can(runs[i].policy, DP_POLICY_TIME))
             return true;
     }
@@ -245,14 +241,13 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
     rt_schema schema;
     sim.schema = &schema;
     sim.progress = isatty(STDERR_FILENO);
-    if (reads_stdin(config) && (count > 1 || dp_setup_needs_keys(config)))
+    if (reads_once(config) && count > 1)
         return rt_fail(error, RT_CONFIG,
-                       "standard input can be read only once: name one policy, and cache.rows or "
-                       "cache.distinct_keys");
+                       "standard input and pipes can be read only once: name one policy");
     rt_status status = cli_schema(config, &schema, error);
     if (!status && config->sim_dense)
         status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
-    if (!status && dp_setup_needs_keys(config) && config->stream.file_count)
+    if (!status && dp_setup_needs_keys(config))
         status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
     for (uint32_t i = 0; i < *count_p && !status; i++)
         status = run_one(config, sim, &runs[i], error);

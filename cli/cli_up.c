@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -521,6 +522,19 @@ static bool prepare_restart(run *r)
     return true;
 }
 
+// A FIFO stays open over restarts, so that its writers do not die with the coordinator; what they
+// wrote waits in it. Closed with this process.
+static void hold_fifos(const rt_stream_config *stream)
+{
+    for (uint32_t i = 0; i < stream->file_count; i++) {
+        struct stat info;
+        const int flags = (stream->fifo_ends ? O_RDONLY : O_RDWR) | O_NONBLOCK | O_CLOEXEC;
+        if (stat(stream->files[i], &info) == 0 && S_ISFIFO(info.st_mode) &&
+            open(stream->files[i], flags) < 0)
+            rt_warn("%s cannot be held open: %s", stream->files[i], strerror(errno));
+    }
+}
+
 // What would end every process in the same way, each with an error of its own: once, beforehand.
 static int check_here(const rt_config *config)
 {
@@ -554,6 +568,9 @@ int cli_up(int argc, char **argv)
         rt_config_fini(&config);
         return code;
     }
+    if (!r.out)
+        rt_warn("no --out: the model, the metrics and the summary are gone when the run ends");
+    hold_fifos(&config.stream);
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);

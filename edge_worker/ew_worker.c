@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -206,6 +207,7 @@ static rt_status create_exchange(worker *w, rt_error *error)
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
                                    .device_state = w->device.unified ? NULL : w->device.state,
+                                   .keyed = w->config->keys != NULL,
                                    .timeout_s = config->timeout_start_s,
                                    .wake_fd = w->wake_fd,
                                    .send = send_to_shard,
@@ -281,6 +283,15 @@ static rt_status probe_to_join(worker *w, rt_error *error)
     return w->config->config->links.pin ? RT_OK : measure_links(w, 0, beat, error);
 }
 
+// NCCL connects over what this names; what the user has set stays. Before other threads start.
+static void name_interface_to_nccl(const rt_config *config)
+{
+    char name[1 + sizeof config->network_interface];
+    snprintf(name, sizeof name, "=%s", config->network_interface); // this one, not what begins so
+    if (config->network_interface[0] && config->collective != RT_COLLECTIVE_PS)
+        (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
+}
+
 static rt_status join(worker *w, rt_error *error)
 {
     const ew_worker_config *config = w->config;
@@ -296,6 +307,7 @@ static rt_status join(worker *w, rt_error *error)
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    name_interface_to_nccl(config->config);
     rt_status status = ew_device_open_of(config->rank, config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
     if (status)

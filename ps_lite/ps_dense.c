@@ -18,6 +18,9 @@ typedef struct {
     rt_message *waiting; // worker_count
 } open_sum;
 
+// What each can do; then, where that is decided anew, whether it has come about.
+#define ROUNDS_MAX 2u
+
 struct ps_dense {
     uint32_t worker_count;
     uint32_t open_count;
@@ -27,7 +30,8 @@ struct ps_dense {
     rt_message *waiting;       // PS_DENSE_OPEN_MAX x worker_count; each open_sum owns a stretch
     uint64_t *iterations;      // per worker: of its latest message
     rt_wire_dense_join *joins; // per worker
-    uint64_t joined;           // workers
+    uint64_t joined;           // workers, of this round
+    uint32_t rounds;           // of joining that all have come through
 };
 
 rt_status ps_dense_create(uint32_t worker_count, uint64_t bytes_max, ps_dense **dense_p)
@@ -254,13 +258,17 @@ static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *me
 {
     const size_t size = sizeof *dense->joins;
     *answer = (rt_message){0};
-    if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker))
-        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange a second time", worker);
+    if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker) ||
+        dense->rounds == ROUNDS_MAX)
+        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange once too often",
+                       worker);
     memcpy(&dense->joins[worker], rt_message_payload(message), size);
     dense->joined |= rt_bit(worker);
     for (uint32_t w = 0; w < dense->worker_count; w++)
         if (!(dense->joined & rt_bit(w)))
             return RT_OK;
+    dense->joined = 0;
+    dense->rounds++;
     if (rt_message_create(answer, RT_MESSAGE_DENSE_JOINED, rt_message_header(message)->sender, 0,
                           dense->worker_count, dense->worker_count * size))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -55,9 +55,11 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
 // Reading and planning begin.
 static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
 {
-    char journal[RT_PATH_MAX + 32];
+    char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
+    const char *place = c->own.directory ? c->own.directory : c->checkpoints;
     const bool resumed = c->resumed.planner != NULL;
     snprintf(journal, sizeof journal, "%s/records.jsonl", c->own.directory ? c->own.directory : "");
+    snprintf(ledger, sizeof ledger, "%s/stream.taken", place);
     dp_feed_config feed = {.config = c->own.config,
                            .planner = &c->planner,
                            .costs = c->costs,
@@ -66,6 +68,8 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .wake_fd = c->wake_fd,
                            .sender = DP_SELF,
                            .journal = c->own.directory ? journal : NULL,
+                           .ledger = *place ? ledger : NULL,
+                           .is_fresh = c->own.resume == DP_RESUME_NO,
                            .cuts = c->checkpoint != NULL,
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
@@ -73,7 +77,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
-                           .position = c->resumed.position};
+                           .position = &c->resumed.position};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
@@ -308,6 +312,7 @@ static void close_all(dp_run *c)
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
+    rt_bytes_fini(&c->resumed.position);
     rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->own.ops->close(c->transport);
@@ -342,6 +347,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         note_loss(&c);
     if (c.roster)
         dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
+    if (!status && c.input_failure.status) // complete for all but whoever gave the input
+        status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);
     rt_config_fini(&c.kept);
     return status;

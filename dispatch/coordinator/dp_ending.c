@@ -198,9 +198,11 @@ rt_status dp_run_finish(dp_run *c, rt_error *error)
         say_how_to_finish(c, error);
     if (status)
         return status;
-    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
-    status = dp_tally_finish(c->tally, &stats, c->interrupted, error);
-    if (!status && c->own.saved)
+    dp_reading reading;
+    dp_reading_take(c->feed, &reading);
+    c->input_failure = reading.failure;
+    status = dp_tally_finish(c->tally, &reading, c->interrupted, error);
+    if (!status && !c->input_failure.status && c->own.saved)
         c->own.saved(c->own.announce_context);
     return status;
 }

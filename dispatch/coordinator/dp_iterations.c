@@ -95,6 +95,8 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     const dp_planned *planned = f->planned;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
     uint64_t now = rt_now_ns();
+    if (c->iteration_ns == 0)
+        dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
     if (c->iteration_ns)
         dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);

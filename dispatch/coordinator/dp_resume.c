@@ -12,6 +12,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_parcel.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 #define PULLS_MAX (1u << 16) // of one slice that fills caches
 
@@ -338,7 +339,9 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
     const uint64_t size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, size, 1);
     rt_reader planner = {bytes, bytes ? size : 0, !bytes};
-    if (!rt_reader_get(&planner, &resumed->position, 1, sizeof resumed->position)) {
+    if (!rt_position_take(&planner, &resumed->position)) {
+        if (resumed->position.failed)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_fail(&r->damage, RT_DATA, "the position in the stream is missing");
         return RT_OK;
     }
@@ -553,7 +556,9 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     end_copies(&r);
     if (r.wait_fd >= 0)
         close(r.wait_fd);
-    if (status)
+    if (status) {
         dp_planner_destroy(r.planner);
+        rt_bytes_fini(&resumed->position);
+    }
     return status;
 }

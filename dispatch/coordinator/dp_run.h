@@ -42,6 +42,7 @@ typedef struct {
     uint64_t finished_workers; // that answered FINISH
     dp_collect collect;
     dp_overdue overdue;
+    rt_error input_failure; // why the input ended early: the model is saved all the same
     bool interrupted;
     int wake_fd;                   // written by others
     int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done

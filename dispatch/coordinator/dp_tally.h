@@ -5,7 +5,7 @@
 #ifndef DP_TALLY_H
 #define DP_TALLY_H
 
-#include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_reading.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 
@@ -51,7 +51,7 @@ void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *re
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
 
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
-rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
                           rt_error *error);
 
 #endif

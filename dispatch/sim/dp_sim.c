@@ -99,7 +99,10 @@ static rt_status read_ahead(simulation *s, rt_error *error)
                                             : DP_ITERATIONS_MAX;
     while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
-        rt_status status = rt_stream_read(s->stream, batch, batch_size, error);
+        const uint32_t samples =
+            s->sim->inputs ? dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size)
+                           : batch_size;
+        rt_status status = rt_stream_read(s->stream, batch, samples, error);
         s->ended = status == RT_END;
         if (s->ended)
             break;

@@ -48,7 +48,7 @@ typedef struct {
 
 typedef struct {
     char delimiter;  // ',' or tab
-    bool has_header; // the first line of every file is skipped
+    bool has_header; // the first line of every file says which cell is which column
     uint32_t column_count;
     rt_column *columns; // column_count
 } rt_table_config;
@@ -56,10 +56,11 @@ typedef struct {
 typedef struct {
     rt_format format;
     uint32_t file_count;
-    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max; // stop after so many; 0: until the input ends
+    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max;       // stop after so many; 0: until the input ends
+    bool fifo_ends;             // the input from a FIFO ends with its last writer
     rt_dense_scaling dense_scaling;
-    double malformed_share_max; // of the lines read so far (judged from 1,000 lines on)
+    double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     rt_table_config table;
     rt_synthetic_shape synthetic_shape;
     double synthetic_scale;      // of the id spaces, (0, 1]
@@ -214,6 +215,7 @@ typedef struct {
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
+    uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
     rt_stream_config stream;
     rt_model_config model;
     rt_optimizer_config optimizer_rows;  // "optimizer.rows"

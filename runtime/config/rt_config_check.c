@@ -81,6 +81,11 @@ static rt_status check_column(const rt_table_config *table, uint32_t index, rt_e
     if (column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG,
                        "stream.table.columns[%u].separator: is also stream.table.delimiter", index);
+    if (table->has_header && column->kind != RT_COLUMN_IGNORE && !column->name[0])
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns[%u].name: is needed with stream.table.header, which"
+                       " tells columns by their names",
+                       index);
     for (uint32_t i = 0; i < index; i++) {
         if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)
             return rt_fail(error, RT_CONFIG,
@@ -110,25 +115,6 @@ static rt_status check_table(const rt_table_config *table, rt_error *error)
                        "expected 1 to %u",
                        field_count, RT_FIELDS_MAX);
     return RT_OK;
-}
-
-// cache.ratio is a share of something that must be known or countable.
-static rt_status check_cache(const rt_config *config, rt_error *error)
-{
-    const rt_stream_config *stream = &config->stream;
-    const char *why = NULL;
-    if (config->cache.rows > 0 || config->cache.distinct_keys > 0)
-        return RT_OK;
-    if (stream->format == RT_FORMAT_SYNTHETIC && stream->samples_max == 0)
-        why = "generated input has no end (or give stream.samples_max)";
-    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
-        if (strcmp(stream->files[i], "-") == 0)
-            why = "standard input cannot be read twice";
-    }
-    if (!why)
-        return RT_OK;
-    return rt_fail(error, RT_CONFIG,
-                   "cache.ratio: needs cache.distinct_keys, or use cache.rows, because %s", why);
 }
 
 // A rate that changes would move weights by itself: z holds what earlier rates made of them.
@@ -220,8 +206,6 @@ static rt_status check_device(const rt_config *config, rt_error *error)
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_files(&config->stream, error);
-    if (status == RT_OK)
-        status = check_cache(config, error);
     return status ? status : rt_config_check_model(config, error);
 }
 

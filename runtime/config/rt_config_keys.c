@@ -229,23 +229,33 @@ const rt_config_key rt_config_keys[] = {
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
+    U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
+        "A batch that a pipe or standard input does not fill is trained as it is, so long after "
+        "its "
+        "first sample was read. 0: it waits until it is full."),
 
     CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
            "What the input looks like."),
     LIST("stream.files", rt_config_files, "[]", "",
          "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
-         "relative to the directory that the program runs in."),
+         "relative to the directory that the program runs in. A FIFO stands last: it has no end."),
+    BOOL(
+        "stream.fifo_ends", stream.fifo_ends, "false",
+        "The input from a FIFO ends when its last writer closes it. Otherwise it is held open, for "
+        "the next writer: the run ends when it is told to, or with `stream.samples_max`."),
     U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
         "Stop after so many; 0: at the end of the input."),
     DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
-           "Fail when more than this share of the lines cannot be parsed (judged from 1,000 lines "
-           "on)."),
+           "The input ends in an error when more than this share of the last 5,000 to 10,000 lines "
+           "cannot be parsed (judged from 1,000 lines on); what came before is trained and saved."),
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            dense_scalings, "How dense features are scaled; the numbers are part of the model."),
     {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
      .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
     BOOL("stream.table.header", stream.table.has_header, "false",
-         "The first line of every file holds names and is skipped."),
+         "The first line of every file holds names: a cell belongs to the column of its name, in "
+         "whatever order; other cells are not read. Every column but ignored ones needs a name "
+         "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
          "Every cell of a line, from the left. One is the label. Categorical and multi columns "
          "become fields in this order."),
@@ -295,7 +305,10 @@ const rt_config_key rt_config_keys[] = {
     U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
-           "Rows per worker as a share of the distinct keys of the input."),
+           "Rows per worker as a share of the distinct keys of the input. Where these cannot be "
+           "counted (pipes, standard input, generated samples without end) and "
+           "`cache.distinct_keys` is 0: as many rows as take 64 MiB, and at least twice what a "
+           "worker's batch may need."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,

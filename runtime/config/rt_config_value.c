@@ -195,7 +195,7 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
     case RT_KEY_CHOICE:
         return read_choice(key, at, value, path, error);
     case RT_KEY_LIST:
-        return key->list->read(base, value, path, error);
+        return rt_config_list_read(key->list, base, value, path, error);
     }
     return RT_CONFIG;
 }

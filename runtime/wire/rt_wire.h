@@ -141,7 +141,7 @@ _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
 typedef struct {
     uint32_t collectives;          // bits 1 << rt_collective
-    uint32_t reserved;             // zero
+    uint32_t version;              // nccl: of the library, which must be the same; 0: none
     uint8_t device[16];            // which GPU it is, in all the world; zeros: none
     uint8_t id[RT_DENSE_ID_BYTES]; // nccl: where the others find worker 0, who alone fills it in
 } rt_wire_dense_join;

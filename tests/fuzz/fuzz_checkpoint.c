@@ -25,6 +25,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -344,8 +345,10 @@ static dp_tally *create_tally(const fixture *f)
 static void save_state(fixture *f, const dp_planner *planner, const rt_stream *stream)
 {
     rt_bytes planned = {0};
-    const rt_stream_position position = rt_stream_tell(stream);
-    rt_bytes_put(&planned, &position, sizeof position);
+    rt_bytes position = {0};
+    rt_stream_tell(stream, &position);
+    rt_bytes_put(&planned, position.data, position.size);
+    rt_bytes_fini(&position);
     dp_planner_save(planner, &planned);
     rt_bytes_put_u64(&f->state, planned.size);
     rt_bytes_put(&f->state, planned.data, planned.size);
@@ -446,7 +449,7 @@ static rt_status know_keys(const ps_shard *shard, dp_planner *planner)
 
 // A planner made from any state must be able to plan. The bound on the search is the user's, who
 // may set any; here it has to end.
-static void plan_on(const fixture *f, dp_planner *planner, const rt_stream_position *position)
+static void plan_on(const fixture *f, dp_planner *planner, const rt_bytes *position)
 {
     const dp_plan *plan;
     rt_stream *stream;
@@ -472,13 +475,15 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
     const uint64_t size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, size, 1);
     rt_reader state = {bytes, bytes ? size : 0, !bytes};
-    rt_stream_position position;
+    rt_bytes position = {0};
     dp_planner_config config = f->planner;
     dp_planner *planner;
     dp_restored restored;
     rt_error error = {0};
-    if (!rt_reader_get(&state, &position, 1, sizeof position))
+    if (!rt_position_take(&state, &position)) {
+        rt_bytes_fini(&position);
         return false;
+    }
     config.worker_count = workers;
     config.micro_batch_max = workers == f->planner.worker_count ? config.micro_batch_max : 0;
     must(dp_planner_create(&config, &planner, &error), &error);
@@ -490,6 +495,7 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
         status = dp_tally_load(f->tally, &reader, &error);
     if (!status)
         plan_on(f, planner, &position);
+    rt_bytes_fini(&position);
     dp_planner_destroy(planner);
     return !status;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dispatch/coordinator/dp_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
 #include "runtime/stream/rt_stream.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
@@ -108,14 +109,14 @@ static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
     size_t part_size;
     rt_bytes signed_text = {0};
     char *manifest = manifest_of(iteration);
-    char *signature = strstr(manifest, DP_CHECKPOINT_SIGNATURE);
+    char *signature = strstr(manifest, ",\n  \"checksum\": \"");
     assert_non_null(signature);
     strcpy(signature, "\n}");
     const char *part = part_of(manifest, "\"planner.bin\"", &part_size);
     snprintf(text, sizeof text,
              "%.*s\"planner.bin\", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"%s",
              (int)(part - manifest), manifest, sum->bytes, sum->hash, part + part_size);
-    dp_checkpoint_sign(text, &signed_text);
+    rt_manifest_sign(text, &signed_text);
     assert_false(signed_text.failed);
     snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
     write_file(name, signed_text.data, signed_text.size);

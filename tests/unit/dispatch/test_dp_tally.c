@@ -123,8 +123,8 @@ static void reports_of_two_iterations_mix(void **state)
     report(&s, 4, 0);
     report(&s, 4, 1);
     close_iteration(&s, 4);
-    rt_stream_stats stream = {0};
-    assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+    const dp_reading reading = {0};
+    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
     close_scene(&s);
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         cJSON *record = read_json(directory, "metrics.jsonl", t);
@@ -180,7 +180,7 @@ static void a_resumed_run_has_one_summary(void **state)
     (void)state;
     static scene s;
     rt_bytes saved = {0};
-    rt_stream_stats stream = {0};
+    const dp_reading reading = {0};
     const char *directory = test_directory();
     cJSON *summaries[2];
     for (uint32_t stops = 0; stops < 2; stops++) {
@@ -199,7 +199,7 @@ static void a_resumed_run_has_one_summary(void **state)
             run_iteration(&s, t);
         }
         assert_int_equal(dp_tally_bad_batches(s.tally), 2);
-        assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+        assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
         close_scene(&s);
         summaries[stops] = read_json(directory, "summary.json", 0);
         cJSON_DeleteItemFromObject(summaries[stops], "seconds");
