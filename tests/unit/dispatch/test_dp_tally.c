@@ -218,14 +218,14 @@ static void the_summary_has_what_was_executed(void **state)
 {
     (void)state;
     static scene s;
-    rt_stream_stats stream = {0};
+    const dp_reading reading = {0};
     const char *directory = test_directory();
     const rt_wire_report flushed = {.done = {.flush_push = 3 * ITERATIONS}};
     open_scene(&s, directory, 1);
     for (uint32_t t = 1; t <= ITERATIONS; t++)
         run_iteration(&s, t);
     dp_tally_flushed(s.tally, 1, &flushed);
-    assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
     close_scene(&s);
     cJSON *summary = read_json(directory, "summary.json", 0);
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(summary, "ops");
