@@ -256,7 +256,7 @@ static void make_folders(fixture *f)
         (void)mkdir(path, 0700);
         snprintf(f->parts[i].path, sizeof f->parts[i].path, "%s/%s", path, places[i].name);
         if (i == MANIFEST)
-            must(dp_checkpoint_write_config(&f->eval_config, path, &error), &error);
+            must(dp_checkpoint_write_config(&f->eval_config, path, NULL, &error), &error);
     }
 }
 
