@@ -3,19 +3,22 @@
 #include <math.h>
 #include <string.h>
 
-double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
-                    const uint32_t *micro_batch)
+double dp_predict_s(const dp_account_config *config, uint64_t participants,
+                    const dp_traffic *traffic, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
-    const double dense = (double)config->dense_bytes * config->worker_count;
+    const double dense = (double)config->dense_bytes * __builtin_popcountll(participants);
     for (uint32_t j = 0; j < config->worker_count; j++) {
+        rows_up += (double)traffic[j].up;
+        rows_down += (double)traffic[j].down;
+    }
+    for (uint64_t rest = participants; rest; rest &= rest - 1) {
+        const uint32_t j = rt_lowest_bit(rest);
         double up = (double)(traffic[j].up + config->dense_bytes);
         double down = (double)(traffic[j].down + config->dense_bytes);
         double links =
             fmax(up / config->links[j].up_bytes_per_s, down / config->links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->compute_s_per_sample[j] * micro_batch[j]);
-        rows_up += (double)traffic[j].up;
-        rows_down += (double)traffic[j].down;
     }
     return fmax(slowest, dp_shards_s(config->ps_bytes_per_s, &config->shards,
                                      fmax(rows_up, rows_down), dense));
@@ -54,6 +57,7 @@ void dp_account_apply(const dp_input *input, dp_account_config *config)
     case DP_INPUT_ALPHA:
     case DP_INPUT_SEARCH_EVALUATIONS:
     case DP_INPUT_TABLES:
+    case DP_INPUT_PARTICIPATES:
     case DP_INPUT_KINDS:
         break;
     }
@@ -75,7 +79,7 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     }
     account->iterations++;
     account->samples += plan->sample_count;
-    account->predicted_s += dp_predict_s(config, traffic, micro_batch);
+    account->predicted_s += dp_predict_s(config, plan->participants, traffic, micro_batch);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;
     account->hits.keys += plan->hits.keys;

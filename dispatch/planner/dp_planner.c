@@ -10,7 +10,9 @@
 
 uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
 {
-    uint32_t equal = (config->sample_count_max + config->worker_count - 1) / config->worker_count;
+    const uint32_t fewest =
+        config->participants_min ? config->participants_min : config->worker_count;
+    uint32_t equal = (config->sample_count_max + fewest - 1) / fewest;
     return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
 }
 
@@ -109,6 +111,7 @@ static rt_status allocate(dp_planner *planner)
 
 static void compute_ticks(dp_planner *planner)
 {
+    dp_lineup_set(planner);
     const dp_planner_config *config = &planner->config;
     // A key that costs an eviction as well is one and a half.
     uint32_t keys_max = config->dispatch.evict_cost ? (3 * config->keys_per_sample_max + 1) / 2
@@ -118,7 +121,9 @@ static void compute_ticks(dp_planner *planner)
     dp_ticks_add_load(config->links, config->dense_bytes, config->compute_s_per_sample,
                       &planner->ticks);
     dp_ticks_add_shards(&config->layout, config->ps_bytes_per_s, &config->shards,
-                        config->dense_bytes, &planner->ticks);
+                        config->dense_bytes * (uint32_t)__builtin_popcountll(planner->participants),
+                        &planner->ticks);
+    dp_lineup_ticks(planner);
 }
 
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
@@ -133,6 +138,8 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     if (!planner)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
     planner->config = *config;
+    if (config->participants == 0)
+        planner->config.participants = rt_bits_below(config->worker_count);
     status = allocate(planner);
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");
@@ -199,14 +206,14 @@ void dp_planner_destroy(dp_planner *planner)
 
 // ---- look-up ---------------------------------------------------------------------------------
 
-static uint8_t held_byte(const dp_record *record)
+static uint8_t held_byte(const dp_record *record, uint64_t holders)
 {
-    if (record->holders == 0)
+    if (holders == 0)
         return DP_HELD_BY_NONE;
-    if (record->holders & (record->holders - 1))
+    if (rt_bits_many(holders))
         return DP_HELD_BY_MANY;
     uint32_t clean = record->version == record->version_ps ? DP_HELD_CLEAN : 0;
-    return (uint8_t)(rt_lowest_bit(record->holders) | clean);
+    return (uint8_t)(rt_lowest_bit(holders) | clean);
 }
 
 static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
@@ -218,14 +225,15 @@ static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
         return record->distinct;
     }
     uint32_t index = planner->view.distinct_count++;
+    const uint64_t holders = dp_lineup_numbers(planner, record->holders);
     record->seen = planner->iteration;
     record->distinct = index;
     distinct[index] = (dp_distinct){.key = record->key,
-                                    .holders = record->holders,
+                                    .holders = holders,
                                     .record = record_index,
                                     .version = record->version,
                                     .uses = 1,
-                                    .held = held_byte(record),
+                                    .held = held_byte(record, holders),
                                     .field = (uint8_t)rt_key_field(record->key),
                                     .dirty = record->version != record->version_ps};
     planner->held[index] = distinct[index].held;
@@ -283,6 +291,10 @@ static void set_value(dp_planner_config *config, const dp_input *input)
     case DP_INPUT_SHARD_LINK:
         config->shards.bytes_per_s[input->worker] = input->value;
         break;
+    case DP_INPUT_PARTICIPATES:
+        config->participants &= ~rt_bit(input->worker);
+        config->participants |= input->value > 0 ? rt_bit(input->worker) : 0;
+        break;
     case DP_INPUT_KINDS:
         break;
     }
@@ -313,7 +325,6 @@ static void enter_inputs(dp_planner *planner)
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
-    uint32_t n = config->worker_count;
     rt_assert(planner->iteration < DP_ITERATIONS_MAX);
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
@@ -322,6 +333,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         return status;
     planner->iteration++;
     enter_inputs(planner);
+    const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
     planner->view = (dp_view){
@@ -337,14 +349,18 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .capacity = planner->capacity,
         .micro_batch_min = config->micro_batch_min,
         .micro_batch_max = config->micro_batch_max,
-        .ticks = &planner->ticks,
+        .ranks = planner->rank_of,
+        .ticks = &planner->view_ticks,
     };
     for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
         uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
         look_up_block(planner, batch->keys + i, count, planner->lookups + i);
     }
     if (config->dispatch.evict_cost) {
-        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, planner->evict);
+        int32_t evict[RT_WORKERS_MAX];
+        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
+        for (uint32_t j = 0; j < n; j++)
+            planner->evict[j] = evict[planner->rank_of[j]];
         planner->view.evict = planner->evict;
     }
     return RT_OK;
@@ -356,6 +372,7 @@ void dp_planner_place(dp_planner *planner)
     const uint32_t fields = planner->config.layout.field_count;
     dp_policy_report report = {.error = -1};
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
+    dp_lineup_ranks(planner, planner->worker_of_sample);
     if (planner->policy->report)
         planner->policy->report(planner->policy_state, &report);
     planner->decision = (dp_decision){
@@ -417,6 +434,8 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
         return config->ps_bytes_per_s;
     case DP_INPUT_SHARD_LINK:
         return config->shards.bytes_per_s[worker];
+    case DP_INPUT_PARTICIPATES:
+        return (double)(planner->participants >> worker & 1);
     case DP_INPUT_KINDS:
         break;
     }
@@ -465,7 +484,7 @@ const uint32_t *dp_planner_placement(const dp_planner *planner)
 
 const dp_ticks *dp_planner_ticks(const dp_planner *planner)
 {
-    return &planner->ticks;
+    return &planner->view_ticks;
 }
 
 const dp_directory *dp_planner_directory(const dp_planner *planner)
