@@ -165,14 +165,11 @@ static void write_over_time(report *r)
 
 // ---- by kind and worker ----------------------------------------------------------------------
 
-#define KINDS (CLI_RUN_OPS - 1) // first touches are in the pulls where they are transfers
-
-static const char *const kind_names[KINDS] = {"pulls",           "update pushes", "evict pushes",
-                                              "gradient pushes", "sum pulls",     "flush pushes"};
+#define XX(name, title) title,
+static const char *const kind_names[CLI_RUN_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NONE)};
+static const char *const time_names[CLI_RUN_TIMES] = {RT_TIMES_MAP(XX)};
+#undef XX
 static const char *const byte_names[] = {"rows and requests", "dense weights"};
-static const char *const time_names[CLI_RUN_TIMES] = {"compute", "dense exchange",
-                                                      "waiting for rows, own pushes under way",
-                                                      "waiting for rows", "waiting for the plan"};
 
 static void write_kinds(report *r)
 {
@@ -187,7 +184,7 @@ static void write_kinds(report *r)
     }
     cli_page_add(&r->page, "<h2>By kind</h2>\n<div class=\"charts\">\n"
                            "<section><h3>Rows moved per iteration <small>rows</small></h3>\n");
-    cli_chart_bars(&r->page, bars, r->run_count, kind_names, KINDS);
+    cli_chart_bars(&r->page, bars, r->run_count, kind_names, CLI_RUN_OPS);
     cli_page_add(&r->page, "</section>\n</div>\n");
 }
 
@@ -243,7 +240,7 @@ static void write_workers(report *r, const cli_run *run, worker_bars *bars)
     for (uint32_t j = 0; j < run->worker_count && run->has_worker_ops; j++)
         memcpy(add_bar(bars, j, ""), run->workers[j].ops, sizeof run->workers[j].ops);
     if (run->has_worker_ops)
-        draw_workers(r, bars, "Rows moved per iteration", "rows", kind_names, KINDS);
+        draw_workers(r, bars, "Rows moved per iteration", "rows", kind_names, CLI_RUN_OPS);
     cli_page_add(&r->page, "</div>\n");
 }
 

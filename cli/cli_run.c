@@ -10,9 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const cli_run_op_names[CLI_RUN_OPS] = {
-    "miss_pull", "update_push", "evict_push", "grad_push", "pull_sum", "flush_push", "first_touch"};
-const char *const cli_run_time_names[CLI_RUN_TIMES] = {"compute", "dense", "push", "pull", "plan"};
+// As in the files.
+#define XX(name, title) #name,
+static const char *const op_names[CLI_RUN_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NONE)};
+static const char *const time_names[CLI_RUN_TIMES] = {RT_TIMES_MAP(XX)};
+#undef XX
 
 double cli_run_mean(const cli_mean *mean)
 {
@@ -91,7 +93,7 @@ static void add_workers(cli_run *run, const cJSON *json)
         const cJSON *bytes_up = cJSON_GetArrayItem(up, j),
                     *bytes_down = cJSON_GetArrayItem(down, j);
         for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
-            worker->times[k] += number_or_0(one, cli_run_time_names[k]);
+            worker->times[k] += number_or_0(one, time_names[k]);
         worker->up += cJSON_IsNumber(bytes_up) ? bytes_up->valuedouble : 0;
         worker->down += cJSON_IsNumber(bytes_down) ? bytes_down->valuedouble : 0;
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
@@ -124,7 +126,7 @@ static void add_iteration(cli_run *run, const cJSON *json)
         mean_add(&run->all[k], values[k], 1);
     }
     for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-        run->ops[k] += number_or_0(ops, cli_run_op_names[k]);
+        run->ops[k] += number_or_0(ops, op_names[k]);
     add_workers(run, json);
     if (follows)
         run->seconds += time_s - run->last_time_s;
@@ -196,8 +198,7 @@ static void take_summary(cli_run *run, const cJSON *json)
     run->has_worker_ops = cJSON_GetArraySize(workers) > 0;
     for (int j = 0; j < cJSON_GetArraySize(workers) && j < (int)RT_WORKERS_MAX; j++) {
         for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-            run->workers[j].ops[k] =
-                number_or_0(cJSON_GetArrayItem(workers, j), cli_run_op_names[k]);
+            run->workers[j].ops[k] = number_or_0(cJSON_GetArrayItem(workers, j), op_names[k]);
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
     }
 }

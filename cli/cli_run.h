@@ -7,10 +7,11 @@
 #define CLI_RUN_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_counts.h"
 
 #define CLI_RUN_POINTS 400u
-#define CLI_RUN_OPS 7u
-#define CLI_RUN_TIMES 5u
+#define CLI_RUN_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
+#define CLI_RUN_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
 #define CLI_RUN_LINE_MAX (1u << 20)
 
 typedef enum {
@@ -62,9 +63,6 @@ typedef struct {
     bool has_summary, has_worker_ops, interrupted;
     double dense_bytes, log_loss, auc, log_loss_last_fifth, auc_last_fifth, stale_reads;
 } cli_run;
-
-extern const char *const cli_run_op_names[CLI_RUN_OPS]; // as in the files
-extern const char *const cli_run_time_names[CLI_RUN_TIMES];
 
 // RT_NOT_FOUND: neither file is there; RT_DATA: no iteration in it; RT_NO_MEMORY. The run is the
 // caller's on RT_OK (cli_run_fini).

@@ -64,18 +64,6 @@ static double reduction_vs_laia(const sim_run *runs, uint32_t count, const sim_r
     return NAN;
 }
 
-static void write_ops(rt_json *json, const char *key, const dp_counts *counts, double scale)
-{
-    rt_json_begin_object(json, key);
-    rt_json_double(json, "miss_pull", (double)counts->miss_pull * scale);
-    rt_json_double(json, "update_push", (double)counts->update_push * scale);
-    rt_json_double(json, "evict_push", (double)counts->evict_push * scale);
-    rt_json_double(json, "grad_push", (double)counts->grad_push * scale);
-    rt_json_double(json, "first_touch", (double)counts->first_touch * scale);
-    rt_json_double(json, "pull_sum", (double)counts->pull_sum * scale);
-    rt_json_end_object(json);
-}
-
 static void write_by_worker(rt_json *json, const dp_sim_result *result)
 {
     const dp_account *account = &result->account;
@@ -84,7 +72,7 @@ static void write_by_worker(rt_json *json, const dp_sim_result *result)
     double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX], samples[RT_WORKERS_MAX];
     rt_json_begin_array(json, "ops_by_worker");
     for (uint32_t j = 0; j < n; j++) {
-        write_ops(json, NULL, &account->workers[j], scale);
+        rt_counts_write(json, NULL, &account->workers[j], scale);
         up[j] = (double)account->traffic[j].up * scale;
         down[j] = (double)account->traffic[j].down * scale;
         samples[j] = (double)account->micro_batch[j] * scale;
@@ -99,7 +87,7 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
 {
     const dp_sim_result *result = &run->result;
     const dp_account *account = &result->account;
-    dp_counts counts = dp_account_counts(account, result->costs.worker_count);
+    rt_counts counts = dp_account_counts(account, result->costs.worker_count);
     double scale = per_iteration(account);
     rt_json_begin_object(json, NULL);
     rt_json_string(json, "policy", run->spec);
@@ -108,7 +96,7 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_json_double(json, "cost_ms",
                    dp_account_cost_s(account, result->costs.worker_count) * 1e3 * scale);
     rt_json_double(json, "reduction_vs_laia", reduction_vs_laia(runs, count, run));
-    write_ops(json, "ops", &counts, scale);
+    rt_counts_write(json, "ops", &counts, scale);
     write_by_worker(json, result);
     rt_json_u64(json, "dense_bytes", result->costs.dense_bytes);
     rt_json_double(json, "predicted_iteration_ms", account->predicted_s * 1e3 * scale);
@@ -163,7 +151,7 @@ static void print_table(const sim_run *runs, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const dp_sim_result *result = &runs[i].result;
         const dp_account *account = &result->account;
-        dp_counts counts = dp_account_counts(account, result->costs.worker_count);
+        rt_counts counts = dp_account_counts(account, result->costs.worker_count);
         double scale = per_iteration(account), reduction = reduction_vs_laia(runs, count, &runs[i]);
         char versus[16] = "";
         if (!isnan(reduction))

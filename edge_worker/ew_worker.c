@@ -58,7 +58,7 @@ typedef struct {
     bool prompt; // the next message was waited for
     uint64_t stale_reported;
     uint64_t fingerprint; // of the plan of the job
-    dp_counts reported;   // sum over all reports
+    rt_counts reported;   // sum over all reports
     rt_wire_report report;
 } worker;
 
@@ -323,18 +323,7 @@ static rt_status join(worker *w, rt_error *error)
 
 // ---- training --------------------------------------------------------------------------------
 
-static void put_counts(rt_wire_report *report, const dp_counts *done)
-{
-    report->miss_pull = done->miss_pull;
-    report->update_push = done->update_push;
-    report->evict_push = done->evict_push;
-    report->flush_push = done->flush_push;
-    report->grad_push = done->grad_push;
-    report->first_touch = done->first_touch;
-    report->pull_sum = done->pull_sum;
-}
-
-static rt_status send_report(worker *w, const ew_trained *trained, const dp_counts *done,
+static rt_status send_report(worker *w, const ew_trained *trained, const rt_counts *done,
                              uint32_t sample_count, uint64_t sequence, rt_error *error)
 {
     rt_message message;
@@ -349,8 +338,8 @@ static rt_status send_report(worker *w, const ew_trained *trained, const dp_coun
     report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
     report->loss_sum = trained ? trained->loss_sum : 0;
     report->skipped = !w->apply;
-    put_counts(report, done);
-    dp_counts_add(&w->reported, done);
+    report->done = *done;
+    rt_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
     report->dense_early_bytes = ew_exchange_early_bytes(w->exchange);
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, self(w), sequence, 1,
@@ -400,11 +389,11 @@ static rt_status start_job(worker *w, rt_error *error)
     w->phase = PHASE_TRAINS;
     w->fingerprint = slice->fingerprint;
     w->iteration = slice->iteration;
-    w->report.plan_ns = w->waited_ns[EW_WAIT_PLAN];
-    w->report.push_ns = w->waited_ns[EW_WAIT_PUSH];
-    w->report.pull_ns = w->waited_ns[EW_WAIT_PULL];
+    w->report.times.plan_ns = w->waited_ns[EW_WAIT_PLAN];
+    w->report.times.push_ns = w->waited_ns[EW_WAIT_PUSH];
+    w->report.times.pull_ns = w->waited_ns[EW_WAIT_PULL];
     memset(w->waited_ns, 0, sizeof w->waited_ns);
-    w->report.dense_ns = w->summed_ns - w->trained_ns;
+    w->report.times.dense_ns = w->summed_ns - w->trained_ns;
     if (!w->device.unified)
         ew_device_rows_flush(&w->device_rows);
     ew_exchange_begin(w->exchange, slice->iteration, slice->dense_chunk_floats);
@@ -423,7 +412,7 @@ static rt_status take_result(worker *w, rt_error *error)
 {
     const ew_trained *trained;
     eventfd_t count;
-    dp_counts done = {0};
+    rt_counts done = {0};
     (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
     if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
         return RT_OK;
@@ -443,7 +432,7 @@ static rt_status take_result(worker *w, rt_error *error)
         return status;
     }
     w->phase = PHASE_NONE;
-    w->report.compute_ns = trained->compute_ns;
+    w->report.times.compute_ns = trained->compute_ns;
     rt_status status =
         ew_executor_trained(w->executor, trained->row_gradients, w->apply, &done, error);
     return status ? status : send_report(w, trained, &done, samples, sequence, error);
@@ -669,19 +658,6 @@ static rt_status probe_if_idle(worker *w, rt_error *error)
     return status;
 }
 
-// What was done and stands in no report.
-static dp_counts unreported(const worker *w)
-{
-    const dp_counts all = ew_executor_get_statistics(w->executor).done, *said = &w->reported;
-    return (dp_counts){.miss_pull = all.miss_pull - said->miss_pull,
-                       .update_push = all.update_push - said->update_push,
-                       .evict_push = all.evict_push - said->evict_push,
-                       .flush_push = all.flush_push - said->flush_push,
-                       .grad_push = all.grad_push - said->grad_push,
-                       .first_touch = all.first_touch - said->first_touch,
-                       .pull_sum = all.pull_sum - said->pull_sum};
-}
-
 // The flush has no training; its report goes out once everything is done.
 static rt_status finish_if_idle(worker *w, rt_error *error)
 {
@@ -689,9 +665,8 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
     if (!w->finishing || w->finish_answered || !is_idle(w))
         return RT_OK;
     w->finish_answered = true;
-    const dp_counts rest = unreported(w);
-    rt_wire_report report = {0};
-    put_counts(&report, &rest);
+    const rt_counts all = ew_executor_get_statistics(w->executor).done;
+    const rt_wire_report report = {.done = rt_counts_less(&all, &w->reported)};
     if (rt_message_create(&message, RT_MESSAGE_FINISHED, self(w), 0, 1, sizeof report))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &report, sizeof report);

@@ -286,7 +286,7 @@ static rt_status take_report(coordinator *c, uint32_t peer, const rt_message *me
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_links_reported(&c->links, worker, &report);
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
-    dp_controller_computed(&c->controller, worker, (double)report.compute_ns * 1e-9,
+    dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
     f->bad |= !isfinite(report.loss_sum);
@@ -589,20 +589,11 @@ static rt_status finish(coordinator *c, rt_error *error)
 static void take_over_values(coordinator *c)
 {
     const dp_planner *planner = c->resumed.planner;
-    double compute_s[RT_WORKERS_MAX] = {0};
-    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
-        c->costs.links[w].up_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_UP, w);
-        c->costs.links[w].down_bytes_per_s = dp_planner_value(planner, DP_INPUT_LINK_DOWN, w);
-        compute_s[w] = dp_planner_value(planner, DP_INPUT_COMPUTE, w);
-        c->costs.compute_s_per_sample[w] = compute_s[w];
-    }
-    c->costs.ps_bytes_per_s = dp_planner_value(planner, DP_INPUT_PS_LINK, 0);
-    for (uint32_t s = 0; s < c->config->config->ps_shard_count; s++)
-        c->costs.shards.bytes_per_s[s] = dp_planner_value(planner, DP_INPUT_SHARD_LINK, s);
+    c->costs.rates = *dp_planner_rates(planner);
     dp_links_resume(&c->links, planner);
     dp_controller_resume(&c->controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
                          (uint32_t)dp_planner_value(planner, DP_INPUT_SEARCH_EVALUATIONS, 0),
-                         compute_s);
+                         c->costs.rates.compute_s_per_sample);
 }
 
 static rt_status resume(coordinator *c, rt_error *error)

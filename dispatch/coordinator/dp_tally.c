@@ -12,15 +12,15 @@
 #define SHOW_FILE_NS UINT64_C(5000000000)
 
 typedef struct {
-    uint64_t compute_ns, dense_ns, push_ns, pull_ns, plan_ns;
+    rt_times times;
     uint64_t dense_early_bytes;
-} times;
+} load;
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
 // needs the others' gradients for that, not their reports.
 typedef struct {
     float *predictions; // worker by worker
-    times workers[RT_WORKERS_MAX];
+    load workers[RT_WORKERS_MAX];
     bool bad; // a loss is not finite
 } reported;
 
@@ -33,8 +33,8 @@ struct dp_tally {
     uint32_t open_count;
     float *predictions; // of all open iterations
     dp_account planned;
-    dp_counts executed[RT_WORKERS_MAX];
-    times workers[RT_WORKERS_MAX]; // sums
+    rt_counts executed[RT_WORKERS_MAX];
+    load workers[RT_WORKERS_MAX]; // sums
     uint64_t stale_reads;
     uint64_t bad_batches;
     dp_ranges ranges; // of the whole run
@@ -199,38 +199,22 @@ uint64_t dp_tally_bad_batches(const dp_tally *tally)
     return tally->bad_batches;
 }
 
-static dp_counts report_counts(const rt_wire_report *report)
-{
-    return (dp_counts){.miss_pull = report->miss_pull,
-                       .update_push = report->update_push,
-                       .evict_push = report->evict_push,
-                       .flush_push = report->flush_push,
-                       .grad_push = report->grad_push,
-                       .first_touch = report->first_touch,
-                       .pull_sum = report->pull_sum};
-}
-
 void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
                      const rt_wire_report *report, const float *predictions)
 {
-    dp_counts counts = report_counts(report);
     reported *open = open_of(tally, planned);
-    times *sum = &tally->workers[worker], *now = &open->workers[worker];
-    dp_counts_add(&tally->executed[worker], &counts);
+    load *sum = &tally->workers[worker], *now = &open->workers[worker];
+    rt_counts_add(&tally->executed[worker], &report->done);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
-    *now = (times){report->compute_ns, report->dense_ns, report->push_ns,
-                   report->pull_ns,    report->plan_ns,  report->dense_early_bytes};
-    sum->compute_ns += now->compute_ns;
-    sum->dense_ns += now->dense_ns;
-    sum->push_ns += now->push_ns;
-    sum->pull_ns += now->pull_ns;
-    sum->plan_ns += now->plan_ns;
+    *now = (load){report->times, report->dense_early_bytes};
+    rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
            report->sample_count * sizeof *predictions);
     if (tally->trace)
-        dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count, &counts);
+        dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count,
+                        &report->done);
 }
 
 static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_count)
@@ -244,7 +228,7 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     sum->hits.keys_hit += one->hits.keys_hit;
     sum->hits.distinct += one->hits.distinct;
     for (uint32_t j = 0; j < worker_count; j++) {
-        dp_counts_add(&sum->workers[j], &one->workers[j]);
+        rt_counts_add(&sum->workers[j], &one->workers[j]);
         sum->traffic[j].up += one->traffic[j].up;
         sum->traffic[j].down += one->traffic[j].down;
         sum->micro_batch[j] += one->micro_batch[j];
@@ -259,8 +243,7 @@ void dp_tally_flush(dp_tally *tally, const dp_planned *planned)
 
 void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report)
 {
-    dp_counts counts = report_counts(report);
-    dp_counts_add(&tally->executed[worker], &counts);
+    rt_counts_add(&tally->executed[worker], &report->done);
 }
 
 static double share(uint64_t part, uint64_t whole)
@@ -274,32 +257,11 @@ static double samples_per_s(const dp_tally *tally)
     return ns ? (double)tally->planned.samples * 1e9 / (double)ns : 0;
 }
 
-static void write_counts(rt_json *json, const char *key, const dp_counts *counts, double scale)
+static void write_loads(rt_json *json, const load *workers, uint32_t worker_count, double scale)
 {
-    rt_json_begin_object(json, key);
-    rt_json_double(json, "miss_pull", (double)counts->miss_pull * scale);
-    rt_json_double(json, "update_push", (double)counts->update_push * scale);
-    rt_json_double(json, "evict_push", (double)counts->evict_push * scale);
-    rt_json_double(json, "grad_push", (double)counts->grad_push * scale);
-    rt_json_double(json, "first_touch", (double)counts->first_touch * scale);
-    rt_json_double(json, "pull_sum", (double)counts->pull_sum * scale);
-    rt_json_double(json, "flush_push", (double)counts->flush_push * scale);
-    rt_json_end_object(json);
-}
-
-static void write_times(rt_json *json, const times *workers, uint32_t worker_count, double scale)
-{
-    const double ms = 1e-6 * scale;
     rt_json_begin_array(json, "times_ms");
-    for (uint32_t j = 0; j < worker_count; j++) {
-        rt_json_begin_object(json, NULL);
-        rt_json_double(json, "compute", (double)workers[j].compute_ns * ms);
-        rt_json_double(json, "dense", (double)workers[j].dense_ns * ms);
-        rt_json_double(json, "push", (double)workers[j].push_ns * ms);
-        rt_json_double(json, "pull", (double)workers[j].pull_ns * ms);
-        rt_json_double(json, "plan", (double)workers[j].plan_ns * ms);
-        rt_json_end_object(json);
-    }
+    for (uint32_t j = 0; j < worker_count; j++)
+        rt_times_write(json, NULL, &workers[j].times, scale);
     rt_json_end_array(json);
     rt_json_begin_array(json, "dense_early_bytes");
     for (uint32_t j = 0; j < worker_count; j++)
@@ -341,7 +303,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
 {
     uint32_t n = tally->config.costs.worker_count;
     const dp_account *account = &planned->account;
-    dp_counts counts = dp_account_counts(account, n);
+    rt_counts counts = dp_account_counts(account, n);
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
@@ -360,9 +322,9 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_placement(json, planned->placement_bytes, 1);
     write_hits(json, &account->hits);
-    write_counts(json, "ops", &counts, 1);
+    rt_counts_write(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
-    write_times(json, open_of(tally, planned)->workers, n, 1);
+    write_loads(json, open_of(tally, planned)->workers, n, 1);
     rt_metrics_end(tally->metrics);
 }
 
@@ -409,7 +371,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
-        tally->begin_ns = tally->last_ns - open->workers[0].compute_ns - tally->past_ns;
+        tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
     rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
@@ -448,10 +410,10 @@ static void write_workers(const dp_tally *tally, rt_json *json, double per_itera
     uint32_t n = tally->config.costs.worker_count;
     rt_json_begin_array(json, "ops_by_worker");
     for (uint32_t j = 0; j < n; j++)
-        write_counts(json, NULL, &tally->executed[j], per_iteration);
+        rt_counts_write(json, NULL, &tally->executed[j], per_iteration);
     rt_json_end_array(json);
     write_traffic(json, planned, n, per_iteration);
-    write_times(json, tally->workers, n, per_iteration);
+    write_loads(json, tally->workers, n, per_iteration);
 }
 
 static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
@@ -460,11 +422,11 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     const dp_account *planned = &tally->planned;
     double per_iteration = planned->iterations ? 1.0 / (double)planned->iterations : 0;
     uint32_t n = tally->config.costs.worker_count;
-    dp_counts executed = {0};
+    rt_counts executed = {0};
     char path[RT_PATH_MAX + 32];
     rt_json json;
     for (uint32_t j = 0; j < n; j++)
-        dp_counts_add(&executed, &tally->executed[j]);
+        rt_counts_add(&executed, &tally->executed[j]);
     rt_json_init(&json, 2);
     rt_json_begin_object(&json, NULL);
     rt_json_u64(&json, "iterations", planned->iterations);
@@ -478,7 +440,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "cost",
                    dp_account_cost_s(planned, n) * per_iteration /
                        dp_account_unit_s(&tally->config.costs));
-    write_counts(&json, "ops", &executed, per_iteration);
+    rt_counts_write(&json, "ops", &executed, per_iteration);
     write_workers(tally, &json, per_iteration);
     write_hits(&json, &planned->hits);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);

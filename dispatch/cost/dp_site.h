@@ -2,6 +2,7 @@
 #ifndef DP_SITE_H
 #define DP_SITE_H
 
+#include "dispatch/plan/dp_input.h"
 #include "runtime/config/rt_config.h"
 
 // Floats per row by field.
@@ -21,5 +22,16 @@ typedef struct {
     uint32_t count;
     double bytes_per_s[RT_SHARDS_MAX]; // each way, shared by all workers; 0: no limit
 } dp_shards;
+
+// What input records change of it (dp_input): a planner and an account each have one.
+typedef struct {
+    dp_link links[RT_WORKERS_MAX];
+    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
+    dp_shards shards;
+    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
+} dp_rates;
+
+// The value that records of a kind are about, of a worker or shard; NULL: none of these.
+double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index);
 
 #endif

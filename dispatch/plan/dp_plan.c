@@ -63,7 +63,7 @@ rt_status dp_ops_reserve(dp_ops *ops, uint32_t count)
     return rt_grow(&ops->items, &ops->capacity, (uint64_t)ops->count + count, sizeof(dp_op));
 }
 
-void dp_counts_add_op(dp_counts *counts, const dp_op *op)
+void dp_counts_add_op(rt_counts *counts, const dp_op *op)
 {
     switch ((dp_op_kind)op->kind) {
     case DP_OP_PUSH_ROW:
@@ -96,28 +96,17 @@ void dp_counts_add_op(dp_counts *counts, const dp_op *op)
     }
 }
 
-static void add_ops(dp_counts *counts, const dp_ops *ops)
+static void add_ops(rt_counts *counts, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++)
         dp_counts_add_op(counts, &ops->items[i]);
 }
 
-void dp_counts_add_slice(dp_counts *counts, const dp_slice *slice)
+void dp_counts_add_slice(rt_counts *counts, const dp_slice *slice)
 {
     add_ops(counts, &slice->release);
     add_ops(counts, &slice->fill);
     add_ops(counts, &slice->after);
-}
-
-void dp_counts_add(dp_counts *counts, const dp_counts *other)
-{
-    counts->miss_pull += other->miss_pull;
-    counts->update_push += other->update_push;
-    counts->evict_push += other->evict_push;
-    counts->flush_push += other->flush_push;
-    counts->grad_push += other->grad_push;
-    counts->first_touch += other->first_touch;
-    counts->pull_sum += other->pull_sum;
 }
 
 uint64_t dp_plan_fingerprint(const dp_plan *plan)

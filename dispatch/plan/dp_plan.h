@@ -9,6 +9,7 @@
 #define DP_PLAN_H
 
 #include "runtime/rt_base.h"
+#include "runtime/wire/rt_counts.h"
 
 typedef enum {
     DP_OP_PUSH_ROW,   // dirty row to the PS, with optimizer state
@@ -114,20 +115,9 @@ static inline dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
     return op;
 }
 
-// Row movements of one worker in one iteration, by kind: the numbers that ESD counts.
-typedef struct {
-    uint64_t miss_pull;   // PULL of a row, first touches included where the PS makes them
-    uint64_t update_push; // PUSH_ROW because another worker needs the row
-    uint64_t evict_push;  // PUSH_ROW because the slot is needed
-    uint64_t flush_push;  // PUSH_ROW for a checkpoint or the end
-    uint64_t grad_push;   // PUSH_GRAD
-    uint64_t first_touch; // keys never trained before, by INIT or by a PULL of version 0
-    uint64_t pull_sum;    // PULL_SUM
-} dp_counts;
-
-void dp_counts_add_op(dp_counts *counts, const dp_op *op);
-void dp_counts_add_slice(dp_counts *counts, const dp_slice *slice);
-void dp_counts_add(dp_counts *counts, const dp_counts *other);
+// Adds what operations count as.
+void dp_counts_add_op(rt_counts *counts, const dp_op *op);
+void dp_counts_add_slice(rt_counts *counts, const dp_slice *slice);
 
 // A hash of everything in the plan, for comparing two planners bit by bit.
 uint64_t dp_plan_fingerprint(const dp_plan *plan);

@@ -11,6 +11,6 @@
 //  "flush_push":0,"grad_push":0,"first_touch":0,"pull_sum":0}
 void dp_trace_plan(FILE *file, const dp_plan *plan);
 void dp_trace_counts(FILE *file, uint64_t iteration, uint32_t worker, uint32_t samples,
-                     const dp_counts *counts);
+                     const rt_counts *counts);
 
 #endif

@@ -10,18 +10,15 @@
 typedef struct {
     dp_layout layout;
     uint32_t worker_count;
-    dp_link links[RT_WORKERS_MAX];
-    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
-    dp_shards shards;
-    uint64_t dense_bytes;                        // of one worker, each way and iteration
-    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
+    dp_rates rates;
+    uint64_t dense_bytes; // of one worker, each way and iteration
 } dp_account_config;
 
 // One iteration, or a sum over iterations.
 typedef struct {
     uint64_t iterations;
     uint64_t samples;
-    dp_counts workers[RT_WORKERS_MAX];
+    rt_counts workers[RT_WORKERS_MAX];
     dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
     uint64_t micro_batch[RT_WORKERS_MAX]; // samples
     double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
@@ -38,7 +35,7 @@ void dp_account_apply(const dp_input *input, dp_account_config *config);
 // Adds one final plan.
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 
-dp_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
+rt_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
 double dp_account_cost_s(const dp_account *account, uint32_t worker_count);
 
 // Seconds that one row (without state) takes on the fastest link: the unit of reported costs.

@@ -50,14 +50,14 @@ static uint32_t dense_chunk_floats(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint32_t count = planner->view.worker_count;
-    const double shared[] = {config->ps_bytes_per_s, config->shards.bytes_per_s[0]};
-    double slowest = config->links[planner->rank_of[0]].up_bytes_per_s;
+    const double shared[] = {config->rates.ps_bytes_per_s, config->rates.shards.bytes_per_s[0]};
+    double slowest = config->rates.links[planner->rank_of[0]].up_bytes_per_s;
     for (uint32_t i = 0; i < RT_COUNT_OF(shared); i++) {
         if (shared[i] > 0)
             slowest = fmin(slowest, shared[i] / count);
     }
     for (uint32_t j = 0; j < count; j++) {
-        const dp_link *link = &config->links[planner->rank_of[j]];
+        const dp_link *link = &config->rates.links[planner->rank_of[j]];
         slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
     }
     return dp_dense_chunk_floats(slowest);

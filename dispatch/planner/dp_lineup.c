@@ -84,7 +84,7 @@ static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
 {
     const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
     const double rows =
-        FLUSH_SHARE * planner->predicted_s * planner->config.links[worker].up_bytes_per_s / bytes;
+        FLUSH_SHARE * planner->predicted_s * planner->config.rates.links[worker].up_bytes_per_s / bytes;
     return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
 }
 

@@ -61,23 +61,11 @@ rt_status dp_participants_see(dp_participants *self, const rt_batch *batch)
 
 void dp_participants_apply(dp_participants *self, const dp_input *input)
 {
-    const double before = dp_planner_config_value(&self->config, input->kind, input->worker);
-    dp_planner_config_set(&self->config, input);
-    switch ((dp_input_kind)input->kind) {
-    case DP_INPUT_LINK_UP:
-    case DP_INPUT_LINK_DOWN:
-    case DP_INPUT_COMPUTE:
-    case DP_INPUT_PS_LINK:
-    case DP_INPUT_SHARD_LINK:
-        self->is_changed |= fabs(input->value - before) > CHANGE * before;
-        break;
-    case DP_INPUT_ALPHA:
-    case DP_INPUT_SEARCH_EVALUATIONS:
-    case DP_INPUT_TABLES:
-    case DP_INPUT_PARTICIPATES:
-    case DP_INPUT_KINDS:
-        break;
-    }
+    double *rate = dp_rates_at(&self->config.rates, (dp_input_kind)input->kind, input->worker);
+    if (!rate)
+        return;
+    self->is_changed |= fabs(input->value - *rate) > CHANGE * *rate;
+    *rate = input->value;
 }
 
 bool dp_participants_due(const dp_participants *self)
@@ -99,7 +87,7 @@ typedef struct {
 
 static double dense_s(const dp_planner_config *config, uint32_t rank)
 {
-    const dp_link *link = &config->links[rank];
+    const dp_link *link = &config->rates.links[rank];
     return (double)config->dense_bytes / fmin(link->up_bytes_per_s, link->down_bytes_per_s);
 }
 
@@ -109,8 +97,8 @@ static void order_workers(const dp_planner_config *config, share *shares)
     const double bytes =
         samples * config->keys_per_sample_max * dp_row_bytes(&config->layout, 0, true);
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        const dp_link *link = &config->links[j];
-        const share one = {dense_s(config, j) + samples * config->compute_s_per_sample[j] +
+        const dp_link *link = &config->rates.links[j];
+        const share one = {dense_s(config, j) + samples * config->rates.compute_s_per_sample[j] +
                                bytes / link->up_bytes_per_s + bytes / link->down_bytes_per_s,
                            j};
         uint32_t at = j;
@@ -128,9 +116,9 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     config->participants = 0;
     for (uint64_t rest = workers; rest; rest &= rest - 1) {
         const uint32_t rank = rt_lowest_bit(rest), j = config->worker_count++;
-        config->links[j] = all->links[rank];
+        config->rates.links[j] = all->rates.links[rank];
         config->slot_count[j] = all->slot_count[rank];
-        config->compute_s_per_sample[j] = all->compute_s_per_sample[rank];
+        config->rates.compute_s_per_sample[j] = all->rates.compute_s_per_sample[rank];
     }
 }
 

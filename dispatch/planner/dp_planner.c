@@ -116,11 +116,11 @@ static void compute_ticks(dp_planner *planner)
     // A key that costs an eviction as well is one and a half.
     uint32_t keys_max = config->dispatch.evict_cost ? (3 * config->keys_per_sample_max + 1) / 2
                                                     : config->keys_per_sample_max;
-    dp_ticks_compute(&config->layout, config->links, config->worker_count, keys_max,
+    dp_ticks_compute(&config->layout, config->rates.links, config->worker_count, keys_max,
                      &planner->ticks);
-    dp_ticks_add_load(config->links, config->dense_bytes, config->compute_s_per_sample,
+    dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
-    dp_ticks_add_shards(&config->layout, config->ps_bytes_per_s, &config->shards,
+    dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
                         config->dense_bytes * (uint32_t)__builtin_popcountll(planner->participants),
                         &planner->ticks);
     dp_lineup_ticks(planner);
@@ -266,38 +266,19 @@ static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
 
 static void set_value(dp_planner_config *config, const dp_input *input)
 {
-    switch ((dp_input_kind)input->kind) {
-    case DP_INPUT_LINK_UP:
-        config->links[input->worker].up_bytes_per_s = input->value;
-        break;
-    case DP_INPUT_LINK_DOWN:
-        config->links[input->worker].down_bytes_per_s = input->value;
-        break;
-    case DP_INPUT_COMPUTE:
-        config->compute_s_per_sample[input->worker] = input->value;
-        break;
-    case DP_INPUT_ALPHA:
+    const dp_input_kind kind = (dp_input_kind)input->kind;
+    double *rate = dp_rates_at(&config->rates, kind, input->worker);
+    if (rate)
+        *rate = input->value;
+    else if (kind == DP_INPUT_ALPHA)
         config->dispatch.alpha = input->value;
-        break;
-    case DP_INPUT_SEARCH_EVALUATIONS:
+    else if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         config->dispatch.search_evaluations = (uint32_t)input->value;
-        break;
-    case DP_INPUT_TABLES:
+    else if (kind == DP_INPUT_TABLES)
         config->dispatch.tables = (uint32_t)input->value;
-        break;
-    case DP_INPUT_PS_LINK:
-        config->ps_bytes_per_s = input->value;
-        break;
-    case DP_INPUT_SHARD_LINK:
-        config->shards.bytes_per_s[input->worker] = input->value;
-        break;
-    case DP_INPUT_PARTICIPATES:
-        config->participants &= ~rt_bit(input->worker);
-        config->participants |= input->value > 0 ? rt_bit(input->worker) : 0;
-        break;
-    case DP_INPUT_KINDS:
-        break;
-    }
+    else if (kind == DP_INPUT_PARTICIPATES)
+        config->participants = (config->participants & ~rt_bit(input->worker)) |
+                               (input->value > 0 ? rt_bit(input->worker) : 0);
 }
 
 void dp_planner_recompute(dp_planner *planner)
@@ -417,29 +398,21 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
 {
     const dp_planner_config *config = &planner->config;
     rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
-    switch (kind) {
-    case DP_INPUT_LINK_UP:
-        return config->links[worker].up_bytes_per_s;
-    case DP_INPUT_LINK_DOWN:
-        return config->links[worker].down_bytes_per_s;
-    case DP_INPUT_COMPUTE:
-        return config->compute_s_per_sample[worker];
-    case DP_INPUT_ALPHA:
+    const double *rate = dp_rates_at((dp_rates *)&config->rates, kind, worker); // only read
+    if (rate)
+        return *rate;
+    if (kind == DP_INPUT_ALPHA)
         return config->dispatch.alpha;
-    case DP_INPUT_SEARCH_EVALUATIONS:
+    if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         return config->dispatch.search_evaluations;
-    case DP_INPUT_TABLES:
-        return config->dispatch.tables;
-    case DP_INPUT_PS_LINK:
-        return config->ps_bytes_per_s;
-    case DP_INPUT_SHARD_LINK:
-        return config->shards.bytes_per_s[worker];
-    case DP_INPUT_PARTICIPATES:
+    if (kind == DP_INPUT_PARTICIPATES)
         return (double)(planner->participants >> worker & 1);
-    case DP_INPUT_KINDS:
-        break;
-    }
-    return 0;
+    return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
+}
+
+const dp_rates *dp_planner_rates(const dp_planner *planner)
+{
+    return &planner->config.rates;
 }
 
 static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)

@@ -37,11 +37,8 @@ typedef struct {
     rt_eviction_kind eviction;
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
-    dp_link links[RT_WORKERS_MAX];
-    double ps_bytes_per_s; // of all shards together, each way; 0: no limit
-    dp_shards shards;
-    uint64_t dense_bytes;                        // of one worker, each way and iteration
-    double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
+    dp_rates rates;
+    uint64_t dense_bytes; // of one worker, each way and iteration
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many
@@ -102,6 +99,7 @@ uint64_t dp_planner_participants(const dp_planner *planner);
 
 // The value in force for the batch looked up last. worker: 0 for kinds that are about none.
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);
+const dp_rates *dp_planner_rates(const dp_planner *planner); // those of them that are rates
 
 // Records for the next look-up, in short.
 void dp_planner_set_alpha(dp_planner *planner, double alpha);

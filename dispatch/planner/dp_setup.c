@@ -59,8 +59,8 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->eviction = config->cache.eviction;
     planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;
-    planner->ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
-    planner->shards.count = config->ps_shard_count;
+    planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
+    planner->rates.shards.count = config->ps_shard_count;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
     planner->layout.field_count = schema->field_count;
@@ -76,9 +76,9 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     }
     for (uint32_t j = 0; j < config->worker_count; j++) {
         planner->slot_count[j] = rows;
-        planner->compute_s_per_sample[j] = config->compute_us_per_sample * 1e-6;
-        planner->links[j] = (dp_link){config->links.workers[j].gbps_up * 1e9 / 8,
-                                      config->links.workers[j].gbps_down * 1e9 / 8};
+        planner->rates.compute_s_per_sample[j] = config->compute_us_per_sample * 1e-6;
+        planner->rates.links[j] = (dp_link){config->links.workers[j].gbps_up * 1e9 / 8,
+                                            config->links.workers[j].gbps_down * 1e9 / 8};
     }
     return RT_OK;
 }

@@ -57,9 +57,9 @@ static void save_cache(const dp_planner *planner, uint32_t worker, rt_bytes *byt
 {
     const dp_cache *cache = &planner->caches[worker];
     const dp_planner_config *config = &planner->config;
-    const snapshot_worker head = {.up_bytes_per_s = config->links[worker].up_bytes_per_s,
-                                  .down_bytes_per_s = config->links[worker].down_bytes_per_s,
-                                  .compute_s = config->compute_s_per_sample[worker],
+    const snapshot_worker head = {.up_bytes_per_s = config->rates.links[worker].up_bytes_per_s,
+                                  .down_bytes_per_s = config->rates.links[worker].down_bytes_per_s,
+                                  .compute_s = config->rates.compute_s_per_sample[worker],
                                   .free_count = cache->free_count,
                                   .fills = planner->turnover.fills[worker],
                                   .evictions = planner->turnover.evictions[worker]};
@@ -104,11 +104,12 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
                           .policy = config->dispatch.policy,
                           .waiting_count = planner->waiting_count};
     snapshot_values values = {config->dispatch.alpha,
-                              config->ps_bytes_per_s,
+                              config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
                               config->dispatch.tables,
                               {0}};
-    memcpy(values.shard_bytes_per_s, config->shards.bytes_per_s, sizeof values.shard_bytes_per_s);
+    memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
+           sizeof values.shard_bytes_per_s);
     rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
     rt_bytes_put(bytes, &head, sizeof head);
@@ -219,12 +220,12 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
         if (!(values->shard_bytes_per_s[s] >= 0) || !isfinite(values->shard_bytes_per_s[s]))
             return bad(error, "a value in force is out of range");
     }
-    memcpy(config->shards.bytes_per_s, values->shard_bytes_per_s,
-           sizeof config->shards.bytes_per_s);
+    memcpy(config->rates.shards.bytes_per_s, values->shard_bytes_per_s,
+           sizeof config->rates.shards.bytes_per_s);
     config->dispatch.alpha = values->alpha;
     config->dispatch.search_evaluations = values->search_evaluations;
     config->dispatch.tables = values->tables;
-    config->ps_bytes_per_s = values->ps_bytes_per_s;
+    config->rates.ps_bytes_per_s = values->ps_bytes_per_s;
     return RT_OK;
 }
 
@@ -273,8 +274,8 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool same_config, 
     if (worker.evictions > worker.fills)
         return bad(error, "more rows were evicted than came in");
     if (same_config) {
-        planner->config.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
-        planner->config.compute_s_per_sample[w] = worker.compute_s;
+        planner->config.rates.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
+        planner->config.rates.compute_s_per_sample[w] = worker.compute_s;
     }
     return load_cache(planner, w, &worker, reader, error);
 }

@@ -16,7 +16,7 @@ static void capture_row_headers(ew_executor *e, ew_node *const *nodes, uint32_t 
     }
 }
 
-static void count_push(dp_counts *done, uint8_t reason)
+static void count_push(rt_counts *done, uint8_t reason)
 {
     done->update_push += reason == DP_REASON_UPDATE;
     done->evict_push += reason == DP_REASON_EVICT;

@@ -117,7 +117,7 @@ static void free_done_slices(ew_executor *e)
     for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
         ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
-            dp_counts_add(&e->statistics.done, &s->done);
+            rt_counts_add(&e->statistics.done, &s->done);
             rt_message_release(&s->message);
             s->sequence = 0;
         }
@@ -158,7 +158,7 @@ static void land_sum(ew_executor *e, const ew_node *n, float *sum)
 static void landed(ew_executor *e, const ew_node *n)
 {
     ew_slot_state *slot = &e->slots[n->slot];
-    dp_counts *done = &ew_slice_of(e, n)->done;
+    rt_counts *done = &ew_slice_of(e, n)->done;
     slot->version = n->version;
     done->pull_sum += n->kind == NODE_PULL_SUM;
     if (n->kind == NODE_PULL_SUM)
@@ -372,7 +372,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     s->node_count = 0;
     add_nodes(s);
     s->nodes_left = s->node_count;
-    s->done = (dp_counts){0};
+    s->done = (rt_counts){0};
     s->train_left = c->row_count;
     s->pulls_left = c->pull_count + c->pull_sum_count;
     return RT_OK;
@@ -594,7 +594,7 @@ rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
     return RT_OK;
 }
 
-rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, dp_counts *done,
+rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, rt_counts *done,
                               rt_error *error)
 {
     ew_slice_state *s = ew_slice_at(e, e->trained + 1);

@@ -41,7 +41,7 @@ typedef struct {
 
 // Since creation.
 typedef struct {
-    dp_counts done;       // executed operations
+    rt_counts done;       // executed operations
     uint64_t stale_reads; // rows that were not at the version that the plan names
     uint64_t rows_early;  // pulled rows that came before their slot was free
 } ew_executor_statistics;
@@ -62,7 +62,7 @@ rt_status ew_executor_next_job(ew_executor *executor, ew_job *job);
 // iteration, no row was or will be: all get their versions, and no step, here or at the PS.
 // *done (may be NULL) receives what the slice executed.
 rt_status ew_executor_trained(ew_executor *executor, const float *gradients, bool apply,
-                              dp_counts *done, rt_error *error);
+                              rt_counts *done, rt_error *error);
 
 // With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
 // rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.

@@ -50,7 +50,7 @@ typedef struct {
     uint32_t nodes_left; // not complete
     uint32_t train_left; // rows that are not in place
     uint32_t pulls_left; // PULL and PULL_SUM whose data has not arrived
-    dp_counts done;      // executed so far
+    rt_counts done;      // executed so far
     float *staging;      // rows that arrived before their slot was free
     uint32_t staging_capacity;
 } ew_slice_state;

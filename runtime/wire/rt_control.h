@@ -1,10 +1,12 @@
 // rt_control - payloads of the messages that form, drive and end a run.
 //
 // All of them are fixed-size structs, some followed by arrays; sizes are asserted, strings end in
-// a zero byte within their field. Row traffic is in rt_wire.h, slices in dispatch/plan/dp_slice_wire.h.
+// a zero byte within their field. Row traffic is in rt_wire.h, slices in
+// dispatch/plan/dp_slice_wire.h.
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H
 
+#include "runtime/wire/rt_counts.h"
 #include "runtime/wire/rt_wire.h"
 
 #define RT_PROGRAM_VERSION "0.1.0"
@@ -51,12 +53,8 @@ typedef struct {
     uint32_t sample_count;
     uint32_t stale_reads; // rows that were not at the version that the plan names
     double loss_sum;      // log loss over the micro-batch
-    uint64_t miss_pull, update_push, evict_push, flush_push, grad_push, first_touch, pull_sum;
-    uint64_t compute_ns;                     // forward, backward, row updates
-    uint64_t dense_ns;                       // waiting for the dense exchange
-    uint64_t push_ns;                        // waiting for rows while own pushes were under way
-    uint64_t pull_ns;                        // waiting for rows and nothing else
-    uint64_t plan_ns;                        // waiting for the slice
+    rt_counts done;
+    rt_times times;
     uint64_t fingerprint;                    // of the plan that the slice is from
     double up_bytes_per_s, down_bytes_per_s; // what its transfers say of the link; 0: nothing new
     double up_at_least, down_at_least;       // bytes/s, of messages that did not fill the link

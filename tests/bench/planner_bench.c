@@ -50,7 +50,7 @@ static void set_up(bench *b, uint32_t samples_per_worker)
         config.layout.values[f] = 16;
     for (uint32_t j = 0; j < WORKERS; j++) {
         double bytes_per_s = j < WORKERS / 2 ? 5e9 / 8 : 0.5e9 / 8;
-        config.links[j] = (dp_link){bytes_per_s, bytes_per_s};
+        config.rates.links[j] = (dp_link){bytes_per_s, bytes_per_s};
         config.slot_count[j] = slots > least ? slots : least;
     }
     if (dp_planner_create(&config, &b->planner, &error))

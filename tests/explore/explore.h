@@ -150,7 +150,7 @@ typedef struct {
     ex_value values[EX_VALUES];
     uint32_t value_count;
     rt_message messages[EX_SLICES][EX_WORKERS]; // the slices as the planner made them
-    dp_counts planned[EX_WORKERS];
+    rt_counts planned[EX_WORKERS];
     uint32_t operations[DP_OP_KINDS];
 } ex_program;
 

@@ -285,7 +285,7 @@ static dp_planner_config planner_config(const ex_scenario *s)
         .seed = SEED};
     for (uint32_t w = 0; w < s->worker_count; w++) {
         config.slot_count[w] = s->slot_count;
-        config.links[w] = (dp_link){1e8, 1e8};
+        config.rates.links[w] = (dp_link){1e8, 1e8};
     }
     // dp_planner_check asks for the larger of N / n and micro_batch_max
     config.sample_count_max = (uint32_t)s->worker_count * s->slot_count;

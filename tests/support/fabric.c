@@ -321,8 +321,8 @@ static void send_dense(worker *w, uint64_t iteration)
         rt_message message;
         uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
         assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
-                                           rt_peer(RT_ROLE_WORKER, w->rank), iteration,
-                                           first, floats * sizeof(float)),
+                                           rt_peer(RT_ROLE_WORKER, w->rank), iteration, first,
+                                           floats * sizeof(float)),
                          RT_OK);
         memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
         queue_put(&f->up[w->rank * f->s], &message);
@@ -343,7 +343,7 @@ static void end_job(worker *w)
 // As ew_worker and ew_trainer do it.
 static void settle_job(worker *w, bool apply)
 {
-    dp_counts done;
+    rt_counts done;
     rt_error error = {0};
     const fabric_plan *plan = w->fabric->plan;
     const dp_slice_view *slice = w->job.slice;
@@ -592,7 +592,7 @@ static void dump(const fabric *f)
 
 static void check_workers(fabric *f)
 {
-    dp_counts done = {0};
+    rt_counts done = {0};
     uint32_t count;
     const float *dense = ew_model_dense(f->workers[0].model, EW_VALUES, &count);
     for (uint32_t i = 0; i < f->n; i++) {
@@ -600,7 +600,7 @@ static void check_workers(fabric *f)
         assert_int_equal(statistics.stale_reads, 0);
         f->result->early += statistics.rows_early;
         f->result->loss_sum += f->workers[i].loss_sum;
-        dp_counts_add(&done, &statistics.done);
+        rt_counts_add(&done, &statistics.done);
         assert_memory_equal(ew_model_dense(f->workers[i].model, EW_VALUES, &count), dense,
                             count * sizeof *dense);
     }

@@ -47,12 +47,12 @@ typedef struct {
     dp_planner_config planner;
     rt_batch *batches;    // shape.iterations
     rt_message *slices;   // slice_count x worker_count
-    dp_counts *counts;    // the same, as planned
+    rt_counts *counts;    // the same, as planned
     uint32_t slice_count; // the flush is the last
     uint64_t *keys;       // key_count, ascending: all keys of all batches
     uint32_t *versions;   // of each, at the end
     uint32_t key_count;
-    dp_counts planned; // all workers, all slices
+    rt_counts planned; // all workers, all slices
 } fabric_plan;
 
 // Makes samples and plans of the whole run.

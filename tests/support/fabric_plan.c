@@ -54,7 +54,7 @@ static void configure_planner(fabric_plan *plan)
     }
     for (uint32_t j = 0; j < shape->worker_count; j++) {
         config->slot_count[j] = fabric_slots(plan, j);
-        config->links[j] = (dp_link){j % 2 ? 6e7 : 6e8, j % 2 ? 6e7 : 6e8};
+        config->rates.links[j] = (dp_link){j % 2 ? 6e7 : 6e8, j % 2 ? 6e7 : 6e8};
     }
 }
 
@@ -132,7 +132,7 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
                                          plan->slice_count + 1, &plan->slices[at]),
                          RT_OK);
         dp_counts_add_slice(&plan->counts[at], &final->slices[w]);
-        dp_counts_add(&plan->planned, &plan->counts[at]);
+        rt_counts_add(&plan->planned, &plan->counts[at]);
     }
     plan->slice_count++;
 }

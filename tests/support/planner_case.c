@@ -42,7 +42,7 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
     for (uint32_t j = 0; j < shape->worker_count; j++) {
         double slower = j % 2 ? 10 : 1;
         config->slot_count[j] = slot_count(shape, j);
-        config->links[j] = (dp_link){6e8 / slower, 5e8 / slower};
+        config->rates.links[j] = (dp_link){6e8 / slower, 5e8 / slower};
     }
 }
 

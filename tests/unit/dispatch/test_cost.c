@@ -321,25 +321,26 @@ static void ticks_are_bounded_and_near(void **state)
 static void predicted_times(void **state)
 {
     (void)state;
-    dp_account_config config = {.worker_count = 2, .links = {{1000, 2000}, {100, 50}}};
+    dp_account_config config = {.worker_count = 2, .rates.links = {{1000, 2000}, {100, 50}}};
     dp_traffic traffic[2] = {{500, 500}, {10, 20}}; // 0.5 s up, 0.25 s down; 0.1 s, 0.4 s
     uint32_t samples[2] = {10, 30};
     test_close(dp_predict_s(&config, 3, traffic, samples), 0.5, 1e-12, 0, "links");
-    config.compute_s_per_sample[0] = 0.01; // 0.5 + 0.1
-    config.compute_s_per_sample[1] = 0.02; // 0.4 + 0.6
+    config.rates.compute_s_per_sample[0] = 0.01; // 0.5 + 0.1
+    config.rates.compute_s_per_sample[1] = 0.02; // 0.4 + 0.6
     test_close(dp_predict_s(&config, 3, traffic, samples), 1.0, 1e-12, 0, "computation");
-    config.ps_bytes_per_s = 260; // 510 up, 520 down
+    config.rates.ps_bytes_per_s = 260; // 510 up, 520 down
     test_close(dp_predict_s(&config, 3, traffic, samples), 2.0, 1e-12, 0, "PS");
-    config.ps_bytes_per_s = 10000;
+    config.rates.ps_bytes_per_s = 10000;
     config.dense_bytes = 100; // 1: 120 bytes down in 2.4 s, + 0.6
     test_close(dp_predict_s(&config, 3, traffic, samples), 3.0, 1e-12, 0, "dense");
-    config.ps_bytes_per_s = 100; // 720 down
+    config.rates.ps_bytes_per_s = 100; // 720 down
     test_close(dp_predict_s(&config, 3, traffic, samples), 7.2, 1e-12, 0, "dense at the PS");
-    config.shards = (dp_shards){4, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
+    config.rates.shards =
+        (dp_shards){4, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
     test_close(dp_predict_s(&config, 3, traffic, samples), 330 / 20.0, 1e-12, 0, "first shard");
-    config.shards.bytes_per_s[2] = 7;
+    config.rates.shards.bytes_per_s[2] = 7;
     test_close(dp_predict_s(&config, 3, traffic, samples), 130 / 7.0, 1e-12, 0, "another shard");
-    config.ps_bytes_per_s = 10;
+    config.rates.ps_bytes_per_s = 10;
     test_close(dp_predict_s(&config, 3, traffic, samples), 72, 1e-12, 0, "all shards");
 }
 
@@ -370,7 +371,7 @@ static void unit_of_cost(void **state)
 {
     (void)state;
     dp_account_config config = {.worker_count = 2,
-                                .links = {{1000, 2000}, {100, 4000}},
+                                .rates.links = {{1000, 2000}, {100, 4000}},
                                 .layout = {3, {8, 16, 4}, {8, 0, 100}}};
     test_close(dp_account_unit_s(&config), (16 + 4 * 16) / 4000.0, 1e-12, 0, "unit");
 }
@@ -416,29 +417,29 @@ static void tally_plan(const dp_account_config *config, const dp_plan *plan, tal
                 tally_op(&config->layout, &lists[l]->items[k], j, &one);
             }
         }
-        double up_s = one.up[j] / config->links[j].up_bytes_per_s;
-        double down_s = one.down[j] / config->links[j].down_bytes_per_s;
+        double up_s = one.up[j] / config->rates.links[j].up_bytes_per_s;
+        double down_s = one.down[j] / config->rates.links[j].down_bytes_per_s;
         all->cost_s += up_s + down_s;
         double up = one.up[j] + one.requests[j] + (double)config->dense_bytes;
         double down = one.down[j] + (double)config->dense_bytes;
-        double time =
-            fmax(up / config->links[j].up_bytes_per_s, down / config->links[j].down_bytes_per_s) +
-            slice->sample_count * config->compute_s_per_sample[j];
+        double time = fmax(up / config->rates.links[j].up_bytes_per_s,
+                           down / config->rates.links[j].down_bytes_per_s) +
+                      slice->sample_count * config->rates.compute_s_per_sample[j];
         slowest = fmax(slowest, time);
         sums[0] += up;
         sums[1] += down;
         all->samples += slice->sample_count;
         all->lookups += slice->lookup_count;
     }
-    ps = fmax(sums[0], sums[1]) / config->ps_bytes_per_s;
+    ps = fmax(sums[0], sums[1]) / config->rates.ps_bytes_per_s;
     all->predicted_s += fmax(slowest, ps);
 }
 
 static void compare_sums(const dp_account *account, const tally *sum, uint32_t worker_count)
 {
-    dp_counts all = {0};
+    rt_counts all = {0};
     for (uint32_t j = 0; j < worker_count; j++) {
-        const dp_counts *counts = &account->workers[j];
+        const rt_counts *counts = &account->workers[j];
         assert_int_equal(counts->miss_pull, sum->kinds[j][DP_OP_PULL][0]);
         assert_int_equal(counts->update_push, sum->kinds[j][DP_OP_PUSH_ROW][DP_REASON_UPDATE]);
         assert_int_equal(counts->evict_push, sum->kinds[j][DP_OP_PUSH_ROW][DP_REASON_EVICT]);
@@ -454,7 +455,7 @@ static void compare_sums(const dp_account *account, const tally *sum, uint32_t w
         all.grad_push += counts->grad_push;
         all.first_touch += counts->first_touch;
     }
-    dp_counts got = dp_account_counts(account, worker_count);
+    rt_counts got = dp_account_counts(account, worker_count);
     assert_memory_equal(&got, &all, sizeof got);
     assert_true(all.update_push && all.evict_push && all.grad_push && all.first_touch);
     // Sums of the same doubles in another order.
@@ -485,10 +486,10 @@ static void sums_count_every_operation(void **state)
         planner_case_init(&pc, &shape);
         dp_account_config config = {.layout = pc.config.layout,
                                     .worker_count = 5,
-                                    .ps_bytes_per_s = i % 2 ? 1e8 : 1e12,
+                                    .rates.ps_bytes_per_s = i % 2 ? 1e8 : 1e12,
                                     .dense_bytes = 1000,
-                                    .compute_s_per_sample = {0, 1e-6, 3e-5, 0, 2e-6}};
-        memcpy(config.links, pc.config.links, sizeof config.links);
+                                    .rates.compute_s_per_sample = {0, 1e-6, 3e-5, 0, 2e-6}};
+        memcpy(config.rates.links, pc.config.rates.links, sizeof config.rates.links);
         for (uint32_t t = 0; t < 40; t++) {
             planner_case_look_up(&pc, 60);
             planner_case_commit(&pc);

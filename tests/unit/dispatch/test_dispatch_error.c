@@ -192,8 +192,8 @@ static void the_split_of_opt_counts(void **state)
     rt_batch batch;
     const dp_plan *plan;
     config.measure_error = true;
-    config.links[0] = (dp_link){5e8, 5e8}; // equal: samples that nobody has are indifferent
-    config.links[1] = (dp_link){5e8, 5e8};
+    config.rates.links[0] = (dp_link){5e8, 5e8}; // equal: samples that nobody has are indifferent
+    config.rates.links[1] = (dp_link){5e8, 5e8};
     assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
     rt_batch_init(&batch, 0);
     uint64_t hot = 3;

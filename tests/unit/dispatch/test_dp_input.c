@@ -195,13 +195,13 @@ static void dense_bytes_are_in_the_ticks(void **state)
     dp_planner_config config = pc.config;
     dp_planner *planner;
     config.dense_bytes = 100000;
-    config.ps_bytes_per_s = 1; // slow beyond reason
-    config.compute_s_per_sample[3] = 1e-5;
+    config.rates.ps_bytes_per_s = 1; // slow beyond reason
+    config.rates.compute_s_per_sample[3] = 1e-5;
     assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
     const dp_ticks *ticks = dp_planner_ticks(planner);
     for (uint32_t j = 0; j < 4; j++) {
-        double up = 100000 / config.links[j].up_bytes_per_s / ticks->tick_s;
-        double down = 100000 / config.links[j].down_bytes_per_s / ticks->tick_s;
+        double up = 100000 / config.rates.links[j].up_bytes_per_s / ticks->tick_s;
+        double down = 100000 / config.rates.links[j].down_bytes_per_s / ticks->tick_s;
         assert_true(fabs((double)ticks->dense_up[j] - up) <= 0.5);
         assert_true(fabs((double)ticks->dense_down[j] - down) <= 0.5);
     }
@@ -382,6 +382,29 @@ static void a_run_is_planned_again_from_its_journal(void **state)
     replay(journal, "dispatch.policy=makespan", "dispatch.budget_ms=1e-9", "dispatch.alpha=1");
 }
 
+// Every kind of record is one value of the rates, of a worker or shard, or none of them.
+static void a_record_changes_one_rate(void **state)
+{
+    (void)state;
+    const dp_rates before = {.links = {{1, 1}}, .ps_bytes_per_s = 1, .shards = {1, {1}}};
+    uint32_t rates = 0;
+    for (uint32_t kind = 0; kind < DP_INPUT_KINDS; kind++) {
+        dp_account_config account = {.rates = before};
+        const dp_input input = {
+            .kind = kind, .worker = kind == DP_INPUT_PS_LINK ? 0 : 3, .value = 7};
+        double *rate = dp_rates_at(&account.rates, (dp_input_kind)kind, input.worker);
+        dp_account_apply(&input, &account);
+        assert_true(!rate == !memcmp(&account.rates, &before, sizeof before));
+        if (!rate)
+            continue;
+        assert_true(*rate == 7);
+        *rate = kind == DP_INPUT_PS_LINK ? 1 : 0;
+        assert_memory_equal(&account.rates, &before, sizeof before);
+        rates++;
+    }
+    assert_int_equal(rates, 5);
+}
+
 static void fingerprints_see_the_order(void **state)
 {
     (void)state;
@@ -395,4 +418,5 @@ TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_re
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
           TEST(dense_bytes_are_in_the_ticks), TEST(a_journal_reads_back),
           TEST(bad_journals_are_refused), TEST(half_a_line_is_left_out),
-          TEST(a_run_is_planned_again_from_its_journal), TEST(fingerprints_see_the_order))
+          TEST(a_run_is_planned_again_from_its_journal), TEST(fingerprints_see_the_order),
+          TEST(a_record_changes_one_rate))

@@ -31,7 +31,7 @@ static void open_scene(scene *s, const char *directory, uint32_t dense_count)
     config.costs.worker_count = WORKERS;
     config.costs.layout = (dp_layout){.field_count = 1, .values = {4}};
     for (uint32_t j = 0; j < WORKERS; j++)
-        config.costs.links[j] = (dp_link){1e6, 1e6};
+        config.costs.rates.links[j] = (dp_link){1e6, 1e6};
     assert_int_equal(dp_tally_create(&config, &s->tally, NULL), RT_OK);
     for (uint32_t t = 0; t < ITERATIONS; t++) {
         dp_planned *planned = &s->planned[t];
@@ -58,7 +58,7 @@ static void close_scene(scene *s)
 static void report(scene *s, uint32_t iteration, uint32_t worker)
 {
     rt_wire_report one = {.sample_count = SAMPLES,
-                          .compute_ns = 1000000 * (10 * iteration + worker)};
+                          .times.compute_ns = 1000000 * (10 * iteration + worker)};
     dp_tally_report(s->tally, &s->planned[iteration - 1], worker, &one,
                     s->predictions[iteration - 1][worker]);
 }

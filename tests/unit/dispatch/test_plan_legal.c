@@ -225,7 +225,7 @@ static void keys_at_the_edges(void **state)
                                 .keys_per_sample_max = RT_FIELDS_MAX,
                                 .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX},
                                 .layout.field_count = RT_FIELDS_MAX,
-                                .links = {{1e6, 1e6}, {1e5, 1e5}},
+                                .rates.links = {{1e6, 1e6}, {1e5, 1e5}},
                                 .dispatch.policy = RT_POLICY_LAIA};
     plan_checker_config model = {.worker_count = 2,
                                  .slot_count = {2 * RT_FIELDS_MAX, 2 * RT_FIELDS_MAX}};
@@ -408,7 +408,7 @@ static void a_small_cache_is_refused(void **state)
                                 .keys_per_sample_max = 5,
                                 .slot_count = {20, 20, 20},
                                 .layout.field_count = 5,
-                                .links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
+                                .rates.links = {{1e6, 1e6}, {1e6, 1e6}, {1e6, 1e6}}};
     rt_error error = {0};
     dp_planner *planner = NULL;
     assert_int_equal(dp_planner_create(&config, &planner, &error), RT_OK);

@@ -311,14 +311,14 @@ static void a_resumed_run_knows_slow_boxes(void **state)
     rt_wire_link links[2] = {{.shard = 0}, {.shard = 2}};
     begin(&c);
     dp_planner_config config = c.planner;
-    c.config.ps_shard_count = config.shards.count = 3;
-    config.shards.bytes_per_s[0] = config.shards.bytes_per_s[1] = 10 * MBIT;
+    c.config.ps_shard_count = config.rates.shards.count = 3;
+    config.rates.shards.bytes_per_s[0] = config.rates.shards.bytes_per_s[1] = 10 * MBIT;
     assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
     dp_links_init(&c.config, &c.links);
     dp_links_place(&c.links, addresses);
     dp_links_resume(&c.links, planner);
     for (uint32_t s = 0; s < 3; s++)
-        assert_true(bw_table_shard_rate(&c.links.table, s) == config.shards.bytes_per_s[s]);
+        assert_true(bw_table_shard_rate(&c.links.table, s) == config.rates.shards.bytes_per_s[s]);
     for (uint32_t i = 0; i < 2; i++)
         links[i].up_bytes_per_s = links[i].down_bytes_per_s = 100 * MBIT;
     const uint32_t peer = rt_peer(RT_ROLE_WORKER, 0);

@@ -114,7 +114,7 @@ static void by_hand(void **state)
     dp_plan plan;
     dp_account account = {0};
     dp_account_config config = {
-        .layout = {2, {4, 32}, {4, 32}}, .worker_count = 1, .links = {{1000, 500}}};
+        .layout = {2, {4, 32}, {4, 32}}, .worker_count = 1, .rates.links = {{1000, 500}}};
     assert_int_equal(dp_plan_init(&plan, 1), RT_OK);
     dp_plan_clear(&plan);
     dp_slice *slice = &plan.slices[0];
@@ -133,7 +133,7 @@ static void by_hand(void **state)
     test_close(account.cost_s[0], (double)up / 1000 + (double)down / 500, 1e-12, 0, "cost");
     test_close(dp_account_unit_s(&config), 0.144, 1e-12, 0, "the largest row, fastest link");
     dp_ticks ticks;
-    dp_ticks_compute(&config.layout, config.links, 1, 2, &ticks);
+    dp_ticks_compute(&config.layout, config.rates.links, 1, 2, &ticks);
     test_close(ticks.push[1][0] * ticks.tick_s, 0.272, 1e-5, 0, "push");
     test_close(ticks.pull[0][0] * ticks.tick_s, 0.096, 1e-5, 0, "pull");
     test_close(ticks.grad[1][0] * ticks.tick_s, 0.152, 1e-5, 0, "gradient");

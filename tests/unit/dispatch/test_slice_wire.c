@@ -188,7 +188,7 @@ static void kept_gradients(void **state)
     for (uint32_t f = 0; f < FIELDS; f++)
         pc.config.layout.values[f] = 4;
     for (uint32_t w = 0; w < WORKERS; w++)
-        pc.config.links[w] = (dp_link){1e8, 1e8};
+        pc.config.rates.links[w] = (dp_link){1e8, 1e8};
     random_batches_init(&keys, 5, FIELDS, 15, 1, 1);
     rt_batch_init(&batches[0], 0);
     rt_batch_init(&batches[1], 0);

@@ -145,7 +145,7 @@ static void costs_stay_in_range(void **state)
                                     .keys_per_sample_max = keys,
                                     .slot_count = {keys},
                                     .layout = {1, {16}, {0}},
-                                    .links = {{1e6, 1e6}},
+                                    .rates.links = {{1e6, 1e6}},
                                     .dispatch.evict_cost = true};
         dp_planner *planner;
         assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
