@@ -145,6 +145,8 @@ static const rt_config_choice accountings[] = {
      "every worker that trained a row holds it, as published simulators count; simulation only"},
     {0},
 };
+static const rt_config_choice participants[] = {
+    {"all", RT_PARTICIPANTS_ALL, "x"}, {"auto", RT_PARTICIPANTS_AUTO, "y"}, {0}};
 static const rt_config_choice first_touches[] = {
     {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
     {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},
@@ -302,6 +304,8 @@ const rt_config_key rt_config_keys[] = {
            "`transport`."),
     CHOICE("dispatch.accounting", dispatch.accounting, rt_accounting, "\"bsp\"", accountings,
            "Which copies count as latest."),
+    CHOICE("dispatch.participants", dispatch.participants, rt_participants, "\"all\"", participants,
+           "Who trains."),
     CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
            "Where a row comes from that was never trained."),
     BOOL("dispatch.full_sync", dispatch.full_sync, "false",
