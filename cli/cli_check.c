@@ -18,6 +18,22 @@ static int print_document(void)
     return code;
 }
 
+static int print_migrated(const char *path, uint32_t set_count)
+{
+    rt_error error = {0};
+    char *json;
+    rt_log_setup(RT_LOG_ERROR, "lanyard"); // the names of before are what this is for
+    if (!path || set_count) {
+        fprintf(stderr, "lanyard check: --migrate takes one CONFIG, and no --set\n");
+        return CLI_USAGE;
+    }
+    if (rt_config_migrate(path, &json, &error))
+        return cli_fail(&error);
+    const int code = puts(json) >= 0 && fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    rt_free(json);
+    return code;
+}
+
 static void print_counts(const char *what, const ew_counts *counts, uint32_t samples)
 {
     const double flops = (double)(counts->gemm_flops + counts->flops) / samples;
@@ -62,17 +78,21 @@ int cli_check(int argc, char **argv)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    bool document = false, model = false, count = false;
+    bool document = false, model = false, count = false, migrate = false;
     rt_config config;
     rt_error error = {0};
     cli_plan plan;
     char *json;
-    const cli_option options[] = {
-        {"document", NULL, &document}, {"model", NULL, &model}, {"count", NULL, &count}};
+    const cli_option options[] = {{"document", NULL, &document},
+                                  {"model", NULL, &model},
+                                  {"count", NULL, &count},
+                                  {"migrate", NULL, &migrate}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (document)
         return print_document();
+    if (migrate)
+        return print_migrated(path, set_count);
     int code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;

@@ -40,11 +40,12 @@ static const cli_command commands[] = {
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
      "  --json  as JSON\n",
      cli_eval},
-    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | --document",
+    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
      "  --count     read the input once to count its distinct keys: what a PS shard needs\n"
      "  --model     weights, operations and bytes of the model\n"
+     "  --migrate   CONFIG itself, without defaults, by the names that keys have today\n"
      "  --document  the reference of all keys (docs/CONFIG.md)\n",
      cli_check},
     {"doctor", "CONFIG [--out DIR] [--json] [--set KEY=VALUE]...",

@@ -297,7 +297,7 @@ static rt_status join(worker *w, rt_error *error)
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    rt_status status = ew_device_open(config->config->device, &w->device, error);
+    rt_status status = ew_device_open_of(config->rank, config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
     if (!status)
         status = rt_transport_open(config->ops, config->keys, &w->transport, error);

@@ -2,34 +2,28 @@
 
 #include <string.h>
 
-#include "runtime/rt_hash.h"
+#include "runtime/rt_chains.h"
 #include "runtime/wire/rt_wire.h"
 
-#define NONE UINT32_MAX
-#define COUNT_MIN 1024u
 #define BLOCK_BITS 10 // gradients per block of memory
 
 typedef struct {
-    uint32_t worker;
-    uint32_t next; // of the same sum, ascending workers; or of the free list
+    uint64_t worker;
 } gradient;
 
+// Floats are not in the pool of gradients, so that they stay where they are when it grows.
 struct ps_aggregates {
     uint32_t dim;
-    uint32_t capacity; // of nodes, buckets and gradients, a power of two
-    uint32_t count;
-    uint32_t gradient_count;
-    uint32_t free_node;
-    uint32_t free_gradient;
-    ps_aggregate *nodes;
-    uint32_t *heads;
-    gradient *gradients;
-    float **blocks; // capacity >> BLOCK_BITS
+    rt_chains sums;    // ps_aggregate, by key
+    rt_pool gradients; // next: of the same sum, ascending workers
+    uint32_t block_count;
+    uint32_t block_capacity;
+    float **blocks; // of the gradients in order of their numbers
 };
 
-static uint32_t *bucket(const ps_aggregates *aggregates, uint64_t key)
+static gradient *gradient_at(const ps_aggregates *aggregates, uint32_t number)
 {
-    return &aggregates->heads[rt_mix(key) & (aggregates->capacity - 1)];
+    return rt_pool_item(&aggregates->gradients, number);
 }
 
 static float *floats(const ps_aggregates *aggregates, uint32_t at)
@@ -38,75 +32,20 @@ static float *floats(const ps_aggregates *aggregates, uint32_t at)
     return aggregates->blocks[at >> BLOCK_BITS] + within * aggregates->dim;
 }
 
-static void release(ps_aggregates *aggregates)
+// Memory for as many gradients as the pool has room for.
+static rt_status add_blocks(ps_aggregates *aggregates)
 {
-    rt_free(aggregates->nodes);
-    rt_free(aggregates->heads);
-    rt_free(aggregates->gradients);
-    rt_free(aggregates->blocks);
-}
-
-static rt_status add_blocks(ps_aggregates *aggregates, uint32_t from)
-{
-    const uint32_t to = aggregates->capacity >> BLOCK_BITS;
-    for (uint32_t i = from; i < to; i++) {
-        aggregates->blocks[i] = rt_alloc((size_t)aggregates->dim << BLOCK_BITS, sizeof(float));
-        if (aggregates->blocks[i])
-            continue;
-        while (i-- > from)
-            rt_free(aggregates->blocks[i]);
+    const uint32_t wanted = (aggregates->gradients.capacity - 1) / (1u << BLOCK_BITS) + 1;
+    if (rt_grow(&aggregates->blocks, &aggregates->block_capacity, wanted,
+                sizeof *aggregates->blocks))
         return RT_NO_MEMORY;
+    while (aggregates->block_count < wanted) {
+        float *block = rt_alloc((size_t)aggregates->dim << BLOCK_BITS, sizeof(float));
+        if (!block)
+            return RT_NO_MEMORY;
+        aggregates->blocks[aggregates->block_count++] = block;
     }
     return RT_OK;
-}
-
-// Node and gradient numbers stay, so only the buckets are made anew.
-static void take_over(const ps_aggregates *old, ps_aggregates *grown)
-{
-    const uint32_t capacity = grown->capacity;
-    for (uint32_t i = 0; i < capacity; i++)
-        grown->heads[i] = NONE;
-    for (uint32_t i = old->capacity; i < capacity; i++) {
-        grown->nodes[i].next = i + 1 < capacity ? i + 1 : old->free_node;
-        grown->gradients[i].next = i + 1 < capacity ? i + 1 : old->free_gradient;
-    }
-    grown->free_node = grown->free_gradient = old->capacity;
-    if (!old->capacity)
-        return;
-    memcpy(grown->nodes, old->nodes, old->capacity * sizeof *old->nodes);
-    memcpy(grown->gradients, old->gradients, old->capacity * sizeof *old->gradients);
-    for (uint32_t i = 0; i < old->capacity; i++) {
-        for (uint32_t at = old->heads[i]; at != NONE; at = old->nodes[at].next) {
-            uint32_t *head = bucket(grown, old->nodes[at].key);
-            grown->nodes[at].next = *head;
-            *head = at;
-        }
-    }
-}
-
-static rt_status resize(ps_aggregates *aggregates, uint32_t capacity)
-{
-    ps_aggregates grown = *aggregates;
-    const uint32_t blocks = aggregates->capacity >> BLOCK_BITS;
-    grown.capacity = capacity;
-    grown.nodes = rt_alloc(capacity, sizeof *grown.nodes);
-    grown.heads = rt_alloc(capacity, sizeof *grown.heads);
-    grown.gradients = rt_alloc(capacity, sizeof *grown.gradients);
-    grown.blocks = rt_alloc(capacity >> BLOCK_BITS, sizeof *grown.blocks);
-    if (!grown.nodes || !grown.heads || !grown.gradients || !grown.blocks)
-        goto release_arrays;
-    if (blocks)
-        memcpy(grown.blocks, aggregates->blocks, blocks * sizeof *grown.blocks);
-    if (add_blocks(&grown, blocks) != RT_OK)
-        goto release_arrays;
-    take_over(aggregates, &grown);
-    release(aggregates);
-    *aggregates = grown;
-    return RT_OK;
-
-release_arrays:
-    release(&grown);
-    return RT_NO_MEMORY;
 }
 
 rt_status ps_aggregates_create(uint32_t dim, ps_aggregates **aggregates_p)
@@ -115,9 +54,9 @@ rt_status ps_aggregates_create(uint32_t dim, ps_aggregates **aggregates_p)
     if (!aggregates)
         return RT_NO_MEMORY;
     aggregates->dim = dim;
-    aggregates->free_node = aggregates->free_gradient = NONE;
-    if (resize(aggregates, COUNT_MIN) != RT_OK) {
-        rt_free(aggregates);
+    if (rt_chains_init(&aggregates->sums, sizeof(ps_aggregate)) ||
+        rt_pool_init(&aggregates->gradients, sizeof(gradient)) || add_blocks(aggregates)) {
+        ps_aggregates_destroy(aggregates);
         return RT_NO_MEMORY;
     }
     *aggregates_p = aggregates;
@@ -128,34 +67,37 @@ void ps_aggregates_destroy(ps_aggregates *aggregates)
 {
     if (!aggregates)
         return;
-    for (uint32_t i = 0; i < aggregates->capacity >> BLOCK_BITS; i++)
+    for (uint32_t i = 0; i < aggregates->block_count; i++)
         rt_free(aggregates->blocks[i]);
-    release(aggregates);
+    rt_free(aggregates->blocks);
+    rt_chains_fini(&aggregates->sums);
+    rt_pool_fini(&aggregates->gradients);
     rt_free(aggregates);
 }
 
 rt_status ps_aggregates_reserve(ps_aggregates *aggregates, uint32_t count)
 {
-    const uint64_t wanted =
-        (uint64_t)count + rt_max_u64(aggregates->count, aggregates->gradient_count);
-    uint64_t capacity = aggregates->capacity;
-    while (capacity < wanted)
-        capacity *= 2;
-    if (capacity > UINT32_MAX / 2)
-        return RT_NO_MEMORY;
-    return capacity == aggregates->capacity ? RT_OK : resize(aggregates, (uint32_t)capacity);
+    rt_status status = rt_chains_reserve(&aggregates->sums, count);
+    if (status == RT_OK)
+        status = rt_pool_reserve(&aggregates->gradients, count);
+    return status ? status : add_blocks(aggregates);
 }
 
-static ps_aggregate *of_key(ps_aggregates *aggregates, uint32_t at, uint64_t key)
+static ps_aggregate *sum_at(const ps_aggregates *aggregates, uint32_t number)
 {
-    while (at != NONE && aggregates->nodes[at].key != key)
-        at = aggregates->nodes[at].next;
-    return at == NONE ? NULL : &aggregates->nodes[at];
+    return number == RT_NO_ITEM ? NULL : rt_chains_item(&aggregates->sums, number);
+}
+
+static uint32_t number_of(const ps_aggregates *aggregates, const ps_aggregate *aggregate)
+{
+    return (uint32_t)(aggregate - (const ps_aggregate *)rt_chains_item(&aggregates->sums, 0));
 }
 
 ps_aggregate *ps_aggregates_next(ps_aggregates *aggregates, uint64_t key, const ps_aggregate *after)
 {
-    return of_key(aggregates, after ? after->next : *bucket(aggregates, key), key);
+    return sum_at(aggregates, after
+                                  ? rt_chains_next(&aggregates->sums, number_of(aggregates, after))
+                                  : rt_chains_first(&aggregates->sums, key));
 }
 
 ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32_t iteration)
@@ -169,33 +111,22 @@ ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32
 
 ps_aggregate *ps_aggregates_open(ps_aggregates *aggregates, uint64_t key, uint32_t iteration)
 {
-    rt_assert(aggregates->count < aggregates->capacity);
-    const uint32_t at = aggregates->free_node;
-    uint32_t *head = bucket(aggregates, key);
-    ps_aggregate *aggregate = &aggregates->nodes[at];
-    aggregates->free_node = aggregate->next;
-    *aggregate = (ps_aggregate){.key = key,
-                                .iteration = iteration,
-                                .keeper = RT_WIRE_NO_KEEPER,
-                                .gradients = NONE,
-                                .next = *head};
-    *head = at;
-    aggregates->count++;
+    ps_aggregate *aggregate = sum_at(aggregates, rt_chains_add(&aggregates->sums, key));
+    *aggregate = (ps_aggregate){
+        .key = key, .iteration = iteration, .keeper = RT_WIRE_NO_KEEPER, .gradients = RT_NO_ITEM};
     return aggregate;
 }
 
 void ps_aggregates_add(ps_aggregates *aggregates, ps_aggregate *aggregate, uint32_t worker,
                        const void *bytes)
 {
-    rt_assert(aggregates->gradient_count < aggregates->capacity);
     rt_assert(!(aggregate->arrived & rt_bit(worker)));
-    const uint32_t at = aggregates->free_gradient;
-    aggregates->free_gradient = aggregates->gradients[at].next;
-    aggregates->gradient_count++;
-    uint32_t *link = &aggregate->gradients;
-    while (*link != NONE && aggregates->gradients[*link].worker < worker)
-        link = &aggregates->gradients[*link].next;
-    aggregates->gradients[at] = (gradient){worker, *link};
+    const uint32_t at = rt_pool_take(&aggregates->gradients);
+    uint32_t *next = aggregates->gradients.next, *link = &aggregate->gradients;
+    while (*link != RT_NO_ITEM && gradient_at(aggregates, *link)->worker < worker)
+        link = &next[*link];
+    gradient_at(aggregates, at)->worker = worker;
+    next[at] = *link;
     *link = at;
     aggregate->arrived |= rt_bit(worker);
     memcpy(floats(aggregates, at), bytes, aggregates->dim * sizeof(float));
@@ -203,10 +134,11 @@ void ps_aggregates_add(ps_aggregates *aggregates, ps_aggregate *aggregate, uint3
 
 void ps_aggregates_sum(const ps_aggregates *aggregates, const ps_aggregate *aggregate, float *sum)
 {
+    const uint32_t *next = aggregates->gradients.next;
     uint32_t at = aggregate->gradients;
-    rt_assert(at != NONE);
+    rt_assert(at != RT_NO_ITEM);
     memcpy(sum, floats(aggregates, at), aggregates->dim * sizeof(float));
-    for (at = aggregates->gradients[at].next; at != NONE; at = aggregates->gradients[at].next) {
+    for (at = next[at]; at != RT_NO_ITEM; at = next[at]) {
         const float *restrict one = floats(aggregates, at);
         for (uint32_t i = 0; i < aggregates->dim; i++)
             sum[i] += one[i];
@@ -215,29 +147,20 @@ void ps_aggregates_sum(const ps_aggregates *aggregates, const ps_aggregate *aggr
 
 void ps_aggregates_close(ps_aggregates *aggregates, ps_aggregate *aggregate)
 {
-    const uint32_t at = (uint32_t)(aggregate - aggregates->nodes);
-    uint32_t *link = bucket(aggregates, aggregate->key);
-    while (*link != at)
-        link = &aggregates->nodes[*link].next;
-    *link = aggregate->next;
-    for (uint32_t one = aggregate->gradients; one != NONE;) {
-        const uint32_t next = aggregates->gradients[one].next;
-        aggregates->gradients[one].next = aggregates->free_gradient;
-        aggregates->free_gradient = one;
-        aggregates->gradient_count--;
-        one = next;
+    for (uint32_t at = aggregate->gradients; at != RT_NO_ITEM;) {
+        const uint32_t next = aggregates->gradients.next[at];
+        rt_pool_give(&aggregates->gradients, at);
+        at = next;
     }
-    aggregate->next = aggregates->free_node;
-    aggregates->free_node = at;
-    aggregates->count--;
+    rt_chains_remove(&aggregates->sums, number_of(aggregates, aggregate));
 }
 
 uint32_t ps_aggregates_count(const ps_aggregates *aggregates)
 {
-    return aggregates->count;
+    return aggregates->sums.pool.count;
 }
 
 uint32_t ps_aggregates_gradients(const ps_aggregates *aggregates)
 {
-    return aggregates->gradient_count;
+    return aggregates->gradients.count;
 }

@@ -20,7 +20,6 @@ typedef struct {
     uint32_t pull_tag;
     uint64_t pull_iteration;
     uint32_t gradients; // list in worker order; internal
-    uint32_t next;      // of the same bucket; internal
 } ps_aggregate;
 
 // RT_NO_MEMORY leaves *aggregates_p untouched.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,15 +25,21 @@ rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_
 {
     char path[PATH_BYTES];
     const int flags = RTLD_NOW | RTLD_NODELETE | (is_global ? RTLD_GLOBAL : RTLD_LOCAL);
-    bool is_path = strchr(file, '/'), found = !is_path && (find("", file, path) ||
-                                                             find("../lib/lanyard/", file, path));
+    bool is_path = strchr(file, '/'),
+         found = !is_path && (find("", file, path) || find("../lib/lanyard/", file, path));
     *library_p = dlopen(found ? path : file, flags);
     if (*library_p)
         return RT_OK;
-    if (!found && !is_path)
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "%s is neither beside the program, nor in ../lib/lanyard, nor on the library "
-                       "path (make builds it where what it needs is)",
-                       file);
-    return rt_fail(error, RT_UNSUPPORTED, "%s", dlerror());
+    const char *why = dlerror(), *folders = getenv("LD_LIBRARY_PATH");
+    if (!found && !is_path && strncmp(why, file, strlen(file)) == 0)
+        return rt_fail(
+            error, RT_UNSUPPORTED,
+            "%s is neither beside the program, nor in ../lib/lanyard, nor on the library "
+            "path (make builds it where what it needs is)",
+            file);
+    // Mostly a library that the plug-in needs, which the loader names.
+    return rt_fail(
+        error, RT_UNSUPPORTED,
+        "%.200s (LD_LIBRARY_PATH, the folders to look in besides the system's, is \"%.80s\")", why,
+        folders ? folders : "");
 }

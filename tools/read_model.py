@@ -137,8 +137,30 @@ def read_rows(path):
 
 
 def read_tensors(path):
-    """Returns a dict of arrays, in the order of the file."""
+    """Returns a dict of arrays, in the order of the file: the layout of safetensors."""
     data = np.fromfile(path, dtype=np.uint8)
+    if data[:8].tobytes() == b"RLYNTENS":
+        return _read_old_tensors(path, data)
+    begin = 8 + int(data[:8].view("<u8")[0]) if len(data) >= 8 else 0
+    try:
+        header = json.loads(data[8:begin].tobytes()) if 8 < begin <= len(data) else None
+        checksum = header.pop("__metadata__")["xxh3"]
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: its header is damaged, or not one of lanyard") from error
+    hashed = 8 + data[8:begin].tobytes().index(checksum.encode()) + len(checksum)
+    _check(path, "the file", data[hashed:], int(checksum, 16))
+    tensors = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        raw = data[begin + first:begin + last]
+        if entry["dtype"] != "F32" or len(raw) != 4 * int(np.prod(entry["shape"], dtype=np.uint64)):
+            raise ModelError(f"{path}: shape and place of {name} do not fit")
+        tensors[name] = raw.view("<f4").reshape(entry["shape"])
+    return tensors
+
+
+def _read_old_tensors(path, data):
+    """Files of version 1, as programs up to 0.1.0 wrote them."""
     header = _header_of(path, data, DENSE_HEADER, b"RLYNTENS")
     end = DENSE_HEADER.itemsize + int(header["count"]) * DENSE_ENTRY.itemsize
     if header["file_bytes"] != len(data) or end > len(data):

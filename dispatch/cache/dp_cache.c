@@ -33,64 +33,98 @@ void dp_cache_fini(dp_cache *cache)
     memset(cache, 0, sizeof *cache);
 }
 
-void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index)
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
 {
-    cache->slots[slot] = (dp_slot){record_index, record->first_copy};
-    record->first_copy = dp_copy(cache->worker, slot);
-    record->holders |= rt_bit(cache->worker);
+    cache->slots[slot] = (dp_slot){record_index, copies->first};
+    copies->first = dp_copy(cache->worker, slot);
+    if (!dp_eviction_is_outdated(cache->eviction, slot))
+        copies->holders |= rt_bit(cache->worker);
 }
 
-uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
                        uint32_t iteration)
 {
     rt_assert(cache->free_count > 0);
     uint32_t slot = cache->free_slots[--cache->free_count];
     cache->occupied++;
-    dp_cache_put(cache, slot, record, record_index);
+    dp_eviction_use(cache->eviction, slot, iteration);
+    dp_cache_put(cache, slot, copies, record_index);
+    return slot;
+}
+
+uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies, uint32_t iteration)
+{
+    dp_cache *cache = &caches[worker];
+    uint32_t slot = cache->outdated ? dp_cache_slot(caches, worker, copies) : DP_NO_SLOT;
+    if (slot == DP_NO_SLOT)
+        return DP_NO_SLOT;
+    rt_assert(!(copies->holders >> worker & 1));
+    copies->holders |= rt_bit(worker);
+    cache->outdated--;
+    cache->occupied++;
     dp_eviction_use(cache->eviction, slot, iteration);
     return slot;
 }
 
-void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record)
+static void free_slot(dp_cache *cache, uint32_t slot)
 {
-    dp_cache *cache = &caches[worker];
-    uint32_t *link = &record->first_copy;
+    uint32_t *count =
+        dp_eviction_is_outdated(cache->eviction, slot) ? &cache->outdated : &cache->occupied;
+    (*count)--;
+    dp_eviction_free(cache->eviction, slot);
+    cache->free_slots[cache->free_count++] = slot;
+}
+
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies)
+{
+    uint32_t *link = &copies->first;
     while (*link != DP_NO_COPY && dp_copy_worker(*link) != worker)
         link = &caches[dp_copy_worker(*link)].slots[dp_copy_slot(*link)].next_copy;
     rt_assert(*link != DP_NO_COPY); // its worker part would be that of worker 63
     uint32_t slot = dp_copy_slot(*link);
-    *link = cache->slots[slot].next_copy;
-    record->holders &= ~rt_bit(worker);
-    dp_eviction_free(cache->eviction, slot);
-    cache->free_slots[cache->free_count++] = slot;
-    cache->occupied--;
+    *link = caches[worker].slots[slot].next_copy;
+    copies->holders &= ~rt_bit(worker);
+    free_slot(&caches[worker], slot);
 }
 
-void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record)
+static void keep_outdated(dp_cache *cache, uint32_t slot)
 {
-    uint32_t copy = record->first_copy;
-    record->first_copy = DP_NO_COPY;
-    record->holders = 0;
-    while (copy != DP_NO_COPY) {
-        uint32_t worker = dp_copy_worker(copy), slot = dp_copy_slot(copy);
+    cache->occupied--;
+    cache->outdated++;
+    dp_eviction_outdate(cache->eviction, slot);
+}
+
+void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies)
+{
+    if (!dp_eviction_keeps(caches[worker].eviction)) {
+        dp_cache_drop(caches, worker, copies);
+        return;
+    }
+    copies->holders &= ~rt_bit(worker);
+    keep_outdated(&caches[worker], dp_cache_slot(caches, worker, copies));
+}
+
+void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies)
+{
+    uint32_t *link = &copies->first;
+    copies->holders &= ~workers;
+    while (*link != DP_NO_COPY) {
+        uint32_t worker = dp_copy_worker(*link), slot = dp_copy_slot(*link);
         dp_cache *cache = &caches[worker];
-        uint32_t next = cache->slots[slot].next_copy;
-        if (worker == kept) {
-            cache->slots[slot].next_copy = DP_NO_COPY;
-            record->first_copy = copy;
-            record->holders = rt_bit(worker);
-        } else {
-            dp_eviction_free(cache->eviction, slot);
-            cache->free_slots[cache->free_count++] = slot;
-            cache->occupied--;
+        if (workers >> worker & 1 && !dp_eviction_keeps(cache->eviction)) {
+            *link = cache->slots[slot].next_copy;
+            free_slot(cache, slot);
+            continue;
         }
-        copy = next;
+        if (workers >> worker & 1)
+            keep_outdated(cache, slot);
+        link = &cache->slots[slot].next_copy;
     }
 }
 
-uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record)
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_copies *copies)
 {
-    uint32_t copy = record->first_copy;
+    uint32_t copy = copies->first;
     while (copy != DP_NO_COPY) {
         if (dp_copy_worker(copy) == worker)
             return dp_copy_slot(copy);

@@ -1,7 +1,12 @@
 // dp_cache - the planner's view of one worker's cache: which record sits in which slot.
 //
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
-// all workers, form a chain that starts in dp_record.first_copy. One thread.
+// all workers, form a chain that starts in dp_copies.first. One thread.
+//
+// A copy that is not the latest any longer is outdated. It is of no use to anybody, but with some
+// evictions (dp_eviction_keeps) it keeps its slot, and with it what eviction knows of the row,
+// until the slot is needed or the row comes anew: it is in the chain, and its worker is no holder.
+// With the others its slot is free at once.
 #ifndef DP_CACHE_H
 #define DP_CACHE_H
 
@@ -34,7 +39,8 @@ typedef struct {
 typedef struct {
     uint32_t worker;
     uint32_t slot_count;
-    uint32_t occupied;
+    uint32_t occupied; // slots of latest copies
+    uint32_t outdated; // slots of outdated ones
     dp_slot *slots;
     uint32_t *free_slots; // a stack
     uint32_t free_count;
@@ -45,20 +51,26 @@ rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_conf
 void dp_cache_fini(dp_cache *cache);
 
 // Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
-// that a slot is free. Returns the slot.
-uint32_t dp_cache_fill(dp_cache *cache, dp_record *record, uint32_t record_index,
+// that a slot is free, and that the worker has no copy. Returns the slot.
+uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
                        uint32_t iteration);
 
-// Adds the copy that sits in slot to the record's chain and holders; nothing else changes. For a
-// cache whose free slots are known already.
-void dp_cache_put(dp_cache *cache, uint32_t slot, dp_record *record, uint32_t record_index);
+// Adds the copy that sits in slot to the record's chain and, unless it is outdated, to its holders;
+// nothing else changes. For a cache whose free slots and eviction are known already.
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
-// Takes this worker's copy of record out of chain and holders; its slot is free. caches is the
-// array that holds every worker's cache.
-void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_record *record);
+// A worker that is no holder takes the row anew in the slot of its outdated copy, if it has one:
+// returns that slot, and the worker is a holder; or DP_NO_SLOT.
+uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies, uint32_t iteration);
 
-// Takes out all copies of record but that of worker `kept` (RT_WORKERS_MAX: all).
-void dp_cache_drop_others(dp_cache *caches, uint32_t kept, dp_record *record);
+// This worker's copy of record is outdated. caches is the array that holds every worker's cache.
+void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies);
+
+// Takes this worker's copy of record, outdated or not, out of the chain; its slot is free.
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies);
+
+// The copies of these workers are outdated, whether they are holders or not any longer.
+void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies);
 
 // Starts loading what fill, use or drop of the copy will touch.
 static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
@@ -68,7 +80,7 @@ static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
     dp_eviction_prefetch(cache->eviction, dp_copy_slot(copy));
 }
 
-// The slot of worker's copy of record; DP_NO_SLOT if there is none.
-uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_record *record);
+// The slot of worker's copy of record, outdated or not; DP_NO_SLOT if there is none.
+uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_copies *copies);
 
 #endif

@@ -110,7 +110,8 @@ uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t ho
                                             .version = entry->version,
                                             .version_ps = entry->version,
                                             .entry = (uint32_t)at,
-                                            .first_copy = DP_NO_COPY,
+                                            .copies.first = DP_NO_COPY,
+                                            .shown.first = DP_NO_COPY,
                                             .keeper = DP_NO_KEEPER};
     return index;
 }
@@ -144,7 +145,8 @@ void dp_directory_release(dp_directory *directory, uint32_t index)
 {
     dp_record *record = &directory->records[index];
     dp_entry *entry = &directory->entries[record->entry];
-    rt_assert(record->holders == 0 && record->first_copy == DP_NO_COPY);
+    rt_assert(record->copies.holders == 0 && record->copies.first == DP_NO_COPY);
+    rt_assert(record->shown.first == DP_NO_COPY);
     rt_assert(record->version == record->version_ps && record->version > 0);
     entry->version = record->version;
     entry->record = 0;
@@ -175,17 +177,17 @@ static bool record_legal(const dp_record *record, rt_error *error)
     const char *wrong = NULL;
     if (record->version_ps > record->version)
         wrong = "the PS is ahead of the latest version";
-    else if (record->version_ps < record->version && record->holders == 0)
+    else if (record->version_ps < record->version && record->copies.holders == 0)
         wrong = "the latest version is held by nobody";
-    else if ((record->holders == 0) != (record->first_copy == DP_NO_COPY))
-        wrong = "holders and copies differ";
-    else if (record->keeper != DP_NO_KEEPER && record->holders != rt_bit(record->keeper))
+    else if (record->copies.holders && record->copies.first == DP_NO_COPY)
+        wrong = "held, but there is no copy";
+    else if (record->keeper != DP_NO_KEEPER && record->copies.holders != rt_bit(record->keeper))
         wrong = "pending, but not held by the keeper alone";
     if (!wrong)
         return true;
     rt_fail(error, RT_CONFIG,
             "key %" PRIx64 ": %s (latest %" PRIu32 ", PS %" PRIu32 ", holders %" PRIx64 ")",
-            record->key, wrong, record->version, record->version_ps, record->holders);
+            record->key, wrong, record->version, record->version_ps, record->copies.holders);
     return false;
 }
 

@@ -24,17 +24,24 @@ typedef struct {
 } dp_entry;
 _Static_assert(sizeof(dp_entry) == 16, "four entries per cache line");
 
+// The copies of a key in one set of caches.
+typedef struct {
+    uint64_t holders; // workers whose copy is the latest
+    uint32_t first;   // chain of all copies, outdated ones too (dp_cache.h); or DP_NO_COPY
+    uint32_t unused;
+} dp_copies;
+
 typedef struct {
     uint64_t key;
-    uint64_t holders;    // H, workers whose copy has version L
+    dp_copies copies;    // holders: H, workers whose copy has version L
+    dp_copies shown;     // in the caches as decisions see them, see dp_shown
     uint32_t version;    // L, last planned training iteration; 0: never trained
     uint32_t version_ps; // P, what the PS will have once all planned operations have executed
     uint32_t entry;      // in the table
-    uint32_t first_copy; // chain of copies through the caches, see dp_cache
     uint32_t seen;       // iteration that `distinct` belongs to
     uint32_t distinct;   // index among the distinct keys of that iteration
     uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
-    uint8_t unused[23];
+    uint8_t unused[3];
 } dp_record;
 _Static_assert(sizeof(dp_record) == 64, "one cache line: a batch touches records at random");
 
@@ -82,7 +89,7 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 // A key that is not there yet, at the PS in this version (> 0). RT_NO_MEMORY.
 rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version);
 
-// Gives a record without holders back; its version stays in the table.
+// Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);
 
 // L of a key, 0 if it was never trained. For tests and tools; no side effect.

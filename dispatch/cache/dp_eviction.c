@@ -23,6 +23,9 @@ typedef struct {
     uint32_t cursor;        // everything before it is used since, free, or pinned
     uint32_t pinned_cursor; // first entry passed over only because its iteration was running
     uint32_t iteration;
+    uint32_t *outdated; // slots of outdated copies: a heap, the first to go at 0
+    uint32_t outdated_count;
+    uint32_t *place; // by slot: index in the heap + 1; 0: not outdated
 } emark;
 
 // lru and lfu: rows in lists of equal frequency, lists in ascending order (lru: one list).
@@ -100,8 +103,69 @@ static rt_status emark_init(emark *e, uint32_t slot_count)
     e->slots = rt_alloc(slot_count, sizeof *e->slots);
     e->order = rt_alloc(slot_count, sizeof *e->order);
     e->scratch = rt_alloc(slot_count, sizeof *e->scratch);
+    e->outdated = rt_alloc(slot_count, sizeof *e->outdated);
+    e->place = rt_alloc(slot_count, sizeof *e->place);
     e->target = 1;
-    return e->slots && e->order && e->scratch ? RT_OK : RT_NO_MEMORY;
+    return e->slots && e->order && e->scratch && e->outdated && e->place ? RT_OK : RT_NO_MEMORY;
+}
+
+// Of two outdated copies, whether a goes first.
+static bool goes_first(const dp_eviction *v, uint32_t a, uint32_t b)
+{
+    const emark_slot *x = &v->emark.slots[a], *y = &v->emark.slots[b];
+    if (x->mark != y->mark)
+        return x->mark < y->mark;
+    const uint64_t left = (uint64_t)x->frequency * (v->config.by_bytes ? v->bytes[b] : 1);
+    const uint64_t right = (uint64_t)y->frequency * (v->config.by_bytes ? v->bytes[a] : 1);
+    return left != right ? left < right : a < b;
+}
+
+static void put_at(emark *e, uint32_t at, uint32_t slot)
+{
+    e->outdated[at] = slot;
+    e->place[slot] = at + 1;
+}
+
+// slot belongs at index `at` or nearer to the top.
+static void sift_up(dp_eviction *v, uint32_t at, uint32_t slot)
+{
+    emark *e = &v->emark;
+    for (; at > 0 && goes_first(v, slot, e->outdated[(at - 1) / 2]); at = (at - 1) / 2)
+        put_at(e, at, e->outdated[(at - 1) / 2]);
+    put_at(e, at, slot);
+}
+
+// slot belongs at index `at` or farther from the top.
+static void sift_down(dp_eviction *v, uint32_t at, uint32_t slot)
+{
+    emark *e = &v->emark;
+    for (uint32_t child = 2 * at + 1; child < e->outdated_count; child = 2 * at + 1) {
+        if (child + 1 < e->outdated_count &&
+            goes_first(v, e->outdated[child + 1], e->outdated[child]))
+            child++;
+        if (!goes_first(v, e->outdated[child], slot))
+            break;
+        put_at(e, at, e->outdated[child]);
+        at = child;
+    }
+    put_at(e, at, slot);
+}
+
+// The copy in slot is not outdated any longer: before its mark and frequency change.
+static void emark_refresh(dp_eviction *v, uint32_t slot)
+{
+    emark *e = &v->emark;
+    const uint32_t at = e->place[slot];
+    if (at == 0)
+        return;
+    const uint32_t last = e->outdated[--e->outdated_count];
+    e->place[slot] = 0;
+    if (last == slot)
+        return;
+    if (goes_first(v, last, slot))
+        sift_up(v, at - 1, last);
+    else
+        sift_down(v, at - 1, last);
 }
 
 static void emark_use(emark *e, uint32_t slot, uint32_t iteration)
@@ -402,6 +466,8 @@ void dp_eviction_destroy(dp_eviction *eviction)
     rt_free(eviction->emark.slots);
     rt_free(eviction->emark.order);
     rt_free(eviction->emark.scratch);
+    rt_free(eviction->emark.outdated);
+    rt_free(eviction->emark.place);
     rt_free(eviction->listed.slots);
     rt_free(eviction->listed.buckets);
     rt_free(eviction->listed.free_buckets);
@@ -414,10 +480,12 @@ void dp_eviction_destroy(dp_eviction *eviction)
 
 void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration)
 {
-    if (eviction->config.kind == RT_EVICT_EMARK)
+    if (eviction->config.kind == RT_EVICT_EMARK) {
+        emark_refresh(eviction, slot);
         emark_use(&eviction->emark, slot, iteration);
-    else
+    } else {
         listed_use(&eviction->listed, slot, iteration);
+    }
 }
 
 void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes)
@@ -431,18 +499,38 @@ void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next)
     eviction->expected.next[slot] = next;
 }
 
+bool dp_eviction_keeps(const dp_eviction *eviction)
+{
+    return eviction->config.kind == RT_EVICT_EMARK;
+}
+
+void dp_eviction_outdate(dp_eviction *eviction, uint32_t slot)
+{
+    rt_assert(dp_eviction_keeps(eviction) && eviction->emark.place[slot] == 0);
+    sift_up(eviction, eviction->emark.outdated_count++, slot);
+}
+
+bool dp_eviction_is_outdated(const dp_eviction *eviction, uint32_t slot)
+{
+    return dp_eviction_keeps(eviction) && eviction->emark.place[slot] != 0;
+}
+
 void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
 {
     if (eviction->config.expects)
         eviction->expected.next[slot] = 0;
-    if (eviction->config.kind == RT_EVICT_EMARK)
+    if (eviction->config.kind == RT_EVICT_EMARK) {
+        emark_refresh(eviction, slot);
         eviction->emark.slots[slot] = (emark_slot){0};
-    else
+    } else {
         listed_free(&eviction->listed, slot);
+    }
 }
 
 uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration)
 {
+    if (eviction->emark.outdated_count) // of lru and lfu: none
+        return eviction->emark.outdated[0];
     bool none_left = eviction->config.expects && eviction->expected.iteration == iteration;
     uint32_t slot = DP_NO_SLOT;
     if (!none_left)
@@ -477,6 +565,31 @@ static void emark_save(const dp_eviction *v, rt_bytes *bytes)
     rt_bytes_put(bytes, head, sizeof head);
     rt_bytes_put(bytes, e->slots, v->config.slot_count * sizeof *e->slots);
     rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
+}
+
+static void outdated_save(const dp_eviction *v, rt_bytes *bytes)
+{
+    rt_bytes_put_u32(bytes, v->emark.outdated_count);
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if (v->emark.place[slot])
+            rt_bytes_put_u32(bytes, slot);
+    }
+}
+
+// In ascending order. The heap needs marks, frequencies and bytes, so it comes last.
+static rt_status outdated_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
+{
+    uint32_t count = rt_reader_u32(reader);
+    if (count > v->config.slot_count)
+        return RT_DATA;
+    for (uint32_t i = 0, after = 0; i < count; i++) {
+        uint32_t slot = rt_reader_u32(reader);
+        if (reader->failed || slot < after || slot >= v->config.slot_count || !is_used[slot])
+            return RT_DATA;
+        dp_eviction_outdate(v, slot);
+        after = slot + 1;
+    }
+    return reader->failed ? RT_DATA : RT_OK;
 }
 
 static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
@@ -544,6 +657,8 @@ void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)
         listed_save(&v->listed, bytes);
     if (v->config.by_bytes)
         rt_bytes_put(bytes, v->bytes, v->config.slot_count * sizeof *v->bytes);
+    if (dp_eviction_keeps(v))
+        outdated_save(v, bytes);
 }
 
 rt_status dp_eviction_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
@@ -553,5 +668,7 @@ rt_status dp_eviction_load(dp_eviction *v, const bool *is_used, rt_reader *reade
     if (!status && v->config.by_bytes &&
         !rt_reader_get(reader, v->bytes, v->config.slot_count, sizeof *v->bytes))
         status = RT_DATA;
+    if (!status && dp_eviction_keeps(v))
+        status = outdated_load(v, is_used, reader);
     return status;
 }

@@ -3,15 +3,17 @@
 // Slots are numbers below slot_count. A slot is free or occupied; `use` is called once per
 // iteration for every row that the worker trains in it, after a fill and at a hit alike. The victim
 // is an occupied slot that this iteration does not use. All operations take constant time,
-// amortised.
+// amortised, but for copies that are outdated: logarithmic time.
 //
 // emark: ESD, section 8.1. A used row gets the mark `target`; when the cache is full and all marks
-//        equal target, target grows by one. Victim: lowest mark, then lowest frequency (iterations
-//        in which the row was used since it came in), then lowest slot. Outdated copies need no
-//        rule here: the planner frees their slots as soon as they are outdated.
+//        equal target, target grows by one. Victim: an outdated copy while there is one; lowest
+//        mark, then lowest frequency (iterations in which the row was used since it came in), then
+//        lowest slot. An outdated copy keeps its slot, mark and frequency until it is the victim
+//        or the row is pulled anew, which is a further use of it.
 //        by_bytes: lowest frequency per byte instead (ESD, section 8.2), compared exactly.
 // lru:   the slot whose last use is longest ago.
 // lfu:   lowest frequency, then the one that reached it first.
+// To lru and lfu an outdated copy is a free slot.
 //
 // expects: the caller knows of some rows when they will be used next. Those are no victims while
 // there is another one; of them, the one used last goes first, then the lowest slot. To the rules
@@ -43,6 +45,14 @@ void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes);
 // The row in an occupied slot is used next in iteration `next`; 0, or a past one: not known. Not
 // between two victims of one iteration, except for slots that it uses. Only with expects.
 void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next);
+
+// Whether outdated copies keep their slots; otherwise dp_eviction_outdate must not be called.
+bool dp_eviction_keeps(const dp_eviction *eviction);
+
+// The copy in an occupied slot is outdated, until the slot's next use. Not between two victims of
+// one iteration, nor for a slot that it uses.
+void dp_eviction_outdate(dp_eviction *eviction, uint32_t slot);
+bool dp_eviction_is_outdated(const dp_eviction *eviction, uint32_t slot);
 
 // An occupied slot becomes free.
 void dp_eviction_free(dp_eviction *eviction, uint32_t slot);

@@ -3,31 +3,60 @@
 #include <string.h>
 
 // Per sample: start from "pull everything everywhere"; then every key that somebody holds takes its
-// pull (and, if dirty, the push that all others would cause) off the holder's column. One byte per
-// look-up decides, so a batch costs O(look-ups + samples x workers).
+// pull (and, if dirty, the pushes that all others would cause) off the holders' columns. One byte
+// per look-up decides, so a batch costs O(look-ups + samples x workers), and a pass over the
+// holders where there are several.
 
-static void add_replicated(const dp_view *view, const dp_distinct *key, int32_t *row)
+#define GROUP 4u // workers whose holder bits are looked up together
+
+// All ones where bit k of the index is set: popular keys are held by many workers, and a loop over
+// the bits of a mask costs more than all the additions.
+typedef struct {
+    int32_t of[1u << GROUP][GROUP];
+} lane_masks;
+
+static lane_masks make_masks(void)
 {
+    lane_masks masks;
+    for (uint32_t bits = 0; bits < 1u << GROUP; bits++) {
+        for (uint32_t k = 0; k < GROUP; k++)
+            masks.of[bits][k] = -(int32_t)(bits >> k & 1);
+    }
+    return masks;
+}
+
+// Tables by worker have RT_WORKERS_MAX members, so that a sum may run past the last worker.
+static void add_replicated(const dp_view *view, const dp_distinct *key, const lane_masks *masks,
+                           int32_t *row)
+{
+    static const int32_t none[RT_WORKERS_MAX] = {0};
     const int32_t *pull = view->ticks->pull[key->field];
     const int32_t *push = view->ticks->push[key->field];
-    const int32_t *evict = view->evict;
-    int32_t cheapest = 0;
-    if (key->dirty) { // any holder can push; the planner chooses the cheapest
-        cheapest = INT32_MAX;
-        for (uint64_t rest = key->holders; rest; rest &= rest - 1) {
-            int32_t cost = push[rt_lowest_bit(rest)];
-            cheapest = cost < cheapest ? cost : cheapest;
-        }
-        for (uint32_t j = 0; j < view->worker_count; j++)
-            row[j] += cheapest;
+    const int32_t *evict = view->evict ? view->evict : none;
+    const uint32_t n = view->worker_count;
+    int32_t sums[GROUP] = {0};
+    for (uint32_t j = 0; j < n && key->dirty; j += GROUP) {
+        const int32_t *mask = masks->of[key->holders >> j & ((1u << GROUP) - 1)];
+        for (uint32_t k = 0; k < GROUP; k++)
+            sums[k] += push[j + k] & mask[k];
     }
-    for (uint64_t rest = key->holders; rest; rest &= rest - 1) {
-        uint32_t j = rt_lowest_bit(rest);
-        row[j] -= pull[j] + cheapest + (evict ? evict[j] : 0);
+    const int32_t pushes = sums[0] + sums[1] + sums[2] + sums[3];
+    uint32_t j = 0;
+    for (; j + GROUP <= n; j += GROUP) {
+        const int32_t *mask = masks->of[key->holders >> j & ((1u << GROUP) - 1)];
+        for (uint32_t k = 0; k < GROUP; k++)
+            row[j + k] += pushes - ((pull[j + k] + pushes + evict[j + k]) & mask[k]);
+    }
+    for (; j < n; j++) {
+        if (key->holders >> j & 1)
+            row[j] -= pull[j] + evict[j];
+        else
+            row[j] += pushes;
     }
 }
 
-static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, int32_t *row)
+static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, const lane_masks *masks,
+                       int32_t *row)
 {
     const dp_ticks *ticks = view->ticks;
     const int32_t *evict = view->evict;
@@ -39,7 +68,7 @@ static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, int32_
             continue;
         uint32_t field = view->uniform ? k - begin : view->distinct[index].field;
         if (RT_UNLIKELY(held == DP_HELD_BY_MANY)) {
-            add_replicated(view, &view->distinct[index], row);
+            add_replicated(view, &view->distinct[index], masks, row);
             continue;
         }
         uint32_t owner = held & DP_HELD_WORKER;
@@ -54,6 +83,7 @@ static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, int32_
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
+    const lane_masks masks = make_masks();
     uint32_t n = view->worker_count;
     int32_t base[RT_WORKERS_MAX] = {0};
     for (uint32_t f = 0; f < ticks->field_count; f++) {
@@ -73,6 +103,6 @@ void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
                     row[j] += pull[j] + (view->evict ? view->evict[j] : 0);
             }
         }
-        sample_row(view, begin, end, row);
+        sample_row(view, begin, end, &masks, row);
     }
 }

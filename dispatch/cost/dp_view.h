@@ -1,5 +1,11 @@
 // dp_view - one batch as a policy sees it: distinct keys, who holds them, what a transfer costs.
 //
+// Who holds a key is what dispatch.view says. strict: the workers' caches, in which at most one
+// worker has the latest version. snapshot: the caches as they follow from the placements, in which
+// every worker that trained a row in its last iteration holds it (dp_shown.c); one of several
+// trainers has an update of its own there, which the PS lacks until it is pushed, so their row is
+// dirty.
+//
 // Made by the planner from one directory probe per look-up. All costs are integers: a tick is a
 // fixed fraction of the slowest transfer (dp_ticks), so sums are exact and every exact solver
 // reaches the same total.
@@ -26,7 +32,7 @@ typedef struct {
     struct {
         double share;  // of its time for rows in that of the slowest, which ps_row and ps_grad are
         int64_t dense; // all workers' dense exchange on it, one way
-    } ps_limits[3]; // all shards, the first, the slowest of the others: those that are known
+    } ps_limits[3];    // all shards, the first, the slowest of the others: those that are known
     uint32_t ps_limit_count;
 } dp_ticks;
 
@@ -41,13 +47,13 @@ typedef struct {
 
 typedef struct {
     uint64_t key;
-    uint64_t holders;
+    uint64_t holders; // as the view shows them
     uint32_t record;
     uint32_t version; // L before the iteration
     uint32_t uses;    // samples of the batch that have the key
     uint8_t held;     // DP_HELD_...
     uint8_t field;
-    bool dirty; // version is newer than the PS's
+    bool dirty; // the holders have what the PS lacks
     uint8_t unused;
 } dp_distinct;
 
@@ -72,9 +78,10 @@ typedef struct {
 } dp_view;
 
 // ESD, Algorithm 1: cost[i][j] = sum over the keys of sample i whose latest version is not on j of
-// pull_j, plus push_o if o is its dirty owner. A key never seen costs a pull on every worker, also
-// where the first touch is made locally. With evict, every pull costs evict_j more. stride >=
-// worker_count elements between rows.
+// pull_j, plus push_o for every worker o that holds it dirty. (With several holders the paper does
+// not say what to add; in the state model of Herald, appendix A, each of them pushes its own
+// update.) A key never seen costs a pull on every worker, also where the first touch is made
+// locally. With evict, every pull costs evict_j more. stride >= worker_count elements between rows.
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride);
 
 #endif

@@ -6,6 +6,7 @@
 //   release    rows leave their holders where others need them
 //   place      slots for all rows of every worker: hits first, then evictions and fills
 //   train      what training makes of every key
+//   show       the caches that the next decision sees (dp_shown.c)
 #include <math.h>
 #include <string.h>
 
@@ -14,18 +15,12 @@
 
 #define AHEAD 12u // keys between the prefetch of a record and its use
 
-static bool published(const dp_planner *planner)
-{
-    return planner->config.dispatch.accounting == RT_ACCOUNTING_PUBLISHED;
-}
-
 // ---- collect ---------------------------------------------------------------------------------
 
 // Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys.
 static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     const dp_view *view = &planner->view;
-    const uint32_t number = planner->number_of[worker];
     dp_slice *slice = &work->plan.slices[worker];
     for (uint32_t k = 0; k < slice->sample_count; k++) {
         uint32_t sample = slice->samples[k];
@@ -38,7 +33,7 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
                 work->trainers[d] |= rt_bit(worker);
             }
             slice->lookup_rows[slice->lookup_count++] = planner->row_of[d];
-            work->plan.hits.lookups_hit += view->distinct[d].holders >> number & 1;
+            work->plan.hits.lookups_hit += planner->latest[d] >> worker & 1;
         }
     }
     work->plan.hits.lookups += slice->lookup_count;
@@ -97,7 +92,7 @@ rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
@@ -106,17 +101,14 @@ rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     return RT_OK;
 }
 
-static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, record);
+    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
     op->version = record->version;
-    dp_turnover_leave(&planner->turnover, record);
-    dp_cache_drop(planner->caches, worker, record);
-    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -144,13 +136,15 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     dp_record *record = &planner->directory.records[index];
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
-    dp_cache_drop_others(planner->caches, keeper == DP_NO_KEEPER ? RT_WORKERS_MAX : keeper, record);
+    const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
+    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept, &record->copies);
     if (keeper != DP_NO_KEEPER) {
+        record->copies.holders = kept;
         record->keeper = keeper;
         record->version_ps = work->distinct[d].version;
         dp_turnover_enter(&planner->turnover, record);
     } else if (!next || record->seen != next->plan.iteration) {
-        dp_directory_release(&planner->directory, index);
+        dp_planner_release(planner, index);
     }
 }
 
@@ -183,7 +177,7 @@ static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint
         dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * AHEAD].record);
     if (d + AHEAD < count && rt_bits_many(work->trainers[d + AHEAD])) {
         uint32_t record = work->distinct[d + AHEAD].record;
-        dp_cache_prefetch(planner->caches, planner->directory.records[record].first_copy);
+        dp_cache_prefetch(planner->caches, planner->directory.records[record].copies.first);
     }
 }
 
@@ -199,8 +193,6 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
     if (!work->open)
         return RT_OK;
     work->open = false;
-    if (published(planner))
-        return RT_OK;
     uint32_t count = (uint32_t)work->plan.hits.distinct;
     for (uint32_t d = 0; d < count; d++) {
         prefetch_copies(planner, work, d, count);
@@ -219,36 +211,27 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
 
 // ---- release ---------------------------------------------------------------------------------
 
-static uint32_t cheapest_holder(const dp_planner *planner, const dp_record *record)
-{
-    const int32_t *push = planner->ticks.push[rt_key_field(record->key)];
-    uint32_t best = rt_lowest_bit(record->holders);
-    for (uint64_t rest = record->holders; rest; rest &= rest - 1) {
-        uint32_t j = rt_lowest_bit(rest);
-        best = push[j] < push[best] ? j : best;
-    }
-    return best;
-}
-
-// The latest version leaves its holders where others train the key: a dirty row goes to the PS if
-// anybody has to pull it, or if gradients of several workers will be applied to it there. Copies of
-// workers that do not train it are outdated after this iteration and give up their slots now.
+// The latest version leaves its holder where others train the key: a dirty row goes to the PS if
+// anybody has to pull it, or if gradients of several workers will be applied to it there. The copy
+// of a worker that does not train it is outdated after this iteration and gives up its slot now.
 static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
 {
     dp_record *record = &planner->directory.records[work->distinct[d].record];
     uint64_t trainers = work->trainers[d];
-    if (record->holders == 0)
+    if (record->copies.holders == 0)
         return RT_OK;
-    bool summed = rt_bits_many(trainers) && !published(planner);
-    if (record->version_ps < record->version && (trainers & ~record->holders || summed)) {
-        uint32_t worker = cheapest_holder(planner, record);
-        if (dp_planner_push(planner, &work->plan, worker, record, DP_REASON_UPDATE))
-            return RT_NO_MEMORY;
-    }
-    for (uint64_t rest = record->holders & ~trainers; rest; rest &= rest - 1) {
-        if (drop_copy(planner, &work->plan, rt_lowest_bit(rest), record))
-            return RT_NO_MEMORY;
-    }
+    rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
+    uint32_t holder = rt_lowest_bit(record->copies.holders);
+    if (record->version_ps < record->version && trainers != record->copies.holders &&
+        dp_planner_push(planner, &work->plan, holder, record, DP_REASON_UPDATE))
+        return RT_NO_MEMORY;
+    if (trainers >> holder & 1)
+        return RT_OK;
+    if (add_drop(planner, &work->plan, holder, record))
+        return RT_NO_MEMORY;
+    dp_turnover_leave(&planner->turnover, record);
+    dp_cache_outdate(planner->caches, holder, &record->copies);
+    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -258,7 +241,7 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 {
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
-        uint32_t worker = rt_lowest_bit(record->holders);
+        uint32_t worker = rt_lowest_bit(record->copies.holders);
         if (dp_planner_push(planner, plan, worker, record, DP_REASON_UPDATE))
             return RT_NO_MEMORY;
     }
@@ -287,20 +270,21 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
     dp_record *record = &planner->directory.records[index];
-    rt_status status = RT_OK;
-    planner->turnover.evictions[worker]++;
-    if (record->version_ps < record->version && record->holders == rt_bit(worker)) {
-        status = dp_planner_push(planner, plan, worker, record, DP_REASON_EVICT);
-        if (status == RT_OK)
-            dp_cache_drop(planner->caches, worker, record);
-    } else {
-        status = drop_copy(planner, plan, worker, record);
+    if (record->copies.holders >> worker & 1) {
+        rt_assert(rt_bits_one(record->copies.holders));
+        planner->turnover.evictions[worker]++;
+        bool dirty = record->version_ps < record->version;
+        if (dirty ? dp_planner_push(planner, plan, worker, record, DP_REASON_EVICT)
+                  : add_drop(planner, plan, worker, record))
+            return RT_NO_MEMORY;
     }
-    if (status == RT_OK && record->holders == 0)
-        dp_directory_release(&planner->directory, index);
-    return status;
+    dp_cache_drop(planner->caches, worker, &record->copies);
+    dp_planner_evicted(planner, index);
+    return RT_OK;
 }
 
+// The row comes into the slot of the worker's outdated copy, which place_rows renewed, or into
+// another one.
 static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
 {
     dp_cache *cache = &planner->caches[worker];
@@ -309,7 +293,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (cache->free_count > AHEAD)
         dp_cache_prefetch(planner->caches,
                           dp_copy(worker, cache->free_slots[cache->free_count - 1 - AHEAD]));
-    if (cache->free_count == 0 && evict(planner, &work->plan, worker))
+    uint32_t slot = slice->rows[row].slot;
+    if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
     dp_record *record = &planner->directory.records[index];
     bool local =
@@ -320,7 +305,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         return RT_NO_MEMORY;
     op->key = record->key;
     op->version = record->version;
-    op->slot = dp_cache_fill(cache, record, index, planner->iteration);
+    if (slot == DP_NO_SLOT)
+        slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    op->slot = slot;
     planner->turnover.fills[worker]++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
@@ -328,8 +315,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    bool owned = rt_bits_one(work->trainers[d]) || published(planner);
-    op->flags = owned ? DP_OP_STATE : 0;
+    op->flags = rt_bits_one(work->trainers[d]) ? DP_OP_STATE : 0;
     slice->rows[row].slot = op->slot;
     return RT_OK;
 }
@@ -338,7 +324,7 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
                          dp_record *record)
 {
     dp_slice *slice = &work->plan.slices[worker];
-    uint32_t slot = dp_cache_slot(planner->caches, worker, record);
+    uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
     slice->rows[row].slot = slot;
     dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
     if (planner->next_use)
@@ -358,8 +344,8 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
     return RT_OK;
 }
 
-// Slots for all rows that a worker trains. Rows that it holds are marked as used first, so that no
-// eviction takes one of them.
+// Slots for all rows that a worker trains. Rows that have one, latest or outdated, are marked as
+// used first, so that no eviction takes one of them.
 static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_slice *slice = &work->plan.slices[worker];
@@ -369,11 +355,17 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         dp_record *record = &planner->directory.records[key->record];
         slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
         work->row_fills[worker][r] = DP_NO_FILL;
-        if (record->holders >> worker & 1 && use_row(planner, work, worker, r, record))
-            return RT_NO_MEMORY;
+        if (record->copies.holders >> worker & 1) {
+            if (use_row(planner, work, worker, r, record))
+                return RT_NO_MEMORY;
+            continue;
+        }
+        slice->rows[r].slot =
+            dp_cache_renew(planner->caches, worker, &record->copies, planner->iteration);
+        work->row_fills[worker][r] = DP_FILL_FOLLOWS;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        if (slice->rows[r].slot == DP_NO_SLOT && fill_row(planner, work, worker, r))
+        if (work->row_fills[worker][r] == DP_FILL_FOLLOWS && fill_row(planner, work, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -387,17 +379,13 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
-    rt_assert(record->holders == trainers && record->keeper == DP_NO_KEEPER);
+    rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
-    if (published(planner)) {
-        dp_turnover_enter(&planner->turnover, record);
-        return;
-    }
     if (rt_bits_many(trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
-        record->holders = 0;
+        record->copies.holders = 0;
     } else if (planner->config.dispatch.full_sync) {
         record->version_ps = planner->iteration;
         planner->unsynced[planner->unsynced_count++] = index;
@@ -454,6 +442,9 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
         train_key(planner, work, d);
     }
     at = stamp(planner, DP_STAGE_TRAIN, at);
+    if (planner->shown)
+        dp_shown_follow(planner, work);
+    at = stamp(planner, DP_STAGE_SHOWN, at);
     work->open = true;
     if (!status)
         dp_lineup_predict(planner, &work->plan);
@@ -481,8 +472,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
     if (index >= planner->directory.record_top)
         return NULL;
     dp_record *record = &planner->directory.records[index];
-    const bool is_there = dp_cache_slot(planner->caches, worker, record) == slot;
-    return is_there && record->version_ps != record->version ? record : NULL;
+    if (record->version_ps == record->version || !(record->copies.holders >> worker & 1))
+        return NULL;
+    return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
 }
 
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)

@@ -59,6 +59,13 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     return RT_OK;
 }
 
+static bool decides_on_snapshots(const rt_dispatch_config *dispatch)
+{
+    if (dispatch->view == RT_VIEW_AUTO)
+        return dp_policy_can(dispatch->policy, DP_POLICY_SNAPSHOTS);
+    return dispatch->view == RT_VIEW_SNAPSHOT;
+}
+
 static bool sizes_differ(const dp_layout *layout)
 {
     for (uint32_t f = 1; f < layout->field_count; f++) {
@@ -68,14 +75,37 @@ static bool sizes_differ(const dp_layout *layout)
     return false;
 }
 
+static rt_status create_caches(const dp_planner *planner, dp_cache **caches_p)
+{
+    const dp_planner_config *config = &planner->config;
+    *caches_p = rt_alloc(config->worker_count, sizeof **caches_p);
+    if (!*caches_p)
+        return RT_NO_MEMORY;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        dp_eviction_config eviction = {config->eviction, config->slot_count[j], planner->by_bytes,
+                                       config->lookahead > 0};
+        if (dp_cache_init(&(*caches_p)[j], j, &eviction))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+static void destroy_caches(dp_cache *caches, uint32_t worker_count)
+{
+    for (uint32_t j = 0; caches && j < worker_count; j++)
+        dp_cache_fini(&caches[j]);
+    rt_free(caches);
+}
+
 static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
 {
     const dp_planner_config *config = &planner->config;
     planner->by_bytes = sizes_differ(&config->layout);
-    for (uint32_t j = 0; j < config->worker_count; j++) {
-        dp_eviction_config eviction = {config->eviction, config->slot_count[j], planner->by_bytes,
-                                       config->lookahead > 0};
-        if (dp_cache_init(&planner->caches[j], j, &eviction))
+    if (create_caches(planner, &planner->caches))
+        return RT_NO_MEMORY;
+    if (decides_on_snapshots(&config->dispatch)) {
+        planner->missing = rt_alloc(lookups, sizeof *planner->missing);
+        if (!planner->missing || create_caches(planner, &planner->shown))
             return RT_NO_MEMORY;
     }
     if (config->lookahead > 0) {
@@ -93,14 +123,14 @@ static rt_status allocate(dp_planner *planner)
     uint64_t lookups = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
     if (lookups > UINT32_MAX)
         return RT_NO_MEMORY;
-    planner->caches = rt_alloc(config->worker_count, sizeof *planner->caches);
     planner->lookups = rt_alloc(lookups, sizeof *planner->lookups);
     planner->held = rt_alloc(lookups, sizeof *planner->held);
+    planner->latest = rt_alloc(lookups, sizeof *planner->latest);
     planner->worker_of_sample = rt_alloc(config->sample_count_max, sizeof(uint32_t));
     planner->row_owner = rt_alloc(lookups, sizeof *planner->row_owner);
     planner->row_of = rt_alloc(lookups, sizeof *planner->row_of);
     planner->unsynced = rt_alloc(lookups, sizeof *planner->unsynced);
-    if (!planner->caches || !planner->lookups || !planner->held || !planner->worker_of_sample ||
+    if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
         !planner->row_owner || !planner->row_of || !planner->unsynced ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
@@ -113,10 +143,13 @@ static void compute_ticks(dp_planner *planner)
 {
     dp_lineup_set(planner);
     const dp_planner_config *config = &planner->config;
-    // A key that costs an eviction as well is one and a half.
-    uint32_t keys_max = config->dispatch.evict_cost ? (3 * config->keys_per_sample_max + 1) / 2
-                                                    : config->keys_per_sample_max;
-    dp_ticks_compute(&config->layout, config->rates.links, config->worker_count, keys_max,
+    // A key costs a pull and a push; in snapshots a push by everybody else; and an eviction.
+    uint64_t transfers = 2;
+    if (planner->shown)
+        transfers = rt_max_u64(transfers, config->worker_count);
+    transfers += config->dispatch.evict_cost;
+    dp_ticks_compute(&config->layout, config->rates.links, config->worker_count,
+                     (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2),
                      &planner->ticks);
     dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
@@ -184,8 +217,8 @@ void dp_planner_destroy(dp_planner *planner)
 {
     if (!planner)
         return;
-    for (uint32_t j = 0; planner->caches && j < planner->config.worker_count; j++)
-        dp_cache_fini(&planner->caches[j]);
+    destroy_caches(planner->caches, planner->config.worker_count);
+    destroy_caches(planner->shown, planner->config.worker_count);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
     work_fini(&planner->works[0], planner->config.worker_count);
@@ -194,26 +227,26 @@ void dp_planner_destroy(dp_planner *planner)
     dp_lookahead_fini(&planner->lookahead);
     dp_turnover_fini(&planner->turnover);
     rt_free(planner->next_use);
-    rt_free(planner->caches);
     rt_free(planner->lookups);
     rt_free(planner->held);
+    rt_free(planner->latest);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_owner);
     rt_free(planner->row_of);
+    rt_free(planner->missing);
     rt_free(planner->unsynced);
     rt_free(planner);
 }
 
 // ---- look-up ---------------------------------------------------------------------------------
 
-static uint8_t held_byte(const dp_record *record, uint64_t holders)
+static uint8_t held_byte(uint64_t holders, bool dirty)
 {
     if (holders == 0)
         return DP_HELD_BY_NONE;
     if (rt_bits_many(holders))
         return DP_HELD_BY_MANY;
-    uint32_t clean = record->version == record->version_ps ? DP_HELD_CLEAN : 0;
-    return (uint8_t)(rt_lowest_bit(holders) | clean);
+    return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
 }
 
 static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
@@ -225,7 +258,9 @@ static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
         return record->distinct;
     }
     uint32_t index = planner->view.distinct_count++;
-    const uint64_t holders = dp_lineup_numbers(planner, record->holders);
+    const uint64_t holders =
+        dp_lineup_numbers(planner, planner->shown ? record->shown.holders : record->copies.holders);
+    bool dirty = record->version != record->version_ps || rt_bits_many(holders);
     record->seen = planner->iteration;
     record->distinct = index;
     distinct[index] = (dp_distinct){.key = record->key,
@@ -233,9 +268,10 @@ static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
                                     .record = record_index,
                                     .version = record->version,
                                     .uses = 1,
-                                    .held = held_byte(record, holders),
+                                    .held = held_byte(holders, dirty),
                                     .field = (uint8_t)rt_key_field(record->key),
-                                    .dirty = record->version != record->version_ps};
+                                    .dirty = dirty};
+    planner->latest[index] = record->copies.holders;
     planner->held[index] = distinct[index].held;
     return index;
 }
@@ -465,41 +501,51 @@ const dp_directory *dp_planner_directory(const dp_planner *planner)
     return &planner->directory;
 }
 
-bool dp_planner_legal(const dp_planner *planner, rt_error *error)
+// Every holder has a copy in one slot, and there are no other copies but outdated ones.
+static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, rt_error *error)
 {
-    uint64_t copies = 0, occupied = 0;
-    if (!dp_directory_legal(&planner->directory, error))
-        return false;
+    uint64_t latest = 0, copies = 0, occupied = 0, filled = 0;
     for (uint64_t i = 0; i <= planner->directory.mask; i++) {
         const dp_entry *entry = &planner->directory.entries[i];
         if (!entry->record)
             continue;
-        const dp_record *record = &planner->directory.records[entry->record - 1];
-        for (uint64_t rest = record->holders; rest; rest &= rest - 1) {
+        const dp_copies *of = dp_planner_copies(planner, caches, entry->record - 1);
+        for (uint64_t rest = of->holders; rest; rest &= rest - 1) {
             uint32_t worker = rt_lowest_bit(rest);
-            uint32_t slot = dp_cache_slot(planner->caches, worker, record);
-            if (slot == DP_NO_SLOT ||
-                planner->caches[worker].slots[slot].record != entry->record - 1) {
+            uint32_t slot = dp_cache_slot(caches, worker, of);
+            if (slot == DP_NO_SLOT || caches[worker].slots[slot].record != entry->record - 1) {
                 rt_fail(error, RT_CONFIG, "key %" PRIx64 ": worker %" PRIu32 " holds it in no slot",
-                        record->key, worker);
+                        entry->key, worker);
                 return false;
             }
-            copies++;
+            latest++;
         }
+        for (uint32_t copy = of->first; copy != DP_NO_COPY;
+             copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy)
+            copies++;
     }
-    if (!dp_turnover_legal(&planner->turnover, &planner->directory, planner->config.worker_count,
-                           error))
-        return false;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        const dp_cache *cache = &planner->caches[w];
-        occupied += cache->occupied;
-        if (cache->occupied + cache->free_count != cache->slot_count) {
+        const uint32_t filled_here = caches[w].occupied + caches[w].outdated;
+        occupied += caches[w].occupied;
+        filled += filled_here;
+        if (filled_here + caches[w].free_count != caches[w].slot_count) {
             rt_fail(error, RT_CONFIG, "worker %" PRIu32 ": slots are lost", w);
             return false;
         }
     }
-    if (copies != occupied)
-        rt_fail(error, RT_CONFIG, "%" PRIu64 " copies, %" PRIu64 " occupied slots", copies,
-                occupied);
-    return copies == occupied;
+    if (latest == occupied && copies == filled)
+        return true;
+    rt_fail(error, RT_CONFIG,
+            "%" PRIu64 " latest copies of %" PRIu64 ", slots for %" PRIu64 " of %" PRIu64, latest,
+            copies, occupied, filled);
+    return false;
+}
+
+bool dp_planner_legal(const dp_planner *planner, rt_error *error)
+{
+    return dp_directory_legal(&planner->directory, error) &&
+           dp_turnover_legal(&planner->turnover, &planner->directory, planner->config.worker_count,
+                             error) &&
+           caches_are_legal(planner, planner->caches, error) &&
+           (!planner->shown || caches_are_legal(planner, planner->shown, error));
 }

@@ -113,6 +113,7 @@ typedef enum {
     DP_STAGE_RELEASE,
     DP_STAGE_PLACE,
     DP_STAGE_TRAIN,
+    DP_STAGE_SHOWN,
     DP_STAGE_COUNT
 } dp_stage;
 typedef struct {

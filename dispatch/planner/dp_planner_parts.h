@@ -7,6 +7,7 @@
 #include "dispatch/planner/dp_turnover.h"
 
 #define DP_NO_FILL UINT32_MAX
+#define DP_FILL_FOLLOWS (UINT32_MAX - 1)
 
 // One batch between its look-up and its final plan. There are two, because the keeper rule makes a
 // plan final only when the next batch is placed.
@@ -31,6 +32,7 @@ struct dp_planner {
     double predicted_s;                  // of the last iteration, where not all train
     dp_directory directory;
     dp_cache *caches; // worker_count
+    dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1
@@ -45,12 +47,14 @@ struct dp_planner {
     dp_view view;
     uint32_t *lookups;
     uint8_t *held;
+    uint64_t *latest; // by distinct key: H, whatever the view shows
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
 
     // scratch of a commit
     uint8_t *row_owner; // by distinct key: worker + 1 whose row number row_of holds
     uint32_t *row_of;
+    uint32_t *missing; // distinct keys
 
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
@@ -75,6 +79,33 @@ rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, d
 
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
+
+// The caches that decisions see follow a placement: after collect, before the work is settled.
+// dp_shown.c
+void dp_shown_follow(dp_planner *planner, dp_work *work);
+
+// A record's copies in one of the planner's two sets of caches.
+static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache *caches,
+                                           uint32_t record)
+{
+    dp_record *of = &planner->directory.records[record];
+    return caches == planner->caches ? &of->copies : &of->shown;
+}
+
+// Gives the record back if no cache of either kind has a copy.
+static inline void dp_planner_release(dp_planner *planner, uint32_t index)
+{
+    const dp_record *record = &planner->directory.records[index];
+    if (record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY)
+        dp_directory_release(&planner->directory, index);
+}
+
+// After a copy of it was evicted. A key of the present batch is about to get copies.
+static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
+{
+    if (planner->directory.records[index].seen != planner->iteration)
+        dp_planner_release(planner, index);
+}
 
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);

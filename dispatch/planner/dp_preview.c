@@ -8,17 +8,23 @@
 
 #define PREVIEW_BLOCK 64u // keys whose memory is fetched together
 
+static void expect_copies(dp_cache *caches, uint32_t copy, uint32_t iteration)
+{
+    while (copy != DP_NO_COPY) {
+        dp_cache *cache = &caches[dp_copy_worker(copy)];
+        dp_eviction_expect(cache->eviction, dp_copy_slot(copy), iteration);
+        copy = cache->slots[dp_copy_slot(copy)].next_copy;
+    }
+}
+
 static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
 {
     uint32_t index = dp_directory_peek(&planner->directory, key);
     if (index == DP_NO_RECORD)
         return;
-    uint32_t copy = planner->directory.records[index].first_copy;
-    while (copy != DP_NO_COPY) {
-        dp_cache *cache = &planner->caches[dp_copy_worker(copy)];
-        dp_eviction_expect(cache->eviction, dp_copy_slot(copy), iteration);
-        copy = cache->slots[dp_copy_slot(copy)].next_copy;
-    }
+    const dp_record *record = &planner->directory.records[index];
+    expect_copies(planner->caches, record->copies.first, iteration);
+    expect_copies(planner->shown, record->shown.first, iteration);
 }
 
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch)

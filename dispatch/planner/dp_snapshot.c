@@ -6,7 +6,7 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 
-#define FORMAT 2u
+#define FORMAT 3u
 
 // What must be equal for the caches of one planner to be those of another.
 typedef struct {
@@ -18,18 +18,16 @@ typedef struct {
     uint32_t by_bytes;
     uint32_t policy;
     uint32_t waiting_count;
-    uint32_t reserved;
+    uint32_t shown;              // the caches that decisions see stand behind those of the workers
     uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
 } snapshot_head;
 _Static_assert(sizeof(snapshot_head) == 56, "file layout");
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
-    uint32_t free_count;
     uint32_t fills, evictions; // of the iteration before
-    uint32_t reserved;
 } snapshot_worker;
-_Static_assert(sizeof(snapshot_worker) == 40, "file layout");
+_Static_assert(sizeof(snapshot_worker) == 32, "file layout");
 
 typedef struct {
     double alpha, ps_bytes_per_s;
@@ -53,32 +51,39 @@ static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t 
 
 // ---- saving ----------------------------------------------------------------------------------
 
-static void save_cache(const dp_planner *planner, uint32_t worker, rt_bytes *bytes)
+// Its size, free slots in their order, the key of every slot, what eviction knows.
+static void save_cache(const dp_planner *planner, const dp_cache *cache, rt_bytes *bytes)
 {
-    const dp_cache *cache = &planner->caches[worker];
-    const dp_planner_config *config = &planner->config;
-    const snapshot_worker head = {.up_bytes_per_s = config->rates.links[worker].up_bytes_per_s,
-                                  .down_bytes_per_s = config->rates.links[worker].down_bytes_per_s,
-                                  .compute_s = config->rates.compute_s_per_sample[worker],
-                                  .free_count = cache->free_count,
-                                  .fills = planner->turnover.fills[worker],
-                                  .evictions = planner->turnover.evictions[worker]};
-    rt_bytes_put(bytes, &head, sizeof head);
-    rt_bytes_put(bytes, cache->free_slots, cache->free_count * sizeof *cache->free_slots);
+    rt_bytes one = {0};
+    rt_bytes_put_u64(&one, cache->free_count);
+    rt_bytes_put(&one, cache->free_slots, cache->free_count * sizeof *cache->free_slots);
     // A free slot still names its last record: its key is left out of account when it is read.
-    uint64_t *keys = rt_bytes_extend(bytes, cache->slot_count * sizeof *keys);
+    uint64_t *keys = rt_bytes_extend(&one, cache->slot_count * sizeof *keys);
     for (uint32_t slot = 0; keys && slot < cache->slot_count; slot++) {
         uint32_t index = cache->slots[slot].record;
         uint64_t key =
             index < planner->directory.record_top ? planner->directory.records[index].key : 0;
         memcpy(&keys[slot], &key, sizeof key);
     }
-    rt_bytes planned = {0};
-    dp_eviction_save(cache->eviction, &planned);
-    rt_bytes_put_u64(bytes, planned.size);
-    rt_bytes_put(bytes, planned.data, planned.size);
-    bytes->failed |= planned.failed;
-    rt_bytes_fini(&planned);
+    dp_eviction_save(cache->eviction, &one);
+    rt_bytes_put_u64(bytes, one.size);
+    rt_bytes_put(bytes, one.data, one.size);
+    bytes->failed |= one.failed;
+    rt_bytes_fini(&one);
+}
+
+static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
+{
+    const dp_rates *rates = &planner->config.rates;
+    const snapshot_worker head = {.up_bytes_per_s = rates->links[w].up_bytes_per_s,
+                                  .down_bytes_per_s = rates->links[w].down_bytes_per_s,
+                                  .compute_s = rates->compute_s_per_sample[w],
+                                  .fills = planner->turnover.fills[w],
+                                  .evictions = planner->turnover.evictions[w]};
+    rt_bytes_put(bytes, &head, sizeof head);
+    save_cache(planner, &planner->caches[w], bytes);
+    if (planner->shown)
+        save_cache(planner, &planner->shown[w], bytes);
 }
 
 static void save_policy(const dp_planner *planner, rt_bytes *bytes)
@@ -102,7 +107,8 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
                           .eviction = config->eviction,
                           .by_bytes = planner->by_bytes,
                           .policy = config->dispatch.policy,
-                          .waiting_count = planner->waiting_count};
+                          .waiting_count = planner->waiting_count,
+                          .shown = planner->shown != NULL};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
@@ -118,7 +124,7 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_put(bytes, planner->waiting, planner->waiting_count * sizeof *planner->waiting);
     save_policy(planner, bytes);
     for (uint32_t w = 0; w < config->worker_count; w++)
-        save_cache(planner, w, bytes);
+        save_worker(planner, w, bytes);
 }
 
 // ---- loading ---------------------------------------------------------------------------------
@@ -138,16 +144,16 @@ static rt_status bad(rt_error *error, const char *what)
 }
 
 // Occupied slots are those that are not free; every slot must be one or the other.
-static rt_status load_free_slots(dp_cache *cache, uint32_t free_count, bool *is_used,
-                                 rt_reader *reader, rt_error *error)
+static rt_status load_free_slots(dp_cache *cache, bool *is_used, rt_reader *reader, rt_error *error)
 {
+    const uint64_t free_count = rt_reader_u64(reader);
     if (free_count > cache->slot_count ||
         !rt_reader_get(reader, cache->free_slots, free_count, sizeof *cache->free_slots))
         return bad(error, "it ends within the free slots");
-    cache->free_count = free_count;
-    cache->occupied = cache->slot_count - free_count;
+    cache->free_count = (uint32_t)free_count;
+    cache->occupied = cache->slot_count - cache->free_count;
     memset(is_used, true, cache->slot_count);
-    for (uint32_t i = 0; i < free_count; i++) {
+    for (uint32_t i = 0; i < cache->free_count; i++) {
         uint32_t slot = cache->free_slots[i];
         if (slot >= cache->slot_count || !is_used[slot])
             return bad(error, "a slot is free twice or does not exist");
@@ -156,13 +162,12 @@ static rt_status load_free_slots(dp_cache *cache, uint32_t free_count, bool *is_
     return RT_OK;
 }
 
-static rt_status load_copies(dp_planner *planner, dp_cache *cache, const bool *is_used,
-                             rt_reader *reader, rt_error *error)
+// keys: of all slots. Eviction tells which copies are outdated.
+static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cache *cache,
+                             const bool *is_used, const uint8_t *keys, rt_error *error)
 {
-    const uint8_t *keys = rt_reader_take(reader, cache->slot_count, sizeof(uint64_t));
-    if (!keys || dp_directory_reserve(&planner->directory, cache->slot_count))
-        return keys ? rt_fail(error, RT_NO_MEMORY, "out of memory for the directory")
-                    : bad(error, "it ends within the keys of a cache");
+    if (dp_directory_reserve(&planner->directory, cache->slot_count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the directory");
     for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
         uint64_t key;
         memcpy(&key, keys + slot * sizeof key, sizeof key);
@@ -174,35 +179,56 @@ static rt_status load_copies(dp_planner *planner, dp_cache *cache, const bool *i
                            ", which no shard has",
                            cache->worker, key);
         uint32_t index = dp_directory_find(&planner->directory, key);
-        dp_record *record = &planner->directory.records[index];
-        if (record->holders >> cache->worker & 1)
-            return bad(error, "a worker holds a key twice");
-        dp_cache_put(cache, slot, record, index);
+        dp_copies *copies = dp_planner_copies(planner, caches, index);
+        if (dp_cache_slot(caches, cache->worker, copies) != DP_NO_SLOT)
+            return bad(error, "a worker has a key twice");
+        dp_cache_put(cache, slot, copies, index);
+        if (caches == planner->caches && rt_bits_many(copies->holders))
+            return bad(error, "several workers hold the latest version of a key");
+        cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
+    cache->occupied -= cache->outdated;
     return RT_OK;
 }
 
-static rt_status load_cache(dp_planner *planner, uint32_t worker, const snapshot_worker *head,
+// The cache of one worker, in the workers' set or in the one that decisions see. *reader stands
+// behind it.
+static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t worker,
                             rt_reader *reader, rt_error *error)
 {
-    dp_cache *cache = &planner->caches[worker];
+    dp_cache *cache = &caches[worker];
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    rt_reader one = {bytes, bytes ? size : 0, !bytes};
     bool *is_used = rt_alloc(cache->slot_count, sizeof *is_used);
     if (!is_used)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache");
-    rt_status status = load_free_slots(cache, head->free_count, is_used, reader, error);
+    rt_status status = load_free_slots(cache, is_used, &one, error);
+    const uint8_t *keys = rt_reader_take(&one, cache->slot_count, sizeof(uint64_t));
+    if (!status && !keys)
+        status = bad(error, "it ends within the keys of a cache");
+    if (!status && (dp_eviction_load(cache->eviction, is_used, &one) || one.left))
+        status = bad(error, "the eviction of a cache cannot be that of these slots");
     if (!status)
-        status = load_copies(planner, cache, is_used, reader, error);
-    if (!status) {
-        uint64_t size = rt_reader_u64(reader);
-        const void *bytes = rt_reader_take(reader, size, 1);
-        rt_reader eviction = {bytes, bytes ? size : 0, !bytes};
-        if (dp_eviction_load(cache->eviction, is_used, &eviction) || eviction.left)
-            status = bad(error, "the eviction of a cache cannot be that of these slots");
-    }
-    planner->turnover.fills[worker] = head->fills;
-    planner->turnover.evictions[worker] = head->evictions;
+        status = load_copies(planner, caches, cache, is_used, keys, error);
     rt_free(is_used);
     return status;
+}
+
+// Where decisions saw the workers' caches, the snapshots begin as these.
+static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt_reader *reader,
+                             rt_error *error)
+{
+    rt_reader again = *reader;
+    rt_status status = load_cache(planner, planner->caches, w, reader, error);
+    if (status)
+        return status;
+    if (has_shown) {
+        again = *reader;
+        if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
+            return bad(error, "it ends within the caches that decisions see");
+    }
+    return planner->shown ? load_cache(planner, planner->shown, w, &again, error) : RT_OK;
 }
 
 static bool is_rate(double value)
@@ -262,8 +288,8 @@ static rt_status load_policy(dp_planner *planner, bool take, rt_reader *reader, 
     return RT_OK;
 }
 
-static rt_status load_worker(dp_planner *planner, uint32_t w, bool same_config, rt_reader *reader,
-                             rt_error *error)
+static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bool same_config,
+                             rt_reader *reader, rt_error *error)
 {
     snapshot_worker worker;
     if (!rt_reader_get(reader, &worker, 1, sizeof worker))
@@ -277,7 +303,9 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool same_config, 
         planner->config.rates.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
         planner->config.rates.compute_s_per_sample[w] = worker.compute_s;
     }
-    return load_cache(planner, w, &worker, reader, error);
+    planner->turnover.fills[w] = worker.fills;
+    planner->turnover.evictions[w] = worker.evictions;
+    return load_caches(planner, w, has_shown, reader, error);
 }
 
 // Whether workers, slots and eviction are those of the state.
@@ -306,7 +334,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
     if (!status)
         status = load_policy(planner, fits_policy, reader, &restored->policy, error);
     for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
-        status = load_worker(planner, w, same_config, reader, error);
+        status = load_worker(planner, w, head->shown != 0, same_config, reader, error);
     if (!status && restored->caches && reader->left)
         status = bad(error, "bytes behind its end");
     return status;
@@ -359,7 +387,8 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
             if (index >= planner->directory.record_top)
                 continue;
             const dp_record *record = &planner->directory.records[index];
-            if (dp_cache_slot(planner->caches, w, record) != slot)
+            if (!(record->copies.holders >> w & 1) ||
+                dp_cache_slot(planner->caches, w, &record->copies) != slot)
                 continue;
             dp_op *op = dp_ops_add(&plan->slices[w].fill, DP_OP_PULL);
             if (!op)

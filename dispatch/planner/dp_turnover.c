@@ -40,7 +40,8 @@ static bool is_right(const dp_turnover *turnover, const dp_directory *directory,
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *entry = &directory->entries[i];
         const dp_record *record = entry->record ? &directory->records[entry->record - 1] : NULL;
-        if (record && record->version_ps < record->version && record->holders == rt_bit(worker))
+        if (record && record->version_ps < record->version &&
+            record->copies.holders == rt_bit(worker))
             owned[rt_key_field(record->key)]++;
     }
     for (uint32_t f = 0; f < RT_FIELDS_MAX; f++) {

@@ -27,13 +27,13 @@ void dp_turnover_fini(dp_turnover *turnover);
 // Around every change of a record's versions and holders: the first before, the second after it.
 static inline void dp_turnover_leave(dp_turnover *turnover, const dp_record *record)
 {
-    if (record->version_ps < record->version && rt_bits_one(record->holders))
-        turnover->owned[rt_lowest_bit(record->holders)][rt_key_field(record->key)]--;
+    if (record->version_ps < record->version && rt_bits_one(record->copies.holders))
+        turnover->owned[rt_lowest_bit(record->copies.holders)][rt_key_field(record->key)]--;
 }
 static inline void dp_turnover_enter(dp_turnover *turnover, const dp_record *record)
 {
-    if (record->version_ps < record->version && rt_bits_one(record->holders))
-        turnover->owned[rt_lowest_bit(record->holders)][rt_key_field(record->key)]++;
+    if (record->version_ps < record->version && rt_bits_one(record->copies.holders))
+        turnover->owned[rt_lowest_bit(record->copies.holders)][rt_key_field(record->key)]++;
 }
 
 // An iteration begins: its fills and evictions are counted from zero.

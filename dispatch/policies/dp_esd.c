@@ -258,7 +258,7 @@ static void report(const void *state, dp_policy_report *out)
 }
 
 const dp_policy_ops dp_policy_esd = {.name = "esd",
-                                     .traits = DP_POLICY_ALPHA,
+                                     .traits = DP_POLICY_ALPHA | DP_POLICY_SNAPSHOTS,
                                      .create = create,
                                      .destroy = destroy,
                                      .place = place,

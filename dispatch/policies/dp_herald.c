@@ -136,7 +136,7 @@ static bool load(void *state, rt_reader *reader)
 }
 
 const dp_policy_ops dp_policy_herald = {.name = "herald",
-                                        .traits = DP_POLICY_TABLES,
+                                        .traits = DP_POLICY_TABLES | DP_POLICY_SNAPSHOTS,
                                         .create = create,
                                         .destroy = rt_free,
                                         .place = place,

@@ -63,7 +63,7 @@ static bool load(void *state, rt_reader *reader)
 }
 
 const dp_policy_ops dp_policy_laia = {.name = "laia",
-                                      .traits = DP_POLICY_REFERENCE,
+                                      .traits = DP_POLICY_REFERENCE | DP_POLICY_SNAPSHOTS,
                                       .create = create,
                                       .destroy = rt_free,
                                       .place = place,

@@ -29,11 +29,12 @@ typedef struct {
 
 // What others need to know of a policy, so that none of them knows it by name.
 typedef enum {
-    DP_POLICY_ALPHA = 1,     // alpha means something: the controller of "auto" may turn it
-    DP_POLICY_UNEQUAL = 2,   // micro-batches may differ: dispatch.micro_batch_min and _max
-    DP_POLICY_TABLES = 4,    // scores some tables only: dispatch.tables
-    DP_POLICY_TIME = 8,      // lowers the time of an iteration; the others lower its cost
-    DP_POLICY_REFERENCE = 16 // published results are given relative to it
+    DP_POLICY_ALPHA = 1,      // alpha means something: the controller of "auto" may turn it
+    DP_POLICY_UNEQUAL = 2,    // micro-batches may differ: dispatch.micro_batch_min and _max
+    DP_POLICY_TABLES = 4,     // scores some tables only: dispatch.tables
+    DP_POLICY_TIME = 8,       // lowers the time of an iteration; the others lower its cost
+    DP_POLICY_REFERENCE = 16, // published results are given relative to it
+    DP_POLICY_SNAPSHOTS = 32  // dispatch.view "auto": it sees the caches of dp_shown
 } dp_policy_trait;
 
 typedef struct dp_policy_ops {

@@ -314,6 +314,7 @@ _Static_assert(sizeof(step_key) <= EW_REPEAT_KEY_BYTES_MAX, "a key of ew_device_
 static void queue_step(void *context)
 {
     const step_key *key = context;
+    key->model->done_from = key->model->float_count; // a capture that failed may have been here
     forward(key->model, key->scale);
     key->model->kind->backward(key->model, key->model->part);
 }
@@ -364,7 +365,6 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     rt_assert(batch->labels != NULL || batch->sample_count == 0);
     model->layer_done = layer_done;
     model->layer_context = context;
-    model->done_from = model->float_count;
     stage(model, batch);
     queue_or_repeat(model, batch->scale);
     ew_model_done(model, 0);

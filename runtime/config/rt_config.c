@@ -224,29 +224,61 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
     cJSON_DeleteItemFromObjectCaseSensitive(tree, "include");
     if (cJSON_GetObjectItemCaseSensitive(tree, "include"))
         return rt_fail(error, RT_CONFIG, "include: stands twice in its object");
-    return read_section(config, tree, "", error);
+    status = rt_config_check_version(tree, error);
+    if (status == RT_OK)
+        status = rt_config_modernise(tree, path, error);
+    return status == RT_OK ? read_section(config, tree, "", error) : status;
+}
+
+// The tree is the caller's; the error does not name the file.
+static rt_status parse_file(const char *path, include_chain *link, cJSON **tree_p, rt_error *error)
+{
+    int file = -1;
+    char *text = NULL;
+    size_t size = 0;
+    rt_status status = open_file(path, link, &file, error);
+    if (status != RT_OK)
+        return status;
+    status = read_bytes(file, &text, &size, error);
+    close(file);
+    if (status != RT_OK)
+        return status;
+    status = rt_config_parse(text, size, tree_p, error);
+    rt_free(text);
+    return status;
 }
 
 static rt_status load_file(rt_config *config, const char *path, const include_chain *parent,
                            rt_error *error)
 {
-    int file = -1;
-    char *text = NULL;
-    size_t size = 0;
     cJSON *tree = NULL;
     include_chain link = {.parent = parent, .depth = parent ? parent->depth + 1 : 0};
-    rt_status status = open_file(path, &link, &file, error);
+    rt_status status = parse_file(path, &link, &tree, error);
+    if (status == RT_OK)
+        status = load_tree(config, tree, path, &link, error);
+    cJSON_Delete(tree);
+    return status == RT_OK ? RT_OK : rt_fail_in(error, "%s", path);
+}
+
+rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
+{
+    rt_config unused;
+    cJSON *tree = NULL;
+    include_chain link = {0};
+    rt_status status = rt_config_init(&unused);
     if (status != RT_OK)
-        return rt_fail_in(error, "%s", path);
-    status = read_bytes(file, &text, &size, error);
-    close(file);
+        return rt_fail(error, status, "%s: out of memory", path);
+    status = rt_config_load(&unused, path, error); // says what is wrong with it
+    rt_config_fini(&unused);
     if (status != RT_OK)
-        return rt_fail_in(error, "%s", path);
-    status = rt_config_parse(text, size, &tree, error);
-    rt_free(text);
-    if (status != RT_OK)
-        return rt_fail_in(error, "%s", path);
-    status = load_tree(config, tree, path, &link, error);
+        return status;
+    status = parse_file(path, &link, &tree, error);
+    if (status == RT_OK)
+        status = rt_config_check_version(tree, error);
+    if (status == RT_OK)
+        status = rt_config_modernise(tree, NULL, error);
+    if (status == RT_OK && rt_config_print_modern(tree, json_p))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     cJSON_Delete(tree);
     return status == RT_OK ? RT_OK : rt_fail_in(error, "%s", path);
 }
@@ -317,6 +349,13 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     rt_config_join(path, "", name);
     if (strcmp(path, "include") == 0)
         return rt_fail(error, RT_CONFIG, "include: only a file can include another");
+    if (strcmp(path, "version") == 0)
+        return rt_fail(error, RT_CONFIG, "version: only a file has one");
+    const char *const today = rt_config_current(path);
+    if (today != path) {
+        rt_warn("--set %s: is now called %s", path, today);
+        snprintf(path, sizeof path, "%s", today);
+    }
     if (!rt_config_find(path) && !rt_config_is_section(path))
         return rt_config_unknown(rt_config_keys, path, error);
     rt_status status = parse_value(path, equals + 1, &tree, error);

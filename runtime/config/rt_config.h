@@ -11,6 +11,7 @@
 #include "runtime/rt_base.h"
 #include "runtime/rt_log.h"
 
+#define RT_CONFIG_VERSION 1 // "version" of a file; docs/STABILITY.md
 #define RT_PATH_MAX 1024
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
@@ -140,7 +141,7 @@ typedef enum {
 typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #undef XX
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
-typedef enum { RT_ACCOUNTING_BSP, RT_ACCOUNTING_PUBLISHED } rt_accounting;
+typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 typedef enum { RT_PARTICIPANTS_ALL, RT_PARTICIPANTS_AUTO, RT_PARTICIPANTS_LIST } rt_participants;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
@@ -152,7 +153,7 @@ typedef struct {
     double alpha_share; // of the iteration time that a decision may take, for "auto"
     rt_criterion criterion;
     rt_solver_kind solver;
-    rt_accounting accounting; // published: simulation only
+    rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     bool keeper;    // KEEP and PULL_SUM of the protocol
@@ -265,6 +266,10 @@ void rt_config_keep_workers(rt_config *config, uint64_t workers);
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.
 // RT_IO, RT_CONFIG: error names file, line or key path; config is unchanged.
 rt_status rt_config_load(rt_config *config, const char *path, rt_error *error);
+
+// The keys of a file (RT_CONFIG_VERSION) by the names that they have today, without those of files
+// that it includes; free with rt_free. Errors as above.
+rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error);
 
 // One assignment "a.b.c=value"; value is JSON, or taken as a string where a string is expected
 // ("stream.files=a.tsv" is a list of one file; several files need a JSON list, as a file name may

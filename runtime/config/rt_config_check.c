@@ -211,9 +211,5 @@ rt_status rt_config_check_training(const rt_config *config, rt_error *error)
                            "training run needs rows of one length (`lanyard sim` does not)",
                            model->embedding_dims[f], f, model->embedding_dims[0]);
     }
-    if (config->dispatch.accounting == RT_ACCOUNTING_PUBLISHED)
-        return rt_fail(error, RT_CONFIG,
-                       "dispatch.accounting: \"published\" is not correct under BSP and for "
-                       "`lanyard sim` only");
     return RT_OK;
 }

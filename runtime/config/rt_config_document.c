@@ -24,11 +24,18 @@ static const char introduction[] =
     "that file (the path is relative to the including one, at most 8 deep) is read first, then\n"
     "overridden key by key. Lists are replaced as a whole.\n"
     "\n"
+    "`\"version\": 1` at the top level says which names of keys a file uses; a file without it "
+    "has\n"
+    "those of version 1. A key that was renamed is still read by its name of before, with a "
+    "warning;\n"
+    "`lanyard check FILE --migrate` prints the file with today's names (docs/STABILITY.md).\n"
+    "\n"
     "An unknown key, a key that stands twice, a wrong type and a value out of range are errors\n"
     "that name the file and the path. `[0, 1]` includes both ends, `(0, 1]` excludes 0.\n"
     "`lanyard check FILE` tells whether a file is complete.\n"
     "\n"
-    "This page is made from the table in `runtime/config/rt_config_keys.c`; a test compares them.\n";
+    "This page is made from the table in `runtime/config/rt_config_keys.c`; a test compares "
+    "them.\n";
 
 // Text of a table cell: a bar would end it.
 static void put_cell(FILE *out, const char *text)

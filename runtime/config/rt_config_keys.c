@@ -139,10 +139,12 @@ static const rt_config_choice criteria[] = {
 #define XX(kind, name, help) {#name, RT_SOLVER_##kind, help},
 static const rt_config_choice solvers[] = {RT_SOLVER_MAP(XX){0}};
 #undef XX
-static const rt_config_choice accountings[] = {
-    {"bsp", RT_ACCOUNTING_BSP, "a copy is latest only if it contains every update"},
-    {"published", RT_ACCOUNTING_PUBLISHED,
-     "every worker that trained a row holds it, as published simulators count; simulation only"},
+static const rt_config_choice views[] = {
+    {"auto", RT_VIEW_AUTO, "`\"snapshot\"` for laia, herald and esd, `\"strict\"` for the others"},
+    {"snapshot", RT_VIEW_SNAPSHOT,
+     "caches simulated from the placements: every worker that trained a row in its last iteration "
+     "holds it (ESD, section 5; Herald, section 5)"},
+    {"strict", RT_VIEW_STRICT, "the workers' caches: of several trainers none holds the row"},
     {0},
 };
 static const rt_config_choice participants[] = {
@@ -302,10 +304,11 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
-    CHOICE("dispatch.accounting", dispatch.accounting, rt_accounting, "\"bsp\"", accountings,
-           "Which copies count as latest."),
     CHOICE("dispatch.participants", dispatch.participants, rt_participants, "\"all\"", participants,
            "Who trains."),
+    CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
+           "Which caches a decision sees. What moves does not depend on it: a copy is used again "
+           "only if it has every update."),
     CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
            "Where a row comes from that was never trained."),
     BOOL("dispatch.full_sync", dispatch.full_sync, "false",

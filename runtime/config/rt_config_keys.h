@@ -1,10 +1,11 @@
 // rt_config_keys - the table behind rt_config: one row per key. Only rt_config*.c and its test
 // include this.
 //
-// To add a key: a member in rt_config.h and a row in rt_config_keys.c, at its section. To add a
-// value to a choice (a policy, a solver): its enumerator and a line in its list of choices.
-// Reading, checking, --set, the reference in docs/CONFIG.md and writing back all follow from the
-// table; a row whose member has another type does not compile.
+// To rename a key: its row, and a line in rt_config_renamed.c. To add a key: a member in
+// rt_config.h and a row in rt_config_keys.c, at its section. To add a value to a choice (a policy,
+// a solver): its enumerator and a line in its list of choices. Reading, checking, --set, the
+// reference in docs/CONFIG.md and writing back all follow from the table; a row whose member has
+// another type does not compile.
 #ifndef RT_CONFIG_KEYS_H
 #define RT_CONFIG_KEYS_H
 
@@ -62,6 +63,25 @@ struct rt_config_key {
     const char *word; // numbers: may stand instead; sets the bool at word_offset, the number is max
     uint32_t word_offset;
 };
+
+typedef struct {
+    const char *before, *now; // paths; NULL ends the list
+} rt_config_renamed;
+extern const rt_config_renamed
+    rt_config_renames[]; // rt_config_renamed.c, where a renamed key is added
+
+// rt_config_migrate.c: the path that a key has today.
+const char *rt_config_current(const char *path);
+
+// Puts values of renamed keys where they are now; of each one a warning that names file (NULL: none
+// is needed). RT_CONFIG: both names are there. RT_NO_MEMORY.
+rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error);
+
+// Takes "version" out of a file. RT_CONFIG: it is another one.
+rt_status rt_config_check_version(cJSON *tree, rt_error *error);
+
+// A tree that was modernised, as a file; free with rt_free. RT_NO_MEMORY.
+rt_status rt_config_print_modern(cJSON *tree, char **json_p);
 
 extern const rt_config_key rt_config_keys[];           // grouped by section; ends with path NULL
 const rt_config_key *rt_config_find(const char *path); // NULL: no such key

@@ -357,8 +357,10 @@ rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_erro
             consider(&best, word_of(key->path, (size_t)(dot - key->path)));
         consider(&best, word_of(key->path, strlen(key->path)));
     }
-    if (keys == rt_config_keys)
+    if (keys == rt_config_keys) {
         consider(&best, word_of("include", strlen("include")));
+        consider(&best, word_of("version", strlen("version")));
+    }
     if (best.nearest.text)
         return rt_fail(error, RT_CONFIG, "%s: unknown key, did you mean \"%.*s\"?", path,
                        (int)best.nearest.length, best.nearest.text);

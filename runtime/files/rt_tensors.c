@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,9 +12,17 @@
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
 
-#define MAGIC UINT64_C(0x534e45544e594c52) // "RLYNTENS"
-#define VERSION 1u
-#define ALIGN 64u
+// What every file begins with, behind the length of its header: then 16 hexadecimal digits, the
+// XXH3 of all that follows them, and DIGITS_END.
+#define BEGIN "{\"__metadata__\":{\"lanyard\":\"2\",\"xxh3\":\""
+#define DIGITS 16u
+#define DIGITS_END "\"}"
+#define DIGITS_AT (sizeof(uint64_t) + sizeof BEGIN - 1)
+#define ALIGN 64u // of the values in the file
+
+// The layout before, version 1, which is still read.
+#define OLD_MAGIC UINT64_C(0x534e45544e594c52) // "RLYNTENS"
+#define OLD_VERSION 1u
 
 typedef struct {
     uint64_t magic;
@@ -19,8 +30,8 @@ typedef struct {
     uint32_t tensor_count;
     uint64_t file_bytes;
     uint64_t checksum; // XXH3 of the directory that follows
-} file_header;
-_Static_assert(sizeof(file_header) == 32, "file layout");
+} old_header;
+_Static_assert(sizeof(old_header) == 32, "file layout");
 
 typedef struct {
     char name[RT_TENSOR_NAME_MAX];
@@ -30,8 +41,8 @@ typedef struct {
     uint64_t offset;                    // in the file, a multiple of ALIGN
     uint64_t value_count;
     uint64_t checksum; // XXH3 of the values
-} file_entry;
-_Static_assert(sizeof(file_entry) == 128, "file layout");
+} old_entry;
+_Static_assert(sizeof(old_entry) == 128, "file layout");
 
 struct rt_tensors {
     uint8_t *bytes;
@@ -39,11 +50,6 @@ struct rt_tensors {
     uint32_t count;
     rt_tensor *tensors;
 };
-
-static uint64_t align_up(uint64_t offset)
-{
-    return (offset + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 // False when the product does not fit.
 static bool value_count(uint32_t rank, const uint64_t *shape, uint64_t *count_p)
@@ -56,47 +62,76 @@ static bool value_count(uint32_t rank, const uint64_t *shape, uint64_t *count_p)
     return count <= UINT64_MAX / 16;
 }
 
-static void fill_directory(const rt_tensor *tensors, uint32_t count, file_header *header,
-                           file_entry *entries)
+// ---- writing ---------------------------------------------------------------------------------
+
+static void put_text(rt_bytes *bytes, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void put_text(rt_bytes *bytes, const char *format, ...)
 {
-    uint64_t end = align_up(sizeof *header + count * sizeof *entries);
-    for (uint32_t i = 0; i < count; i++) {
-        file_entry *entry = &entries[i];
-        rt_assert(tensors[i].rank <= RT_TENSOR_RANK_MAX);
-        rt_assert(memchr(tensors[i].name, 0, sizeof tensors[i].name));
-        bool fits = value_count(tensors[i].rank, tensors[i].shape, &entry->value_count);
-        rt_assert(fits);
-        strcpy(entry->name, tensors[i].name);
-        entry->rank = tensors[i].rank;
-        memcpy(entry->shape, tensors[i].shape, entry->rank * sizeof entry->shape[0]);
-        entry->offset = end;
-        entry->checksum = rt_hash_bytes(tensors[i].values, entry->value_count * sizeof(float));
-        end = align_up(end + entry->value_count * sizeof(float));
-    }
-    *header =
-        (file_header){MAGIC, VERSION, count, end, rt_hash_bytes(entries, count * sizeof *entries)};
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    rt_assert(length >= 0 && (size_t)length < sizeof text);
+    rt_bytes_put(bytes, text, (size_t)length);
+}
+
+// Names are ours: what JSON would have to escape is not in them.
+static bool is_plain(const char *name)
+{
+    for (; *name; name++)
+        if (*name < ' ' || *name > '~' || *name == '"' || *name == '\\')
+            return false;
+    return true;
+}
+
+// Returns where its values end.
+static uint64_t put_entry(rt_bytes *bytes, const rt_tensor *tensor, uint64_t begin)
+{
+    uint64_t count = 0;
+    rt_assert(tensor->rank <= RT_TENSOR_RANK_MAX);
+    rt_assert(memchr(tensor->name, 0, sizeof tensor->name) && is_plain(tensor->name));
+    const bool fits = value_count(tensor->rank, tensor->shape, &count);
+    rt_assert(fits);
+    const uint64_t end = begin + count * sizeof(float);
+    put_text(bytes, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", tensor->name);
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        put_text(bytes, "%s%" PRIu64, i ? "," : "", tensor->shape[i]);
+    put_text(bytes, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
+    return end;
 }
 
 rt_status rt_tensors_encode(const rt_tensor *tensors, uint32_t count, rt_bytes *bytes)
 {
+    const size_t start = bytes->size;
+    uint64_t end = 0;
     if (count > RT_TENSORS_MAX)
         return RT_LIMIT;
-    const size_t directory_bytes = sizeof(file_header) + count * sizeof(file_entry);
-    uint8_t *directory = rt_alloc(1, directory_bytes);
-    if (!directory)
-        return RT_NO_MEMORY;
-    file_header *header = (file_header *)(void *)directory;
-    file_entry *entries = (file_entry *)(void *)(directory + sizeof *header);
-    fill_directory(tensors, count, header, entries);
-    uint8_t *out = rt_bytes_extend(bytes, header->file_bytes);
-    if (out) {
-        memset(out, 0, header->file_bytes);
-        memcpy(out, directory, directory_bytes);
+    rt_bytes_put_u64(bytes, 0);
+    put_text(bytes, BEGIN "%0*d" DIGITS_END, (int)DIGITS, 0);
+    for (uint32_t i = 0; i < count; i++)
+        end = put_entry(bytes, &tensors[i], end);
+    put_text(bytes, "}");
+    while ((bytes->size - start) % ALIGN && !bytes->failed)
+        put_text(bytes, " ");
+    const uint64_t header_bytes = bytes->size - start - sizeof header_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t values = 0;
+        (void)value_count(tensors[i].rank, tensors[i].shape, &values);
+        rt_bytes_put(bytes, tensors[i].values, values * sizeof(float));
     }
-    for (uint32_t i = 0; out && i < count; i++)
-        memcpy(out + entries[i].offset, tensors[i].values, entries[i].value_count * sizeof(float));
-    rt_free(directory);
-    return out ? RT_OK : RT_NO_MEMORY;
+    if (bytes->failed)
+        return RT_NO_MEMORY;
+    uint8_t *file = bytes->data + start;
+    char digits[DIGITS + 1];
+    const size_t hashed = DIGITS_AT + DIGITS;
+    snprintf(digits, sizeof digits, "%016" PRIx64,
+             rt_hash_bytes(file + hashed, bytes->size - start - hashed));
+    memcpy(file, &header_bytes, sizeof header_bytes);
+    memcpy(file + DIGITS_AT, digits, DIGITS);
+    return RT_OK;
 }
 
 rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t count,
@@ -122,6 +157,8 @@ rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t 
     rt_bytes_fini(&bytes);
     return status;
 }
+
+// ---- reading ---------------------------------------------------------------------------------
 
 static rt_status read_all(const char *path, rt_tensors *tensors, rt_error *error)
 {
@@ -150,26 +187,129 @@ static rt_status read_all(const char *path, rt_tensors *tensors, rt_error *error
     return status;
 }
 
-static rt_status check_header(const char *path, const rt_tensors *tensors, rt_error *error)
+// The header, as strict as it is written; text: where it goes on.
+typedef struct {
+    const char *text, *end;
+} scanner;
+
+static bool skip(scanner *at, const char *text)
 {
-    const file_header *header = (const file_header *)(void *)tensors->bytes;
-    if (tensors->size < sizeof *header || header->magic != MAGIC)
-        return rt_fail(error, RT_DATA, "%s is not a file of tensors", path);
-    if (header->version != VERSION)
+    const size_t length = strlen(text);
+    if ((size_t)(at->end - at->text) < length || memcmp(at->text, text, length) != 0)
+        return false;
+    at->text += length;
+    return true;
+}
+
+static bool scan_number(scanner *at, uint64_t *number_p)
+{
+    const char *begin = at->text;
+    uint64_t number = 0;
+    for (; at->text < at->end && *at->text >= '0' && *at->text <= '9'; at->text++)
+        if (__builtin_mul_overflow(number, UINT64_C(10), &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*at->text - '0'), &number))
+            return false;
+    *number_p = number;
+    return at->text > begin;
+}
+
+static bool scan_name(scanner *at, char name[RT_TENSOR_NAME_MAX])
+{
+    uint32_t length = 0;
+    while (at->text < at->end && *at->text != '"' && length < RT_TENSOR_NAME_MAX - 1)
+        name[length++] = *at->text++;
+    name[length] = '\0';
+    return is_plain(name) && strlen(name) == length && skip(at, "\"");
+}
+
+static bool scan_shape(scanner *at, rt_tensor *tensor)
+{
+    while (!skip(at, "]")) {
+        if (tensor->rank == RT_TENSOR_RANK_MAX || (tensor->rank && !skip(at, ",")) ||
+            !scan_number(at, &tensor->shape[tensor->rank++]))
+            return false;
+    }
+    return true;
+}
+
+static bool scan_entry(scanner *at, rt_tensor *tensor, uint64_t *begin_p, uint64_t *end_p)
+{
+    return skip(at, ",\"") && scan_name(at, tensor->name) &&
+           skip(at, ":{\"dtype\":\"F32\",\"shape\":[") && scan_shape(at, tensor) &&
+           skip(at, ",\"data_offsets\":[") && scan_number(at, begin_p) && skip(at, ",") &&
+           scan_number(at, end_p) && skip(at, "]}");
+}
+
+// The entries and what ends the header. *values_p: in the bytes, where the values begin.
+static rt_status take_entries(const char *path, rt_tensors *tensors, scanner at, uint64_t values,
+                              rt_error *error)
+{
+    uint64_t begin = 0, end = 0, last = 0, count = 0;
+    while (at.text < at.end && *at.text == ',') {
+        rt_tensor *tensor = &tensors->tensors[tensors->count];
+        if (tensors->count == RT_TENSORS_MAX || !scan_entry(&at, tensor, &begin, &end))
+            return rt_fail(error, RT_DATA, "%s: entry %u of the header is damaged", path,
+                           tensors->count);
+        if (rt_tensors_find(tensors, tensor->name))
+            return rt_fail(error, RT_DATA, "%s: a second tensor %s", path, tensor->name);
+        if (!value_count(tensor->rank, tensor->shape, &count) || begin != last || end < begin ||
+            end > tensors->size - values || end - begin != count * sizeof(float))
+            return rt_fail(error, RT_DATA, "%s: shape or place of tensor %s is impossible", path,
+                           tensor->name);
+        tensor->values = (const float *)(const void *)(tensors->bytes + values + begin);
+        last = end;
+        tensors->count++;
+    }
+    bool ends = skip(&at, "}") && last == tensors->size - values;
+    while (skip(&at, " "))
+        ;
+    if (!ends || at.text != at.end)
+        return rt_fail(error, RT_DATA, "%s: its header and its %llu bytes do not fit", path,
+                       (unsigned long long)tensors->size);
+    return RT_OK;
+}
+
+static rt_status take_safetensors(const char *path, rt_tensors *tensors, rt_error *error)
+{
+    const size_t hashed = DIGITS_AT + DIGITS;
+    uint64_t header_bytes = 0;
+    char digits[DIGITS + 1];
+    if (tensors->size >= sizeof header_bytes)
+        memcpy(&header_bytes, tensors->bytes, sizeof header_bytes);
+    if (tensors->size < hashed || header_bytes > tensors->size - sizeof header_bytes ||
+        memcmp(tensors->bytes + sizeof header_bytes, BEGIN, sizeof BEGIN - 1) != 0)
+        return rt_fail(error, RT_DATA, "%s is not a file of tensors that lanyard wrote", path);
+    snprintf(digits, sizeof digits, "%016" PRIx64,
+             rt_hash_bytes(tensors->bytes + hashed, tensors->size - hashed));
+    if (memcmp(digits, tensors->bytes + DIGITS_AT, DIGITS) != 0)
+        return rt_fail(error, RT_DATA, "%s is damaged (checksum)", path);
+    const uint64_t values = sizeof header_bytes + header_bytes;
+    scanner at = {(const char *)tensors->bytes + hashed, (const char *)tensors->bytes + values};
+    if (values % ALIGN || !skip(&at, DIGITS_END))
+        return rt_fail(error, RT_DATA, "%s: its header is damaged", path);
+    return take_entries(path, tensors, at, values, error);
+}
+
+// ---- the layout before -----------------------------------------------------------------------
+
+static rt_status check_old(const char *path, const rt_tensors *tensors, rt_error *error)
+{
+    const old_header *header = (const old_header *)(void *)tensors->bytes;
+    if (header->version != OLD_VERSION)
         return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", path,
-                       header->version, VERSION);
+                       header->version, OLD_VERSION);
     if (header->file_bytes != tensors->size)
         return rt_fail(error, RT_DATA, "%s has %llu bytes, its header says %llu", path,
                        (unsigned long long)tensors->size, (unsigned long long)header->file_bytes);
-    const uint64_t directory_bytes = header->tensor_count * sizeof(file_entry);
+    const uint64_t directory_bytes = header->tensor_count * sizeof(old_entry);
     if (header->tensor_count > RT_TENSORS_MAX || sizeof *header + directory_bytes > tensors->size ||
         rt_hash_bytes(header + 1, directory_bytes) != header->checksum)
         return rt_fail(error, RT_DATA, "%s: the directory of tensors is damaged", path);
     return RT_OK;
 }
 
-static rt_status take_entry(const char *path, rt_tensors *tensors, const file_entry *entry,
-                            rt_error *error)
+static rt_status take_old_entry(const char *path, rt_tensors *tensors, const old_entry *entry,
+                                rt_error *error)
 {
     rt_tensor *tensor = &tensors->tensors[tensors->count];
     uint64_t count = 0;
@@ -193,20 +333,32 @@ static rt_status take_entry(const char *path, rt_tensors *tensors, const file_en
     return RT_OK;
 }
 
+static bool is_old(const rt_tensors *tensors)
+{
+    const old_header *header = (const old_header *)(void *)tensors->bytes;
+    return tensors->size >= sizeof *header && header->magic == OLD_MAGIC;
+}
+
+static rt_status take_old(const char *path, rt_tensors *tensors, rt_error *error)
+{
+    const old_header *header = (const old_header *)(void *)tensors->bytes;
+    const old_entry *entries = (const old_entry *)(const void *)(header + 1);
+    rt_status status = check_old(path, tensors, error);
+    for (uint32_t i = 0; status == RT_OK && i < header->tensor_count; i++)
+        status = take_old_entry(path, tensors, &entries[i], error);
+    return status;
+}
+
+// ---- files and bytes -------------------------------------------------------------------------
+
 // Validates the bytes, which are in place.
 static rt_status take_all(const char *path, rt_tensors *tensors, rt_error *error)
 {
-    rt_status status = check_header(path, tensors, error);
-    if (status != RT_OK)
-        return status;
-    const file_header *header = (const file_header *)(void *)tensors->bytes;
-    const file_entry *entries = (const file_entry *)(const void *)(header + 1);
-    tensors->tensors = rt_alloc(header->tensor_count, sizeof *tensors->tensors);
+    tensors->tensors = rt_alloc(RT_TENSORS_MAX, sizeof *tensors->tensors);
     if (!tensors->tensors)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    for (uint32_t i = 0; status == RT_OK && i < header->tensor_count; i++)
-        status = take_entry(path, tensors, &entries[i], error);
-    return status;
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    return is_old(tensors) ? take_old(path, tensors, error)
+                           : take_safetensors(path, tensors, error);
 }
 
 rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *error)

@@ -1,4 +1,5 @@
-// rt_tensors - a file of named float32 arrays; docs/MODEL_FORMAT.md describes the bytes.
+// rt_tensors - a file of named float32 arrays in the layout of safetensors, which numpy and torch
+// read as it is; docs/MODEL_FORMAT.md describes the bytes.
 //
 // For the dense part of a model. Written as rt_file does; a reader holds the whole file in memory
 // and has validated all of it: sizes, names, checksums.
@@ -12,7 +13,8 @@
 #define RT_TENSORS_MAX 4096u
 
 typedef struct {
-    char name[RT_TENSOR_NAME_MAX]; // "deep.0.weight"; unique in a file, zero-terminated
+    char name[RT_TENSOR_NAME_MAX]; // "deep.0.weight"; unique in a file, zero-terminated, ASCII
+                                   // without quotes and backslashes
     uint32_t rank;                 // dimensions, 0 (one value) to RT_TENSOR_RANK_MAX
     uint64_t shape[RT_TENSOR_RANK_MAX];
     const float *values; // row major; the product of the dimensions

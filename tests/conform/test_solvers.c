@@ -1,8 +1,8 @@
 // The same problems for every solver. Tiny ones are held against all placements there are, the
 // others against the certificate (itself held against all placements) and against each other.
 #include "dispatch/solvers/dp_solver.h"
-#include "runtime/rt_hash.h"
 #include "tests/support/devices.h"
+#include "tests/support/solver_case.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -10,143 +10,6 @@
 #include <string.h>
 
 #define CANARY UINT32_C(0xdeadbeef)
-
-typedef enum {
-    COST_RANDOM,
-    COST_TWO_VALUES,
-    COST_FOUR_VALUES,
-    COST_ESD,
-    COST_ONE_SINK, // all rows prefer the first
-    COST_EXTREME,  // 0 and the highest allowed
-    COST_CHAIN,    // places are reached only through all other sinks, at the highest prices
-    COST_SAME,
-    COST_PERIODIC, // the rows of a sample tell nothing about the others
-    COST_KIND_COUNT
-} cost_kind;
-
-typedef enum {
-    CAPACITY_EVEN,
-    CAPACITY_UNEVEN,
-    CAPACITY_ZEROS,
-    CAPACITY_SLACK,
-    CAPACITY_LAST,
-    CAPACITY_UNLIMITED,
-    CAPACITY_KIND_COUNT
-} capacity_kind;
-
-typedef struct {
-    dp_problem problem;
-    int32_t *cost;
-    uint32_t *capacity;
-    char name[96];
-} instance;
-
-static void *allocate(size_t count, size_t size)
-{
-    void *block = malloc(count * size + 1); // malloc: exact bounds under the address sanitizer
-    assert_non_null(block);
-    return block;
-}
-
-static void fill_esd(rt_random *random, int32_t *cost, uint32_t sinks)
-{
-    enum { FIELDS = 26 };
-    int32_t owned[RT_WORKERS_MAX] = {0}, sum = 0;
-    uint32_t home = rt_random_below(random, sinks);
-    for (int f = 0; f < FIELDS; f++)
-        owned[rt_random_below(random, 2) ? home : rt_random_below(random, sinks)]++;
-    for (uint32_t j = 0; j < sinks; j++)
-        sum += owned[j] * (j % 2 ? 100 : 10);
-    for (uint32_t j = 0; j < sinks; j++)
-        cost[j] = FIELDS * 100 + sum + (FIELDS - 2 * owned[j]) * (j % 2 ? 100 : 10);
-}
-
-static int32_t one_cost(rt_random *random, cost_kind kind, uint32_t i, uint32_t j, uint32_t sinks)
-{
-    switch (kind) {
-    case COST_RANDOM:
-        return (int32_t)rt_random_below(random, 1000000);
-    case COST_TWO_VALUES:
-        return (int32_t)rt_random_below(random, 2);
-    case COST_FOUR_VALUES:
-        return (int32_t)rt_random_below(random, 4) * 250;
-    case COST_ONE_SINK:
-        return j == 0 ? 0 : 1 + (int32_t)rt_random_below(random, 10);
-    case COST_EXTREME:
-        return rt_random_below(random, 2) ? DP_COST_MAX : 0;
-    case COST_CHAIN:
-        return j == i % sinks || j == (i + 1) % sinks ? (int32_t)rt_random_below(random, 2)
-                                                      : DP_COST_MAX;
-    case COST_PERIODIC:
-        return j == (i % 4 == 0 ? 0 : sinks - 1) ? 0 : 10 + (int32_t)rt_random_below(random, 5);
-    default:
-        return 7;
-    }
-}
-
-static void fill_capacity(rt_random *random, instance *made, capacity_kind kind)
-{
-    uint32_t rows = made->problem.row_count, sinks = made->problem.sink_count;
-    uint32_t usable = sinks; // the first ones
-    memset(made->capacity, 0, sinks * sizeof *made->capacity);
-    if (kind == CAPACITY_UNLIMITED) {
-        memset(made->capacity, 0xff, sinks * sizeof *made->capacity);
-        return;
-    }
-    if (kind == CAPACITY_LAST) {
-        made->capacity[sinks - 1] = rows;
-        return;
-    }
-    if (kind == CAPACITY_ZEROS)
-        usable = (sinks + 1) / 2;
-    uint32_t places = kind == CAPACITY_SLACK ? rows + 1 + rt_random_below(random, rows + 1) : rows;
-    for (uint32_t p = 0; p < places; p++) {
-        uint32_t j = kind == CAPACITY_EVEN ? p % sinks : rt_random_below(random, usable);
-        if (kind == CAPACITY_UNEVEN || kind == CAPACITY_SLACK)
-            j = rt_random_below(random, j + 1); // the first ones get most
-        made->capacity[j]++;
-    }
-}
-
-static instance make(uint64_t seed, uint32_t rows, uint32_t sinks, cost_kind costs,
-                     capacity_kind capacities)
-{
-    rt_random random = {seed};
-    uint32_t stride = sinks + rt_random_below(&random, 4);
-    instance made = {.cost = allocate((size_t)rows * stride, sizeof(int32_t)),
-                     .capacity = allocate(sinks, sizeof(uint32_t))};
-    made.problem = (dp_problem){rows, sinks, stride, made.cost, made.capacity};
-    for (uint32_t i = 0; i < rows; i++) {
-        int32_t *cost = made.cost + (size_t)i * stride;
-        if (costs == COST_ESD)
-            fill_esd(&random, cost, sinks);
-        for (uint32_t j = 0; j < sinks && costs != COST_ESD; j++)
-            cost[j] = one_cost(&random, costs, i, j, sinks);
-        for (uint32_t j = sinks; j < stride; j++)
-            cost[j] = INT32_MIN; // between the rows: not to be used
-    }
-    fill_capacity(&random, &made, capacities);
-    snprintf(made.name, sizeof made.name, "rows %u, sinks %u, costs %d, capacities %d, seed %llu",
-             rows, sinks, (int)costs, (int)capacities, (unsigned long long)seed);
-    return made;
-}
-
-static void drop(instance *made)
-{
-    free(made->cost);
-    free(made->capacity);
-}
-
-static bool fits(const dp_problem *problem, const uint32_t *sink_of_row)
-{
-    uint32_t load[RT_WORKERS_MAX] = {0};
-    for (uint32_t i = 0; i < problem->row_count; i++) {
-        if (sink_of_row[i] >= problem->sink_count ||
-            ++load[sink_of_row[i]] > problem->capacity[sink_of_row[i]])
-            return false;
-    }
-    return true;
-}
 
 // Least cost over all placements; every placement is also shown to visit, when there is one.
 typedef void (*visitor)(const dp_problem *problem, const uint32_t *sink_of_row, int64_t least);
@@ -157,7 +20,7 @@ static int64_t enumerate(const dp_problem *problem, visitor visit, int64_t least
     int64_t best = INT64_MAX;
     assert_true(problem->row_count <= RT_COUNT_OF(sink_of_row));
     for (;;) {
-        if (fits(problem, sink_of_row)) {
+        if (solver_fits(problem, sink_of_row)) {
             int64_t cost = dp_placement_cost(problem, sink_of_row);
             best = cost < best ? cost : best;
         }
@@ -174,7 +37,8 @@ static int64_t enumerate(const dp_problem *problem, visitor visit, int64_t least
 static void compare_certificate(const dp_problem *problem, const uint32_t *sink_of_row,
                                 int64_t least)
 {
-    bool want = fits(problem, sink_of_row) && dp_placement_cost(problem, sink_of_row) == least;
+    bool want =
+        solver_fits(problem, sink_of_row) && dp_placement_cost(problem, sink_of_row) == least;
     assert_int_equal(dp_placement_optimal(problem, sink_of_row), want);
 }
 
@@ -183,12 +47,13 @@ static void test_certificate(void **unused)
 {
     (void)unused;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        instance made =
-            make(seed, (uint32_t)(seed % 6), 1 + (uint32_t)(seed / 6 % 4),
-                 (cost_kind)(seed % COST_KIND_COUNT), (capacity_kind)(seed % CAPACITY_KIND_COUNT));
+        solver_case made =
+            solver_case_make(seed, (uint32_t)(seed % 6), 1 + (uint32_t)(seed / 6 % 4),
+                             (solver_costs)(seed % COST_KIND_COUNT),
+                             (solver_capacities)(seed % CAPACITY_KIND_COUNT));
         int64_t least = enumerate(&made.problem, NULL, 0);
         enumerate(&made.problem, compare_certificate, least);
-        drop(&made);
+        solver_case_drop(&made);
     }
 }
 
@@ -203,19 +68,19 @@ static void test_certificate_rejects_no_sink(void **unused)
 
 // Solves twice, with another problem in between, and checks all that must hold for any solver.
 // Returns the cost. state fits made and other.
-static int64_t check(const dp_solver_ops *ops, void *state, const instance *made,
-                     const instance *other)
+static int64_t check(const dp_solver_ops *ops, void *state, const solver_case *made,
+                     const solver_case *other)
 {
     uint32_t rows = made->problem.row_count;
-    uint32_t *first = allocate((size_t)rows + 1, sizeof *first);
-    uint32_t *second = allocate((size_t)rows + 1, sizeof *second);
-    uint32_t *scratch = allocate((size_t)other->problem.row_count, sizeof *scratch);
+    uint32_t *first = solver_allocate((size_t)rows + 1, sizeof *first);
+    uint32_t *second = solver_allocate((size_t)rows + 1, sizeof *second);
+    uint32_t *scratch = solver_allocate((size_t)other->problem.row_count, sizeof *scratch);
     for (uint32_t i = 0; i <= rows; i++)
         first[i] = second[i] = CANARY;
     ops->solve(state, &made->problem, first);
     ops->solve(state, &other->problem, scratch);
     ops->solve(state, &made->problem, second);
-    if (!fits(&made->problem, first))
+    if (!solver_fits(&made->problem, first))
         fail_msg("%s: not a placement: %s", ops->name, made->name);
     if (memcmp(first, second, rows * sizeof *first) != 0)
         fail_msg("%s: two results for one problem: %s", ops->name, made->name);
@@ -237,14 +102,15 @@ static const rt_solver_kind kinds[] = {RT_SOLVER_MAP(XX)};
 static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, bool exhaustive)
 {
     void *state[RT_COUNT_OF(kinds)] = {0};
-    instance other = make(seed + 1, rows, sinks, COST_RANDOM, CAPACITY_SLACK);
+    solver_case other = solver_case_make(seed + 1, rows, sinks, COST_RANDOM, CAPACITY_SLACK);
     for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
         if (test_solver(kinds[s]))
             assert_int_equal(test_solver(kinds[s])->create(rows, sinks, &state[s]), RT_OK);
     }
     for (int c = 0; c < COST_KIND_COUNT * CAPACITY_KIND_COUNT; c++) {
-        instance made = make(seed, rows, sinks, (cost_kind)(c / CAPACITY_KIND_COUNT),
-                             (capacity_kind)(c % CAPACITY_KIND_COUNT));
+        solver_case made =
+            solver_case_make(seed, rows, sinks, (solver_costs)(c / CAPACITY_KIND_COUNT),
+                             (solver_capacities)(c % CAPACITY_KIND_COUNT));
         int64_t least = exhaustive ? enumerate(&made.problem, NULL, 0) : -1;
         for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
             const dp_solver_ops *ops = test_solver(kinds[s]);
@@ -257,13 +123,13 @@ static void run_size(uint32_t rows, uint32_t sinks, uint64_t seed, bool cubic, b
                 fail_msg("%s: cost %lld, least %lld: %s", ops->name, (long long)cost,
                          (long long)least, made.name);
         }
-        drop(&made);
+        solver_case_drop(&made);
     }
     for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {
         if (test_solver(kinds[s]))
             test_solver(kinds[s])->destroy(state[s]);
     }
-    drop(&other);
+    solver_case_drop(&other);
 }
 
 static void test_tiny_exhaustive(void **unused)
@@ -307,21 +173,21 @@ static void test_large(void **unused)
 static void test_largest(void **unused)
 {
     (void)unused;
-    instance made = make(3, 65536, 64, COST_ESD, CAPACITY_EVEN);
-    instance other = make(4, 20000, 8, COST_ONE_SINK, CAPACITY_UNEVEN);
+    solver_case made = solver_case_make(3, 65536, 64, COST_ESD, CAPACITY_EVEN);
+    solver_case other = solver_case_make(4, 20000, 8, COST_ONE_SINK, CAPACITY_UNEVEN);
     void *state;
     assert_int_equal(dp_solver_transport.create(65536, 64, &state), RT_OK);
     int64_t cost = check(&dp_solver_transport, state, &made, &other);
     check(&dp_solver_transport, state, &other, &made);
     dp_solver_transport.destroy(state);
     assert_int_equal(dp_solver_auction.create(65536, 64, &state), RT_OK);
-    uint32_t *sink_of_row = allocate(65536, sizeof *sink_of_row);
+    uint32_t *sink_of_row = solver_allocate(65536, sizeof *sink_of_row);
     dp_solver_auction.solve(state, &made.problem, sink_of_row);
     assert_int_equal(dp_placement_cost(&made.problem, sink_of_row), cost);
     dp_solver_auction.destroy(state);
     free(sink_of_row);
-    drop(&made);
-    drop(&other);
+    solver_case_drop(&made);
+    solver_case_drop(&other);
 }
 
 // The same totals under any order of the rows and of the sinks.
@@ -329,12 +195,12 @@ static void test_order_does_not_matter(void **unused)
 {
     (void)unused;
     enum { ROWS = 700, SINKS = 6 };
-    static const cost_kind costs[] = {COST_RANDOM, COST_FOUR_VALUES, COST_ESD};
+    static const solver_costs costs[] = {COST_RANDOM, COST_FOUR_VALUES, COST_ESD};
     void *state;
     assert_int_equal(dp_solver_transport.create(ROWS, SINKS, &state), RT_OK);
     for (uint64_t seed = 0; seed < 60; seed++) {
-        instance made = make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
-        instance turned = make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
+        solver_case made = solver_case_make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
+        solver_case turned = solver_case_make(seed, ROWS, SINKS, costs[seed % 3], CAPACITY_SLACK);
         uint32_t stride = made.problem.stride;
         for (uint32_t i = 0; i < ROWS; i++) {
             for (uint32_t j = 0; j < SINKS; j++)
@@ -344,8 +210,8 @@ static void test_order_does_not_matter(void **unused)
             turned.capacity[(j + 2) % SINKS] = made.capacity[j];
         assert_int_equal(check(&dp_solver_transport, state, &made, &turned),
                          check(&dp_solver_transport, state, &turned, &made));
-        drop(&made);
-        drop(&turned);
+        solver_case_drop(&made);
+        solver_case_drop(&turned);
     }
     dp_solver_transport.destroy(state);
 }

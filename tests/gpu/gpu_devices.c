@@ -35,3 +35,8 @@ bool test_solver_takes(rt_solver_kind kind, uint64_t size)
     (void)kind, (void)size;
     return true;
 }
+
+uint32_t test_device_slowness(void)
+{
+    return 1;
+}

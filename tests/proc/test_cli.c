@@ -60,6 +60,11 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "which CONFIG?", "up");
     SAYS(2, "which CONFIG?", "sim");
     SAYS(2, "which CONFIG?", "check");
+    SAYS(2, "--migrate takes one CONFIG, and no --set", "check", "--migrate");
+    SAYS(2, "--migrate takes one CONFIG, and no --set", "check", "configs/demo.json", "--migrate",
+         "--set", "seed=2");
+    SAYS(0, "\"version\": 1,", "check", "configs/demo.json", "--migrate");
+    SAYS(1, "/nowhere.json: cannot be opened", "check", "/nowhere.json", "--migrate");
     SAYS(2, "which CONFIG?", "doctor");
     SAYS(2, "which CONFIG?", "coordinator");
     SAYS(2, "which DIR?", "eval");

@@ -1,5 +1,6 @@
 // A whole run whose workers and dispatcher use the CUDA plug-in, here the one with the kernels on
 // the CPU: it trains the model that a run on the CPU trains.
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static void run(const char *folder, const char *device, const char *solver)
 {
     char command[4096];
     snprintf(command, sizeof command,
-             "LD_LIBRARY_PATH=%s %s/lanyard up configs/demo.json " OPTIONS
+             "CUDA_CPU_DEVICES=3 LD_LIBRARY_PATH=%s %s/lanyard up configs/demo.json " OPTIONS
              " --set device=%s --set dispatch.solver=%s --out %s/%s >%s/%s.log 2>&1 || "
              "{ cat %s/%s.log; false; }",
              folder, folder, device, solver, folder, solver, folder, solver, folder, solver);
@@ -60,7 +61,7 @@ static void training_with_the_plugin_is_training(void **state)
              "liblanyard_cuda.so");
     shell(command);
     run(folder, "cpu", "transport");
-    run(folder, "cuda:0", "auction_cuda");
+    run(folder, "cuda", "auction_cuda");
     snprintf(summary[0], sizeof summary[0], "%s/transport/summary.json", folder);
     snprintf(summary[1], sizeof summary[1], "%s/auction_cuda/summary.json", folder);
     double want = number_in(summary[0], "logloss");
@@ -71,9 +72,14 @@ static void training_with_the_plugin_is_training(void **state)
     // The time that the solver had the device; without a GPU, what its stand-in says.
     assert_true(number_in(summary[0], "dispatch_device_ms") == 0);
     assert_true(number_in(summary[1], "dispatch_device_ms") > 0);
-    snprintf(command, sizeof command, "grep -q 'device cuda:0: .*kernels on the CPU' %s/%s", folder,
-             "auction_cuda.log");
-    shell(command);
+    // Four workers on three GPUs, each by its number.
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        snprintf(command, sizeof command,
+                 "grep -q 'device cuda:%u: .*; for worker %u, of 3 GPUs here' "
+                 "%s/auction_cuda.log",
+                 rank % 3, rank, folder);
+        shell(command);
+    }
     snprintf(command, sizeof command, "! grep transport %s/auction_cuda.log", folder);
     shell(command);
 }

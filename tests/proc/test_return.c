@@ -17,7 +17,9 @@
 
 #define WORKERS 3u
 #define SAMPLES 48000u
-#define RESTART_S "0.2" // between the end of a process and its next start
+#define ENDLESS \
+    "stream.samples_max=100000000" // the case ends the run, once it has seen what it waits for
+#define RESTART_S "0.2"            // between the end of a process and its next start
 
 static const char config[] =
     "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
@@ -52,17 +54,20 @@ static void a_worker_comes_back(void **state)
     char out[300];
     snprintf(out, sizeof out, "%s/hit", run_folder());
     const char *const arguments[] = {
-        process_lanyard(),       "up", config_path(), "--out", out, "--set",
-        "on_worker_loss=shrink", NULL};
+        process_lanyard(),       "up",    config_path(), "--out", out, "--set",
+        "on_worker_loss=shrink", "--set", ENDLESS,       NULL};
     process_start(&p, arguments);
     run_await_checkpoint(&p, "hit");
     assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
+    const size_t at = process_await(&p, 0, "workers are back: all start anew", RUN_CASE_S);
+    process_await(&p, at, "going on after iteration", RUN_CASE_S);
+    run_await_going_on(&p, "hit");
+    assert_int_equal(kill(p.pid, SIGINT), 0);
     run_must_end(&p, 0); // restarts_max is 1: the second start, a planned one, does not count
     run_must_say(&p, "worker 1 was lost; 2 workers go on");
     run_must_say(&p, "worker 1 is there again: it waits");
-    run_must_say(&p, "workers are back: all start anew");
     process_fini(&p);
-    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+    run_must_train_once("hit", run_samples("hit"), (uint32_t[]){3, 2, 3}, 3);
 }
 
 // ---- one by one ------------------------------------------------------------------------------
@@ -148,41 +153,73 @@ static void fini_boxes(boxes *b)
         process_fini(&b->workers[w]);
 }
 
+// A run without an end loses a worker, and goes on without it from a checkpoint.
+static void start_and_lose(boxes *b, const char *rank)
+{
+    char text[64];
+    start_boxes(b, "hit", "shrink");
+    run_await_checkpoint(&b->coordinator, "hit");
+    lose_box(&b->workers[*rank - '0']);
+    snprintf(text, sizeof text, "worker %s is not there: the run goes on without it", rank);
+    const size_t at = process_await(&b->coordinator, 0, text, RUN_CASE_S);
+    process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
+}
+
+// Once it was taken back, and all train again, the run is ended.
+static void take_back_and_end(boxes *b)
+{
+    const size_t at =
+        process_await(&b->coordinator, 0, "workers are back: all start anew", RUN_CASE_S);
+    process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
+    run_await_going_on(&b->coordinator, "hit");
+    assert_int_equal(kill(process_child(&b->coordinator, "coordinator"), SIGINT), 0);
+    end_boxes(b);
+    fini_boxes(b);
+    run_must_train_once("hit", run_samples("hit"), (uint32_t[]){3, 2, 3}, 3);
+}
+
 static void a_box_comes_back(void **state)
 {
     (void)state;
-    boxes b = {.extra = "seed=1"};
-    start_boxes(&b, "hit", "shrink");
-    run_await_checkpoint(&b.coordinator, "hit");
-    lose_box(&b.workers[1]);
-    process_await(&b.coordinator, 0, "worker 1 is not there: the run goes on without it",
-                  RUN_CASE_S);
+    boxes b = {.extra = ENDLESS};
+    start_and_lose(&b, "1");
     start_box(&b, &b.workers[1], "worker", "1");
-    end_boxes(&b);
-    run_must_say(&b.coordinator, "worker 1 is there again: it waits");
-    run_must_say(&b.coordinator, "workers are back: all start anew");
-    fini_boxes(&b);
-    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+    process_await(&b.coordinator, 0, "worker 1 is there again: it waits", RUN_CASE_S);
+    take_back_and_end(&b);
 }
 
-// One that comes back and is lost again while it waits changes nothing.
+// Puts a file where checkpoints go: none is written, which takes nobody back; or undoes that.
+static void block_checkpoints(const char *out, bool blocks)
+{
+    char directory[300], away[320];
+    snprintf(directory, sizeof directory, "%s/%s/checkpoints", run_folder(), out);
+    snprintf(away, sizeof away, "%s.away", directory);
+    if (!blocks) {
+        assert_int_equal(unlink(directory), 0);
+        assert_int_equal(rename(away, directory), 0);
+        return;
+    }
+    assert_int_equal(rename(directory, away), 0);
+    FILE *file = fopen(directory, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+// One that comes back and is lost again while it waits changes nothing. It waits for as long as no
+// checkpoint can be written.
 static void a_box_comes_and_goes(void **state)
 {
     (void)state;
-    boxes b = {.extra = "seed=1"};
-    start_boxes(&b, "hit", "shrink");
-    run_await_checkpoint(&b.coordinator, "hit");
-    lose_box(&b.workers[0]);
-    process_await(&b.coordinator, 0, "worker 0 is not there: the run goes on without it",
-                  RUN_CASE_S);
+    boxes b = {.extra = ENDLESS};
+    start_and_lose(&b, "0");
+    block_checkpoints("hit", true);
     start_box(&b, &b.workers[0], "worker", "0");
-    size_t at = process_await(&b.coordinator, 0, "worker 0 is there again", RUN_CASE_S);
+    const size_t at = process_await(&b.coordinator, 0, "worker 0 is there again", RUN_CASE_S);
     lose_box(&b.workers[0]);
     process_await(&b.coordinator, at, "which waited to be taken back, is gone again", RUN_CASE_S);
+    block_checkpoints("hit", false);
     start_box(&b, &b.workers[0], "worker", "0");
-    end_boxes(&b);
-    fini_boxes(&b);
-    run_must_train_once("hit", SAMPLES, (uint32_t[]){3, 2, 3}, 3);
+    take_back_and_end(&b);
 }
 
 // With `restart` every kind of process may be lost: the run waits for it, and is the same.

@@ -45,6 +45,11 @@ static bool under_tsan(void)
     return dlsym(RTLD_DEFAULT, "__tsan_create_fiber") != NULL;
 }
 
+uint32_t test_device_slowness(void)
+{
+    return under_tsan() ? 100 : dlsym(RTLD_DEFAULT, "__asan_poison_memory_region") ? 10 : 1;
+}
+
 uint32_t test_device_count(void)
 {
     return under_tsan() ? 2 : 3;

@@ -22,6 +22,10 @@ const dp_solver_ops *test_solver(rt_solver_kind kind);
 // the CPU is slow, and takes one of many.
 bool test_solver_takes(rt_solver_kind kind, uint64_t size);
 
+// By how much a sweep over many problems is to be cut down: 1, or more under a sanitizer that makes
+// kernels on the CPU slow.
+uint32_t test_device_slowness(void);
+
 // A function of the kernels-on-the-CPU plug-in, by name; NULL where there is none.
 void test_plugin_function(const char *name, void *function_p);
 

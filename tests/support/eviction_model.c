@@ -20,10 +20,20 @@ void eviction_model_use(eviction_model *m, uint32_t slot, uint32_t iteration)
     eviction_model_slot *s = &m->slots[slot];
     m->occupied += !s->occupied;
     s->occupied = true;
+    s->outdated = false;
     s->mark = m->target;
     s->frequency++;
     s->used = iteration;
     s->at = ++m->uses;
+}
+
+// To emark such a copy is the first to go; to the others it is a free slot.
+void eviction_model_outdate(eviction_model *m, uint32_t slot)
+{
+    if (m->kind == RT_EVICT_EMARK)
+        m->slots[slot].outdated = true;
+    else
+        eviction_model_free(m, slot);
 }
 
 void eviction_model_free(eviction_model *m, uint32_t slot)
@@ -79,10 +89,22 @@ static uint32_t last_needed(const eviction_model *m, uint32_t iteration)
     return best;
 }
 
-uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
+static uint32_t first_outdated(const eviction_model *m)
 {
     uint32_t best = DP_NO_SLOT;
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        if (m->slots[slot].outdated && (best == DP_NO_SLOT || goes_before(m, slot, best)))
+            best = slot;
+    }
+    return best;
+}
+
+uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
+{
+    uint32_t best = first_outdated(m);
     bool all_at_target = true;
+    if (best != DP_NO_SLOT)
+        return best;
     for (uint32_t slot = 0; slot < m->slot_count; slot++) {
         if (!eviction_model_is_candidate(m, slot, iteration) ||
             eviction_model_is_needed(m, slot, iteration))

@@ -1,12 +1,12 @@
-// eviction_model - the rules of dispatch/cache/dp_eviction.h word for word; every question searches all
-// slots.
+// eviction_model - the rules of dispatch/cache/dp_eviction.h word for word; every question searches
+// all slots.
 #ifndef EVICTION_MODEL_H
 #define EVICTION_MODEL_H
 
 #include "runtime/config/rt_config.h"
 
 typedef struct {
-    bool occupied;
+    bool occupied, outdated;
     uint32_t mark, frequency;
     uint32_t used; // last iteration
     uint64_t at;   // number of the last use
@@ -27,6 +27,7 @@ void eviction_model_init(eviction_model *model, rt_eviction_kind kind, uint32_t 
 void eviction_model_fini(eviction_model *model);
 
 void eviction_model_use(eviction_model *model, uint32_t slot, uint32_t iteration);
+void eviction_model_outdate(eviction_model *model, uint32_t slot);
 void eviction_model_free(eviction_model *model, uint32_t slot);
 void eviction_model_expect(eviction_model *model, uint32_t slot, uint32_t next);
 bool eviction_model_is_candidate(const eviction_model *model, uint32_t slot, uint32_t iteration);

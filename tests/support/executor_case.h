@@ -1,6 +1,7 @@
 // executor_case - an executor alone: slices and rows made by hand, its requests and pushes caught.
 //
-// Eight slots, two fields, two shards, Adagrad. Static: every test has its own copy.
+// Eight slots (or as many as the test says), two fields, two shards, Adagrad. Static: every test
+// has its own copy.
 #ifndef EXECUTOR_CASE_H
 #define EXECUTOR_CASE_H
 
@@ -13,7 +14,9 @@
 #define DIM 2u
 #define STATE 2u // adagrad
 #define FIELDS 2u
+#ifndef SLOTS
 #define SLOTS 8u
+#endif
 #define SHARDS 2u
 #define SENT_MAX 64u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)

@@ -357,15 +357,15 @@ static bool check_evictions(plan_checker *c, const dp_ops *ops)
 // ---- training --------------------------------------------------------------------------------
 
 // Gradients of several workers are added up.
-static bool is_summed(const plan_checker *c, const known_key *key)
+static bool is_summed(const known_key *key)
 {
-    return rt_bit_count(key->trainers) > 1 && c->config.accounting != RT_ACCOUNTING_PUBLISHED;
+    return rt_bit_count(key->trainers) > 1;
 }
 
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
     bool grad = mode == DP_MODE_GRAD || mode == DP_MODE_KEEP;
-    if (mode > DP_MODE_KEEP || grad != is_summed(c, key))
+    if (mode > DP_MODE_KEEP || grad != is_summed(key))
         return wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it", mode,
                      rt_bit_count(key->trainers));
     if (mode != DP_MODE_GRAD && !slot->has_state)
@@ -393,8 +393,7 @@ static bool check_row(plan_checker *c, const dp_row *row)
         return wrong(c, key->key,
                      "trains version %" PRIu32 " in plan, %" PRIu32 " in slot, latest %" PRIu32,
                      row->version, slot->version, key->version);
-    bool strict = c->config.accounting != RT_ACCOUNTING_PUBLISHED;
-    if (strict && slot->content != key->content)
+    if (slot->content != key->content)
         return wrong(c, key->key, "the row of version %" PRIu32 " lacks updates", row->version);
     if (key->pending)
         return wrong(c, key->key, "trained before the sum of %" PRIu32 " is in", key->pending);
@@ -461,7 +460,7 @@ static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **ke
     bool right = false;
     if (slot->trained != c->iteration || op->version != c->iteration)
         wrong(c, op->key, "gradient of iteration %" PRIu32, op->version);
-    else if (!is_summed(c, key) || op->mask != (key->trainers & ~key->keeper))
+    else if (!is_summed(key) || op->mask != (key->trainers & ~key->keeper))
         wrong(c, op->key, "gradient for a sum of %" PRIx64 ", trained by %" PRIx64, op->mask,
               key->trainers);
     else if (op->base != key->version)
@@ -615,7 +614,7 @@ static bool finish_sum(plan_checker *c, known_key *key)
 
 static bool finish_key(plan_checker *c, known_key *key)
 {
-    bool summed = is_summed(c, key);
+    bool summed = is_summed(key);
     if (key->update_pushed && !key->pulled && !summed && !c->config.full_sync)
         return wrong(c, key->key, "an update push that nobody needs");
     if (key->trainers & ~key->holders)
@@ -634,14 +633,12 @@ static bool check_kept(plan_checker *c)
 {
     for (uint32_t i = 0; i < c->key_count; i++) {
         const known_key *key = &c->keys[i];
-        bool strict = c->config.accounting != RT_ACCOUNTING_PUBLISHED;
         if (key->holders == 0 && key->version_ps != key->version)
             return wrong(c, key->key, "version %" PRIu32 " is lost", key->version);
         if (key->stored != key->version_ps)
             return wrong(c, key->key, "the PS has version %" PRIu32 ", planned %" PRIu32,
                          key->stored, key->version_ps);
-        if (strict && key->version > 0 && key->stored == key->version &&
-            key->content_ps != key->content)
+        if (key->version > 0 && key->stored == key->version && key->content_ps != key->content)
             return wrong(c, key->key, "the PS lacks updates in version %" PRIu32, key->version);
     }
     return true;

@@ -55,7 +55,6 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
         fail_msg("%s", error.text);
     plan_checker_config checker = {.worker_count = shape->worker_count,
                                    .first_touch = shape->dispatch.first_touch,
-                                   .accounting = shape->dispatch.accounting,
                                    .full_sync = shape->dispatch.full_sync,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,
                                    .micro_batch_max = shape->dispatch.micro_batch_max};
@@ -161,6 +160,14 @@ void planner_case_compare(planner_case *pc)
         assert_int_equal(dp_directory_version(directory, key), known.version);
         held += known.holders != 0;
     }
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const uint32_t record = directory->entries[i].record;
+        if (!record || directory->records[record - 1].copies.holders)
+            continue;
+        const dp_record *other = &directory->records[record - 1]; // outdated, or shown
+        assert_true(other->copies.first != DP_NO_COPY || other->shown.first != DP_NO_COPY);
+        held++;
+    }
     assert_int_equal(directory->record_count, held); // others keep 16 bytes only
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *entry = &directory->entries[i];
@@ -171,6 +178,6 @@ void planner_case_compare(planner_case *pc)
         assert_int_equal(record->version, known.version);
         if (!pc->shape.dispatch.full_sync) // the planner counts a push that opens the next plan
             assert_int_equal(record->version_ps, known.version_ps);
-        assert_int_equal(record->holders, known.holders);
+        assert_int_equal(record->copies.holders, known.holders);
     }
 }

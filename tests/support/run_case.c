@@ -88,7 +88,7 @@ void run_must_be_the_same(const char *out, const char *other, uint32_t shards)
 
 void run_await_records(process *p, const char *out, const char *text, uint32_t count)
 {
-    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * 1e9);
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * test_limit_factor() * 1e9);
     for (uint32_t seen = 0; seen < count;) {
         size_t size;
         char *metrics = run_file(out, "metrics.jsonl", &size);
@@ -112,6 +112,22 @@ void run_await_checkpoint(process *p, const char *out)
     run_await_records(p, out, "\"complete\":true", 1);
 }
 
+void run_await_going_on(process *p, const char *out)
+{
+    const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * test_limit_factor() * 1e9);
+    for (bool is_seen = false; !is_seen; (void)poll(NULL, 0, 20)) {
+        size_t size;
+        char *metrics = run_file(out, "metrics.jsonl", &size);
+        const char *last = metrics;
+        for (const char *at = metrics; at && (at = strstr(at, "\"record\":\"resumed\"")); at++)
+            last = at;
+        is_seen = last && last != metrics && strstr(last, "\"record\":\"iteration\"");
+        free(metrics);
+        if (rt_now_ns() > end)
+            fail_msg("no iteration after the run went on; it said:\n%s", p->text);
+    }
+}
+
 // The number behind a key of a line; fails without.
 static uint64_t number_of(const char *line, const char *key)
 {
@@ -119,6 +135,16 @@ static uint64_t number_of(const char *line, const char *key)
     if (!at)
         fail_msg("no %s in %.200s", key, line);
     return strtoull(at + strlen(key), NULL, 10);
+}
+
+uint64_t run_samples(const char *out)
+{
+    size_t size;
+    char *text = run_file(out, "summary.json", &size);
+    assert_non_null(text);
+    const uint64_t samples = number_of(text, "\"samples\": ");
+    free(text);
+    return samples;
 }
 
 typedef struct {

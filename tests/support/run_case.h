@@ -11,7 +11,7 @@
 #include "tests/support/process_case.h"
 
 #define RUN_CASE_S 60.0 // a run takes less
-#define RUN_CASE_ITERATIONS_MAX 10000u
+#define RUN_CASE_ITERATIONS_MAX 200000u
 
 const char *run_folder(void);
 
@@ -35,6 +35,12 @@ void run_await_iterations(process *p, const char *out, uint32_t count);
 
 // Waits until a checkpoint is complete.
 void run_await_checkpoint(process *p, const char *out);
+
+// Waits until an iteration was reported after the run went on from a checkpoint for the last time.
+void run_await_going_on(process *p, const char *out);
+
+// The samples that summary.json says were trained.
+uint64_t run_samples(const char *out);
 
 // The history that survives trains sample_count samples, each once, in iterations without a gap, by
 // so many workers at first, so many then, and so on; stale reads 0.

@@ -167,7 +167,8 @@ static __device__ void normalise(const dp_cuda_problem &p, board *b)
     __syncthreads();
 }
 
-static __global__ void auction(dp_cuda_problem p, row_work *rows, uint32_t *place)
+static __global__ void __launch_bounds__(DP_CUDA_THREADS_MAX)
+    auction(dp_cuda_problem p, row_work *rows, uint32_t *place)
 {
     SHARED(board, b, 1);
     int64_t epsilon = p.cost_highest * (p.sink_count + (int64_t)1) / EPSILON_STEP;

@@ -208,17 +208,19 @@ static __device__ uint32_t search(const dp_cuda_problem &p, row_work *rows, cons
     return DP_CUDA_NONE;
 }
 
-// Adjusts prices, then matches row: along the way each sink passes one of its rows on.
+// Adjusts prices, then matches row: along the way each sink passes one of its rows on. What an
+// adjustment takes from the costs of all uncovered columns goes back to the covered rows: so zeros
+// stay zeros, and no cost that is left falls below one.
 static __device__ void augment(const dp_cuda_problem &p, row_work *rows, uint32_t *place, board *b,
                                uint32_t row, int64_t end)
 {
     for (uint32_t i = threadIdx.x; i < p.row_count; i += blockDim.x)
         if (place[i] != DP_CUDA_NONE && b->uncovered_at[place[i]] != FAR)
-            rows[i].price += end - b->uncovered_at[place[i]];
+            rows[i].price -= end - b->uncovered_at[place[i]];
     __syncthreads();
     for (uint32_t j = threadIdx.x; j < p.sink_count; j += blockDim.x)
         if (b->uncovered_at[j] != FAR)
-            b->price[j] -= end - b->uncovered_at[j];
+            b->price[j] += end - b->uncovered_at[j];
     if (threadIdx.x == 0) {
         uint32_t sink = rows[row].via;
         place[row] = sink;
@@ -233,7 +235,8 @@ static __device__ void augment(const dp_cuda_problem &p, row_work *rows, uint32_
     __syncthreads();
 }
 
-static __global__ void hungarian(dp_cuda_problem p, row_work *rows, uint32_t *place)
+static __global__ void __launch_bounds__(DP_CUDA_THREADS_MAX)
+    hungarian(dp_cuda_problem p, row_work *rows, uint32_t *place)
 {
     SHARED(board, b, 1);
     reduce_matrix(p, rows, place, b);

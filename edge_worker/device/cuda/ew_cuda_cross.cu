@@ -51,10 +51,10 @@ static __global__ void cross_samples(uint32_t sample_count, uint32_t layer_count
     logits[i] += (float)(factors[layer_count] * p[layer_count] + constants[layer_count]);
 }
 
-static __global__ void cross_samples_back(uint32_t sample_count, uint32_t layer_count,
-                                          const double *constants, const float *products,
-                                          uint32_t stride, const float *logit_gradients,
-                                          float *product_gradients, double *constant_gradients)
+static __global__ void __launch_bounds__(SAMPLE_THREADS_MAX)
+    cross_samples_back(uint32_t sample_count, uint32_t layer_count, const double *constants,
+                       const float *products, uint32_t stride, const float *logit_gradients,
+                       float *product_gradients, double *constant_gradients)
 {
     SHARED(double, shared, EW_CUDA_WARP);
     double factors[PRODUCTS_MAX], sums[PRODUCTS_MAX];

@@ -7,12 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#define LOCK_PAUSE_NS 20000
 #define BLAS_WORKSPACE_BYTES ((size_t)32 << 20)
 
 // ---- errors ------------------------------------------------------------------------------------
 
 // The first failure wins; both threads may come here.
+static const void *this_thread(void);
+
 static void fail(ew_cuda *cuda, rt_status status, const char *operation, const char *text)
 {
     int none = 0;
@@ -20,6 +24,7 @@ static void fail(ew_cuda *cuda, rt_status status, const char *operation, const c
                                      __ATOMIC_ACQUIRE))
         return;
     (void)rt_fail(&cuda->failure, status, "cuda:%u: %s: %s", cuda->index, operation, text);
+    __atomic_store_n(&cuda->failed_in, this_thread(), __ATOMIC_RELAXED);
     __atomic_store_n(&cuda->failed, 2, __ATOMIC_RELEASE);
 }
 
@@ -33,7 +38,9 @@ void ew_cuda_check(ew_cuda *cuda, cudaError_t error, const char *operation)
 bool ew_cuda_forgive(ew_cuda *cuda)
 {
     int written = 2;
-    return __atomic_compare_exchange_n(&cuda->failed, &written, 0, false, __ATOMIC_ACQ_REL,
+    return __atomic_load_n(&cuda->failed, __ATOMIC_ACQUIRE) == written &&
+           __atomic_load_n(&cuda->failed_in, __ATOMIC_RELAXED) == this_thread() &&
+           __atomic_compare_exchange_n(&cuda->failed, &written, 0, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
 }
 
@@ -71,11 +78,32 @@ void ew_cuda_leave(ew_cuda *cuda, const char *operation)
     ew_cuda_check(cuda, cudaGetLastError(), operation);
 }
 
+// Held for a capture or for one wait: microseconds to a few milliseconds, and hardly ever asked
+// for.
+void ew_cuda_lock_compute(ew_cuda *cuda)
+{
+    const timespec pause = {0, LOCK_PAUSE_NS};
+    while (__atomic_exchange_n(&cuda->compute_lock, 1, __ATOMIC_ACQUIRE))
+        (void)nanosleep(&pause, NULL);
+}
+
+void ew_cuda_unlock_compute(ew_cuda *cuda)
+{
+    __atomic_store_n(&cuda->compute_lock, 0, __ATOMIC_RELEASE);
+}
+
 bool ew_cuda_enter_rows(ew_cuda *cuda, cudaStream_t *stream_p)
 {
-    const void *owner = __atomic_load_n(&cuda->owner, __ATOMIC_RELAXED);
     select_device(cuda);
-    *stream_p = owner == this_thread() ? cuda->compute : cuda->rows;
+    *stream_p = cuda->rows;
+    // Between the look and the wait the training thread may begin a capture: hence the lock, which
+    // is taken only by who queued last.
+    if (__atomic_load_n(&cuda->owner, __ATOMIC_RELAXED) == this_thread()) {
+        ew_cuda_lock_compute(cuda);
+        if (__atomic_load_n(&cuda->owner, __ATOMIC_RELAXED) == this_thread())
+            ew_cuda_check(cuda, cudaStreamSynchronize(cuda->compute), "rows");
+        ew_cuda_unlock_compute(cuda);
+    }
     return !has_failed(cuda);
 }
 
@@ -109,9 +137,12 @@ static void *cuda_alloc(void *state, size_t count)
 
 static void cuda_free(void *state, void *block)
 {
-    select_device((ew_cuda *)state);
-    if (block)
-        (void)cudaFree(block);
+    ew_cuda *cuda = (ew_cuda *)state;
+    select_device(cuda);
+    if (!block)
+        return;
+    ew_cuda_forget_graphs(cuda);
+    (void)cudaFree(block);
 }
 
 static void *cuda_alloc_shared(void *state, size_t count)
@@ -138,6 +169,7 @@ static void cuda_free_shared(void *state, void *block)
     for (uint32_t i = 0; i < cuda->shared_count; i++) {
         if (cuda->shared[i].begin != block)
             continue;
+        ew_cuda_forget_graphs(cuda);
         cuda->shared[i] = cuda->shared[--cuda->shared_count];
         (void)cudaFreeHost(block);
         return;

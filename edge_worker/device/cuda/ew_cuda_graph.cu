@@ -41,12 +41,14 @@ static ew_cuda_graph *make_room(ew_cuda *cuda)
 static bool capture(ew_cuda *cuda, ew_cuda_graph *graph, void (*work)(void *), void *context)
 {
     cudaGraph_t captured = NULL;
+    ew_cuda_lock_compute(cuda);
     // Of this thread alone: rows come and go on another one meanwhile.
     cudaError_t error = cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal);
     if (!error) {
         work(context);
         error = cudaStreamEndCapture(cuda->compute, &captured);
     }
+    ew_cuda_unlock_compute(cuda);
     if (ew_cuda_forgive(cuda) && !error)
         error = cudaErrorStreamCaptureUnsupported;
     if (!error)
@@ -86,6 +88,8 @@ extern "C" void ew_cuda_repeat(void *state, const void *key, size_t bytes, void 
 
 void ew_cuda_forget_graphs(ew_cuda *cuda)
 {
+    if (cuda->graph_count > 0)
+        (void)cudaStreamSynchronize(cuda->compute); // one may still be running
     for (uint32_t i = 0; i < cuda->graph_count; i++)
         forget(&cuda->graphs[i]);
     cuda->graph_count = 0;

@@ -25,7 +25,8 @@ static __global__ void count_lookups(ew_lookups l, uint32_t *counts)
 }
 
 // One block: every thread adds up a stretch of counts, then the stretches are added.
-static __global__ void scan_counts(uint32_t row_count, const uint32_t *counts, uint32_t *starts)
+static __global__ void __launch_bounds__(SCAN_THREADS_MAX)
+    scan_counts(uint32_t row_count, const uint32_t *counts, uint32_t *starts)
 {
     SHARED(uint32_t, warps, SCAN_THREADS_MAX / EW_CUDA_WARP);
     uint32_t stretch = (row_count + blockDim.x - 1) / blockDim.x;

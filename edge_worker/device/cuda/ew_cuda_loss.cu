@@ -7,8 +7,9 @@
 #define LOSS_THREADS_MAX 1024u
 
 // log(1 + e^-|z|) + max(z, 0) - y z: neither overflows nor cancels.
-static __global__ void log_loss(uint32_t count, const float *logits, const float *labels,
-                                float scale, float *predictions, float *gradients, double *loss)
+static __global__ void __launch_bounds__(LOSS_THREADS_MAX)
+    log_loss(uint32_t count, const float *logits, const float *labels, float scale,
+             float *predictions, float *gradients, double *loss)
 {
     SHARED(double, sums, EW_CUDA_WARP);
     double sum = 0;

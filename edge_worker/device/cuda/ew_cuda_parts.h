@@ -45,9 +45,12 @@ typedef struct {
     cublasHandle_t blas;
     void *blas_workspace;
     float *scratch;    // EW_CUDA_SCRATCH_FLOATS, of the compute stream: partial sums
-    const void *owner; // the thread that queued last; see ew_cuda_rows_stream
+    const void *owner; // the thread that queued last; see ew_cuda_enter_rows
+    int compute_lock;  // held while the compute stream is being captured, or waited for by
+                       // enter_rows
     int failed;        // 1 after the first failure since finish, 2 once failure is written
     rt_error failure;
+    const void *failed_in; // the thread
 
     // Host memory that the device reads: copies go through its halves by turns.
     char *stage_in, *stage_out;
@@ -72,11 +75,18 @@ bool ew_cuda_enter(ew_cuda *cuda);
 void ew_cuda_leave(ew_cuda *cuda, const char *operation);
 void ew_cuda_check(ew_cuda *cuda, cudaError_t error, const char *operation);
 
-// Forgets a failure that is none of the device's; false: there was none.
+// Forgets this thread's failure, which is none of the device's; false: there was none.
 bool ew_cuda_forgive(ew_cuda *cuda);
+
+// Graphs hold addresses: once memory is given back none of them may be launched again.
 void ew_cuda_forget_graphs(ew_cuda *cuda);
 
-// For rows_init, rows_get, rows_put: the stream of the caller, which leave_rows waits for.
+// While a capture lasts, no other thread may touch the compute stream.
+void ew_cuda_lock_compute(ew_cuda *cuda);
+void ew_cuda_unlock_compute(ew_cuda *cuda);
+
+// For rows_init, rows_get, rows_put: the stream of rows, which leave_rows waits for. For the thread
+// that queued last, what it queued has run before.
 bool ew_cuda_enter_rows(ew_cuda *cuda, cudaStream_t *stream_p);
 void ew_cuda_leave_rows(ew_cuda *cuda, cudaStream_t stream, const char *operation);
 

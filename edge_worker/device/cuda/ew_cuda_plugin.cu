@@ -21,6 +21,39 @@ static uint32_t count_devices(void)
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0 ? (uint32_t)count : 0;
 }
 
+#define ANSWER 0x1a2b3c4du
+
+static __global__ void answer(uint32_t *out)
+{
+    *out = ANSWER;
+}
+
+// Whether a kernel of ours runs on the thread's device: its properties do not tell.
+static cudaError_t try_kernel(void)
+{
+    uint32_t *out = NULL, got = 0;
+    cudaStream_t stream = NULL;
+    cudaError_t failed = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (!failed)
+        failed = cudaMalloc((void **)&out, sizeof *out);
+    if (!failed) {
+        LAUNCH(answer, dim3(1), dim3(1), 0, stream, out);
+        failed = cudaGetLastError();
+    }
+    if (!failed)
+        failed = cudaMemcpyAsync(&got, out, sizeof got, cudaMemcpyDeviceToHost, stream);
+    if (!failed)
+        failed = cudaStreamSynchronize(stream);
+    if (!failed && got != ANSWER)
+        failed = cudaErrorIllegalAddress;
+    if (out)
+        (void)cudaFree(out);
+    if (stream)
+        (void)cudaStreamDestroy(stream);
+    (void)cudaGetLastError();
+    return failed;
+}
+
 static rt_status probe(uint32_t index, char *name, size_t size, rt_error *error)
 {
     int count = 0;
@@ -40,6 +73,18 @@ static rt_status probe(uint32_t index, char *name, size_t size, rt_error *error)
     if (properties.major * 10 + properties.minor < 75)
         return rt_fail(error, RT_UNSUPPORTED, "%s has compute capability %d.%d, 7.5 is needed",
                        properties.name, properties.major, properties.minor);
+    failed = cudaSetDevice((int)index);
+    if (!failed)
+        failed = try_kernel();
+    if (failed == cudaErrorNoKernelImageForDevice)
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "%s has compute capability %d.%d, for which this build has no code: make "
+                       "program GPUS=%d%d",
+                       properties.name, properties.major, properties.minor, properties.major,
+                       properties.minor);
+    if (failed)
+        return rt_fail(error, RT_UNSUPPORTED, "%s runs no kernel: %s", properties.name,
+                       cudaGetErrorString(failed));
     snprintf(name, size, "%s, sm_%d%d, %d processors, %.0f GB", properties.name, properties.major,
              properties.minor, properties.multiProcessorCount,
              (double)properties.totalGlobalMem * 1e-9);

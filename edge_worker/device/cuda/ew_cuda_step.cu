@@ -38,8 +38,9 @@ static __global__ void step_values(ew_cuda_step_terms t, const float *scale, uin
 
 // Row-wise Adagrad over the whole dense block, in one block of threads: tiles of gradients go
 // through shared memory, where eight lanes add their squares in the CPU's order.
-static __global__ void step_block_rowwise(ew_cuda_step_terms t, const float *scale, uint32_t count,
-                                          float *values, float *square, const float *gradients)
+static __global__ void __launch_bounds__(BLOCK_THREADS)
+    step_block_rowwise(ew_cuda_step_terms t, const float *scale, uint32_t count, float *values,
+                       float *square, const float *gradients)
 {
     SHARED(float, tile, BLOCK_THREADS);
     SHARED(float, result, 1);

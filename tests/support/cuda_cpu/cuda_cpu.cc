@@ -438,16 +438,22 @@ static void run_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *rando
 
 // ---- memory ------------------------------------------------------------------------------------
 
+#define ARENA_BYTES ((size_t)1 << 30)
+#define ALIGNMENT (size_t)256 // of what the runtime gives out
+
 typedef struct {
     char *begin;
     size_t bytes;
     bool device;
+    int owner; // the device
 } allocation;
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static allocation allocations[ALLOCATIONS_MAX];
 static unsigned allocation_count;
 static unsigned kernels_running; // under memory_lock
+static char *arena;              // of first fit; NULL: memory comes from the heap
+static thread_local int current_device;
 
 static void shade(const allocation *one, bool open)
 {
@@ -469,6 +475,7 @@ static void device_memory(bool open)
     pthread_mutex_unlock(&memory_lock);
 }
 
+// Pinned memory counts unless device_only; of other devices' memory nothing does.
 static bool known(const void *pointer, size_t bytes, bool device_only)
 {
     bool found = false;
@@ -477,7 +484,8 @@ static bool known(const void *pointer, size_t bytes, bool device_only)
         const char *at = static_cast<const char *>(pointer);
         const allocation *one = &allocations[i];
         found = at >= one->begin && at <= one->begin + one->bytes &&
-                bytes <= (size_t)(one->begin + one->bytes - at) && (one->device || !device_only);
+                bytes <= (size_t)(one->begin + one->bytes - at) &&
+                (one->device ? one->owner == current_device : !device_only);
     }
     pthread_mutex_unlock(&memory_lock);
     return found;
@@ -486,24 +494,82 @@ static bool known(const void *pointer, size_t bytes, bool device_only)
 extern "C" void cuda_cpu_argument(const char *kernel, const void *pointer)
 {
     if (pointer && !known(pointer, 0, false))
-        stop("%s: an argument points to memory that is the host's", kernel);
+        stop("%s: an argument points to memory that is the host's, or another device's", kernel);
+}
+
+// The first gap of the arena that is large enough, with a hole of one alignment after it; under
+// memory_lock. What is there moves the candidate up, until nothing is.
+static void *find_gap(size_t bytes)
+{
+    char *at = arena;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (unsigned i = 0; i < allocation_count; i++) {
+            const allocation *one = &allocations[i];
+            if (at >= one->begin + one->bytes + ALIGNMENT || at + bytes + ALIGNMENT <= one->begin)
+                continue;
+            at = one->begin + (one->bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            moved = true;
+        }
+    }
+    return at + bytes <= arena + ARENA_BYTES ? at : NULL;
+}
+
+static void *take_memory(size_t bytes)
+{
+    void *memory = NULL;
+    if (arena)
+        memory = find_gap(bytes);
+    else if (posix_memalign(&memory, ALIGNMENT, bytes ? bytes : 1) != 0)
+        return NULL;
+    if (memory && arena && __asan_unpoison_memory_region)
+        __asan_unpoison_memory_region(memory, bytes);
+    if (memory)
+        memset(memory, 0xff, bytes);
+    return memory;
+}
+
+static bool in_arena(const void *memory)
+{
+    return arena && memory >= arena && memory < arena + ARENA_BYTES;
+}
+
+static void give_memory(void *memory, size_t bytes)
+{
+    if (!in_arena(memory))
+        free(memory);
+    else if (__asan_poison_memory_region)
+        __asan_poison_memory_region(memory, bytes);
+}
+
+extern "C" void cuda_cpu_first_fit(void)
+{
+    pthread_mutex_lock(&memory_lock);
+    if (!arena) {
+        arena = static_cast<char *>(map(ARENA_BYTES));
+        if (__asan_poison_memory_region)
+            __asan_poison_memory_region(arena, ARENA_BYTES);
+    }
+    pthread_mutex_unlock(&memory_lock);
 }
 
 static cudaError_t allocate(void **pointer, size_t bytes, bool device)
 {
-    void *memory = NULL;
-    if (bytes > (size_t)1 << 34 || posix_memalign(&memory, 256, bytes ? bytes : 1) != 0)
+    if (bytes > (size_t)1 << 34)
         return cudaErrorMemoryAllocation;
-    memset(memory, 0xff, bytes);
     pthread_mutex_lock(&memory_lock);
     if (allocation_count == ALLOCATIONS_MAX)
         stop("more than %d allocations", ALLOCATIONS_MAX);
-    allocations[allocation_count++] = {static_cast<char *>(memory), bytes, device};
-    if (kernels_running == 0)
-        shade(&allocations[allocation_count - 1], false);
+    void *memory = take_memory(bytes);
+    if (memory) {
+        allocations[allocation_count++] = {static_cast<char *>(memory), bytes, device,
+                                           current_device};
+        if (kernels_running == 0)
+            shade(&allocations[allocation_count - 1], false);
+        *pointer = memory;
+    }
     pthread_mutex_unlock(&memory_lock);
-    *pointer = memory;
-    return cudaSuccess;
+    return memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 static cudaError_t release(void *pointer, bool device)
@@ -514,7 +580,7 @@ static cudaError_t release(void *pointer, bool device)
         if (allocations[i].begin != pointer || allocations[i].device != device)
             continue;
         shade(&allocations[i], true);
-        free(pointer);
+        give_memory(pointer, allocations[i].bytes);
         allocations[i] = allocations[--allocation_count];
         error = cudaSuccess;
     }
@@ -524,8 +590,28 @@ static cudaError_t release(void *pointer, bool device)
 
 // ---- the runtime -------------------------------------------------------------------------------
 
-static int device_count = 1;
+#define COUNT_NOT_READ INT32_MIN
+
+struct cuda_cpu_stream {
+    int device;
+    const void *capturer; // the thread that captures it
+};
+
+static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
+static uint64_t capture_call_fails; // 0: none
+static bool no_code;
+static uint64_t launch_count, wait_count;
+static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
+
+static int device_count(void)
+{
+    if (given_device_count == COUNT_NOT_READ) {
+        const char *text = getenv("CUDA_CPU_DEVICES");
+        given_device_count = text ? atoi(text) : 1;
+    }
+    return given_device_count;
+}
 
 extern "C" void cuda_cpu_seed(uint64_t seed)
 {
@@ -534,7 +620,23 @@ extern "C" void cuda_cpu_seed(uint64_t seed)
 
 extern "C" void cuda_cpu_device_count(int count)
 {
-    device_count = count;
+    given_device_count = count;
+}
+
+extern "C" void cuda_cpu_fail_captures(uint64_t call)
+{
+    capture_call_fails = call;
+}
+
+extern "C" void cuda_cpu_has_code(bool yes)
+{
+    no_code = !yes;
+}
+
+extern "C" void cuda_cpu_counts(uint64_t *launches, uint64_t *waits)
+{
+    *launches = __atomic_load_n(&launch_count, __ATOMIC_RELAXED);
+    *waits = __atomic_load_n(&wait_count, __ATOMIC_RELAXED);
 }
 
 extern "C" void cuda_cpu_fail_after(uint64_t calls)
@@ -542,8 +644,14 @@ extern "C" void cuda_cpu_fail_after(uint64_t calls)
     __atomic_store_n(&calls_left, calls ? calls : UINT64_MAX, __ATOMIC_RELAXED);
 }
 
+static bool break_capture(void);
+
 static cudaError_t call(void)
 {
+    if (capture_calls && capture_calls++ == capture_call_fails) {
+        (void)break_capture();
+        return get_engine()->error = cudaErrorStreamCaptureInvalidated;
+    }
     uint64_t left = __atomic_load_n(&calls_left, __ATOMIC_RELAXED);
     if (left == UINT64_MAX)
         return cudaSuccess;
@@ -560,6 +668,8 @@ static cudaError_t result(cudaError_t error)
     return error;
 }
 
+static thread_local bool replaying; // the launches of a graph
+
 extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                              void (*body)(void *context), void *context)
 {
@@ -575,6 +685,11 @@ extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t s
         result(cudaErrorInvalidConfiguration);
         return;
     }
+    if (no_code) {
+        result(cudaErrorNoKernelImageForDevice);
+        return;
+    }
+    __atomic_fetch_add(&launch_count, replaying ? 0 : 1, __ATOMIC_RELAXED);
     e->kernel = kernel;
     e->count = (unsigned)threads;
     e->body = body;
@@ -600,17 +715,34 @@ extern "C" void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t s
     device_memory(false);
 }
 
+// No call may name a stream that another thread captures: it would become part of that graph, or
+// break it.
+static void use_stream(const char *who, cudaStream_t stream)
+{
+    const void *capturer = stream ? __atomic_load_n(&stream->capturer, __ATOMIC_ACQUIRE) : NULL;
+    if (capturer && capturer != get_engine())
+        stop("%s: a stream that another thread is capturing", who);
+}
+
+extern "C" void cuda_cpu_launch_on(const char *kernel, cudaStream_t stream)
+{
+    use_stream(kernel, stream);
+    if (stream && stream->device != current_device)
+        stop("%s: a stream of device %d, the current one is %d", kernel, stream->device,
+             current_device);
+}
+
 extern "C" cudaError_t cudaGetDeviceCount(int *count)
 {
-    if (device_count < 0)
+    if (device_count() < 0)
         return cudaErrorInsufficientDriver; // and count stays as it is
-    *count = device_count;
-    return device_count ? cudaSuccess : cudaErrorNoDevice;
+    *count = device_count();
+    return device_count() ? cudaSuccess : cudaErrorNoDevice;
 }
 
 extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    if (device >= device_count)
+    if (device >= device_count())
         return result(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "a CPU");
@@ -618,12 +750,16 @@ extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int d
     properties->multiProcessorCount = 2;
     properties->major = 7;
     properties->minor = 5;
+    memset(properties->uuid.bytes, device + 1, sizeof properties->uuid.bytes);
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaSetDevice(int device)
 {
-    return result(device < device_count ? cudaSuccess : cudaErrorInvalidDevice);
+    if (device < 0 || device >= device_count())
+        return result(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaGetLastError(void)
@@ -649,6 +785,14 @@ extern "C" const char *cudaGetErrorString(cudaError_t error)
         return "invalid device ordinal";
     case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
+    case cudaErrorInvalidResourceHandle:
+        return "invalid resource handle";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+        return "operation failed due to a previous error during capture";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
     default:
@@ -663,8 +807,6 @@ template <typename F> static bool captured(const F &work)
         cuda_cpu_record_work(work);
     return cuda_cpu_recording();
 }
-
-static bool break_capture(void);
 
 extern "C" cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
@@ -691,6 +833,7 @@ extern "C" cudaError_t cudaFreeHost(void *pointer)
 
 extern "C" cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
+    use_stream("cudaMemsetAsync", stream);
     if (call())
         return cudaErrorIllegalAddress;
     if (captured([=]() { (void)cudaMemsetAsync(to, value, bytes, stream); }))
@@ -706,6 +849,7 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaSt
 extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                                        cudaMemcpyKind kind, cudaStream_t stream)
 {
+    use_stream("cudaMemcpyAsync", stream);
     if (call())
         return cudaErrorIllegalAddress;
     // The host's side would be read again at every launch.
@@ -722,9 +866,6 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     return cudaSuccess;
 }
 
-struct cuda_cpu_stream {
-    int nothing;
-};
 struct cuda_cpu_event {
     int nothing;
 };
@@ -738,6 +879,7 @@ extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned 
     if (call())
         return cudaErrorIllegalAddress;
     *stream = static_cast<cudaStream_t>(calloc(1, sizeof **stream));
+    (*stream)->device = current_device;
     return cudaSuccess;
 }
 
@@ -749,7 +891,8 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    (void)stream;
+    use_stream("cudaStreamSynchronize", stream);
+    __atomic_fetch_add(&wait_count, 1, __ATOMIC_RELAXED);
     if (break_capture())
         return result(cudaErrorStreamCaptureUnsupported);
     return call();
@@ -772,13 +915,15 @@ extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    (void)event, (void)stream;
+    (void)event;
+    use_stream("cudaEventRecord", stream);
     return call();
 }
 
 extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     (void)event;
+    __atomic_fetch_add(&wait_count, 1, __ATOMIC_RELAXED);
     return call();
 }
 
@@ -819,11 +964,16 @@ extern "C" void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive)
 
 extern "C" cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
-    (void)stream, (void)mode;
-    if (call())
-        return cudaErrorIllegalAddress;
+    (void)mode;
+    use_stream("cudaStreamBeginCapture", stream);
     if (recorded)
         stop("cudaStreamBeginCapture: a second time");
+    capture_calls = 1;
+    if (call()) {
+        capture_calls = 0;
+        return cudaErrorIllegalAddress;
+    }
+    __atomic_store_n(&stream->capturer, get_engine(), __ATOMIC_RELEASE);
     recorded = static_cast<cuda_cpu_graph *>(calloc(1, sizeof *recorded));
     recorded->last = &recorded->first;
     __atomic_fetch_add(&graphs_alive, 1, __ATOMIC_RELAXED);
@@ -842,11 +992,12 @@ static void free_graph(cuda_cpu_graph *graph)
 
 extern "C" cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    (void)stream;
     cuda_cpu_graph *done = recorded;
+    __atomic_store_n(&stream->capturer, NULL, __ATOMIC_RELEASE);
     recorded = NULL;
     *graph = NULL;
     if (call() || done->broken) {
+        capture_calls = 0;
         free_graph(done);
         return cudaErrorStreamCaptureUnsupported;
     }
@@ -859,8 +1010,10 @@ extern "C" cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cuda
                                                      unsigned long long flags)
 {
     (void)flags;
-    if (call())
-        return cudaErrorIllegalAddress;
+    cudaError_t failed = call();
+    capture_calls = 0;
+    if (failed)
+        return failed;
     cuda_cpu_graph *copy = static_cast<cuda_cpu_graph *>(calloc(1, sizeof *copy));
     copy->first = graph->first;
     graph->first = NULL;
@@ -871,11 +1024,14 @@ extern "C" cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cuda
 
 extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    (void)stream;
+    use_stream("cudaGraphLaunch", stream);
     if (call())
         return cudaErrorIllegalAddress;
+    replaying = true;
     for (const cuda_cpu_step *step = exec->first; step; step = step->next)
         step->run(step);
+    replaying = false;
+    __atomic_fetch_add(&launch_count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&graphs_launched, 1, __ATOMIC_RELAXED);
     return cudaSuccess;
 }
@@ -958,7 +1114,7 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
         b_stride < (b_rows > 1 ? b_rows : 1) || c_stride < (m > 1 ? m : 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (call())
-        return CUBLAS_STATUS_SUCCESS; // asynchronous: the next call of the runtime tells
+        return CUBLAS_STATUS_SUCCESS;       // asynchronous: the next call of the runtime tells
     const float given[2] = {*alpha, *beta}; // read by the call, not by what it queues
     if (captured([=]() {
             (void)cublasSgemm(handle, a_operation, b_operation, m, n, k, &given[0], a, a_stride, b,

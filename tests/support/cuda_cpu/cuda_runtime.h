@@ -7,8 +7,10 @@
 //   that the address sanitizer sees what leaves it.
 // - A barrier or shuffle that not all threads of the block (the warp) reach ends the program with
 //   file and line.
-// - Pointers among the arguments of a kernel must be device or pinned memory. Under the address
-//   sanitizer the host may not touch device memory.
+// - Pointers among the arguments of a kernel must be pinned memory, or the memory of the device
+// that
+//   is the thread's current one; so must its stream. No other thread may use a stream that is being
+//   captured. Under the address sanitizer the host may not touch device memory.
 // - Under the thread sanitizer threads of a launch are ordered by nothing but barriers, within a
 //   block and between blocks: it reports races of both kinds. Shuffles order no memory.
 // What is not here does not compile: constant and managed memory, textures, plain __shared__
@@ -60,7 +62,9 @@ extern "C" {
 const cuda_cpu_thread *cuda_cpu_self(void);
 void cuda_cpu_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                   void (*body)(void *context), void *context);
+// pointer must be the current device's, or pinned. Of a launch: stream must be that device's too.
 void cuda_cpu_argument(const char *kernel, const void *pointer);
+void cuda_cpu_launch_on(const char *kernel, cudaStream_t stream);
 void cuda_cpu_block_barrier(const char *file, int line);
 void cuda_cpu_warp_barrier(const char *file, int line);
 // All lanes give size bytes; the result is those of lane source.
@@ -70,14 +74,24 @@ unsigned cuda_cpu_lane(void);
 void *cuda_cpu_shared(size_t bytes, const char *file, int line);
 void *cuda_cpu_shared_dynamic(void);
 
-// For tests: the order of threads and blocks; how many devices there are (1 at the start; negative:
-// no driver); the call of the runtime after which all fail (0: none).
+// For tests: the order of threads and blocks; how many devices there are (at the start
+// CUDA_CPU_DEVICES of the environment, or 1; negative: no driver); the call of the runtime after
+// which all fail (0: none); of each capture, from its begin to the making of its graph, the call
+// that fails and breaks it (0: none); whether kernels have code for the devices.
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
+void cuda_cpu_fail_captures(uint64_t call);
+void cuda_cpu_has_code(bool yes);
 
-// Graphs that were launched, and that there are.
+// From now on memory comes from one stretch, and always the first gap that is large enough: what
+// was freed last is given out again at once, as a GPU's allocator does.
+void cuda_cpu_first_fit(void);
+
+// Graphs that were launched, and that there are. Since the start: kernels and graphs that were
+// launched one by one, and waits for a stream or an event.
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
+void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
 // For what stands in for a library of CUDA's: device memory can be used between true and false.
 void cuda_cpu_device_memory(bool usable);
@@ -112,6 +126,7 @@ template <typename... P> struct cuda_cpu_launcher {
     const char *name;
     dim3 grid, block;
     size_t shared_bytes;
+    cudaStream_t stream;
     void (*kernel)(P...);
 
     template <typename T> void check(T *pointer) const
@@ -123,6 +138,7 @@ template <typename... P> struct cuda_cpu_launcher {
     }
     void operator()(P... arguments) const
     {
+        cuda_cpu_launch_on(name, stream);
         (check(arguments), ...);
         if (cuda_cpu_recording()) {
             const cuda_cpu_launcher self = *this;
@@ -140,8 +156,7 @@ template <typename... P>
 cuda_cpu_launcher<P...> cuda_cpu_launch(const char *name, void (*kernel)(P...), dim3 grid,
                                         dim3 block, size_t shared_bytes, cudaStream_t stream)
 {
-    (void)stream;
-    return {name, grid, block, shared_bytes, kernel};
+    return {name, grid, block, shared_bytes, stream, kernel};
 }
 
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
@@ -230,9 +245,12 @@ typedef enum {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorStreamCaptureUnsupported = 900,
-    cudaErrorIllegalAddress = 700
+    cudaErrorStreamCaptureInvalidated = 901
 } cudaError_t;
 typedef enum {
     cudaMemcpyHostToDevice = 1,

@@ -253,6 +253,20 @@ static void a_slow_box_limits_its_shards(void **state)
     test_close(bw_table_shard_rate(&table, 1), 0.6 * GBIT, 1e-9, 0, "half of the box");
 }
 
+// A worker that has not probed a box says nothing about it, whatever it reads of another one.
+static void who_has_not_probed_a_box_does_not_limit_it(void **state)
+{
+    (void)state;
+    bw_table table;
+    bw_changes changes;
+    const bw_reading nearest = {0, {2 * GBIT, 4 * GBIT}, 3e-3};
+    open_boxes(&table);
+    probe(&table, 0, 0.5, 0.49);
+    bw_table_probed(&table, 1, &nearest, 1, &changes);
+    assert_true(changes.links[BW_UP] == 2 && changes.shards == 0);
+    assert_true(bw_table_shard_rate(&table, 1) == 0 && bw_table_shard_rate(&table, 2) == 0);
+}
+
 static void a_pinned_table_only_keeps_times(void **state)
 {
     (void)state;
@@ -274,6 +288,20 @@ static void old_estimates_do_not_count(void **state)
     estimate(&table, 0, 0, BW_RECENT);
     bw_changes changes = estimate(&table, 0.3, 0, BW_LASTS);
     assert_true(changes.links[BW_UP] == 1 && !changes.ps);
+}
+
+// An estimate counts in BW_FORGET rounds, its own the first, and in no other.
+static void an_estimate_is_forgotten(void **state)
+{
+    (void)state;
+    for (uint32_t more = 0; more < 2; more++) {
+        bw_table table;
+        open_table(false, &table);
+        estimate(&table, 0.5, 0, 1);
+        estimate(&table, 0, 0, BW_FORGET - BW_AGREE + more);
+        assert_true(estimate(&table, 0.5, 0, BW_AGREE - 2).links[BW_UP] == 0);
+        assert_int_equal(estimate(&table, 0.5, 0, 1).links[BW_UP], more == 0);
+    }
 }
 
 // Real estimates scatter: two wild ones among eight do no harm, nor do a few now and then.
@@ -326,6 +354,7 @@ TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyon
           TEST(a_recovery_starts_the_count_again), TEST(who_is_slow_together_shares_a_limit),
           TEST(who_is_slow_beside_quick_ones_has_a_slow_link),
           TEST(slow_links_do_not_speak_for_quick_ones), TEST(shards_of_one_host_are_on_one_box),
-          TEST(a_slow_box_limits_its_shards), TEST(a_pinned_table_only_keeps_times),
-          TEST(old_estimates_do_not_count), TEST(wild_estimates_do_no_harm),
-          TEST(bounds_only_raise), TEST(pinned_links_and_impossible_rates_stay))
+          TEST(a_slow_box_limits_its_shards), TEST(who_has_not_probed_a_box_does_not_limit_it),
+          TEST(a_pinned_table_only_keeps_times), TEST(old_estimates_do_not_count),
+          TEST(an_estimate_is_forgotten), TEST(wild_estimates_do_no_harm), TEST(bounds_only_raise),
+          TEST(pinned_links_and_impossible_rates_stay))

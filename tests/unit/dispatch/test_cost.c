@@ -18,15 +18,15 @@ typedef struct {
 } key_state;
 
 // ESD, Algorithm 1: for every key of the sample whose latest version is not on `worker`, a pull;
-// and if others hold a newer version than the PS, a push by one of them (the cheapest).
+// and if others hold a newer version than the PS, a push by each of them.
 static int64_t key_cost(const dp_ticks *ticks, uint32_t field, key_state state, uint32_t worker)
 {
     if (state.holders >> worker & 1)
         return 0;
     int64_t push = 0;
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
-        if (state.dirty && state.holders >> j & 1 && (push == 0 || ticks->push[field][j] < push))
-            push = ticks->push[field][j];
+        if (state.dirty && state.holders >> j & 1)
+            push += ticks->push[field][j];
     }
     return ticks->pull[field][worker] + push;
 }
@@ -234,16 +234,15 @@ static void views_show_the_states(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 24; i++) {
-        planner_shape shape = {
-            .seed = i,
-            .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
-            .sample_count_max = 70,
-            .field_count = 5,
-            .ids_per_field = 60,
-            .bag_max = 1 + i % 3,
-            .zipf = 0.9,
-            .cache = (cache_size)(i % 3),
-            .dispatch = {.policy = RT_POLICY_LAIA, .accounting = (rt_accounting)(i / 12)}};
+        planner_shape shape = {.seed = i,
+                               .worker_count = (uint32_t[]){2, 3, 8, 64}[i % 4],
+                               .sample_count_max = 70,
+                               .field_count = 5,
+                               .ids_per_field = 60,
+                               .bag_max = 1 + i % 3,
+                               .zipf = 0.9,
+                               .cache = (cache_size)(i % 3),
+                               .dispatch = {.policy = RT_POLICY_LAIA, .view = RT_VIEW_STRICT}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 25; t++) {
@@ -502,7 +501,59 @@ static void sums_count_every_operation(void **state)
     }
 }
 
-TEST_MAIN(TEST(matrix_is_algorithm_1), TEST(views_show_the_states),
-          TEST(ticks_are_bounded_and_near), TEST(predicted_times),
+// ---- chunks of the dense exchange
+// ----------------------------------------------------------------
+
+static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
+{
+    dp_planner *planner;
+    const dp_plan *plan = NULL;
+    assert_int_equal(dp_planner_create(config, &planner, NULL), RT_OK);
+    assert_int_equal(dp_planner_look_up(planner, batch), RT_OK);
+    dp_planner_place(planner);
+    assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+    const uint32_t floats = plan->dense_chunk_floats;
+    dp_planner_destroy(planner);
+    return floats;
+}
+
+// A chunk suits the slowest of: every link, each way; what a worker has of all parameter servers'
+// link, and of shard 0's, which has the sums.
+static void chunks_suit_the_slowest_link(void **state)
+{
+    (void)state;
+    enum { WORKERS = 4 };
+    const double fast = 1e9, slow = 4e7; // 2 ms of it are 20000 floats
+    planner_case pc;
+    const planner_shape shape = {.seed = 1,
+                                 .worker_count = WORKERS,
+                                 .sample_count_max = 16,
+                                 .field_count = 2,
+                                 .ids_per_field = 50,
+                                 .bag_max = 1,
+                                 .dispatch = {.policy = RT_POLICY_RANDOM}};
+    planner_case_init(&pc, &shape);
+    random_batches_fill(&pc.batches, &pc.batch, 16);
+    dp_planner_config config = pc.config;
+    for (uint32_t j = 0; j < WORKERS; j++)
+        config.rates.links[j] = (dp_link){fast, fast};
+    config.rates.ps_bytes_per_s = 0;
+    config.rates.shards = (dp_shards){.count = 1};
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    double *const limits[] = {&config.rates.links[0].up_bytes_per_s,
+                              &config.rates.links[3].up_bytes_per_s,
+                              &config.rates.links[2].down_bytes_per_s, &config.rates.ps_bytes_per_s,
+                              &config.rates.shards.bytes_per_s[0]};
+    for (size_t i = 0; i < RT_COUNT_OF(limits); i++) {
+        const double was = *limits[i];
+        *limits[i] = i < 3 ? slow : WORKERS * slow;
+        assert_int_equal(chunk_of(&config, &pc.batch), 20000);
+        *limits[i] = was;
+    }
+    planner_case_fini(&pc);
+}
+
+TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
+          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

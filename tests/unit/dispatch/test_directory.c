@@ -69,8 +69,8 @@ static void find(pair *p, uint32_t i)
     }
     const dp_record *r = &p->directory.records[record]; // a new one: everything at rest
     assert_int_equal(r->version_ps, known->version);
-    assert_int_equal(r->holders, 0);
-    assert_int_equal(r->first_copy, DP_NO_COPY);
+    assert_int_equal(r->copies.holders, 0);
+    assert_int_equal(r->copies.first, DP_NO_COPY);
     assert_int_equal(r->seen, 0);
     p->found += known->version == 0;
     p->with_record++;
@@ -262,13 +262,15 @@ static void illegal_states_are_named(void **state)
         dp_record *record = &directory.records[dp_directory_find(&directory, 77)];
         record->version = cases[i].version;
         record->version_ps = cases[i].version_ps;
-        record->holders = cases[i].holders;
+        record->copies.holders = cases[i].holders;
         record->keeper = cases[i].keeper;
-        record->first_copy = record->holders ? 0 : DP_NO_COPY;
+        record->copies.first = record->copies.holders ? 0 : DP_NO_COPY;
         assert_int_equal(dp_directory_legal(&directory, &error), cases[i].legal);
         if (!cases[i].legal)
             assert_true(error.text[0] != '\0');
-        record->first_copy = record->holders ? DP_NO_COPY : 0;
+        if (record->copies.holders == 0)
+            record->copies.holders = 1;
+        record->copies.first = DP_NO_COPY;
         assert_false(dp_directory_legal(&directory, &error));
         dp_directory_fini(&directory);
     }

@@ -129,7 +129,10 @@ static seen check_solver(rt_solver_kind solver, uint32_t samples)
             .ids_per_field = 12,
             .bag_max = 2,
             .zipf = 0.7,
-            .dispatch = {.policy = RT_POLICY_ESD, .solver = solver, .alpha = alphas[a]}};
+            .dispatch = {.policy = RT_POLICY_ESD,
+                         .solver = solver,
+                         .alpha = alphas[a],
+                         .view = RT_VIEW_STRICT}};
         dp_policy_config config = {.worker_count = WORKERS,
                                    .sample_count_max = samples,
                                    .distinct_count_max = samples * 8,

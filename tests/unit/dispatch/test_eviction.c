@@ -17,6 +17,7 @@ typedef struct {
     dp_eviction *eviction;
     rt_random random;
     uint32_t iteration, victims, needed_victims;
+    uint32_t outdated, outdated_victims;
     bool expects;
 } pair;
 
@@ -65,11 +66,28 @@ static void give_up(pair *p, uint32_t slot)
     dp_eviction_free(p->eviction, slot);
 }
 
+// With emark most outdated copies stay for a while; some come anew before they have to go.
+static void outdate(pair *p, uint32_t slot)
+{
+    if (!dp_eviction_keeps(p->eviction) || rt_random_below(&p->random, 4) == 0) {
+        give_up(p, slot);
+        return;
+    }
+    if (p->model.slots[slot].outdated)
+        return;
+    eviction_model_outdate(&p->model, slot);
+    dp_eviction_outdate(p->eviction, slot);
+    p->outdated++;
+}
+
 static uint32_t victim(pair *p)
 {
     uint32_t want = eviction_model_victim(&p->model, p->iteration);
     assert_int_equal(dp_eviction_victim(p->eviction, p->iteration), want);
     p->victims++;
+    p->outdated_victims += want != DP_NO_SLOT && p->model.slots[want].outdated;
+    if (want != DP_NO_SLOT)
+        assert_int_equal(dp_eviction_is_outdated(p->eviction, want), p->model.slots[want].outdated);
     p->needed_victims += want != DP_NO_SLOT && p->model.slots[want].next > p->iteration;
     return want;
 }
@@ -89,7 +107,7 @@ static void run_iteration(pair *p, uint32_t fill_count, uint32_t hit_percent, ui
     p->iteration += 1 + rt_random_below(&p->random, 8) / 7; // at times, one without uses
     for (uint32_t slot = 0; slot < slot_count; slot++) {
         if (p->model.slots[slot].occupied && rt_random_below(&p->random, 100) < free_percent)
-            give_up(p, slot);
+            outdate(p, slot);
     }
     for (uint32_t i = 0; i < slot_count; i++) {
         uint32_t slot = rt_random_below(&p->random, slot_count);
@@ -113,7 +131,7 @@ static void run_iteration(pair *p, uint32_t fill_count, uint32_t hit_percent, ui
 static void run_random(rt_eviction_kind kind)
 {
     static const uint32_t sizes[] = {1, 2, 3, 5, 8, 17, 64, 150};
-    uint32_t victims = 0;
+    uint32_t victims = 0, outdated = 0, outdated_victims = 0;
     for (uint32_t s = 0; s < RT_COUNT_OF(sizes); s++) {
         for (uint32_t seed = 0; seed < 12; seed++) {
             pair p;
@@ -127,10 +145,14 @@ static void run_random(rt_eviction_kind kind)
                               hit, freed);
             }
             victims += p.victims;
+            outdated += p.outdated;
+            outdated_victims += p.outdated_victims;
             pair_fini(&p);
         }
     }
     assert_true(victims > 10000);
+    if (kind == RT_EVICT_EMARK) // the others came anew, or were freed
+        assert_true(outdated_victims > 1000 && outdated > outdated_victims + 1000);
 }
 
 static void run_config(rt_eviction_kind kind, bool by_bytes, bool expects)

@@ -319,6 +319,7 @@ static void planner_passes_alpha_on(void **state)
 // Every sample goes to one of the workers with room that hold most of its rows.
 static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, uint32_t *ties_of)
 {
+    const dp_view *view = dp_planner_view(pc->planner); // test_cost and test_shown check it
     uint32_t n = pc->shape.worker_count, total = pc->batch.sample_count, tied = 0;
     uint32_t room[RT_WORKERS_MAX];
     for (uint32_t j = 0; j < n; j++)
@@ -326,7 +327,7 @@ static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, ui
     for (uint32_t i = 0; i < total; i++) {
         uint32_t score[RT_WORKERS_MAX] = {0}, best = 0, equal = 0;
         for (uint32_t k = pc->batch.key_offsets[i]; k < pc->batch.key_offsets[i + 1]; k++) {
-            uint64_t holders = plan_checker_find(pc->checker, pc->batch.keys[k]).holders;
+            uint64_t holders = view->distinct[view->lookups[k]].holders;
             for (uint32_t j = 0; j < n; j++)
                 score[j] += (uint32_t)(holders >> j & 1);
         }
@@ -370,7 +371,7 @@ static void laia_takes_the_best_holder(void **state)
             .bag_max = 1 + i % 2,
             .zipf = 0.9,
             .cache = (cache_size)(i % 3),
-            .dispatch = {.policy = RT_POLICY_LAIA, .accounting = (rt_accounting)(i / 3 % 2)}};
+            .dispatch = {.policy = RT_POLICY_LAIA, .view = (rt_view_kind)(i / 3 % 3)}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 60; t++) {

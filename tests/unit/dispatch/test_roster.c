@@ -1,17 +1,16 @@
 // Who takes part in a run: the case plays shard and workers, over real sockets.
-#define _GNU_SOURCE // pthread_timedjoin_np
+#define _GNU_SOURCE // pthread_tryjoin_np
 #include "dispatch/coordinator/dp_roster.h"
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/transport/rt_member.h"
 #include "tests/support/test.h"
 
 #define HASH 7u
 #define WORKERS 3u
-#define PATIENCE_NS UINT64_C(20000000000) // a step that takes longer has failed
+#define PATIENCE_S 20u // a step that takes longer has failed
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
 static const rt_transport_ops *const ops = &rt_transport_zmq;
@@ -60,17 +59,16 @@ static void join_worker(fixture *f, uint32_t rank)
     f->workers[rank] = join(f, rt_peer(RT_ROLE_WORKER, rank));
 }
 
-// Who is without is not waited for; all others are there before the time for it is over, unless the
-// case leaves one of them out.
+// Who is without is not waited for, all others are.
 static void start(fixture *f, uint64_t without)
 {
     rt_error error = {0};
     *f = (fixture){.config = {.worker_count = WORKERS,
                               .ps_shard_count = 1,
-                              .timeout_start_s = 20,
-                              .timeout_peer_s = 20,
-                              .timeout_rejoin_s = without ? 1000 : test_limit_factor()},
-                   .end_ns = rt_now_ns() + PATIENCE_NS};
+                              .timeout_start_s = PATIENCE_S * test_limit_factor(),
+                              .timeout_peer_s = PATIENCE_S * test_limit_factor(),
+                              .timeout_rejoin_s = 1000},
+                   .end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
     strcpy(f->config.network_bind, "127.0.0.1");
     assert_int_equal(ops->open(&f->transport, &error), RT_OK);
     const dp_roster_config config = {.ops = ops,
@@ -165,7 +163,7 @@ static void the_others_are_numbered_anew(void **state)
     fixture f;
     rt_error error = {0};
     rt_wire_welcome welcome = {.worker_count = 2, .shard_count = 1};
-    start(&f, 0);
+    start(&f, 2);
     join_worker(&f, 0);
     join_worker(&f, 2);
     assemble(&f);
@@ -197,6 +195,22 @@ static void the_others_are_numbered_anew(void **state)
     finish(&f);
 }
 
+// Once timeouts.rejoin_s are over one worker is enough. However late that one is: without any there
+// is no run.
+static void who_is_late_is_not_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 0);
+    f.config.timeout_rejoin_s = 0.1;
+    const uint64_t begin_ns = rt_now_ns();
+    join_worker(&f, 1);
+    assemble(&f);
+    assert_true(rt_now_ns() - begin_ns >= 100000000);
+    assert_int_equal(dp_roster_workers(f.roster), 2);
+    finish(&f);
+}
+
 // It waits, may leave, fall silent and come again; the run hears of none of that.
 static void who_waits_ends_nothing(void **state)
 {
@@ -214,7 +228,7 @@ static void who_waits_ends_nothing(void **state)
     ops->end(f.workers[1], 0);
     join_worker(&f, 1);
     await_waiting(&f, 2);
-    f.config.timeout_peer_s = 2; // from now on it is silent for too long
+    f.config.timeout_peer_s = 2 * test_limit_factor(); // from now on it is silent for too long
     await_waiting(&f, 0);
     finish(&f);
 }
@@ -235,7 +249,7 @@ static void *join_by_member(void *argument)
                                      .coordinator = dp_roster_address(j->f->roster),
                                      .address = "",
                                      .config_hash = HASH,
-                                     .timeout_start_s = 0.5,
+                                     .timeout_start_s = test_limit_factor(),
                                      .timeout_peer_s = 20};
     j->status = rt_member_join(&j->member, &config, &j->error);
     return NULL;
@@ -249,14 +263,13 @@ static void a_heard_coordinator_is_waited_for(void **state)
     pthread_t thread;
     joiner j = {.f = &f};
     start(&f, 2);
-    f.config.timeout_rejoin_s = 1000;
     join_worker(&f, 0);
     join_worker(&f, 2);
     assemble(&f);
     assert_int_equal(pthread_create(&thread, NULL, join_by_member, &j), 0);
     await_waiting(&f, 2);
     f.config.timeout_peer_s = 1; // five heartbeats a second
-    const uint64_t until = rt_now_ns() + UINT64_C(1500000000);
+    const uint64_t until = rt_now_ns() + test_limit_factor() * UINT64_C(2000000000);
     while (rt_now_ns() < until) {
         rt_error error = {0};
         assert_int_equal(dp_roster_wait(f.roster, -1, &error),
@@ -293,12 +306,23 @@ static void *assemble_in_thread(void *context)
     return NULL;
 }
 
-static bool ends_soon(pthread_t thread)
+// The thread has ended, or the member was told to.
+static bool ends_unless_stopped(fixture *f, pthread_t thread, rt_endpoint *member)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 2;
-    return pthread_timedjoin_np(thread, NULL, &end) == 0;
+    while (pthread_tryjoin_np(thread, NULL) != 0) {
+        uint32_t peer;
+        bool ready;
+        rt_message message = {0};
+        const bool stopped = ops->receive(member, &peer, &message, NULL) == RT_OK &&
+                             rt_message_header(&message)->type == RT_MESSAGE_STOP;
+        rt_message_release(&message);
+        if (stopped)
+            return false;
+        if (rt_now_ns() > f->end_ns)
+            fail_msg("the run does not begin");
+        assert_int_equal(ops->wait(&member, 1, -1, 10, &ready), RT_OK);
+    }
+    return true;
 }
 
 // A worker with another configuration is told so, and waited for: once it is mended the run begins.
@@ -309,7 +333,6 @@ static void who_does_not_fit_is_waited_for(void **state)
     pthread_t thread;
     char text[256];
     start(&f, 0);
-    f.config.timeout_rejoin_s = 1000;
     assembler a = {.f = &f};
     assert_int_equal(pthread_create(&thread, NULL, assemble_in_thread, &a), 0);
     join_worker(&f, 0);
@@ -320,7 +343,7 @@ static void who_does_not_fit_is_waited_for(void **state)
     do { // as a process that starts again: until its connection before has ended here
         ops->end(other, 0);
         other = join_as(&f, rt_peer(RT_ROLE_WORKER, 1), HASH);
-    } while (!ends_soon(thread));
+    } while (!ends_unless_stopped(&f, thread, other));
     f.workers[1] = other;
     if (a.status)
         fail_msg("%s", a.error.text);
@@ -394,6 +417,7 @@ static void last_words_are_heard(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_waits_ends_nothing),
-          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
-          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_is_late_is_not_waited_for),
+          TEST(who_waits_ends_nothing), TEST(a_heard_coordinator_is_waited_for),
+          TEST(who_does_not_fit_is_waited_for), TEST(ends_say_whether_they_last),
+          TEST(last_words_are_heard))

@@ -70,9 +70,6 @@ static void training_needs_one_length(void **state)
     assert_non_null(strstr(error.text, "model.embedding_dim: 4 floats for field 2, 8 for field 0"));
     config_must_set(&config, "model.embedding_dim=8");
     assert_int_equal(rt_config_check_training(&config, &error), RT_OK);
-    config_must_set(&config, "dispatch.accounting=published");
-    assert_int_equal(rt_config_check_training(&config, &error), RT_CONFIG);
-    assert_non_null(strstr(error.text, "dispatch.accounting"));
     rt_config_fini(&config);
 }
 

@@ -45,7 +45,7 @@ static uint64_t owned_push(const planner_case *pc, uint32_t worker)
         if (!directory->entries[i].record)
             continue;
         const dp_record *record = &directory->records[directory->entries[i].record - 1];
-        if (record->holders == rt_bit(worker) && record->version_ps != record->version)
+        if (record->copies.holders == rt_bit(worker) && record->version_ps != record->version)
             push += (uint64_t)ticks->push[rt_key_field(record->key)][worker];
     }
     return push;
@@ -98,22 +98,20 @@ static void expected_push(void **state)
     (void)state;
     uint32_t shares = 0;
     for (uint32_t i = 0; i < 24; i++) {
-        planner_shape shape = {
-            .seed = i,
-            .worker_count = 1 + i % 5,
-            .sample_count_max = 20,
-            .field_count = 4,
-            .ids_per_field = 80,
-            .bag_max = 1 + i % 2,
-            .zipf = 0.9,
-            .cache = (cache_size)(i % 3),
-            .eviction = (rt_eviction_kind)(i / 2 % 3),
-            .lookahead = i % 4 == 3 ? 2 : 0,
-            .dispatch = {.policy = RT_POLICY_ESD,
-                         .alpha = 0.5,
-                         .evict_cost = true,
-                         .full_sync = i % 6 == 5,
-                         .accounting = i % 7 == 6 ? RT_ACCOUNTING_PUBLISHED : RT_ACCOUNTING_BSP}};
+        planner_shape shape = {.seed = i,
+                               .worker_count = 1 + i % 5,
+                               .sample_count_max = 20,
+                               .field_count = 4,
+                               .ids_per_field = 80,
+                               .bag_max = 1 + i % 2,
+                               .zipf = 0.9,
+                               .cache = (cache_size)(i % 3),
+                               .eviction = (rt_eviction_kind)(i / 2 % 3),
+                               .lookahead = i % 4 == 3 ? 2 : 0,
+                               .dispatch = {.policy = RT_POLICY_ESD,
+                                            .alpha = 0.5,
+                                            .evict_cost = true,
+                                            .full_sync = i % 6 == 5}};
         shares += run(&shape);
     }
     assert_true(shares > 300);

@@ -1,6 +1,8 @@
 // Steps of a shape that was seen before are launched as graphs, and compute what they computed
 // when they were launched operation by operation (a caller that asks for layer_done gets that).
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "edge_worker/device/ew_cuda.h"
 #include "edge_worker/model/ew_model.h"
@@ -217,5 +219,148 @@ static void what_cannot_be_captured_runs_as_it_is(void **state)
     ew_device_close(&device);
 }
 
+// Whichever call of a capture fails: the step is what it would have been, and so are those after
+// it.
+static void a_capture_that_fails_changes_nothing(void **state)
+{
+    void (*fail_captures)(uint64_t);
+    uint64_t alive, before = launched(&alive);
+    uint32_t failed = 0;
+    (void)state;
+    test_plugin_function("cuda_cpu_fail_captures", &fail_captures);
+    for (uint64_t call = 1; launched(&alive) == before; call++) {
+        fixture graph, direct;
+        assert_true(call < 1000);
+        setup(&graph, RT_MODEL_WDL);
+        setup(&direct, RT_MODEL_WDL);
+        fail_captures(call);
+        for (uint64_t seed = 1; seed <= 3; seed++)
+            compare(&graph, &direct, SAMPLES, FIELDS, seed);
+        fail_captures(0);
+        teardown(&graph);
+        teardown(&direct);
+        failed++;
+    }
+    assert_true(failed > 10); // begin, the operations, end, the making of a graph
+    assert_int_equal(alive, 0);
+}
+
+// Memory that is given back is given out again at once: the same key names other work.
+typedef struct {
+    ew_device *device;
+    float *block;
+    uint32_t columns, calls;
+} negated;
+
+static void activate_block(void *context)
+{
+    negated *n = context;
+    n->calls++;
+    n->device->layers->activate(n->device->state, EW_RELU, 1, n->columns, n->block + 32, n->block,
+                                n->columns);
+}
+
+static void a_graph_ends_with_its_memory(void **state)
+{
+    void (*first_fit)(void);
+    ew_device device;
+    rt_error error = {0};
+    float values[64], *before = NULL;
+    (void)state;
+    test_plugin_function("cuda_cpu_first_fit", &first_fit);
+    first_fit();
+    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t turn = 1; turn <= 2; turn++) {
+        negated n = {&device, device.ops->alloc(device.state, 64), turn * 16, 0};
+        assert_true(!before || n.block == before);
+        before = n.block;
+        for (uint32_t i = 0; i < 3; i++) {
+            for (uint32_t k = 0; k < 64; k++)
+                values[k] = k < 32 ? -1 : 0;
+            device.ops->copy(device.state, EW_COPY_IN, n.block, values, sizeof values);
+            device.ops->repeat(device.state, &n.block, sizeof n.block, activate_block, &n);
+            device.ops->copy(device.state, EW_COPY_OUT, values, n.block, sizeof values);
+            assert_int_equal(device.ops->finish(device.state, &error), RT_OK);
+            for (uint32_t k = 0; k < 32; k++)
+                assert_true(values[k] == (k < turn * 16 ? 0 : -1));
+        }
+        assert_int_equal(n.calls, 2); // then as a graph
+        device.ops->free(device.state, n.block);
+    }
+    ew_device_close(&device);
+}
+
+// After a checkpoint the communication thread is who queued last; its rows come while the training
+// thread captures.
+typedef struct {
+    ew_device *device;
+    float *block;
+    pthread_barrier_t begin, end;
+} contended;
+
+enum { ROUNDS = 200 };
+
+static void activate_contended(void *context)
+{
+    const contended *c = context;
+    c->device->layers->activate(c->device->state, EW_RELU, 1, 32, c->block + 32, c->block, 32);
+    (void)usleep(200); // so that what comes meanwhile comes in the middle
+}
+
+static void *capture_many(void *context)
+{
+    contended *c = context;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        c->device->ops->repeat(c->device->state, &round, sizeof round, activate_contended, c);
+        (void)c->device->ops->finish(c->device->state, NULL);
+        (void)pthread_barrier_wait(&c->end);
+        (void)pthread_barrier_wait(&c->begin);
+        c->device->ops->repeat(c->device->state, &round, sizeof round, activate_contended, c);
+        (void)c->device->ops->finish(c->device->state, NULL);
+        (void)pthread_barrier_wait(&c->end);
+    }
+    return NULL;
+}
+
+static void rows_move_while_a_step_is_captured(void **state)
+{
+    ew_device device;
+    pthread_t thread;
+    rt_error error = {0};
+    uint64_t alive, before = launched(&alive);
+    float one = 1;
+    (void)state;
+    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+        fail_msg("%s", error.text);
+    contended c = {.device = &device, .block = device.ops->alloc(device.state, 128)};
+    float *packed = device.ops->alloc_shared(device.state, 4);
+    uint32_t *slots = device.ops->alloc_shared(device.state, 1);
+    assert_int_equal(pthread_barrier_init(&c.begin, NULL, 2), 0);
+    assert_int_equal(pthread_barrier_init(&c.end, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, capture_many, &c), 0);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        (void)pthread_barrier_wait(&c.end);
+        device.ops->copy(device.state, EW_COPY_IN, c.block + 127, &one, sizeof one);
+        assert_int_equal(device.ops->finish(device.state, &error), RT_OK);
+        (void)pthread_barrier_wait(&c.begin);
+        packed[0] = (float)round;
+        for (uint32_t i = 0; i < 4; i++)
+            device.ops->rows_put(device.state, c.block + 64, 4, 4, slots, 1, packed);
+        device.ops->rows_get(device.state, c.block + 64, 4, 4, slots, 1, packed);
+        assert_true(packed[0] == (float)round);
+        (void)pthread_barrier_wait(&c.end);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(device.ops->finish(device.state, &error), RT_OK);
+    assert_int_equal(launched(&alive) - before, ROUNDS);
+    device.ops->free(device.state, c.block);
+    device.ops->free_shared(device.state, packed);
+    device.ops->free_shared(device.state, slots);
+    ew_device_close(&device);
+}
+
 TEST_MAIN(TEST(a_graph_is_its_operations), TEST(graphs_are_bounded),
-          TEST(what_cannot_be_captured_runs_as_it_is))
+          TEST(what_cannot_be_captured_runs_as_it_is),
+          TEST_SLOW(a_capture_that_fails_changes_nothing, 120), TEST(a_graph_ends_with_its_memory),
+          TEST(rows_move_while_a_step_is_captured))

@@ -96,21 +96,48 @@ static void missing_things_are_named(void **state)
     assert_null(plugin);
 }
 
-// The plug-in with another checksum where its own stands.
-static const char *forge(void)
+// A GPU for which no kernel was compiled, or none at all: told before anything is trained.
+static void a_device_without_code_is_named(void **state)
+{
+    void (*has_code)(bool);
+    (void)state;
+    test_plugin_function("cuda_cpu_has_code", &has_code);
+    has_code(false);
+    expect_no_device("cuda:0", "a CPU has compute capability 7.5, for which this build has no "
+                               "code: make program GPUS=75");
+    has_code(true);
+    ew_device device = open_device();
+    ew_device_close(&device);
+}
+
+// A copy of the plug-in in which some bytes are others.
+static const char *forge_bytes(const void *from, const void *to, size_t size, size_t step);
+
+// Of what the plug-in needs, the loader misses a library: it is named, and where it was looked for.
+static void a_missing_library_is_named(void **state)
+{
+    const rt_cuda_plugin *plugin = NULL;
+    rt_error error = {0};
+    (void)state;
+    const char *forged = forge_bytes("libm.so.6", "libq.so.6", strlen("libm.so.6"), 1);
+    assert_int_equal(setenv("LD_LIBRARY_PATH", "/opt/some/lib", 1), 0);
+    assert_int_equal(rt_cuda_open(forged, &plugin, &error), RT_UNSUPPORTED);
+    expect_in(error.text, "libq.so.6: cannot open shared object file");
+    expect_in(error.text, "\"/opt/some/lib\"");
+}
+
+static const char *forge_bytes(const void *old, const void *new, size_t part, size_t step)
 {
     static char path[4096];
-    const rt_cuda_plugin *plugin;
     char *bytes = malloc((size_t)64 << 20);
     FILE *from = fopen(test_plugin_path(), "rb");
     assert_non_null(bytes);
     assert_non_null(from);
     size_t size = fread(bytes, 1, (size_t)64 << 20, from), found = 0;
     fclose(from);
-    assert_int_equal(rt_cuda_open(test_plugin_path(), &plugin, NULL), RT_OK);
-    for (size_t i = 0; i + sizeof plugin->abi <= size; i += sizeof plugin->abi)
-        if (memcmp(bytes + i, &plugin->abi, sizeof plugin->abi) == 0) {
-            bytes[i] ^= 1;
+    for (size_t i = 0; i + part <= size; i += step)
+        if (memcmp(bytes + i, old, part) == 0) {
+            memcpy(bytes + i, new, part);
             found++;
         }
     assert_true(found > 0);
@@ -123,12 +150,17 @@ static const char *forge(void)
     return path;
 }
 
+// Another checksum where its own stands.
 static void another_version_is_refused(void **state)
 {
     const rt_cuda_plugin *plugin = NULL;
     rt_error error;
     (void)state;
-    assert_int_equal(rt_cuda_open(forge(), &plugin, &error), RT_UNSUPPORTED);
+    assert_int_equal(rt_cuda_open(test_plugin_path(), &plugin, &error), RT_OK);
+    const uint32_t abi = plugin->abi, other = abi ^ 1;
+    plugin = NULL;
+    const char *forged = forge_bytes(&abi, &other, sizeof abi, sizeof abi);
+    assert_int_equal(rt_cuda_open(forged, &plugin, &error), RT_UNSUPPORTED);
     expect_in(error.text, "of another version");
     assert_null(plugin);
 }
@@ -334,6 +366,7 @@ static void large_copies_arrive(void **state)
 }
 
 TEST_MAIN(TEST(missing_things_are_named), TEST(workers_share_devices),
+          TEST(a_device_without_code_is_named), TEST(a_missing_library_is_named),
           TEST(another_version_is_refused), TEST(real_plugin_loads_or_says_why),
           TEST(automatic_choice_gives_its_reason), TEST(missing_solver_falls_back),
           TEST(lost_solver_is_replaced), TEST(failures_are_told_by_finish),

@@ -111,6 +111,41 @@ static void stale_reads_are_counted(void **state)
     teardown(&r);
 }
 
+// A row that went to the parameter server to make room is here no more, nor is one whose gradient
+// went there, where others' are added to it.
+static void what_was_pushed_away_is_gone(void **state)
+{
+    (void)state;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
+    for (uint32_t is_gradient = 0; is_gradient < 2; is_gradient++) {
+        const uint32_t version = !is_gradient;
+        rig r;
+        setup(&r, 3, 4, 4096);
+        begin(&r);
+        for (uint32_t i = 0; i < 2; i++) {
+            add_op(&r, DP_OP_INIT, keys[i], i, 0);
+            add_row(&r, i, 0, is_gradient ? DP_MODE_GRAD : DP_MODE_OWN);
+            if (is_gradient)
+                add_op(&r, DP_OP_PUSH_GRAD, keys[i], i, 1);
+        }
+        give_slice(&r);
+        train(&r, NULL);
+        if (!is_gradient) {
+            begin(&r);
+            add_op(&r, DP_OP_PUSH_ROW, keys[0], 0, version)->reason = DP_REASON_EVICT;
+            give_slice(&r);
+            train(&r, NULL);
+        }
+        begin(&r);
+        add_row(&r, 0, version, DP_MODE_OWN);
+        add_row(&r, 1, version, DP_MODE_OWN);
+        give_slice(&r);
+        assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 1 + is_gradient);
+        train(&r, NULL);
+        teardown(&r);
+    }
+}
+
 // ---- order -----------------------------------------------------------------------------------
 
 static void requests_go_out_with_the_slice(void **state)
@@ -229,6 +264,33 @@ static void pushes_wait_for_credits(void **state)
         assert_int_equal(ew_executor_idle(r.executor), i >= 1);
     }
     assert_int_equal(ew_executor_get_statistics(r.executor).done.flush_push, 2);
+    teardown(&r);
+}
+
+// What two slices push at the same moment goes in messages of each: a shard files by slice.
+static void a_message_is_of_one_slice(void **state)
+{
+    (void)state;
+    rig r;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
+    setup(&r, 4, 4, 4096);
+    init_slice(&r, keys, 2);
+    for (uint32_t i = 0; i < 2; i++) { // both wait for the training of slice 1
+        begin(&r);
+        add_op(&r, DP_OP_PUSH_ROW, keys[i], i, 1)->reason = DP_REASON_EVICT;
+        give_slice(&r);
+    }
+    train(&r, NULL);
+    assert_int_equal(r.sent_count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const rt_wire_header *header = rt_message_header(&r.sent[i].message);
+        uint64_t key;
+        memcpy(&key, rt_message_payload(&r.sent[i].message), sizeof key);
+        assert_int_equal(header->type, RT_MESSAGE_PUSH_ROW);
+        assert_int_equal(header->iteration, 2 + i);
+        assert_int_equal(header->count, 1);
+        assert_true(key == keys[i]);
+    }
     teardown(&r);
 }
 
@@ -366,6 +428,51 @@ static void a_keeper_steps_with_the_sum(void **state)
     teardown(&r);
 }
 
+// Several gradients are kept, and their sums come in another order: each row steps with its own.
+static void kept_gradients_are_told_apart(void **state)
+{
+    (void)state;
+    enum { KEPT = 4 };
+    static const uint32_t order[KEPT] = {0, 3, 1, 2};
+    rig r;
+    rt_error error;
+    uint64_t keys[KEPT];
+    float gradients[KEPT * DIM], want[KEPT][DIM + STATE];
+    setup(&r, 3, 4, 4096);
+    begin(&r);
+    for (uint32_t i = 0; i < KEPT; i++) {
+        keys[i] = key_of(i % FIELDS, 0, i);
+        gradients[i * DIM] = 1 + (float)i;
+        gradients[i * DIM + 1] = -3 * (float)i;
+        add_op(&r, DP_OP_INIT, keys[i], i, 0);
+        add_row(&r, i, 0, DP_MODE_KEEP);
+        add_op(&r, DP_OP_KEEP, keys[i], i, 1)->keeper = 1;
+    }
+    give_slice(&r);
+    train(&r, gradients);
+    begin(&r);
+    for (uint32_t i = 0; i < KEPT; i++) {
+        memcpy(want[i], row_at(&r, i), sizeof want[i]);
+        add_op(&r, DP_OP_PULL_SUM, keys[i], i, 1);
+        add_row(&r, i, 1, DP_MODE_OWN);
+    }
+    give_slice(&r);
+    assert_int_equal(r.sent_count, 1);
+    for (uint32_t k = 0; k < KEPT; k++) {
+        const uint32_t i = order[k];
+        const float others = 10 * (float)i;
+        const float sum[DIM] = {others + gradients[i * DIM], others + 1 + gradients[i * DIM + 1]};
+        const rt_wire_row head = {keys[i], 1, pull_at(&r, 0, i).tag};
+        rt_message rows = rows_message(RT_MESSAGE_SUM_ROWS, 2, head, DIM, others);
+        assert_int_equal(give(&r, rt_peer(RT_ROLE_PS, 0), &rows, &error), RT_OK);
+        rt_optimizer_step(&r.rows.optimizer, DIM, 1, want[i], want[i] + DIM, sum);
+        for (uint32_t all = 0; all < KEPT; all++)
+            assert_memory_equal(row_at(&r, all), want[all], sizeof want[all]);
+    }
+    train(&r, NULL);
+    teardown(&r);
+}
+
 static void a_sum_needs_a_kept_gradient(void **state)
 {
     (void)state;
@@ -408,8 +515,10 @@ static void a_gradient_is_kept_once(void **state)
 TEST_MAIN(TEST(slices_come_in_order), TEST(slices_outstanding_are_bounded),
           TEST(slices_come_from_the_coordinator), TEST(a_row_is_trained_once),
           TEST(a_push_has_the_version_of_its_slot), TEST(stale_reads_are_counted),
-          TEST(requests_go_out_with_the_slice), TEST(requests_are_split),
-          TEST(an_early_row_waits_for_its_slot), TEST(pushes_wait_for_credits),
-          TEST(slices_one_at_a_time), TEST(a_full_transport_gets_it_again),
-          TEST(a_broken_transport_is_named), TEST(a_keeper_steps_with_the_sum),
-          TEST(a_sum_needs_a_kept_gradient), TEST(a_gradient_is_kept_once))
+          TEST(what_was_pushed_away_is_gone), TEST(a_message_is_of_one_slice),
+          TEST(kept_gradients_are_told_apart), TEST(requests_go_out_with_the_slice),
+          TEST(requests_are_split), TEST(an_early_row_waits_for_its_slot),
+          TEST(pushes_wait_for_credits), TEST(slices_one_at_a_time),
+          TEST(a_full_transport_gets_it_again), TEST(a_broken_transport_is_named),
+          TEST(a_keeper_steps_with_the_sum), TEST(a_sum_needs_a_kept_gradient),
+          TEST(a_gradient_is_kept_once))

@@ -49,7 +49,7 @@ static void test_defaults(void **state)
     assert_true(config.dispatch.alpha == 1);
     assert_int_equal(config.dispatch.policy, RT_POLICY_ESD);
     assert_int_equal(config.dispatch.solver, RT_SOLVER_TRANSPORT);
-    assert_int_equal(config.dispatch.accounting, RT_ACCOUNTING_BSP);
+    assert_int_equal(config.dispatch.view, RT_VIEW_AUTO);
     assert_int_equal(config.dispatch.first_touch, RT_FIRST_TOUCH_LOCAL);
     for (uint32_t i = 0; i < RT_WORKERS_MAX; i++) {
         assert_true(config.links.workers[i].gbps_up == 1);
@@ -110,7 +110,7 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.dispatch.policy == RT_POLICY_LAIA && c.dispatch.alpha == 0.25);
     assert_int_equal(c.dispatch.criterion, RT_CRITERION_ROW_MEAN);
     assert_int_equal(c.dispatch.solver, RT_SOLVER_AUCTION);
-    assert_int_equal(c.dispatch.accounting, RT_ACCOUNTING_PUBLISHED);
+    assert_int_equal(c.dispatch.view, RT_VIEW_STRICT);
     assert_int_equal(c.dispatch.first_touch, RT_FIRST_TOUCH_PULL);
     assert_int_equal(c.links.given_count, 3);
     assert_true(c.links.workers[0].gbps_up == 2.5 && c.links.workers[0].gbps_down == 2.5);

@@ -194,6 +194,25 @@ static void rubbish_is_refused(void **state)
     }
 }
 
+// Processes of two versions can tell each other so, which takes a HELLO and a STOP; nothing else.
+static void other_versions_may_say_hello_and_stop(void **state)
+{
+    (void)state;
+    static const uint16_t versions[] = {0, RT_WIRE_VERSION - 1, RT_WIRE_VERSION + 1, UINT16_MAX};
+#define XX(name, number) RT_MESSAGE_##name,
+    static const rt_message_type types[] = { RT_MESSAGE_MAP(XX) };
+#undef XX
+    for (size_t v = 0; v < RT_COUNT_OF(versions); v++) {
+        for (size_t i = 0; i < RT_COUNT_OF(types); i++) {
+            rt_message message = message_of(types[i], 0, 0);
+            rt_message_header(&message)->version = versions[v];
+            const bool passes = types[i] == RT_MESSAGE_HELLO || types[i] == RT_MESSAGE_STOP;
+            assert_int_equal(rt_message_validate(&message, SENDER, NULL), passes ? RT_OK : RT_WIRE);
+            rt_message_release(&message);
+        }
+    }
+}
+
 // An epoch is the receiver's matter: whatever it is, it passes.
 static void any_epoch_passes(void **state)
 {
@@ -249,5 +268,6 @@ static void names(void **state)
 TEST_MAIN(TEST(create_fills_the_header), TEST(create_refuses_what_nobody_would_accept),
           TEST(release_gives_back_once), TEST(finish_shortens), TEST(payload_sizes_by_type),
           TEST(count_does_not_overflow), TEST(bad_headers_are_named),
-          TEST(truncated_messages_are_refused), TEST(rubbish_is_refused), TEST(any_epoch_passes),
+          TEST(truncated_messages_are_refused), TEST(rubbish_is_refused),
+          TEST(other_versions_may_say_hello_and_stop), TEST(any_epoch_passes),
           TEST(reader_stops_at_the_end), TEST(reader_does_not_overflow), TEST(names))

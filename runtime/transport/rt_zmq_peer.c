@@ -1,0 +1,93 @@
+// The peers of a listening endpoint, and their connections by number.
+#include "runtime/transport/rt_zmq_parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REFUSED_TEXT_MAX 128
+
+void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
+                           uint8_t identity[RT_ZMQ_IDENTITY_BYTES])
+{
+    for (int i = 0; i < 4; i++)
+        identity[i] = (uint8_t)(peer >> (24 - 8 * i));
+    memcpy(identity + 4, &connection, sizeof connection);
+}
+
+rt_zmq_peer *rt_zmq_peer_find(rt_endpoint *endpoint, uint32_t peer)
+{
+    uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RT_ZMQ_RANKS_MAX)
+        return NULL;
+    return &endpoint->peers[role - 1][rank];
+}
+
+rt_zmq_peer *rt_zmq_identity_read(rt_endpoint *endpoint, zmq_msg_t *frame, uint32_t *peer_p,
+                                  uint64_t *connection_p)
+{
+    const uint8_t *bytes = zmq_msg_data(frame);
+    if (zmq_msg_size(frame) != RT_ZMQ_IDENTITY_BYTES)
+        return NULL;
+    *peer_p =
+        (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+    memcpy(connection_p, bytes + 4, sizeof *connection_p);
+    return *connection_p ? rt_zmq_peer_find(endpoint, *peer_p) : NULL;
+}
+
+bool rt_zmq_address_send(rt_endpoint *endpoint, uint32_t peer, uint64_t connection)
+{
+    uint8_t identity[RT_ZMQ_IDENTITY_BYTES];
+    rt_zmq_identity_write(peer, connection, identity);
+    return zmq_send(endpoint->socket, identity, sizeof identity, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
+}
+
+void rt_zmq_drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer)
+{
+    uint64_t count;
+    char name[32];
+    if (rt_log_due(&endpoint->drops, &count))
+        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s%s", endpoint->address, count,
+                is_known ? rt_peer_name(peer, name) : "a stranger",
+                is_known ? ", which was started twice, or restarted" : "");
+}
+
+// Tells a second process of the same peer to end.
+static void second_stop(rt_endpoint *endpoint, uint32_t peer, uint64_t connection)
+{
+    char text[REFUSED_TEXT_MAX], name[32];
+    rt_message message;
+    size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
+                                   rt_peer_name(peer, name));
+    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size) != RT_OK)
+        return;
+    memcpy(rt_message_payload(&message), text, size);
+    if (rt_zmq_address_send(endpoint, peer, connection))
+        (void)zmq_send(endpoint->socket, message.data, message.size, ZMQ_DONTWAIT);
+    rt_message_release(&message);
+}
+
+bool rt_zmq_connection_admit(rt_endpoint *endpoint, rt_zmq_peer *entry, uint32_t peer,
+                             uint64_t connection)
+{
+    if (RT_LIKELY(entry->connection == connection))
+        return true;
+    if (entry->refused == connection)
+        return false;
+    if (entry->connection != 0) {
+        if (rt_zmq_address_send(endpoint, peer, entry->connection))
+            (void)zmq_send(endpoint->socket, NULL, 0, ZMQ_DONTWAIT);
+        else if (errno == EHOSTUNREACH) {
+            entry->refused = entry->connection;
+            entry->connection = 0;
+        }
+    }
+    if (entry->connection == 0) {
+        entry->connection = connection;
+        return true;
+    }
+    entry->refused = connection;
+    second_stop(endpoint, peer, connection);
+    return false;
+}

@@ -1,0 +1,169 @@
+// What a run that goes on makes of the checkpoints before: which one the next builds on, and
+// whether the parts of one belong together. Real processes, and manifests that are right in all
+// else.
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "runtime/stream/rt_stream.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+static const char config[] = "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
+                             " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 1312,"
+                             "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+                             " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+                             " \"dispatch\": {\"measure_compute\": false},"
+                             " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
+                             " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}";
+
+static void write_file(const char *name, const void *bytes, size_t size)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+// "lanyard up CONFIG --out FOLDER/out --set SET... FLAG"; FLAG may be NULL. Must end well, and say
+// the text if there is one.
+static void run(const char *const sets[2], const char *flag, const char *text)
+{
+    char path[300], out[300];
+    const char *arguments[] = {process_lanyard(), "up",    path,    "--out", out, "--set",
+                               sets[0],           "--set", sets[1], flag,    NULL};
+    process p = {0};
+    write_file("config.json", config, sizeof config - 1);
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(out, sizeof out, "%s/out", run_folder());
+    process_start(&p, arguments);
+    run_must_end(&p, 0);
+    if (text)
+        run_must_say(&p, text);
+    process_fini(&p);
+}
+
+static char *manifest_of(uint32_t iteration)
+{
+    char name[100];
+    size_t size;
+    snprintf(name, sizeof name, "checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
+    char *text = run_file("out", name, &size);
+    if (!text)
+        fail_msg("there is no checkpoint of iteration %" PRIu32, iteration);
+    return text;
+}
+
+static uint64_t base_of(uint32_t iteration)
+{
+    char *text = manifest_of(iteration);
+    const char *at = strstr(text, "\"base\": ");
+    assert_non_null(at);
+    const uint64_t base = strtoull(at + strlen("\"base\": "), NULL, 10);
+    free(text);
+    return base;
+}
+
+// ---- what the next one builds on ---------------------------------------------------------------
+
+static void other_shards_build_on_nothing(void **state)
+{
+    (void)state;
+    run((const char *const[]){"checkpoint.full_every=9", "ps.shards=1"}, NULL, NULL);
+    assert_int_equal(base_of(40), 20);
+    run((const char *const[]){"stream.samples_max=1952", "checkpoint.full_every=9"}, "--resume",
+        "going on after iteration 40");
+    assert_int_equal(base_of(60), 40); // as many shards
+    run((const char *const[]){"ps.shards=2", "stream.samples_max=3232"}, "--resume",
+        "going on after iteration 60");
+    assert_int_equal(base_of(80), 0);
+    assert_int_equal(base_of(100), 80);
+    run((const char *const[]){"ps.shards=2", "stream.samples_max=3872"}, "--resume",
+        "going on after iteration 100");
+}
+
+// ---- what belongs together ---------------------------------------------------------------------
+
+// The place of a part's object in a manifest, from its name to its end.
+static char *part_of(char *manifest, const char *name, size_t *size_p)
+{
+    char *at = strstr(manifest, name);
+    assert_non_null(at);
+    char *end = strchr(at, '}');
+    assert_non_null(end);
+    *size_p = (size_t)(end - at);
+    return at;
+}
+
+// A manifest of the checkpoint that says this of planner.bin, and is signed.
+static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
+{
+    char name[100], text[4096];
+    size_t part_size;
+    rt_bytes signed_text = {0};
+    char *manifest = manifest_of(iteration);
+    char *signature = strstr(manifest, DP_CHECKPOINT_SIGNATURE);
+    assert_non_null(signature);
+    strcpy(signature, "\n}");
+    const char *part = part_of(manifest, "\"planner.bin\"", &part_size);
+    snprintf(text, sizeof text,
+             "%.*s\"planner.bin\", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"%s",
+             (int)(part - manifest), manifest, sum->bytes, sum->hash, part + part_size);
+    dp_checkpoint_sign(text, &signed_text);
+    assert_false(signed_text.failed);
+    snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
+    write_file(name, signed_text.data, signed_text.size);
+    rt_bytes_fini(&signed_text);
+    free(manifest);
+}
+
+// Writes the planner's state of a checkpoint again, as that of `other`. Its iteration is the only
+// number of that value among the first.
+static void date_planner(uint32_t iteration, uint32_t other)
+{
+    char path[600];
+    rt_bytes state = {0};
+    rt_file_sum sum;
+    uint32_t found = 0;
+    snprintf(path, sizeof path, "%s/out/checkpoints/ckpt-%012" PRIu32 "/planner.bin", run_folder(),
+             iteration);
+    assert_int_equal(rt_pack_read(path, DP_CHECKPOINT_MAGIC, &state, &sum, NULL), RT_OK);
+    const size_t head = sizeof(uint64_t) + sizeof(rt_stream_position) + 16;
+    for (size_t at = 0; at < head && at + sizeof iteration <= state.size; at += sizeof iteration) {
+        if (memcmp(state.data + at, &iteration, sizeof iteration) != 0)
+            continue;
+        memcpy(state.data + at, &other, sizeof other);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    assert_int_equal(rt_pack_write(path, DP_CHECKPOINT_MAGIC, state.data, state.size, &sum, NULL),
+                     RT_OK);
+    tell_of_planner(iteration, &sum);
+    rt_bytes_fini(&state);
+}
+
+// Rows and planner of one checkpoint are of one moment, whatever the manifest says.
+static void a_planner_of_another_iteration(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"stream.samples_max=2592", "checkpoint.full_every=1"};
+    run((const char *const[]){"checkpoint.full_every=1", "stream.samples_max=1312"}, NULL, NULL);
+    date_planner(40, 40); // changes nothing
+    run((const char *const[]){"checkpoint.full_every=1", "stream.samples_max=1952"}, "--resume",
+        "going on after iteration 40");
+    date_planner(60, 61);
+    run(more, "--resume",
+        "the checkpoint of iteration 60 is damaged and passed over: state of the "
+        "planner: of another iteration");
+    assert_int_equal(base_of(60), 0); // made again
+    run(more, "--resume", "going on after iteration 80");
+}
+
+TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120),
+          TEST_SLOW(a_planner_of_another_iteration, 120))

@@ -1,0 +1,176 @@
+// Names of before: this program has renamed keys of its own, in place of rt_config_renamed.c's.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_config_keys.h"
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+const rt_config_renamed rt_config_renames[] = {
+    {"dispatch.boldness", "dispatch.alpha"}, {"random", "seed"},
+    {"hoard.size.rows", "cache.rows"}, // of sections that are no more
+    {"cache.rule", "cache.eviction"},        {0},
+};
+
+static const char file[] = "{\"random\": 9007199254740991, \"workers\": 3,"
+                           " \"hoard\": {\"size\": {\"rows\": 77}},"
+                           " \"dispatch\": {\"policy\": \"laia\", \"boldness\": 0.1},"
+                           " \"cache\": {\"rule\": \"lru\"}}";
+
+// What a call of load writes to standard error.
+static const char *warnings_of(rt_config *config, const char *path)
+{
+    static char text[4096];
+    rt_error error = {0};
+    const int own = dup(STDERR_FILENO);
+    char from[512];
+    snprintf(from, sizeof from, "%s", path); // the next call may write over it
+    const int written = open(config_write_file("warnings", ""), O_RDWR | O_TRUNC);
+    assert_true(own >= 0 && written >= 0);
+    fflush(stderr);
+    dup2(written, STDERR_FILENO);
+    rt_status status = rt_config_load(config, from, &error);
+    fflush(stderr);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    const ssize_t length = pread(written, text, sizeof text - 1, 0);
+    close(written);
+    assert_true(length >= 0);
+    text[length] = '\0';
+    if (status != RT_OK)
+        fail_msg("%s", error.text);
+    return text;
+}
+
+static uint32_t count_of(const char *text, const char *word)
+{
+    uint32_t count = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+static void check_values(const rt_config *config)
+{
+    assert_true(config->seed == 9007199254740991 && config->worker_count == 3);
+    assert_true(config->cache.rows == 77 && config->cache.eviction == RT_EVICT_LRU);
+    assert_true(config->dispatch.alpha == 0.1 && config->dispatch.policy == RT_POLICY_LAIA);
+}
+
+static void names_of_before_are_read(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    const char *said = warnings_of(&config, config_write_file("old.json", file));
+    check_values(&config);
+    for (const rt_config_renamed *one = rt_config_renames; one->before; one++) {
+        char words[128];
+        snprintf(words, sizeof words, "old.json: %s is now called %s", one->before, one->now);
+        if (count_of(said, words) != 1)
+            fail_msg("%s is not said once in %s", words, said);
+    }
+    assert_int_equal(count_of(said, "\n"), 4);
+    rt_config_fini(&config);
+}
+
+static void today_s_names_say_nothing(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    const char *path =
+        config_write_file("new.json", "{\"version\": 1, \"seed\": 5, \"cache\": {\"rows\": 3}}");
+    assert_string_equal(warnings_of(&config, path), "");
+    assert_true(config.seed == 5 && config.cache.rows == 3);
+    rt_config_fini(&config);
+}
+
+static void set_takes_them_too(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    assert_int_equal(rt_config_set(&config, "dispatch.boldness=0.25", &error), RT_OK);
+    assert_int_equal(rt_config_set(&config, "hoard.size.rows=12", &error), RT_OK);
+    assert_int_equal(rt_config_set(&config, "cache.rule=lfu", &error), RT_OK);
+    assert_true(config.dispatch.alpha == 0.25 && config.cache.rows == 12);
+    assert_int_equal(config.cache.eviction, RT_EVICT_LFU);
+    assert_int_equal(rt_config_set(&config, "dispatch.boldness=2", &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "dispatch.alpha: 2 is out of range"));
+    assert_int_equal(rt_config_set(&config, "version=1", &error), RT_CONFIG);
+    rt_config_fini(&config);
+}
+
+static void migrating_changes_names_only(void **state)
+{
+    (void)state;
+    char *json = NULL, *again = NULL;
+    rt_error error = {0};
+    if (rt_config_migrate(config_write_file("old.json", file), &json, &error))
+        fail_msg("%s", error.text);
+    rt_config config = config_fresh();
+    char path[512];
+    snprintf(path, sizeof path, "%s", config_write_file("migrated.json", json));
+    assert_string_equal(warnings_of(&config, path), "");
+    check_values(&config);
+    assert_int_equal(rt_config_migrate(path, &again, &error), RT_OK);
+    assert_string_equal(again, json);
+    assert_null(strstr(json, "hoard"));
+    assert_null(strstr(json, "samples_per_worker")); // no defaults
+    assert_true(strncmp(json, "{\n  \"version\": 1,\n", 18) == 0);
+    rt_free(json);
+    rt_free(again);
+    rt_config_fini(&config);
+}
+
+static void an_include_stays_one(void **state)
+{
+    (void)state;
+    char *json = NULL;
+    rt_error error = {0};
+    config_write_file("base.json", "{\"random\": 8}");
+    const char *path =
+        config_write_file("top.json", "{\"include\": \"base.json\", \"workers\": 2}");
+    assert_int_equal(rt_config_migrate(path, &json, &error), RT_OK);
+    assert_non_null(strstr(json, "\"include\": \"base.json\""));
+    assert_null(strstr(json, "seed")); // of the other file
+    rt_free(json);
+}
+
+static void what_cannot_be_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"{\"random\": 1, \"seed\": 2}", "random: is the name of before for seed"},
+        {"{\"random\": 1, \"random\": 2}", "random: stands twice"},
+        {"{\"hoard\": {\"size\": {\"rows\": 5}}, \"cache\": 3}",
+         "hoard.size.rows: is now cache.rows"},
+        {"{\"hoard\": {\"size\": {\"rows\": 5, \"more\": 1}}}", "hoard: unknown key"},
+        {"{\"dispatch\": {\"boldness\": true}}", "dispatch.alpha: true"},
+        {"{\"version\": 2}", "version: 2 is newer than this program, which knows 1"},
+        {"{\"version\": \"1\"}", "version: \"1\", expected 1"},
+        {"{\"version\": 0.5}", "version: 0.5, expected 1"},
+        {"{\"version\": 1, \"version\": 1}", "version: stands twice"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_config config = config_fresh();
+        rt_error error = {0};
+        char *json = NULL;
+        const char *path = config_write_file("bad.json", cases[i].text);
+        assert_int_equal(rt_config_load(&config, path, &error), RT_CONFIG);
+        if (!strstr(error.text, cases[i].error) || !strstr(error.text, "bad.json: "))
+            fail_msg("%s: %s", cases[i].text, error.text);
+        assert_int_equal(rt_config_migrate(path, &json, &error), RT_CONFIG);
+        assert_non_null(strstr(error.text, cases[i].error));
+        assert_null(json);
+        rt_config_fini(&config);
+    }
+}
+
+TEST_MAIN(TEST(names_of_before_are_read), TEST(today_s_names_say_nothing), TEST(set_takes_them_too),
+          TEST(migrating_changes_names_only), TEST(an_include_stays_one),
+          TEST(what_cannot_be_is_named))
