@@ -43,14 +43,14 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all program demo test asan tsan test-run bench bench-run torture lan-test lan-bench fuzz fuzz-run fuzz-build \
+.PHONY: all program demo test asan tsan test-run bench bench-run torture mutate lan-test lan-bench fuzz fuzz-run fuzz-build \
   fuzzers gpu-test gpu-bench gpu-build install clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
 include mk/cuda.mk mk/mpi.mk mk/tests.mk
 
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
-all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) ## build the program and its tests
+all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup

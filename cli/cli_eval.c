@@ -11,6 +11,7 @@
 #include "ps_lite/ps_table.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_scale.h"
 #include "runtime/rt_json.h"
 #include "runtime/metrics/rt_meter.h"
 
@@ -21,6 +22,7 @@ typedef struct {
     rt_stream *stream;
     const rt_schema *schema;
     rt_batch batch;
+    rt_scale *scale; // NULL: the model was trained on dense features as they are
     ps_table *table;
     ew_device device;
     bool device_open;
@@ -29,6 +31,7 @@ typedef struct {
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     rt_meter *meter;
+    FILE *predictions; // one a line; NULL: not wanted
     uint64_t unknown_keys, lookups;
 } evaluation;
 
@@ -104,6 +107,24 @@ static rt_status load_rows(evaluation *e, const char *directory, uint32_t before
         if (!status)
             status = load_shard(e, path, before, error);
     }
+    return status;
+}
+
+// Models of versions before scale.bin have none.
+static rt_status load_scale(evaluation *e, const char *directory, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64];
+    rt_tensors *tensors;
+    snprintf(path, sizeof path, "%s/scale.bin", directory);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return RT_OK;
+    rt_status status = rt_tensors_open(path, &tensors, error);
+    if (status)
+        return status;
+    status = rt_scale_open(tensors, e->schema->dense_count, &e->scale, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
+    rt_tensors_close(tensors);
     return status;
 }
 
@@ -183,6 +204,8 @@ static void set_bags(evaluation *e)
 static rt_status evaluate_batch(evaluation *e, rt_error *error)
 {
     ew_step_result result;
+    if (e->scale)
+        rt_scale_apply(e->scale, &e->batch);
     fetch_rows(e);
     set_bags(e);
     ew_micro_batch batch = {.sample_count = e->batch.sample_count,
@@ -196,9 +219,12 @@ static rt_status evaluate_batch(evaluation *e, rt_error *error)
                             .slab = e->slab,
                             .row_stride = e->config->model.embedding_dim};
     rt_status status = ew_model_predict(e->model, &batch, &result, error);
-    if (!status)
-        rt_meter_add(e->meter, result.predictions, e->batch.labels, e->batch.sample_count);
-    return status;
+    if (status)
+        return status;
+    rt_meter_add(e->meter, result.predictions, e->batch.labels, e->batch.sample_count);
+    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count; i++)
+        fprintf(e->predictions, "%.9g\n", (double)result.predictions[i]);
+    return RT_OK;
 }
 
 static void print_result(const evaluation *e, bool json)
@@ -210,6 +236,9 @@ static void print_result(const evaluation *e, bool json)
                "%.1f%% of look-ups are unknown keys\n",
                quality.sample_count, quality.log_loss, quality.auc, quality.calibration,
                100 * unknown);
+        if (e->scale && rt_scale_clipped(e->scale))
+            printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
+                   rt_scale_clipped(e->scale), (double)RT_SCALE_LIMIT);
         return;
     }
     rt_json out;
@@ -220,6 +249,7 @@ static void print_result(const evaluation *e, bool json)
     rt_json_double(&out, "auc", quality.auc);
     rt_json_double(&out, "calibration", quality.calibration);
     rt_json_double(&out, "unknown_lookups", unknown);
+    rt_json_u64(&out, "dense_clipped", e->scale ? rt_scale_clipped(e->scale) : 0);
     rt_json_end_object(&out);
     const char *text = rt_json_text(&out, NULL);
     puts(text ? text : "{}");
@@ -242,6 +272,8 @@ static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
     rt_batch_init(&e->batch, e->schema->dense_count);
     status = allocate(e, error);
     if (!status)
+        status = load_scale(e, directory, error);
+    if (!status)
         status = load_model(e, directory, error);
     while (!status) {
         status = rt_stream_read(e->stream, &e->batch, BATCH_SAMPLES, error);
@@ -251,16 +283,35 @@ static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
     return status == RT_END ? RT_OK : status;
 }
 
+static rt_status open_predictions(evaluation *e, const char *path, rt_error *error)
+{
+    if (!path)
+        return RT_OK;
+    e->predictions = fopen(path, "we");
+    return e->predictions ? RT_OK
+                          : rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static rt_status close_predictions(evaluation *e, const char *path, rt_error *error)
+{
+    if (!e->predictions)
+        return RT_OK;
+    const bool failed = ferror(e->predictions);
+    if (fclose(e->predictions) != 0 || failed)
+        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    return RT_OK;
+}
+
 int cli_eval(int argc, char **argv)
 {
     char path[RT_PATH_MAX + 16];
-    const char *directory = NULL, *sets[CLI_SETS_MAX];
+    const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     bool json = false;
     rt_config config;
     rt_error error = {0};
     evaluation e = {.config = &config};
-    const cli_option options[] = {{"json", NULL, &json}};
+    const cli_option options[] = {{"json", NULL, &json}, {"predictions", &predictions, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count))
         return CLI_USAGE;
     if (!directory) {
@@ -277,11 +328,16 @@ int cli_eval(int argc, char **argv)
     int code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
-    rt_status status = evaluate(&e, directory, &error);
+    rt_status status = open_predictions(&e, predictions, &error);
+    if (!status)
+        status = evaluate(&e, directory, &error);
+    const rt_status closed = close_predictions(&e, predictions, status ? NULL : &error);
+    status = status ? status : closed;
     if (!status)
         print_result(&e, json);
     rt_stream_close(e.stream);
     rt_batch_fini(&e.batch);
+    rt_scale_destroy(e.scale);
     ew_model_destroy(e.model);
     if (e.device_open)
         ew_device_close(&e.device);

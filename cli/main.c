@@ -35,10 +35,11 @@ static const cli_command commands[] = {
      "  --records FILE       plan a run again: records.jsonl in its folder\n"
      "  --journal FILE       write such records of this simulation\n",
      cli_sim},
-    {"eval", "DIR [--json] [--set KEY=VALUE]...",
+    {"eval", "DIR [--json] [--predictions FILE] [--set KEY=VALUE]...",
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
-     "  --json  as JSON\n",
+     "  --json  as JSON\n"
+     "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "

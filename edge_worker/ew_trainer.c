@@ -51,7 +51,8 @@ static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slic
                             .row_slots = slice->row_slots,
                             .slab = t->config.slab,
                             .row_stride = t->config.row_stride,
-                            .scale = 1.0f / (float)c->batch_samples};
+                            .scale = 1.0f / (float)c->batch_samples,
+                            .log_odds = c->log_odds};
 }
 
 // The worker is the only one that trains these rows: it owns them and steps them in place.

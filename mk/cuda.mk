@@ -2,7 +2,10 @@
 # CPU (for tests), and the tests for a GPU. Plug-in and program carry a checksum of the headers that they share.
 
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-GPUS := 75 80 86 89 90
+# Code for these (87: Jetson Orin; 100, 120: Blackwell), as far as this nvcc knows them, and for all that come after
+# the first one PTX, which the driver compiles.
+GPUS := 75 80 86 87 89 90 100 120
+GPU_CODE := $(if $(NVCC),$(filter $(GPUS),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))))
 KERNELS := $(wildcard edge_worker/device/cuda/*.cu dispatch/solvers/cuda/*.cu)
 PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
@@ -12,21 +15,24 @@ SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config
   dispatch/solvers/dp_solver.h dispatch/solvers/dp_cuda.h
 ABI := -DRT_CUDA_ABI=$(firstword $(shell cat $(SHARED_HEADERS) | cksum))u
 NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
-  $(foreach gpu,$(GPUS),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
-  -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
-# The tests and measurements that need a GPU, nvcc and nothing else.
-GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_cuda.c rt_plugin.c rt_hash.c numbers/rt_optimizer.c \
+  $(foreach gpu,$(GPU_CODE),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
+  -gencode arch=compute_$(firstword $(GPU_CODE)),code=compute_$(firstword $(GPU_CODE))
+# The tests and measurements that need a GPU, nvcc and nothing else: what needs another library is in gpu_stubs.c.
+GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_status.c rt_log.c rt_cuda.c rt_plugin.c numbers/rt_optimizer.c \
   wire/rt_wire.c wire/rt_bytes.c files/rt_file.c files/rt_tensors.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
   edge_worker/executor/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
-  tests/support/test.c tests/gpu/gpu_devices.c tests/gpu/gpu_stubs.c
+  $(addprefix tests/,support/test.c support/solver_case.c gpu/gpu_devices.c gpu/gpu_stubs.c)
+GPU_OBJECTS := $(patsubst %.c,$(DIR)/%.o,$(filter-out tests/%,$(GPU_SOURCES))) \
+  $(patsubst %.c,build/gpu/%.o,$(filter tests/%,$(GPU_SOURCES)))
+GPU_PATH := LD_LIBRARY_PATH=build:$$LD_LIBRARY_PATH
 GPU_TESTS := $(patsubst %.c,build/gpu/%,$(wildcard tests/conform/test_device_*.c) \
-  tests/conform/test_solvers.c)
+  $(wildcard tests/conform/test_solvers*.c))
 
 gpu-test: gpu-build ## the CUDA kernels and solvers on a GPU: needs nvcc and a GPU, nothing else
-	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench --device
-	@LD_LIBRARY_PATH=build TEST_JOBS=1 tests/run build/gpu/tests
+	@$(GPU_PATH) build/gpu/tests/gpu/gpu_bench --device
+	@$(GPU_PATH) TEST_JOBS=1 tests/run build/gpu/tests
 gpu-bench: gpu-build ## how fast they are, on a GPU
-	@LD_LIBRARY_PATH=build build/gpu/tests/gpu/gpu_bench
+	@$(GPU_PATH) build/gpu/tests/gpu/gpu_bench
 gpu-build: $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench $(PLUGIN)
 	$(if $(NVCC),,$(error nvcc was not found: it comes with the CUDA toolkit))
 
@@ -52,6 +58,32 @@ $(DIR)/cuda_cpu/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags
 $(DIR)/cuda_cpu/%.o: tests/support/cuda_cpu/%.cc $(wildcard tests/support/cuda_cpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS) -fvisibility=default -c $< -o $@
+# What nvcc makes of the kernels, its PTX, translated to C++: the same plug-in over the same stand-in, but
+# with the machine's code in it (tests/gpu/test_ptx).
+PTX_GPUS := 75 90
+PTX_PLUGINS := $(if $(SANITIZER),,$(if $(NVCC),$(PTX_GPUS:%=$(DIR)/tests/liblanyard_cuda_ptx%.so)))
+PTX_FLAGS := $(filter-out -W% -g -O2,$(CXXFLAGS)) -O1 -w -Itests/support/cuda_cpu -I. -DCUDA_CPU_PTX
+define PTX_RULES
+$(DIR)/tests/liblanyard_cuda_ptx$(1).so: $(KERNELS:%.cu=$(DIR)/ptx/$(1)/%.o)
+$(KERNELS:%.cu=$(DIR)/ptx/$(1)/%.ptx): $(DIR)/ptx/$(1)/%.ptx: %.cu $(SHARED_HEADERS)
+	@mkdir -p $$(@D)
+	@echo "compile $(DIR)/ptx/$(1) $$<"
+	$(Q)$(NVCC) $(filter -std% -O% -fmad%,$(NVCCFLAGS)) $(ABI) -I. -MMD -MP -ptx -arch=compute_$(1) $$< -o $$@ 2>$$@.log || { cat $$@.log; false; }
+endef
+$(foreach gpu,$(PTX_GPUS),$(eval $(call PTX_RULES,$(gpu))))
+$(DIR)/ptx/%.o: $(DIR)/ptx/%.ptx $(wildcard tests/support/ptx/*) tests/support/cuda_cpu/cuda_runtime.h
+	$(Q)tests/support/ptx/ptx_to_cpp.py $< >$(@:.o=.cc)
+	$(Q)$(CXX) $(PTX_FLAGS) -c $(@:.o=.cc) -o $@
+$(DIR)/ptx/host/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags tests/support/cuda_cpu/cuda_runtime.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS) $(ABI) -DCUDA_CPU_PTX -Itests/support/cuda_cpu -I. -MMD -MP -x c++ -c $< -o $@
+$(DIR)/ptx/ptx_machine.o: tests/support/ptx/ptx_machine.cc $(wildcard tests/support/*/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS) -DCUDA_CPU_PTX -Itests/support/cuda_cpu -I. -c $< -o $@
+$(PTX_PLUGINS): $(KERNELS:%.cu=$(DIR)/ptx/host/%.o) $(DIR)/ptx/ptx_machine.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
+  $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
+	@echo "link $@"
+	$(Q)$(CXX) -shared $^ -lpthread -lm -o $@
 # Two rules: one pattern rule with two targets would be one command that makes both.
 PLUGIN_PART = @mkdir -p $(@D); $(COMPILE) -fPIC -fvisibility=hidden -c $< -o $@
 $(DIR)/cuda_cpu/%.o: %.c $(DIR)/flags
@@ -65,11 +97,8 @@ build/gpu/%.o: %.c $(DIR)/flags
 	@mkdir -p $(@D)
 	@echo "compile build/gpu $<"
 	$(Q)$(COMPILE) -Itests/gpu -c $< -o $@
-$(GPU_TESTS) build/gpu/tests/gpu/gpu_bench: %: %.o $(GPU_SOURCES:%.c=build/gpu/%.o)
+$(GPU_TESTS) build/gpu/tests/gpu/gpu_bench: %: %.o $(GPU_OBJECTS)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $^ -lpthread -ldl -lm -o $@
-build/gpu/runtime/rt_cuda.o: private CFLAGS += $(ABI)
-build/gpu/runtime/rt_cuda.o: $(SHARED_HEADERS)
-build/gpu/edge_worker/device/%.o build/gpu/runtime/numbers/rt_optimizer.o: private HOT = -O3
 
--include $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=build/cuda/%.d) $(GPU_SOURCES:%.c=build/gpu/%.d) $(GPU_TESTS:%=%.d)
+-include $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=$(DIR)/ptx/host/%.d) $(foreach gpu,$(PTX_GPUS),$(KERNELS:%.cu=$(DIR)/ptx/$(gpu)/%.d)) $(KERNELS:%.cu=build/cuda/%.d) $(patsubst %.o,%.d,$(filter build/gpu/%,$(GPU_OBJECTS))) $(GPU_TESTS:%=%.d)

@@ -3,6 +3,8 @@
 FUZZ_SECONDS := 10
 SEED := 1
 MINUTES := 10
+COUNT := 20
+QUICK :=
 TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c tests/unit/*/test_*.c))
 BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
 RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
@@ -13,8 +15,8 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all $(if $(SANITIZER),,fuzz-build)
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz)
+test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -25,11 +27,15 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 	$(PROGRAM) bench device
 	tests/bench/compare_steps.py $(PROGRAM)
 	tests/bench/compare_models.py $(PROGRAM)
+	tests/bench/compare_rates.py $(DIR)/tests/bench/train_bench
 	tests/bench/compare_training.py $(PROGRAM)
 	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
 
 torture: all ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
+
+mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
+	tests/mutate/mutate --cc "$(CC)" --seed $(SEED) --count $(COUNT) $(if $(QUICK),--quick)
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan

@@ -8,8 +8,11 @@
     model.values    float32, rows x dim
     model.state     float32, rows x state floats
     model.dense     dict: name -> float32 array
+    model.scale     dict: "scale.mean", "scale.factor", {} where dense features stay as they are
+    model.config    config.json
     model.meta      what manifest.json of a checkpoint holds, {} of a model
     model.lookup(keys) -> indices of rows, -1 where there is none
+    model.predict(dense, keys) -> predictions, those of `lanyard eval` but for rounding
 
 As a program it prints a summary. Checksums are verified where libxxhash.so.0 is installed.
 """
@@ -28,6 +31,7 @@ except ImportError:
         sys.exit("read_model.py: needs numpy (Debian package python3-numpy)")
     raise
 
+SCALE_LIMIT = np.float32(10)  # deviations from the mean
 OPTIMIZERS = ["sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl"]
 ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<u4"),
                         ("schema", "<u8"), ("row_count", "<u8"), ("shard", "<u4"),
@@ -180,11 +184,12 @@ def _read_old_tensors(path, data):
 
 
 class Model:
-    """All rows of all shards, and the dense part."""
+    """All rows of all shards, the dense part, and what predicting takes besides."""
 
-    def __init__(self, keys, versions, values, state, optimizer, dense, meta):
+    def __init__(self, keys, versions, values, state, optimizer, dense, scale, config, meta):
         self.keys, self.versions, self.values, self.state = keys, versions, values, state
         self.optimizer, self.dense, self.meta = optimizer, dense, meta
+        self.scale, self.config = scale, config
         self._order = np.argsort(keys)
         if np.any(np.diff(keys[self._order].view(np.int64)) == 0):
             raise ModelError("a key has two rows")
@@ -197,6 +202,107 @@ class Model:
         at = np.searchsorted(self.keys, keys, sorter=self._order)
         row = self._order[np.minimum(at, len(self.keys) - 1)]
         return np.where(self.keys[row] == keys, row, -1)
+
+    def rows(self, keys):
+        """Values of keys, of any shape; a key without a row has those that training starts from."""
+        keys = np.asarray(keys, np.uint64)
+        found = self.lookup(keys)
+        values = self.values[found]
+        missing = found < 0
+        values[missing] = initial_rows(keys[missing], self.config["seed"],
+                                       self.config["model"]["init_scale"], self.values.shape[1])
+        return values
+
+    def scaled(self, dense):
+        """Dense features as the model sees them, from those that were read (after `transform`)."""
+        dense = np.asarray(dense, np.float32)
+        if not self.scale:
+            return dense
+        mean, factor = self.scale["scale.mean"], self.scale["scale.factor"]
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = np.where(factor > 0, (dense - mean) * factor, np.float32(0))
+        return np.clip(x, -SCALE_LIMIT, SCALE_LIMIT)
+
+    def predict(self, dense, keys):
+        """Probabilities of label 1. dense: samples x features as they were read, after `transform`;
+        keys: samples x fields, field << 56 | id, one key per field."""
+        rows = self.rows(keys).astype(np.float64)
+        x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
+        z = _LOGITS[self.config["model"]["name"]](self, rows, x)
+        return 1 / (1 + np.exp(-z))
+
+    def _mlp(self, name, x):
+        for layer in range(len(self.dense)):
+            if f"{name}.{layer}.weight" not in self.dense:
+                break
+            x = x @ self.dense[f"{name}.{layer}.weight"].T + self.dense[f"{name}.{layer}.bias"]
+            x = np.maximum(x, 0)
+        return x
+
+    def _output(self, *columns):
+        x = np.concatenate(columns, 1)
+        return x @ self.dense["output.weight"][0] + self.dense["output.bias"][0]
+
+
+# ---- predictions: docs/MODELS.md, "The models"
+
+def initial_rows(keys, seed, scale, dim):
+    """Values of rows that were never trained (rt_row_init): len(keys) x dim, float32."""
+    def mix(x):  # splitmix64's finaliser
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+    with np.errstate(over="ignore"):
+        start = mix(keys + mix(np.array([seed], np.uint64)))[:, None]
+        steps = np.arange(1, dim + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits = mix(start + steps)
+    total = sum((bits >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48))
+    unit = np.float32(scale) / np.float32(37837.2266)
+    return (total.astype(np.int64) - 2 * 65535).astype(np.float32) * unit
+
+
+def _wdl(model, rows, dense):
+    pooled = rows.reshape(len(rows), -1)
+    deep = model.config["model"]["deep_input"] == "all"
+    x = np.concatenate([pooled, dense], 1) if deep else dense
+    return model._output(model._mlp("mlp", x), pooled)
+
+
+def _dfm(model, rows, dense):
+    pooled = rows.reshape(len(rows), -1)
+    pairs = (np.square(rows.sum(1)) - np.square(rows).sum(1)).sum(1) / 2
+    h = model._mlp("mlp", np.concatenate([pooled, dense], 1))
+    return model._output(h, pooled, dense) + pairs
+
+
+def _dcn(model, rows, dense):
+    first = np.concatenate([rows.reshape(len(rows), -1), dense], 1)
+    x = first
+    for layer in range(model.config["model"]["cross_layers"]):
+        if model.config["model"]["cross"] == "vector":
+            w, b = model.dense["cross.weight"][layer], model.dense["cross.bias"][layer]
+            x = first * (x @ w)[:, None] + b + x
+        else:
+            w, b = model.dense[f"cross.{layer}.weight"], model.dense[f"cross.{layer}.bias"]
+            x = first * (x @ w.T + b) + x
+    return model._output(x, model._mlp("mlp", first))
+
+
+def _dlrm(model, rows, dense):
+    own = model._mlp("bottom", dense)
+    vectors = np.concatenate([rows, own[:, None]], 1)
+    a, b = np.tril_indices(vectors.shape[1], -1)
+    products = np.einsum("nad,nbd->nab", vectors, vectors)[:, a, b]
+    return model._output(model._mlp("top", np.concatenate([own, products], 1)))
+
+
+def _ncf(model, rows, _dense):
+    k, flat = rows.shape[2] // 2, rows.reshape(len(rows), -1)
+    return model._output(flat[:, :k] * flat[:, 3 * k:], model._mlp("mlp", flat[:, k:3 * k]))
+
+
+_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf}
 
 
 def _read_shards(folder):
@@ -240,8 +346,15 @@ def read_model(folder):
         rows = _put_over(rows, layers.pop())
     dense_path = os.path.join(folder, "dense.bin")
     dense = read_tensors(dense_path) if os.path.exists(dense_path) else {}
+    scale_path, config_path = (os.path.join(folder, name) for name in ("scale.bin", "config.json"))
+    scale = read_tensors(scale_path) if os.path.exists(scale_path) else {}
+    config = {}
+    if os.path.exists(config_path):
+        with open(config_path, encoding="utf-8") as file:
+            config = json.load(file)
     first, keys, versions, values, state = rows
-    return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, meta)
+    return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, scale,
+                 config, meta)
 
 
 def main(arguments):

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_child.h"
@@ -34,7 +35,8 @@ struct dp_checkpoint {
     bool own_done;
     uint64_t shards_done;
     part planner, dense, shards[RT_SHARDS_MAX];
-    rt_error failure; // the first
+    rt_file_sum scale; // 0 bytes: there is none
+    rt_error failure;  // the first
     uint64_t begin_ns;
 };
 
@@ -65,6 +67,7 @@ static void content_fini(dp_checkpoint *c)
 {
     rt_bytes_fini(&c->content.state);
     rt_bytes_fini(&c->content.dense);
+    rt_bytes_fini(&c->content.scale);
 }
 
 void dp_checkpoint_destroy(dp_checkpoint *c)
@@ -170,6 +173,18 @@ static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
     return c->past[first].iteration;
 }
 
+rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    rt_file_sum sum;
+    snprintf(path, sizeof path, "%s/scale.bin", directory);
+    if (bytes->size)
+        return write_bytes(path, bytes, &sum, error);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return rt_fail(error, RT_IO, "cannot remove %s: %s", path, strerror(errno));
+    return RT_OK;
+}
+
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
                                      rt_error *error)
 {
@@ -199,6 +214,8 @@ static void write_parts(void *context, rt_child_result *result)
     if (!status)
         status = write_bytes(path, &c->content.dense, &dense, &result->error);
     if (!status)
+        status = dp_checkpoint_write_scale(&c->content.scale, c->folder, &result->error);
+    if (!status)
         (void)dp_checkpoint_write_config(c->config.config, c->folder, &result->error);
     result->values[0] = planner.bytes;
     result->values[1] = planner.hash;
@@ -223,7 +240,9 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     rt_checkpoint_remove(c->directory, content->iteration, NULL); // one that was never complete
     content_fini(c);
     c->content = *content;
-    content->state = content->dense = (rt_bytes){0};
+    content->state = content->dense = content->scale = (rt_bytes){0};
+    c->scale = (rt_file_sum){c->content.scale.size,
+                             rt_hash_bytes(c->content.scale.data, c->content.scale.size)};
     c->base = choose_base(c);
     c->keep_from = choose_keep_from(c, c->content.iteration);
     c->failure = (rt_error){0};
@@ -318,6 +337,8 @@ static void put_manifest(const dp_checkpoint *c, rt_json *json)
     }
     put_part(json, "planner.bin", &c->planner.sum);
     put_part(json, "dense.bin", &c->dense.sum);
+    if (c->scale.bytes)
+        put_part(json, "scale.bin", &c->scale);
     rt_json_end_array(json);
     rt_json_end_object(json);
 }

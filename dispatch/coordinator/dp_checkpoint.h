@@ -40,6 +40,7 @@ typedef struct {
     uint64_t samples;
     rt_bytes state;  // of coordinator and planner; taken over
     rt_bytes dense;  // dense.bin; taken over
+    rt_bytes scale;  // scale.bin; taken over; empty: none
     double drain_ms; // from the cut in the plan until all workers had carried it out
     double wait_ms;  // from then on until the checkpoint before was written
     double pause_ms; // from then on until all rows were captured; set later
@@ -48,6 +49,10 @@ typedef struct {
 // Every start of a run has an epoch of its own, above those before; kept in the directory, which is
 // there. RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
+
+// directory/scale.bin; without bytes there is none afterwards, of a run before either. RT_IO,
+// RT_NO_MEMORY.
+rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory, rt_error *error);
 
 // directory/config.json: the configuration with all defaults. RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,

@@ -125,12 +125,15 @@ static rt_status create_feed(coordinator *c, rt_stream *stream, rt_error *error)
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
+                           .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = c->resumed.position};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
+    rt_scale_destroy(c->resumed.scale);
+    c->resumed.scale = NULL;
     c->cut.feed = c->prober.feed = c->feed;
     c->prober.metrics = dp_tally_metrics(c->tally);
     return status;
@@ -555,6 +558,18 @@ static rt_status ask(coordinator *c, uint64_t workers, uint64_t shards, const ch
     return status;
 }
 
+static rt_status save_scale(const coordinator *c, const char *directory, rt_error *error)
+{
+    rt_bytes file = {0};
+    rt_status status = RT_OK;
+    if (dp_feed_put_scale(c->feed, &file))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
+    else
+        status = dp_checkpoint_write_scale(&file, directory, error);
+    rt_bytes_fini(&file);
+    return status;
+}
+
 static rt_status save_model(coordinator *c, rt_error *error)
 {
     char directory[RT_PATH_MAX + 16];
@@ -563,6 +578,8 @@ static rt_status save_model(coordinator *c, rt_error *error)
         return RT_OK;
     snprintf(directory, sizeof directory, "%s/model", c->config->directory);
     rt_status status = rt_checkpoint_make(directory, error);
+    if (!status)
+        status = save_scale(c, directory, error);
     if (!status)
         status = ask(c, 1, shards, directory, error); // worker 0 has the dense part
     return status ? status : dp_checkpoint_write_config(c->config->config, directory, error);
@@ -749,6 +766,7 @@ static void close_all(coordinator *c)
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
+    rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->config->ops->close(c->transport);
     if (c->wake_fd >= 0)

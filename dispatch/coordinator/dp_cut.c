@@ -69,7 +69,8 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
     return cut->dense.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
 }
 
-// Sums of the run, after what the planner knew when it made the cut.
+// What the planner knew when it made the cut, the sums of the run, and the scale of dense features
+// where there is one.
 static void gather_state(const dp_cut *cut, rt_bytes *state)
 {
     const rt_bytes *planned = &cut->planned->state;
@@ -77,6 +78,7 @@ static void gather_state(const dp_cut *cut, rt_bytes *state)
     rt_bytes_put_u64(state, planned->size);
     rt_bytes_put(state, planned->data, planned->size);
     dp_tally_save(cut->tally, state);
+    rt_bytes_put(state, cut->planned->scale.data, cut->planned->scale.size);
 }
 
 // Every worker has carried out everything up to the cut, and shards have processed what they sent:
@@ -86,9 +88,10 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     dp_checkpoint_content content = {.iteration = cut->planned->cut,
                                      .samples = dp_tally_samples(cut->tally),
                                      .dense = cut->dense,
+                                     .scale = cut->planned->scale_bin,
                                      .drain_ms = (double)(cut->drained_ns - cut->begin_ns) * 1e-6};
     rt_wire_cut order;
-    cut->dense = (rt_bytes){0};
+    cut->dense = cut->planned->scale_bin = (rt_bytes){0};
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
@@ -96,6 +99,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     if (content.state.failed) {
         rt_bytes_fini(&content.state);
         rt_bytes_fini(&content.dense);
+        rt_bytes_fini(&content.scale);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the state of the planner");
     }
     rt_status status = dp_checkpoint_begin(cut->checkpoint, &content, &order, error);

@@ -20,6 +20,9 @@
 typedef struct {
     rt_batch batch;
     rt_stream_position end; // of the batch in the stream
+    rt_scale *scale;        // as it stood at the end; NULL: none
+    dp_ranges ranges;       // before scaling
+    uint64_t dense_clipped;
     uint64_t read_ns;
 } read_batch;
 
@@ -27,6 +30,7 @@ struct dp_feed {
     dp_feed_config config; // without planner: the caller's only while creating
     uint32_t batch_size;
     rt_stream *stream;
+    rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
     read_batch batches[BATCHES_MAX];
     uint32_t batch_count;
@@ -35,6 +39,7 @@ struct dp_feed {
     uint32_t iteration;       // planned last
     uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
     rt_stream_position stood; // after the batch that was planned last
+    rt_scale *stood_scale;    // likewise
     dp_planned *planned;      // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
@@ -70,14 +75,28 @@ static bool workers_plan(const dp_feed *feed)
 
 // ---- reader ----------------------------------------------------------------------------------
 
+static void scale_one(dp_feed *feed, read_batch *into)
+{
+    dp_ranges_clear(&into->ranges);
+    dp_ranges_add(&into->ranges, &into->batch);
+    if (!feed->scale)
+        return;
+    rt_scale_learn(feed->scale, &into->batch);
+    into->dense_clipped = rt_scale_apply(feed->scale, &into->batch);
+    rt_scale_copy(feed->scale, into->scale);
+}
+
 static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, rt_error *error)
 {
     uint64_t begin = rt_now_ns();
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
+    if (!status)
+        scale_one(feed, into);
     into->read_ns = rt_now_ns() - begin;
     into->end = rt_stream_tell(feed->stream);
     pthread_mutex_lock(&feed->lock);
     feed->stats = rt_stream_statistics(feed->stream);
+    feed->stats.dense_clipped = feed->scale ? rt_scale_clipped(feed->scale) : 0;
     pthread_mutex_unlock(&feed->lock);
     return status;
 }
@@ -224,16 +243,18 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
     return status;
 }
 
-static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batch *read,
                              dp_planned *planned)
 {
+    const rt_batch *batch = &read->batch;
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    planned->dense_clipped = read->dense_clipped;
     dp_ranges_clear(&planned->ranges);
-    dp_ranges_add(&planned->ranges, batch);
+    dp_ranges_merge(&planned->ranges, &read->ranges);
     return encode(feed, plan, batch, planned);
 }
 
@@ -257,6 +278,8 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->commit_ns = rt_now_ns() - decided;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     feed->stood = read->end;
+    if (feed->scale)
+        rt_scale_copy(read->scale, feed->stood_scale);
     return status;
 }
 
@@ -277,7 +300,10 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     feed->last_cut = feed->iteration;
     rt_bytes_put(&planned->state, &feed->stood, sizeof feed->stood);
     dp_planner_save(feed->planner, &planned->state);
-    if (planned->state.failed)
+    if (feed->scale)
+        rt_scale_save(feed->stood_scale, &planned->scale);
+    if (planned->state.failed || planned->scale.failed ||
+        dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;
     return encode(feed, plan, NULL, planned);
 }
@@ -327,7 +353,7 @@ typedef struct {
 // Hands on the iteration whose plan became final. RT_STOPPED: the caller is gone.
 static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
 {
-    rt_status status = finish_plan(feed, plan, &at->batch->batch, at->planned);
+    rt_status status = finish_plan(feed, plan, at->batch, at->planned);
     if (!status)
         status = rt_queue_put(feed->free_batches, at->batch);
     if (!status)
@@ -426,6 +452,28 @@ static void *run_planner(void *context)
 
 // ---- creation --------------------------------------------------------------------------------
 
+static rt_status allocate_scales(dp_feed *feed)
+{
+    const dp_feed_config *config = &feed->config;
+    const uint32_t dense_count = config->limits.dense_count;
+    const bool wanted = config->restored
+                            ? config->scale != NULL
+                            : config->config->stream.dense_scaling == RT_SCALING_STANDARD;
+    if (!wanted || dense_count == 0)
+        return RT_OK;
+    if (rt_scale_create(dense_count, feed->batch_size, &feed->scale) ||
+        rt_scale_create(dense_count, 0, &feed->stood_scale))
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < feed->batch_count; i++)
+        if (rt_scale_create(dense_count, 0, &feed->batches[i].scale))
+            return RT_NO_MEMORY;
+    if (config->scale) {
+        rt_scale_copy(config->scale, feed->scale);
+        rt_scale_copy(config->scale, feed->stood_scale);
+    }
+    return RT_OK;
+}
+
 static rt_status allocate(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
@@ -438,6 +486,8 @@ static rt_status allocate(dp_feed *feed)
         return RT_NO_MEMORY;
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_init(&feed->batches[i].batch, config->limits.dense_count);
+        if (dp_ranges_init(&feed->batches[i].ranges, config->limits.dense_count))
+            return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
@@ -447,7 +497,7 @@ static rt_status allocate(dp_feed *feed)
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
     }
-    return RT_OK;
+    return allocate_scales(feed);
 }
 
 // Stops the threads and frees everything but the stream.
@@ -470,11 +520,18 @@ static void release(dp_feed *feed)
         for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
             rt_message_release(&feed->planned[i].slices[w]);
         rt_bytes_fini(&feed->planned[i].state);
+        rt_bytes_fini(&feed->planned[i].scale);
+        rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
-    for (uint32_t i = 0; i < feed->batch_count; i++)
+    for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_fini(&feed->batches[i].batch);
+        dp_ranges_fini(&feed->batches[i].ranges);
+        rt_scale_destroy(feed->batches[i].scale);
+    }
+    rt_scale_destroy(feed->scale);
+    rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
@@ -508,9 +565,10 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         feed->stood = config->position;
         feed->iteration = feed->last_cut = config->iteration;
     }
-    feed->config.journal = NULL; // the caller's
+    feed->config.journal = NULL; // the caller's, as is the scale below
     if (!status && allocate(feed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+    feed->config.scale = NULL;
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (!status && feed->stop_fd < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
@@ -585,6 +643,8 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
     for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
         rt_message_release(&planned->slices[w]);
     rt_bytes_fini(&planned->state);
+    rt_bytes_fini(&planned->scale);
+    rt_bytes_fini(&planned->scale_bin);
     (void)rt_queue_put(feed->free_planned, planned);
 }
 
@@ -608,4 +668,13 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed)
     rt_stream_stats stats = feed->stats;
     pthread_mutex_unlock(&feed->lock);
     return stats;
+}
+
+rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file)
+{
+    rt_tensor tensors[RT_SCALE_TENSORS];
+    if (!feed->scale)
+        return RT_OK;
+    rt_scale_tensors(feed->stood_scale, tensors);
+    return rt_tensors_encode(tensors, RT_SCALE_TENSORS, file);
 }

@@ -14,6 +14,7 @@
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
@@ -25,11 +26,14 @@ typedef struct {
     bool is_cut;        // everything up to here goes into a checkpoint:
     uint32_t cut;       // the last iteration before it
     rt_bytes state;     // rt_stream_position, dp_planner_save
+    rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
+    rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
-    dp_ranges ranges;                           // of labels and dense features
+    dp_ranges ranges;                           // of labels and dense features, as they were read
+    uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
     dp_account account;                         // of this iteration alone
     uint64_t slice_bytes;                       // of all messages
     uint64_t placement_bytes[2];                // what each rt_placement_kind has to send
@@ -50,8 +54,10 @@ typedef struct {
     bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
     uint32_t epoch;       // of the slices
     uint64_t sequence_first;
-    // A run that goes on: the planner (taken over on RT_OK) and where its stream stood.
+    // A run that goes on: the planner (taken over on RT_OK), the scale (NULL: dense features stay
+    // as they are, whatever config says) and where its stream stood.
     dp_planner *restored;
+    const rt_scale *scale;
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
     rt_stream_position position;
@@ -81,5 +87,9 @@ void dp_feed_tell(dp_feed *feed, const dp_input *input);
 void dp_feed_request_cut(dp_feed *feed);
 
 rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
+
+// Appends the file scale.bin of a model that was trained on all that was planned, once dp_feed_take
+// said RT_END or gave the last flush; nothing where dense features stay as they are. RT_NO_MEMORY.
+rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file);
 
 #endif

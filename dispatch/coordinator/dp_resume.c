@@ -203,6 +203,22 @@ static rt_status load_keys(resume *r, rt_error *error)
     return status;
 }
 
+// Without one dense features stay as they are: with checkpoints of versions that knew no scale,
+// too.
+static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
+{
+    if (reader->left == 0)
+        return RT_OK;
+    if (rt_scale_create(r->config->limits.dense_count, 0, &resumed->scale))
+        return rt_fail(&r->damage, RT_NO_MEMORY, "out of memory");
+    const rt_status status = rt_scale_load(resumed->scale, reader, &r->damage);
+    if (status) {
+        rt_scale_destroy(resumed->scale);
+        resumed->scale = NULL;
+    }
+    return status;
+}
+
 // Damage shows in r->damage; what is returned ends the run.
 static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
@@ -225,6 +241,8 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = rt_fail(&r->damage, RT_DATA, "state of the planner: of another iteration");
     if (!status)
         status = dp_tally_load(r->config->tally, &reader, &r->damage);
+    if (!status)
+        status = load_scale(r, &reader, resumed);
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;

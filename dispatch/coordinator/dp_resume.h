@@ -33,6 +33,7 @@ typedef struct {
     dp_planner *planner; // the caller's
     dp_restored restored;
     rt_stream_position position;
+    rt_scale *scale;          // the caller's; NULL: dense features stay as they are
     uint64_t sequence_next;   // of slices
     dp_checkpoint_past *past; // the caller's (rt_free)
     uint32_t past_count;

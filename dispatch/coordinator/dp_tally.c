@@ -309,6 +309,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "samples", planned->sample_count);
     rt_metrics_quality(json, "quality", quality);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
+    rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
     rt_json_double(json, "cost",
                    dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
@@ -452,6 +453,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
     rt_json_u64(&json, "malformed_lines", stream->malformed);
+    rt_json_u64(&json, "dense_clipped", stream->dense_clipped);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
     snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
@@ -486,6 +488,9 @@ rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool i
     if (stream->malformed)
         printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stream->malformed,
                stream->lines);
+    if (stream->dense_clipped)
+        printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
+               stream->dense_clipped, (double)RT_SCALE_LIMIT);
     fflush(stdout);
     if (!tally->config.directory)
         return RT_OK;

@@ -1,9 +1,12 @@
 #include "dispatch/plan/dp_slice_wire.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+
+#define LOG_ODDS_MAX 24.0f // 2^32 samples of one label and none of the other: 22.9
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -231,6 +234,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 {
     const dp_slice *slice = &plan->slices[worker];
     rt_wire_slice counts = slice_counts(plan, slice, limits);
+    if (plan->iteration == 1)
+        counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
     rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);
     if (status)
@@ -278,6 +283,9 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
                               rt_error *error)
 {
     bool flush = c->flags & DP_SLICE_FLUSH;
+    const bool has_odds = c->log_odds != 0 || signbit(c->log_odds);
+    if ((has_odds && c->iteration != 1) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX) || c->reserved)
+        return bad(error, "impossible log odds of its labels");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||

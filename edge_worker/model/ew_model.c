@@ -49,6 +49,15 @@ void ew_model_done(ew_model *model, uint32_t offset)
     model->done_from = offset;
 }
 
+// Every model has one, a single value.
+static const ew_parameter *output_bias(const ew_model *model)
+{
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        if (strcmp(model->parameters[i].name, "output.bias") == 0)
+            return &model->parameters[i];
+    rt_assert_failed("output.bias", __FILE__, __LINE__);
+}
+
 // A uniform 24-bit integer is exact in a float, so each value is rounded once, in the product.
 static void init_values(const ew_model *model, float *values)
 {
@@ -61,6 +70,9 @@ static void init_values(const ew_model *model, float *values)
             values[parameter->offset + k] = (float)integer * (parameter->bound * 0x1p-23f);
         }
     }
+    const double rate = model->config.model.base_rate;
+    if (!model->config.model.base_rate_auto && rate > 0)
+        values[output_bias(model)->offset] += (float)log(rate / (1 - rate));
 }
 
 // The buffers of the batch and its results, whatever the model.
@@ -359,6 +371,22 @@ double ew_model_loss(const ew_model *model)
     return loss_sum;
 }
 
+// The predictions of a batch that shifts the bias, and the shift.
+static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
+                            rt_error *error)
+{
+    const ew_device *device = model->device;
+    float *bias = model->values + output_bias(model)->offset, value;
+    forward(model, batch->scale);
+    device->ops->copy(device->state, EW_COPY_OUT, &value, bias, sizeof value);
+    rt_status status = fetch(model, batch, result, error);
+    if (status)
+        return status;
+    value += batch->log_odds;
+    device->ops->copy(device->state, EW_COPY_IN, bias, &value, sizeof value);
+    return device->ops->finish(device->state, error);
+}
+
 rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,
                         void *context, ew_step_result *result, rt_error *error)
 {
@@ -366,9 +394,14 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);
+    const bool shifts = batch->log_odds != 0 && model->config.model.base_rate_auto;
+    rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
+    if (status)
+        return status;
     queue_or_repeat(model, batch->scale);
     ew_model_done(model, 0);
-    rt_status status = fetch(model, batch, result, error);
+    status = shifts ? model->device->ops->finish(model->device->state, error)
+                    : fetch(model, batch, result, error);
     result->row_gradients = model->row_gradients;
     return status;
 }

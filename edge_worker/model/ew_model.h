@@ -36,11 +36,14 @@ typedef struct {
     const float *slab;           // device
     uint32_t row_stride;
     float scale; // 1 / samples of the whole batch, over all workers
+    // Of label 1 in a run's first batch, over all workers; 0 in others. With model.base_rate "auto"
+    // a step adds it to the output's bias once the samples are predicted, and before the training.
+    float log_odds;
 } ew_micro_batch;
 
 // Valid until the next step or prediction.
 typedef struct {
-    const float *predictions;   // host, per sample, before this step's training
+    const float *predictions;   // host, per sample, as before this step
     double loss_sum;            // log loss summed over the micro-batch; NaN shows here
     const float *row_gradients; // device, row_count x embedding_dim
 } ew_step_result;

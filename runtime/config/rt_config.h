@@ -20,6 +20,7 @@
 #define RT_CROSS_LAYERS_MAX 8
 
 typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
+typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
 typedef enum {
     RT_COLUMN_IGNORE,
@@ -53,14 +54,16 @@ typedef struct {
 typedef struct {
     rt_format format;
     uint32_t file_count;
-    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max;       // stop after so many; 0: until the input ends
+    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max; // stop after so many; 0: until the input ends
+    rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the lines read so far (judged from 1,000 lines on)
     rt_table_config table;
     rt_synthetic_shape synthetic_shape;
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
 } rt_stream_config;
 
@@ -88,7 +91,9 @@ typedef struct {
     uint32_t mlp_bottom[RT_MLP_LAYERS_MAX];
     rt_cross cross; // dcn
     uint32_t cross_layer_count;
-    double init_scale; // standard deviation of initial row values
+    double init_scale;   // standard deviation of initial row values
+    double base_rate;    // share of label 1 that the initial bias stands for; 0: as 0.5
+    bool base_rate_auto; // "auto": the first batch's, once that was predicted
 } rt_model_config;
 
 #define XX(kind, name, help) RT_OPTIMIZER_##kind,

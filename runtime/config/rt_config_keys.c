@@ -72,6 +72,13 @@ static const rt_config_choice formats[] = {
     {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
     {0},
 };
+static const rt_config_choice dense_scalings[] = {
+    {"standard", RT_SCALING_STANDARD,
+     "less the mean, divided by the deviation, of all samples so far (after `transform`); at most "
+     "10 deviations"},
+    {"none", RT_SCALING_NONE, "none: as they are read"},
+    {0},
+};
 static const rt_config_choice synthetic_shapes[] = {
     {"criteo", RT_SYNTHETIC_CRITEO, "fields and id counts of Criteo Kaggle"},
     {"avazu", RT_SYNTHETIC_AVAZU, "of Avazu"},
@@ -177,10 +184,10 @@ static const rt_config_choice transports[] = {
     {0},
 };
 
-#define OPTIMIZER_KEYS(section, member, choices_)                                                  \
+#define OPTIMIZER_KEYS(section, member, choices_, rate_)                                           \
     CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
            "The optimizer."),                                                                      \
-        FLOAT(section ".learning_rate", member.learning_rate, "0.02", ABOVE(0, 1000),              \
+        FLOAT(section ".learning_rate", member.learning_rate, rate_, ABOVE(0, 1000),               \
               "Step size."),                                                                       \
         FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                            \
               "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                       \
@@ -235,6 +242,8 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
            "Fail when more than this share of the lines cannot be parsed (judged from 1,000 lines "
            "on)."),
+    CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
+           dense_scalings, "How dense features are scaled; the numbers are part of the model."),
     {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
      .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
     BOOL("stream.table.header", stream.table.has_header, "false",
@@ -250,6 +259,8 @@ const rt_config_key rt_config_keys[] = {
            "Exponent of the popularity: 0 is uniform."),
     U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
         "Interests of users, which tie the fields of a sample together; 0: none."),
+    DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
+           "Share of label 1; 0: that of the shape."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 
@@ -271,9 +282,15 @@ const rt_config_key rt_config_keys[] = {
         "Cross layers (dcn)."),
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
+    {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",
+         "Share of label 1 that training starts from, as the output's bias. `\"auto\"`: that of "
+         "the "
+         "first batch, which itself is predicted without it."),
+     IN(1e-6, 1 - 1e-6), .offset = OFFSET(rt_config, model.base_rate, double), .word = "auto",
+     .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
 
-    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, row_optimizers),
-    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, dense_optimizers),
+    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, row_optimizers, "0.03"),
+    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, dense_optimizers, "0.005"),
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 

@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_batch.h"
 
+#include <math.h>
 #include <string.h>
 
 void rt_batch_init(rt_batch *batch, uint32_t dense_count)
@@ -61,4 +62,12 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
     batch->key_count += key_count;
     batch->key_offsets[i + 1] = batch->key_count;
     return RT_OK;
+}
+
+float rt_batch_log_odds(const rt_batch *batch)
+{
+    uint32_t positives = 0;
+    for (uint32_t i = 0; i < batch->sample_count; i++)
+        positives += batch->labels[i] > 0.5f;
+    return (float)log((positives + 0.5) / (batch->sample_count - positives + 0.5));
 }

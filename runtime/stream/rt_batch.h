@@ -32,4 +32,7 @@ rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_
 rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
                           uint32_t key_count);
 
+// Log odds of label 1 among the samples, half a sample of either label added: never infinite.
+float rt_batch_log_odds(const rt_batch *batch);
+
 #endif

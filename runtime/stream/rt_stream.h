@@ -21,6 +21,7 @@ typedef struct {
     uint64_t malformed;
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
+    uint64_t dense_clipped; // filled in by who scales the samples (rt_scale); 0 here
 } rt_stream_stats;
 
 typedef struct rt_stream rt_stream;

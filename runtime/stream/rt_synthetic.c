@@ -255,8 +255,8 @@ static int compare_i64(const void *a, const void *b)
 }
 
 // A sample is a click if its logit with noise and bias is above 0: the bias is the quantile of the
-// noisy logits that leaves the shape's share of clicks above it.
-static rt_status calibrate(rt_synthetic *synthetic)
+// noisy logits that leaves the wanted share of clicks above it.
+static rt_status calibrate(rt_synthetic *synthetic, double base_rate)
 {
     int64_t *logits = rt_alloc(CALIBRATION_SAMPLES, sizeof *logits);
     if (!logits)
@@ -269,6 +269,9 @@ static rt_status calibrate(rt_synthetic *synthetic)
     qsort(logits, CALIBRATION_SAMPLES, sizeof *logits, compare_i64);
     uint32_t below =
         (uint32_t)((uint64_t)CALIBRATION_SAMPLES * (1000 - synthetic->shape->clicks) / 1000);
+    if (base_rate > 0)
+        below = (uint32_t)rt_min_u64((uint64_t)(CALIBRATION_SAMPLES * (1 - base_rate)),
+                                     CALIBRATION_SAMPLES - 1);
     synthetic->bias = (int32_t)-logits[below];
     rt_free(logits);
     return RT_OK;
@@ -311,7 +314,7 @@ rt_status rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
         init_field(&synthetic->fields[i], i, &shape->fields[i], config);
     for (uint32_t i = 0; i < shape->dense_count; i++)
         init_dense(&synthetic->dense[i], i, &shape->dense[i]);
-    if (calibrate(synthetic)) {
+    if (calibrate(synthetic, config->synthetic_base_rate)) {
         rt_synthetic_destroy(synthetic);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the generator");
     }

@@ -19,8 +19,9 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tools")]
 BOUND = 0.003
-CRITEO = ("criteo_kaggle_100k.tsv.zst", "configs/criteo.json", "256-256-256")
-MOVIELENS = ("movielens_100k.tsv.zst", "configs/movielens.json", "64-32-16")
+CRITEO = ("criteo_kaggle_100k.tsv.zst", "configs/criteo.json", "256-256-256", [])
+MOVIELENS = ("movielens_100k.tsv.zst", "configs/movielens.json", "64-32-16",
+             ["--rate", "0.02", "--row-rate", "0.1"])
 MODELS = {"wdl": CRITEO, "dfm": CRITEO, "dcn": CRITEO, "dlrm": CRITEO, "ncf": MOVIELENS}
 
 
@@ -46,7 +47,8 @@ def run_lanyard(program, model, rows, seed):
 
 def run_reference(model, rows, seed):
     lines = subprocess.run([sys.executable, os.path.join(HERE, "train_reference.py"), rows, "--model",
-                            model, "--seed", str(seed), "--mlp", MODELS[model][2]],
+                            model, "--seed", str(seed), "--mlp", MODELS[model][2],
+                            *MODELS[model][3]],
                            check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(lines.stdout.strip().splitlines()[-1])
 
@@ -58,7 +60,7 @@ def check_start(program, model, rows, seed):
     from read_model import read_model  # pylint: disable=import-outside-toplevel
     with tempfile.TemporaryDirectory() as out:
         up(program, model, rows, seed, out, "stream.samples_max=1024",
-           "cache.rows=30000", *(f"optimizer.{part}.{key}" for part in ("rows", "dense")
+           "cache.rows=30000", "model.base_rate=0.5", *(f"optimizer.{part}.{key}" for part in ("rows", "dense")
              for key in ("name=sgd", "learning_rate=1e-30")))
         ours = read_model(os.path.join(out, "model"))
     want = initial_values.rows(ours.keys, seed, 0.01, ours.values.shape[1])

@@ -15,11 +15,13 @@
 #include "edge_worker/model/ew_model.h"
 #include "runtime/rt_hash.h"
 #include "runtime/metrics/rt_meter.h"
+#include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
 typedef struct {
     rt_config config;
     rt_stream *stream;
+    rt_scale *scale;
     rt_batch batch;
     ew_device device;
     ew_model *model;
@@ -111,6 +113,12 @@ static void train_batch(trainer *t, uint64_t iteration)
     ew_step_result result;
     rt_error error;
     ew_micro_batch batch = prepare(t);
+    if (iteration == 1)
+        batch.log_odds = rt_batch_log_odds(&t->batch);
+    if (t->config.stream.dense_scaling == RT_SCALING_STANDARD) {
+        rt_scale_learn(t->scale, &t->batch);
+        rt_scale_apply(t->scale, &t->batch);
+    }
     check(ew_model_check(t->model, &batch, t->slot_count, &error), &error);
     uint64_t start = cpu_time_ns();
     check(ew_model_step(t->model, &batch, NULL, NULL, &result, &error), &error);
@@ -164,6 +172,7 @@ static void setup(trainer *t, int argc, char **argv)
     check(ew_device_open("cpu", &t->device, &error), &error);
     check(ew_model_create(&model, &t->device, &t->model, &error), &error);
     check(rt_meter_create(&t->meter), &error);
+    check(rt_scale_create(schema->dense_count, samples, &t->scale), &error);
 }
 
 static void teardown(trainer *t)
@@ -171,6 +180,7 @@ static void teardown(trainer *t)
     rt_meter_destroy(t->meter);
     ew_model_destroy(t->model);
     ew_device_close(&t->device);
+    rt_scale_destroy(t->scale);
     rt_batch_fini(&t->batch);
     rt_stream_close(t->stream);
     rt_config_fini(&t->config);

@@ -5,14 +5,17 @@
 
 FILE holds Criteo rows (label, I1..I13, C1..C26, tab separated; .zst is unpacked with zstd), or with
 --model ncf MovieLens rows (user, item, rating, time; the label is rating >= 4). Dense features are
-log(1 + max(x, 0)), rows and weights start as Lanyard's do for the same --seed, the order of the
-file is the order of training, metrics are taken on each batch before training on it. One thread, with the BLAS told what
+log(1 + max(x, 0)), scaled by mean and deviation of all rows so far as Lanyard's are, rows and
+weights start as Lanyard's do for the same --seed, the bias takes the first batch's base rate once that
+was predicted, the order of the file is the order of training, metrics are taken on each batch before
+training on it. One thread, with the BLAS told what
 the CPU is (Debian's OpenBLAS 0.3.21 takes new Intel CPUs for old ones). The distinct ids of every
 batch are found before the clock starts, as Lanyard's planner does it outside of the worker's step.
 Needs python3-torch and python3-numpy, which nothing else here does.
 """
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -194,6 +197,30 @@ def log_loss(labels, predictions):
     return -np.mean(np.where(labels > 0.5, np.log(p), np.log1p(-p)))
 
 
+class Scale:
+    """stream.dense_scaling "standard" (rt_scale.c), but for its bounds on wild values in what is
+    learnt: what this file is run on has none that they would change much."""
+    LIMIT = 10
+
+    def __init__(self):
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def __call__(self, dense):
+        if not dense.shape[1]:
+            return dense
+        x = dense.astype(np.float64)
+        if self.count and np.any(self.squares):
+            deviation = np.sqrt(self.squares / self.count)
+            x = np.clip(x, self.mean - self.LIMIT * deviation, self.mean + self.LIMIT * deviation)
+        more, mean = len(x), x.mean(0)
+        distance, total = mean - self.mean, self.count + more
+        self.squares = self.squares + np.square(x - mean).sum(0) + distance**2 * (self.count * more / total)
+        self.mean, self.count = self.mean + distance * (more / total), total
+        deviation = np.sqrt(self.squares / total)
+        factor = np.where(deviation > 0, 1 / np.maximum(deviation, 1e-30), 0).astype(np.float32)
+        return np.clip((dense - self.mean.astype(np.float32)) * factor, -self.LIMIT, self.LIMIT)
+
+
 class Rows:
     """The embedding table with its optimizer; a batch's distinct rows are a leaf of the graph."""
 
@@ -202,7 +229,7 @@ class Rows:
             initial_values.rows(keys, arguments.seed, 0.01, arguments.dim))
         self.epsilon = arguments.epsilon
         self.squares = torch.full_like(self.values, arguments.accumulator)
-        self.adagrad, self.rate = arguments.optimizer == "adagrad", arguments.rate
+        self.adagrad, self.rate = arguments.optimizer == "adagrad", arguments.row_rate
 
     def take(self, rows):
         return self.values[rows].requires_grad_()
@@ -233,24 +260,29 @@ def train(arguments):
     Initial.seed = arguments.seed
     model = MODELS[arguments.model](arguments)
     table, optimizer = Rows(keys, arguments), make_optimizer(model, arguments)
-    batches = []
+    batches, scale = [], Scale()
     for at in range(0, len(labels), arguments.batch):
         end = at + arguments.batch
         rows, lookups = np.unique(ids[at:end], return_inverse=True)
         batches.append((torch.from_numpy(rows), torch.from_numpy(lookups.reshape(len(labels[at:end]), -1)),
-                        torch.from_numpy(dense[at:end]), torch.from_numpy(labels[at:end])))
+                        torch.from_numpy(scale(dense[at:end])), torch.from_numpy(labels[at:end])))
     loss_of = torch.nn.BCEWithLogitsLoss()
     predictions = []
     start, cpu_start = time.perf_counter(), time.process_time()
     for rows, lookups, x, y in batches:
         taken = table.take(rows)
         logits = model(torch.nn.functional.embedding(lookups, taken), x)
+        predictions.append(torch.sigmoid(logits.detach()))
+        if len(predictions) == 1:
+            positives = float(y.sum())
+            with torch.no_grad():
+                model.output.bias += math.log((positives + 0.5) / (len(y) - positives + 0.5))
+            logits = model(torch.nn.functional.embedding(lookups, taken), x)
         loss = loss_of(logits, y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         table.step(rows, taken)
-        predictions.append(torch.sigmoid(logits.detach()))
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     predictions = torch.cat(predictions).numpy()
     last = len(labels) * 4 // 5
@@ -275,7 +307,8 @@ def main():
                         default=[256, 64], help="dlrm")
     parser.add_argument("--cross", choices=["vector", "matrix"], default="vector", help="dcn")
     parser.add_argument("--optimizer", choices=["adagrad", "sgd"], default="adagrad")
-    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--rate", type=float, default=0.005, help="of dense weights")
+    parser.add_argument("--row-rate", type=float, default=0.03)
     parser.add_argument("--epsilon", type=float, default=1e-10, help="adagrad")
     parser.add_argument("--accumulator", type=float, default=0.0)
     parser.add_argument("--samples", type=int, default=0, help="stop after so many; 0: all")

@@ -113,7 +113,8 @@ static ew_model *create_model(const ew_device *device, rt_model_kind kind)
                                         .mlp_bottom_layer_count = 1,
                                         .mlp_bottom = {7},
                                         .cross = RT_CROSS_VECTOR,
-                                        .cross_layer_count = 2},
+                                        .cross_layer_count = 2,
+                                        .base_rate_auto = true},
                               .optimizer = adagrad,
                               .seed = 4,
                               .dense_count = DENSE,
@@ -144,7 +145,8 @@ static void train_step(const ew_device *device, ew_model *model, slab *s, uint64
                             .row_slots = b.slots,
                             .slab = s->slab,
                             .row_stride = s->stride,
-                            .scale = 1.0f / SAMPLES};
+                            .scale = 1.0f / SAMPLES,
+                            .log_odds = step == 1 ? -1.25f : 0};
     uint32_t *slots = device->ops->alloc_shared(device->state, b.row_count);
     assert_non_null(slots);
     memcpy(slots, b.slots, b.row_count * sizeof *slots);
@@ -298,4 +300,45 @@ static void rows_are_those_of_the_host(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(training_agrees, 240), TEST(rows_are_those_of_the_host))
+// What an executor names in an iteration: rows of both sizes and new ones by turns, rows that are
+// read in between, steps of single rows. It takes a few launches and waits, not one or two for
+// each.
+static void rows_go_over_together(void **state)
+{
+    void (*counts)(uint64_t *, uint64_t *);
+    uint64_t launches[2], waits[2];
+    ew_device device;
+    rt_error error;
+    slab s;
+    float row[2 * DIM] = {0}, got[2 * DIM];
+    const float *in = row;
+    float *out = got;
+    (void)state;
+    test_plugin_function("cuda_cpu_counts", &counts);
+    if (!counts)
+        test_skip("only what stands in for CUDA counts");
+    if (test_device_open(1, &device, &error) != RT_OK)
+        fail_msg("%s", error.text);
+    slab_init(&s, &device, &adagrad);
+    counts(&launches[0], &waits[0]);
+    for (uint32_t slot = 0; slot + 5 <= ROWS; slot += 5) {
+        uint32_t slots[] = {slot, slot + 1, slot + 2, slot + 3, slot + 4};
+        uint64_t key = rt_key(0, slot);
+        s.ops->write(s.context, &slots[0], 1, DIM, &in);
+        s.ops->write(s.context, &slots[1], 1, 2 * DIM, &in);
+        s.ops->init(s.context, &slots[2], &key, 1);
+        s.ops->step(s.context, &slots[3], &in, 1, 7);
+        if (slot % 20 == 0)
+            s.ops->read(s.context, &slots[4], 1, DIM, &out);
+    }
+    slab_settle(&s);
+    counts(&launches[1], &waits[1]);
+    // Three lists, what steps read and write, and three reads of what was not pending.
+    assert_int_equal(launches[1] - launches[0], 3 + 2 + 3);
+    assert_true(waits[1] - waits[0] <= 3 + 2 + 3 + 1);
+    slab_fini(&s);
+    ew_device_close(&device);
+}
+
+TEST_MAIN(TEST(rows_go_over_together), TEST_SLOW(training_agrees, 240),
+          TEST(rows_are_those_of_the_host))

@@ -109,7 +109,8 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
                           .row_slots = r->row_keys,
                           .slab = r->rows,
                           .row_stride = r->row_floats,
-                          .scale = 1.0f / (float)batch->sample_count};
+                          .scale = 1.0f / (float)batch->sample_count,
+                          .log_odds = t == 1 ? rt_batch_log_odds(batch) : 0};
     if (ew_model_step(r->model, &all, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);
     if (!isfinite(step.loss_sum))
@@ -298,7 +299,8 @@ static fabric_shape small_shape(uint64_t seed)
                                     .deep_input = RT_DEEP_ALL,
                                     .mlp_layer_count = 2,
                                     .mlp = {12, 6},
-                                    .init_scale = 0.1},
+                                    .init_scale = 0.1,
+                                    .base_rate_auto = true},
                           .rows = optimizer(RT_OPTIMIZER_ADAGRAD),
                           .dense = optimizer(RT_OPTIMIZER_ADAGRAD)};
 }

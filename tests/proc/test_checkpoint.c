@@ -104,6 +104,8 @@ static void kill_and_compare(const attack *a)
     run_must_say(&p, "caches as they were");
     process_fini(&p);
     run_must_be_the_same("hit", "calm", a->shards);
+    run_must_equal("hit", "calm", "model/scale.bin"); // the statistics went on where they were
+    run_same_line("hit", "calm", "\"dense_clipped\"");
 }
 
 static void a_worker_is_killed(void **state)

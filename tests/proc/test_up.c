@@ -621,6 +621,7 @@ static void prepare_bad_batch(run *r, const char *files, const char *out)
     set(r, "model.name=dcn");
     set(r, "model.cross=matrix");
     set(r, "dispatch.policy=random");
+    set(r, "stream.dense_scaling=none"); // or the value would be clipped
 }
 
 static double eval_first_batch(const run *r)

@@ -288,7 +288,8 @@ static void step_job(worker *w)
                             .row_slots = slice->row_slots,
                             .slab = w->rows.slab,
                             .row_stride = w->rows.stride,
-                            .scale = 1.0f / (float)c->batch_samples};
+                            .scale = 1.0f / (float)c->batch_samples,
+                            .log_odds = c->log_odds};
     assert_rows_untouched(w);
     if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
         ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))

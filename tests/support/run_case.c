@@ -73,7 +73,12 @@ void run_same_line(const char *out, const char *other, const char *key)
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards)
 {
     char name[64];
+    size_t size;
+    char *scale = run_file(out, "model/scale.bin", &size);
     run_must_equal(out, other, "model/dense.bin");
+    if (scale) // with dense features
+        run_must_equal(out, other, "model/scale.bin");
+    free(scale);
     for (uint32_t s = 0; s < shards; s++) {
         snprintf(name, sizeof name, "model/rows-%03u-of-%03u.bin", s, shards);
         run_must_equal(out, other, name);

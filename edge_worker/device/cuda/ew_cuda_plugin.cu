@@ -108,6 +108,8 @@ static const void *table(const char *name)
 #define TEXT(x) TEXT_OF(x)
 #ifdef __CUDACC__
 #define BUILD "CUDA " TEXT(__CUDACC_VER_MAJOR__) "." TEXT(__CUDACC_VER_MINOR__)
+#elif defined(CUDA_CPU_PTX)
+#define BUILD "the kernels' PTX on the CPU, for tests"
 #else
 #define BUILD "kernels on the CPU, for tests"
 #endif

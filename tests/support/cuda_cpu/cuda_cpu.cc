@@ -628,6 +628,14 @@ extern "C" void cuda_cpu_fail_captures(uint64_t call)
     capture_call_fails = call;
 }
 
+// For whole processes: a line at the end, where CUDA_CPU_COUNTS is set.
+static void __attribute__((destructor)) say_counts(void)
+{
+    if (getenv("CUDA_CPU_COUNTS") && launch_count)
+        fprintf(stderr, "cuda on the CPU: %llu launches, %llu waits\n",
+                (unsigned long long)launch_count, (unsigned long long)wait_count);
+}
+
 extern "C" void cuda_cpu_has_code(bool yes)
 {
     no_code = !yes;

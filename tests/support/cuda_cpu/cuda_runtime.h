@@ -89,7 +89,8 @@ void cuda_cpu_has_code(bool yes);
 void cuda_cpu_first_fit(void);
 
 // Graphs that were launched, and that there are. Since the start: kernels and graphs that were
-// launched one by one, and waits for a stream or an event.
+// launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the environment
+// a process says so at its end.
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
 void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
@@ -122,12 +123,31 @@ template <typename F> void cuda_cpu_record_work(const F &work)
     cuda_cpu_record(new (room) cuda_cpu_recorded<F>{{run, NULL}, work});
 }
 
+// With CUDA_CPU_PTX a launch runs what nvcc made of the kernel (tests/support/ptx), not what the
+// host's compiler did.
+#ifdef CUDA_CPU_PTX
+struct ptx_kernel;
+extern "C" const ptx_kernel *ptx_find(const char *pretty_name);
+extern "C" void ptx_check(const ptx_kernel *kernel, unsigned threads);
+extern "C" void ptx_run(const ptx_kernel *kernel, void **arguments);
+template <auto F> const ptx_kernel *ptx_of()
+{
+    static const ptx_kernel *const kernel = ptx_find(__PRETTY_FUNCTION__);
+    return kernel;
+}
+#define CUDA_CPU_MACHINE(kernel) ptx_of<kernel>()
+#else
+struct ptx_kernel;
+#define CUDA_CPU_MACHINE(kernel) NULL
+#endif
+
 template <typename... P> struct cuda_cpu_launcher {
     const char *name;
     dim3 grid, block;
     size_t shared_bytes;
     cudaStream_t stream;
     void (*kernel)(P...);
+    const ptx_kernel *machine; // or NULL
 
     template <typename T> void check(T *pointer) const
     {
@@ -145,7 +165,13 @@ template <typename... P> struct cuda_cpu_launcher {
             cuda_cpu_record_work([=]() { self(arguments...); });
             return;
         }
+#ifdef CUDA_CPU_PTX
+        void *addresses[] = {(void *)&arguments...};
+        ptx_check(machine, block.x * block.y * block.z);
+        auto body = [&]() { ptx_run(machine, addresses); };
+#else
         auto body = [&]() { kernel(arguments...); };
+#endif
         cuda_cpu_run(
             name, grid, block, shared_bytes,
             [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body);
@@ -154,13 +180,15 @@ template <typename... P> struct cuda_cpu_launcher {
 
 template <typename... P>
 cuda_cpu_launcher<P...> cuda_cpu_launch(const char *name, void (*kernel)(P...), dim3 grid,
-                                        dim3 block, size_t shared_bytes, cudaStream_t stream)
+                                        dim3 block, size_t shared_bytes, cudaStream_t stream,
+                                        const ptx_kernel *machine)
 {
-    return {name, grid, block, shared_bytes, stream, kernel};
+    return {name, grid, block, shared_bytes, stream, kernel, machine};
 }
 
-#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-    cuda_cpu_launch(#kernel, kernel, grid, block, shared_bytes, stream)(__VA_ARGS__)
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)          \
+    cuda_cpu_launch(#kernel, kernel, grid, block, shared_bytes, stream, \
+                    CUDA_CPU_MACHINE(kernel))(__VA_ARGS__)
 #define SHARED(type, name, count) \
     type *name = static_cast<type *>(cuda_cpu_shared((count) * sizeof(type), __FILE__, __LINE__))
 #define SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(cuda_cpu_shared_dynamic())

@@ -275,6 +275,25 @@ static void a_full_way_does_not_slow_the_other(void **state)
     expect_rate(&r, BW_DOWN, 20, 0.03);
 }
 
+// Pushes on their way, of which nobody knows yet how long they take, fill the way up: what the way
+// down carries beside them does not count, as it has shown to carry more.
+static void waiting_pushes_hold_up_the_way_down(void **state)
+{
+    (void)state;
+    for (uint32_t waits = 0; waits < 2; waits++) {
+        rig r;
+        rig_init(&r, 25, 25);
+        push(&r, 1, 2000, true);
+        pull(&r, 1, 2000, true);
+        bw_passive_probed(&r.passive, BW_DOWN, 100 * MBIT * 1e6);
+        idle(&r, 100000);
+        if (waits)
+            bw_passive_sent(&r.passive, 0, 262144, true, (uint64_t)r.now_us);
+        pull(&r, 8, 262144, true);
+        expect_rate(&r, BW_DOWN, waits ? 0 : 25, 0.03);
+    }
+}
+
 // Both ways full all the time, on a link that drops to a tenth: it shows soon, for both read slow.
 static void a_link_that_drops_shows_under_load(void **state)
 {
@@ -462,8 +481,8 @@ static void strange_confirmations_do_no_harm(void **state)
 TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
-          TEST(a_full_way_does_not_slow_the_other), TEST(a_probe_tells_what_a_way_carries),
-          TEST(a_link_that_drops_shows_under_load), TEST(what_went_before_a_push_is_not_quick),
-          TEST(a_busy_link_is_not_quick), TEST(changes_show_at_once),
-          TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
+          TEST(a_full_way_does_not_slow_the_other), TEST(waiting_pushes_hold_up_the_way_down),
+          TEST(a_probe_tells_what_a_way_carries), TEST(a_link_that_drops_shows_under_load),
+          TEST(what_went_before_a_push_is_not_quick), TEST(a_busy_link_is_not_quick),
+          TEST(changes_show_at_once), TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
           TEST(strange_confirmations_do_no_harm))

@@ -2,6 +2,7 @@
 // they may take. The case plays the workers; time is what it says.
 #include "dispatch/coordinator/dp_prober.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "dispatch/coordinator/dp_tally.h"
@@ -335,6 +336,58 @@ static void a_resumed_run_knows_slow_boxes(void **state)
     fini(&c);
 }
 
+// A LINK of some boxes; count: what its header says.
+static rt_status tell_links(prober_case *c, uint32_t peer, const rt_wire_link *links, uint32_t size,
+                            uint32_t count)
+{
+    rt_message message;
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_LINK, peer, 0, count, size * sizeof *links), RT_OK);
+    memcpy(rt_message_payload(&message), links, size * sizeof *links);
+    rt_error error = {0};
+    rt_status status = dp_links_take(&c->links, peer, &message, &error);
+    assert_int_equal(error.status, status);
+    assert_true(status == RT_OK || strstr(error.text, "LINK"));
+    rt_message_release(&message);
+    return status;
+}
+
+// Nothing of them is kept, not even what was told before.
+static void impossible_links_are_refused(void **state)
+{
+    (void)state;
+    const uint32_t worker = rt_peer(RT_ROLE_WORKER, 1);
+    const rt_wire_link good[] = {{.shard = 0, .up_bytes_per_s = 1, .down_bytes_per_s = 2},
+                                 {.shard = 2, .up_bytes_per_s = 0, .rtt_s = 3}};
+    const rt_wire_link bad[] = {{.shard = 3},
+                                {.shard = 0}, // again
+                                {.shard = 1, .up_bytes_per_s = -1},
+                                {.shard = 1, .up_bytes_per_s = NAN},
+                                {.shard = 1, .down_bytes_per_s = -1e-9},
+                                {.shard = 1, .down_bytes_per_s = INFINITY},
+                                {.shard = 1, .rtt_s = -1},
+                                {.shard = 1, .rtt_s = NAN}};
+    prober_case c;
+    begin(&c);
+    c.links.table.shard_count = 3;
+    assert_int_equal(tell_links(&c, worker, good, 2, 2), RT_OK);
+    assert_int_equal(c.links.probe_counts[1], 2);
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        const rt_wire_link links[] = {good[0], bad[i]};
+        assert_int_equal(tell_links(&c, worker, links, 2, 2), RT_WIRE);
+        assert_int_equal(c.links.probe_counts[1], 0);
+    }
+    const rt_wire_link four[4] = {{.shard = 0}, {.shard = 1}, {.shard = 2}, {.shard = 3}};
+    assert_int_equal(tell_links(&c, worker, four, 4, 4), RT_WIRE); // there are three
+    assert_int_equal(tell_links(&c, worker, four, 0, 0), RT_WIRE);
+    assert_int_equal(tell_links(&c, worker, four, 1, 2), RT_WIRE);
+    assert_int_equal(tell_links(&c, worker, four, 2, 1), RT_WIRE);
+    assert_int_equal(tell_links(&c, rt_peer(RT_ROLE_WORKER, WORKERS), four, 1, 1), RT_WIRE);
+    assert_int_equal(tell_links(&c, rt_peer(RT_ROLE_PS, 1), four, 1, 1), RT_WIRE);
+    assert_int_equal(tell_links(&c, rt_peer(RT_ROLE_WORKER, WORKERS - 1), four, 3, 3), RT_OK);
+    fini(&c);
+}
+
 static void pinned_links_and_0_never_pause(void **state)
 {
     (void)state;
@@ -353,4 +406,5 @@ static void pinned_links_and_0_never_pause(void **state)
 TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(what_nobody_waits_for),
           TEST(links_that_tell_are_left_alone), TEST(a_change_is_checked),
           TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
-          TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause))
+          TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause),
+          TEST(impossible_links_are_refused))

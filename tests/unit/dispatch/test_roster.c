@@ -66,7 +66,7 @@ static void start(fixture *f, uint64_t without)
     *f = (fixture){.config = {.worker_count = WORKERS,
                               .ps_shard_count = 1,
                               .timeout_start_s = PATIENCE_S * test_limit_factor(),
-                              .timeout_peer_s = PATIENCE_S * test_limit_factor(),
+                              .timeout_peer_s = PATIENCE_S,
                               .timeout_rejoin_s = 1000},
                    .end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
     strcpy(f->config.network_bind, "127.0.0.1");
@@ -229,6 +229,26 @@ static void who_waits_ends_nothing(void **state)
     join_worker(&f, 1);
     await_waiting(&f, 2);
     f.config.timeout_peer_s = 2 * test_limit_factor(); // from now on it is silent for too long
+    await_waiting(&f, 0);
+    finish(&f);
+}
+
+// One whose connection ends without a word is noticed when it is to hear that the run is there,
+// long before it would count as silent.
+static void who_waits_may_be_cut_off(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    f.config.timeout_peer_s = PATIENCE_S / 2; // a heartbeat in a fifth of it
+    f.end_ns = rt_now_ns() + (uint64_t)(0.8e9 * f.config.timeout_peer_s);
+    ops->end(f.workers[1], 0);
+    f.workers[1] = NULL;
     await_waiting(&f, 0);
     finish(&f);
 }
@@ -418,6 +438,6 @@ static void last_words_are_heard(void **state)
 }
 
 TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_is_late_is_not_waited_for),
-          TEST(who_waits_ends_nothing), TEST(a_heard_coordinator_is_waited_for),
-          TEST(who_does_not_fit_is_waited_for), TEST(ends_say_whether_they_last),
-          TEST(last_words_are_heard))
+          TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
+          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
+          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))

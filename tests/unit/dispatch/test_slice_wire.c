@@ -1,6 +1,7 @@
 // Slices on the wire: what the planner wrote is what a worker reads, and nothing else is taken.
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,7 @@ static void check_slice(const planner_case *pc, const dp_plan *plan, const rt_ba
     check_ops(&slice->after, slice, &view, &seen);
     seen.flags = view.counts.flags;
     seen.iteration = plan->iteration;
+    seen.log_odds = plan->iteration == 1 ? rt_batch_log_odds(batch) : 0;
     seen.batch_samples = plan->sample_count;
     seen.sample_count = slice->sample_count;
     seen.lookup_count = slice->lookup_count;
@@ -318,6 +320,25 @@ static void every_count_is_checked(void **state)
     }
 }
 
+// They shift a model's bias, so they come with the first batch alone, and as a number that labels
+// can have.
+static void log_odds_are_checked(void **state)
+{
+    (void)state;
+    sample_slice one = make_slice(1);
+    rt_wire_slice *counts = (rt_wire_slice *)(void *)rt_message_payload(&one.message);
+    counts->log_odds = -1.5f;
+    assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    counts->iteration = 1;
+    assert_int_equal(decode_copy(&one, &one.message), RT_OK);
+    const float bad[] = {25, -25, NAN, INFINITY};
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        counts->log_odds = bad[i];
+        assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+    }
+    rt_message_release(&one.message);
+}
+
 static void a_flush_trains_nothing(void **state)
 {
     (void)state;
@@ -416,5 +437,6 @@ static void flipped_bits_harm_nobody(void **state)
 }
 
 TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
-          TEST(longer_is_refused), TEST(every_count_is_checked), TEST(a_flush_trains_nothing),
-          TEST(every_index_is_checked), TEST(flipped_bits_harm_nobody))
+          TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
+          TEST(a_flush_trains_nothing), TEST(every_index_is_checked),
+          TEST(flipped_bits_harm_nobody))

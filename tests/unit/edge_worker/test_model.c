@@ -51,9 +51,16 @@ static void setup(fixture *f)
         f->slots[r] = FIELDS * 4 - 1 - r;
     for (uint32_t i = 0; i < FIELDS * 4 * DIM; i++)
         f->slab[i] = (float)((i * 13) % 29) / 29 - 0.5f;
-    f->batch =
-        (ew_micro_batch){SAMPLES, SAMPLES * FIELDS, FIELDS * 4, f->labels, f->dense,      f->rows,
-                         NULL,    f->slots,         f->slab,    DIM,       1.0f / SAMPLES};
+    f->batch = (ew_micro_batch){.sample_count = SAMPLES,
+                                .lookup_count = SAMPLES * FIELDS,
+                                .row_count = FIELDS * 4,
+                                .labels = f->labels,
+                                .dense = f->dense,
+                                .lookup_rows = f->rows,
+                                .row_slots = f->slots,
+                                .slab = f->slab,
+                                .row_stride = DIM,
+                                .scale = 1.0f / SAMPLES};
     if (ew_device_open("cpu", &f->device, &error) != RT_OK ||
         ew_model_create(&f->config, &f->device, &f->model, &error) != RT_OK)
         fail_msg("%s", error.text);
@@ -359,7 +366,83 @@ static void parameters_survive_a_file(void **state)
     teardown(&f);
 }
 
-TEST_MAIN(TEST(papers_wide_and_deep_has_136673_weights), TEST(initial_values_follow_the_seed),
-          TEST(steps_repeat_to_the_bit), TEST(idle_worker_contributes_zero), TEST(shares_add_up),
-          TEST(nan_reaches_the_loss), TEST(bad_micro_batches_are_refused),
-          TEST(bad_sizes_are_refused), TEST(parameters_survive_a_file))
+static uint32_t bias_of(const ew_model *model)
+{
+    static const float origin[1 << 16];
+    rt_tensor tensor = {0};
+    for (uint32_t i = 0; strcmp(tensor.name, "output.bias") != 0; i++)
+        assert_true(ew_model_tensor(model, i, origin, &tensor));
+    return (uint32_t)(tensor.values - origin);
+}
+
+static bool equal_floats(const float *a, const float *b, uint32_t count)
+{
+    return memcmp(a, b, count * sizeof *a) == 0;
+}
+
+// The first batch is predicted as if nothing were known of it, and trained with its base rate. Of a
+// worker that has no sample of it, too.
+static void log_odds_shift_the_bias_between_prediction_and_training(void **state)
+{
+    (void)state;
+    for (uint32_t samples = 0; samples <= SAMPLES; samples += SAMPLES) {
+        fixture f;
+        rt_error error;
+        ew_step_result result;
+        uint32_t count;
+        float before[SAMPLES], gradients[1024];
+        setup(&f);
+        f.model = (ew_model_destroy(f.model), NULL);
+        f.config.model.base_rate_auto = true;
+        assert_int_equal(ew_model_create(&f.config, &f.device, &f.model, &error), RT_OK);
+        float *bias = ew_model_dense(f.model, EW_VALUES, &count) + bias_of(f.model);
+        const float old = *bias, odds = -2.5f;
+        assert_true(count <= RT_COUNT_OF(gradients));
+        if (samples == 0)
+            f.batch = (ew_micro_batch){.row_stride = DIM, .scale = f.batch.scale, .slab = f.slab};
+        assert_int_equal(ew_model_predict(f.model, &f.batch, &result, &error), RT_OK);
+        memcpy(before, result.predictions, samples * sizeof *before);
+        const double loss = result.loss_sum;
+        f.batch.log_odds = odds;
+        assert_int_equal(ew_model_step(f.model, &f.batch, NULL, NULL, &result, &error), RT_OK);
+        assert_true(equal_floats(result.predictions, before, samples) && result.loss_sum == loss);
+        assert_true(*bias == old + odds);
+        memcpy(gradients, ew_model_dense(f.model, EW_GRADIENTS, &count), count * sizeof(float));
+        f.batch.log_odds = 0; // the same training, of a model that starts there
+        assert_int_equal(ew_model_step(f.model, &f.batch, NULL, NULL, &result, &error), RT_OK);
+        assert_true(equal_floats(gradients, ew_model_dense(f.model, EW_GRADIENTS, &count), count));
+        assert_true(*bias == old + odds);
+        teardown(&f);
+    }
+}
+
+// A base rate that is given stands in the bias from the start, and labels do not change that.
+static void a_base_rate_that_is_given(void **state)
+{
+    (void)state;
+    fixture f, rare;
+    rt_error error;
+    ew_step_result result;
+    uint32_t count;
+    setup(&f);
+    setup(&rare);
+    ew_model_destroy(rare.model);
+    rare.config.model.base_rate = 0.002;
+    assert_int_equal(ew_model_create(&rare.config, &rare.device, &rare.model, &error), RT_OK);
+    const float zero = ew_model_dense(f.model, EW_VALUES, &count)[bias_of(f.model)];
+    const float *bias = ew_model_dense(rare.model, EW_VALUES, &count) + bias_of(rare.model);
+    assert_true(*bias == zero + (float)log(0.002 / 0.998));
+    const float old = *bias;
+    rare.batch.log_odds = 1;
+    assert_int_equal(ew_model_step(rare.model, &rare.batch, NULL, NULL, &result, &error), RT_OK);
+    assert_true(*bias == old);
+    teardown(&f);
+    teardown(&rare);
+}
+
+TEST_MAIN(TEST(log_odds_shift_the_bias_between_prediction_and_training),
+          TEST(a_base_rate_that_is_given), TEST(papers_wide_and_deep_has_136673_weights),
+          TEST(initial_values_follow_the_seed), TEST(steps_repeat_to_the_bit),
+          TEST(idle_worker_contributes_zero), TEST(shares_add_up), TEST(nan_reaches_the_loss),
+          TEST(bad_micro_batches_are_refused), TEST(bad_sizes_are_refused),
+          TEST(parameters_survive_a_file))

@@ -41,8 +41,11 @@ static void test_defaults(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(config.model.mlp[i], 256);
     assert_true(config.model.init_scale == 0.01);
+    assert_true(config.model.base_rate_auto);
+    assert_int_equal(config.stream.dense_scaling, RT_SCALING_STANDARD);
     assert_int_equal(config.optimizer_rows.kind, RT_OPTIMIZER_ADAGRAD);
-    assert_true(config.optimizer_rows.learning_rate == 0.02f);
+    assert_true(config.optimizer_rows.learning_rate == 0.03f);
+    assert_true(config.optimizer_dense.learning_rate == 0.005f);
     assert_true(config.optimizer_dense.epsilon == 1e-10f);
     assert_true(config.cache.ratio == 0.08);
     assert_int_equal(config.cache.eviction, RT_EVICT_EMARK);
@@ -84,6 +87,9 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.stream.table.has_header);
     assert_int_equal(c.stream.synthetic_shape, RT_SYNTHETIC_SEARCH);
     assert_true(c.stream.synthetic_scale == 0.5 && c.stream.synthetic_zipf == 1.5);
+    assert_int_equal(c.stream.dense_scaling, RT_SCALING_NONE);
+    assert_true(c.model.base_rate == 0.125 && !c.model.base_rate_auto);
+    assert_true(c.stream.synthetic_base_rate == 0.625);
     assert_true(c.stream.synthetic_clusters == 7 && c.stream.synthetic_drift == 0.375);
     assert_int_equal(c.model.kind, RT_MODEL_DLRM);
     assert_int_equal(c.model.embedding_dim, 48);

@@ -1,0 +1,387 @@
+// What a run learns at first, and what wild values of dense features do to it; the scale of dense
+// features in models and checkpoints.
+#define _GNU_SOURCE // strsep
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/rt_base.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+#include "tests/support/test.h"
+
+#define RUN_S RUN_CASE_S
+#define SETS_MAX 16
+#define BATCHES_MAX 64
+
+// The same in all runs, so that models can be compared.
+static const char config[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 128},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 6144,"
+    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [16, 8]},"
+    " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 20000},"
+    " \"timeouts\": {\"start_s\": 20}}";
+
+static void run_into(process *p, const char *const *words, size_t word_count,
+                     const char *const *sets, int want)
+{
+    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard()};
+    size_t count = 1;
+    for (size_t i = 0; i < word_count; i++)
+        arguments[count++] = words[i];
+    for (; sets && *sets; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    *p = (process){0};
+    process_start(p, arguments);
+    run_must_end(p, want);
+}
+
+// "lanyard up CONFIG --out FOLDER/out --set SET..."; what it said stays in p.
+static void up(process *p, const char *out, const char *flag, const char *const *sets)
+{
+    char path[300], directory[300];
+    const char *words[] = {"up", path, "--out", directory, flag};
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(config, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    run_into(p, words, flag ? 5 : 4, sets, 0);
+}
+
+static cJSON *summary_of(const char *out)
+{
+    size_t size;
+    char *text = run_file(out, "summary.json", &size);
+    assert_non_null(text);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    free(text);
+    return json;
+}
+
+static double number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number %s", name);
+    return item->valuedouble;
+}
+
+typedef struct {
+    uint32_t count;
+    double loss[BATCHES_MAX], positives[BATCHES_MAX], clipped[BATCHES_MAX];
+} batches;
+
+// Of all iterations, by metrics.jsonl.
+static batches batches_of(const char *out)
+{
+    batches b = {0};
+    size_t size;
+    char *text = run_file(out, "metrics.jsonl", &size), *rest = text;
+    assert_non_null(text);
+    for (char *line; (line = strsep(&rest, "\n")) && b.count < BATCHES_MAX;) {
+        cJSON *json = cJSON_Parse(line);
+        const cJSON *quality = cJSON_GetObjectItemCaseSensitive(json, "quality");
+        if (quality) {
+            b.loss[b.count] = number(quality, "log_loss");
+            b.positives[b.count] = number(quality, "mean_label");
+            b.clipped[b.count++] = number(json, "dense_clipped");
+        }
+        cJSON_Delete(json);
+    }
+    free(text);
+    return b;
+}
+
+static double entropy(double rate)
+{
+    return -rate * log(rate) - (1 - rate) * log(1 - rate);
+}
+
+static double mean(const double *values, uint32_t first, uint32_t end)
+{
+    double sum = 0;
+    for (uint32_t i = first; i < end; i++)
+        sum += values[i];
+    return sum / (end - first);
+}
+
+// One label in 500 is 1: the first batch is predicted before anything is known of it, and the
+// second one near the base rate. Where that is given, the first one, too.
+static void rare_positives(void **state)
+{
+    (void)state;
+    static const char *const sets[][8] = {
+        {"stream.samples_max=20480", "batch.samples_per_worker=512",
+         "stream.synthetic.base_rate=0.002"},
+        {"stream.samples_max=20480", "batch.samples_per_worker=512",
+         "stream.synthetic.base_rate=0.002", "model.base_rate=0.002"}};
+    for (uint32_t given = 0; given < 2; given++) {
+        process p;
+        up(&p, "out", NULL, sets[given]);
+        process_fini(&p);
+        const batches b = batches_of("out");
+        assert_int_equal(b.count, 20);
+        const double least = entropy(mean(b.positives, 0, 20));
+        assert_true(least > 0.005 && least < 0.03);
+        if (given)
+            assert_true(b.loss[0] < 2 * entropy(0.002) + 0.01);
+        else
+            assert_true(fabs(b.loss[0] - log(2)) < 0.1);
+        const double loss = mean(b.loss, 1, 20);
+        if (loss > 1.5 * least)
+            fail_msg("log loss %g over batches 2 to 20, the base rate's is %g", loss, least);
+    }
+}
+
+// No batch is far above what knowing nothing but the base rate would give.
+static void no_batch_overshoots(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"model.name=wdl", "model.name=dfm", "model.name=dcn",
+                                         "model.name=dlrm"};
+    for (size_t m = 0; m < RT_COUNT_OF(models); m++) {
+        process p;
+        const char *const sets[] = {models[m], NULL};
+        up(&p, "out", NULL, sets);
+        process_fini(&p);
+        const batches b = batches_of("out");
+        assert_int_equal(b.count, 24);
+        for (uint32_t i = 1; i < b.count; i++)
+            if (b.loss[i] > entropy(b.positives[i]) + 0.1)
+                fail_msg("%s, batch %u: log loss %g, the base rate's is %g", models[m], i + 1,
+                         b.loss[i], entropy(b.positives[i]));
+    }
+}
+
+// Lines of a table: label, two numbers, two ids. The label follows the first number.
+static char *write_table(const char *name, uint32_t wild_line, const char *wild)
+{
+    static char files[2][330];
+    char *assignment = files[wild_line != 0];
+    snprintf(assignment, sizeof files[0], "stream.files=%s/%s", run_folder(), name);
+    FILE *file = fopen(strchr(assignment, '=') + 1, "w");
+    assert_non_null(file);
+    for (uint32_t i = 1; i <= 6144; i++) {
+        const uint32_t x = i * 2654435761u >> 25, noise = i * 40503u >> 3 & 7;
+        if (i == wild_line)
+            fprintf(file, "1,%s,%u,u1,i1\n", wild, i % 7);
+        else
+            fprintf(file, "%u,%u,%u,u%u,i%u\n", x + noise > 96, x * 100, i % 7, i * 7 % 101,
+                    i % 53);
+    }
+    assert_int_equal(fclose(file), 0);
+    return assignment;
+}
+
+#define TABLE                                                                             \
+    "stream.format=table", "stream.samples_max=0", "optimizer.dense.learning_rate=0.05",  \
+        "stream.table.columns=[{\"name\": \"y\", \"kind\": \"label\"},"                   \
+        "{\"name\": \"x\", \"kind\": \"dense\"}, {\"name\": \"z\", \"kind\": \"dense\"}," \
+        "{\"name\": \"u\", \"kind\": \"categorical\"}, {\"name\": \"i\", \"kind\": "      \
+        "\"categorical\"}]"
+
+// In the first batch and later: clipped, counted, and forgotten.
+static void one_wild_value(void **state)
+{
+    (void)state;
+    static const uint32_t lines[] = {5, 300, 1500};
+    process p;
+    up(&p, "calm", NULL, (const char *const[]){TABLE, write_table("calm.csv", 0, NULL), NULL});
+    process_fini(&p);
+    cJSON *json = summary_of("calm");
+    const double calm = number(json, "logloss_last_fifth");
+    assert_true(number(json, "dense_clipped") == 0);
+    if (calm > 0.35)
+        fail_msg("log loss %g: nothing was learnt", calm);
+    cJSON_Delete(json);
+    for (size_t i = 0; i < RT_COUNT_OF(lines); i++) {
+        const char *sets[] = {TABLE, write_table("wild.csv", lines[i], "1e38"), NULL};
+        up(&p, "wild", NULL, sets);
+        run_must_say(&p, "1 dense values lay beyond 10 deviations and were clipped to that");
+        process_fini(&p);
+        json = summary_of("wild");
+        assert_true(number(json, "dense_clipped") == 1 && number(json, "bad_batches") == 0);
+        const double loss = number(json, "logloss_last_fifth");
+        if (!(loss < calm + 0.05))
+            fail_msg("line %u is wild: log loss %g, without it %g", lines[i], loss, calm);
+        cJSON_Delete(json);
+        const batches b = batches_of("wild");
+        for (uint32_t k = 0; k < b.count; k++)
+            assert_true(b.clipped[k] == (k == (lines[i] - 1) / 256 ? 1 : 0));
+    }
+}
+
+static void eval(process *p, const char *model, const char *const *sets, int want)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), model);
+    const char *const words[] = {"eval", path, "--json"};
+    run_into(p, words, 3, sets, want);
+}
+
+static double evaluated(const char *model)
+{
+    process p;
+    eval(&p, model, (const char *const[]){"stream.samples_max=2000", NULL}, 0);
+    cJSON *json = cJSON_Parse(strchr(p.text, '{'));
+    assert_non_null(json);
+    const double loss = number(json, "logloss");
+    cJSON_Delete(json);
+    process_fini(&p);
+    return loss;
+}
+
+static void write_part(const char *name, const char *bytes, size_t size)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+// A model scales what it predicts as its last batch was scaled; one that was trained on features as
+// they are does not, nor is one spoilt by a file that is damaged.
+static void the_scale_is_part_of_the_model(void **state)
+{
+    (void)state;
+    process p;
+    size_t size;
+    up(&p, "out", NULL, (const char *const[]){"checkpoint.at_end=true", NULL});
+    process_fini(&p);
+    const double loss = evaluated("out/model");
+    assert_true(evaluated("out/checkpoints/ckpt-000000000024") == loss);
+    char *bytes = run_file("out", "model/scale.bin", &size);
+    assert_non_null(bytes);
+    bytes[320 + 2] ^= 1; // of the first mean, behind 32 + 2 x 128 bytes and zeros
+    write_part("out/model/scale.bin", bytes, size);
+    eval(&p, "out/model", NULL, 1);
+    run_must_say(&p, "scale.bin");
+    process_fini(&p);
+    char path[300];
+    snprintf(path, sizeof path, "%s/out/model/scale.bin", run_folder());
+    assert_int_equal(unlink(path), 0);
+    assert_true(evaluated("out/model") > loss + 0.01); // as of a model without one
+    free(bytes);
+    up(&p, "none", NULL, (const char *const[]){"stream.dense_scaling=none", NULL});
+    process_fini(&p);
+    assert_null(run_file("none", "model/scale.bin", &size));
+    assert_true(evaluated("none/model") < 0.7);
+}
+
+// Rows as Criteo's: some cells are empty, ids repeat, the label follows two of them.
+static void write_criteo(const char *name, uint32_t rows, uint32_t seed)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < rows; i++) {
+        rt_random random = {rt_mix(seed + i)};
+        const uint32_t x = rt_random_below(&random, 1000), kind = rt_random_below(&random, 8);
+        fprintf(file, "%u", x + 100 * kind > 900);
+        for (uint32_t k = 0; k < 13; k++)
+            if (rt_random_below(&random, 5) == 0)
+                fputs("\t", file);
+            else
+                fprintf(file, "\t%d", (int)(k ? rt_random_below(&random, 40 << k) : x) - 1);
+        for (uint32_t f = 0; f < 26; f++)
+            if (f && rt_random_below(&random, 9) == 0)
+                fputs("\t", file);
+            else
+                fprintf(file, "\t%08x", f ? rt_random_below(&random, 50) * 77777u : kind);
+        fputs("\n", file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_ratings(const char *name, uint32_t rows, uint32_t seed)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < rows; i++) {
+        rt_random random = {rt_mix(seed + i)};
+        const uint32_t user = rt_random_below(&random, 40), item = rt_random_below(&random, 60);
+        fprintf(file, "%u\t%u\t%u\t0\n", user, item, 1 + (user % 5 + item % 5) / 2);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static bool has_numpy(void)
+{
+    process p = {0};
+    const char *const probe[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
+    const bool found = access(probe[0], X_OK) == 0 && process_run(&p, probe, RUN_S) == 0;
+    if (p.text)
+        process_fini(&p);
+    return found && access("tests/proc/check_predictions.py", R_OK) == 0;
+}
+
+// MODEL_FORMAT.md's recipe, by another program: rows that were trained and rows that were not.
+static void another_program_predicts_the_same(void **state)
+{
+    (void)state;
+    static const char *const models[][4] = {{"model.name=wdl"},
+                                            {"model.name=wdl", "model.deep_input=dense"},
+                                            {"model.name=dfm"},
+                                            {"model.name=dcn", "model.cross=vector"},
+                                            {"model.name=dcn", "model.cross=matrix"},
+                                            {"model.name=dlrm", "model.mlp_bottom=[10]"},
+                                            {"model.name=wdl", "stream.dense_scaling=none"},
+                                            {"model.name=ncf"}};
+    if (!has_numpy())
+        test_skip("python3 with numpy is not here");
+    char model[400], rows[400], files[420], tests[420], out[400];
+    snprintf(model, sizeof model, "%s/out/model", run_folder());
+    snprintf(out, sizeof out, "%s/predictions", run_folder());
+    snprintf(rows, sizeof rows, "%s/test.tsv", run_folder());
+    snprintf(files, sizeof files, "stream.files=%s/train.tsv", run_folder());
+    snprintf(tests, sizeof tests, "stream.files=%s", rows);
+    for (size_t m = 0; m < RT_COUNT_OF(models); m++) {
+        const bool is_ncf = m == RT_COUNT_OF(models) - 1;
+        process p;
+        (is_ncf ? write_ratings : write_criteo)("train.tsv", 5000, 1);
+        (is_ncf ? write_ratings : write_criteo)("test.tsv", 500, 100000);
+        const char *sets[SETS_MAX] = {files, "stream.samples_max=0",
+                                      "optimizer.rows.learning_rate=0.1"};
+        uint32_t count = 3;
+        sets[count++] = is_ncf ? "stream.format=table" : "stream.format=criteo";
+        if (is_ncf)
+            sets[count++] = "stream.table={\"delimiter\": \"\\t\", \"columns\": ["
+                            "{\"name\": \"u\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                            "{\"name\": \"i\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                            "{\"name\": \"y\", \"kind\": \"label\", \"rule\": \"at_least\", "
+                            "\"value\": \"3\"}, {\"name\": \"t\", \"kind\": \"ignore\"}]}";
+        for (uint32_t i = 0; i < 4 && models[m][i]; i++)
+            sets[count++] = models[m][i];
+        up(&p, "out", NULL, sets);
+        process_fini(&p);
+        const char *const words[] = {"eval", model, "--predictions", out};
+        run_into(&p, words, 4, (const char *const[]){tests, NULL}, 0);
+        process_fini(&p);
+        const char *const check[] = {
+            "/usr/bin/python3", "tests/proc/check_predictions.py", model, rows, out, NULL};
+        p = (process){0};
+        if (process_run(&p, check, RUN_S) != 0)
+            fail_msg("%s: %s", models[m][0], p.text);
+        printf("%s", p.text);
+        process_fini(&p);
+    }
+}
+
+TEST_MAIN(TEST_SLOW(another_program_predicts_the_same, 240), TEST(rare_positives),
+          TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value),
+          TEST(the_scale_is_part_of_the_model))

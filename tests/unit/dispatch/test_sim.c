@@ -1,0 +1,206 @@
+// What a simulation says of a run: which iterations count, what is part of their time, its traces,
+// and policies told by a SPEC.
+#include "dispatch/sim/dp_sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+#define WORKERS 4u
+#define PER_WORKER 16u
+#define BATCHES 30u
+#define LAST_SAMPLES 10u // of one more batch
+#define WARMUP 7u
+
+// Synthetic samples, as many as BATCHES full batches and a short one.
+static rt_config config_of(const char *const *sets)
+{
+    rt_config config = config_fresh();
+    char samples[64];
+    snprintf(samples, sizeof samples, "stream.samples_max=%u",
+             WORKERS * PER_WORKER * BATCHES + LAST_SAMPLES);
+    config_must_set(&config, "stream.format=synthetic");
+    config_must_set(&config, samples);
+    config_must_set(&config, "batch.samples_per_worker=16");
+    config_must_set(&config, "cache.rows=800");
+    config_must_set(&config, "links.workers=[5, 5, 0.5, 0.5]");
+    config_must_set(&config, "dispatch.alpha=0.5");
+    config_must_set(&config, "sim.warmup=7");
+    for (; sets && *sets; sets++)
+        config_must_set(&config, *sets);
+    return config;
+}
+
+static rt_status run_traced(const char *const *sets, uint64_t dense_bytes, FILE *trace,
+                            dp_sim_result *result, rt_error *error)
+{
+    rt_config config = config_of(sets);
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
+    rt_schema schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    const dp_sim_config sim = {
+        .config = &config, .schema = &schema, .dense_bytes = dense_bytes, .trace = trace};
+    rt_status status = dp_sim_run(&sim, result, error);
+    rt_config_fini(&config);
+    return status;
+}
+
+static dp_sim_result run(const char *const *sets)
+{
+    dp_sim_result result;
+    rt_error error = {0};
+    if (run_traced(sets, 4000, NULL, &result, &error))
+        fail_msg("%s", error.text);
+    return result;
+}
+
+#define RUN(...) run((const char *const[]){__VA_ARGS__, NULL})
+
+// The first ones are planned like the others, and counted nowhere but in the fingerprint.
+static void the_warm_up_is_not_counted(void **state)
+{
+    (void)state;
+    const dp_sim_result all = RUN("sim.warmup=0"), warm = RUN("sim.warmup=7");
+    const uint64_t samples = WORKERS * PER_WORKER * BATCHES + LAST_SAMPLES;
+    assert_int_equal(all.warmup_iterations, 0);
+    assert_int_equal(all.account.iterations, BATCHES + 1);
+    assert_int_equal(all.account.samples, samples);
+    assert_int_equal(all.decisions.iterations, BATCHES + 1);
+    assert_int_equal(all.decisions.samples, samples);
+    assert_int_equal(warm.warmup_iterations, WARMUP);
+    assert_int_equal(warm.account.iterations, BATCHES + 1 - WARMUP);
+    assert_int_equal(warm.account.samples, samples - WARMUP * WORKERS * PER_WORKER);
+    assert_int_equal(warm.decisions.iterations, BATCHES + 1 - WARMUP);
+    assert_int_equal(warm.decisions.samples, warm.account.samples);
+    assert_int_equal(warm.fingerprint, all.fingerprint);
+    assert_int_equal(warm.directory_keys, all.directory_keys);
+    assert_true(warm.directory_keys > 0 && warm.slot_count == 800);
+}
+
+static void nothing_but_warm_up_is_an_error(void **state)
+{
+    (void)state;
+    dp_sim_result result;
+    rt_error error = {0};
+    const char *const enough[] = {"sim.warmup=30", NULL}, *const too_few[] = {"sim.warmup=31",
+                                                                              NULL};
+    assert_int_equal(run_traced(enough, 0, NULL, &result, &error), RT_OK);
+    assert_int_equal(result.account.iterations, 1);
+    assert_int_equal(run_traced(too_few, 0, NULL, &result, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "31 batches, not more than the warm-up of 31 (sim.warmup)"));
+}
+
+// Also with a window of batches ahead, and with a last plan that is held back.
+static void so_many_iterations(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"cache.lookahead=0", "cache.lookahead=5",
+                                       "dispatch.keeper=true"};
+    for (size_t i = 0; i < RT_COUNT_OF(ways); i++) {
+        const dp_sim_result some = RUN(ways[i], "sim.iterations=12"), whole = RUN(ways[i]);
+        assert_int_equal(some.account.iterations, 12 - WARMUP);
+        assert_int_equal(some.account.samples, (12 - WARMUP) * WORKERS * PER_WORKER);
+        assert_int_equal(whole.account.iterations, BATCHES + 1 - WARMUP);
+        assert_int_not_equal(some.fingerprint, whole.fingerprint);
+    }
+}
+
+// The dense exchange is in the predicted time if it is to be, and never in the transfers of rows.
+static void the_dense_part_is_a_choice(void **state)
+{
+    (void)state;
+    dp_sim_result with, without, none;
+    rt_error error = {0};
+    const char *const yes[] = {"sim.dense=true", NULL}, *const no[] = {"sim.dense=false", NULL};
+    const uint64_t dense_bytes = 10000000; // 20 ms at 4 Gbit/s
+    assert_int_equal(run_traced(yes, dense_bytes, NULL, &with, &error), RT_OK);
+    assert_int_equal(run_traced(no, dense_bytes, NULL, &without, &error), RT_OK);
+    assert_int_equal(run_traced(yes, 0, NULL, &none, &error), RT_OK);
+    assert_true(without.account.predicted_s == none.account.predicted_s);
+    assert_true(with.account.predicted_s > 2 * none.account.predicted_s);
+    assert_memory_equal(with.account.traffic, none.account.traffic, sizeof with.account.traffic);
+}
+
+// What greedy placements lost is known where it was asked for, and is within its bound.
+static void dispatch_errors_are_a_choice(void **state)
+{
+    (void)state;
+    const dp_sim_result yes = RUN("sim.dispatch_error=true", "dispatch.alpha=0");
+    const dp_sim_result no = RUN("sim.dispatch_error=false", "dispatch.alpha=0");
+    assert_int_equal(no.decisions.measured_iterations, 0);
+    assert_int_equal(yes.decisions.measured_iterations, BATCHES + 1 - WARMUP);
+    assert_true(yes.decisions.error_s > 0);
+    assert_true(yes.decisions.error_s <= yes.decisions.error_bound_s * 1.000001);
+    assert_int_equal(yes.fingerprint, no.fingerprint); // it decides nothing
+}
+
+// Times are those of the counted iterations: some, the median no more than the 99th percentile.
+static void times_are_of_what_counts(void **state)
+{
+    (void)state;
+    const dp_sim_result result = RUN("sim.warmup=0");
+    assert_true(result.decision_ms_p50 > 0 && result.decision_ms_p50 <= result.decision_ms_p99);
+    assert_true(result.commit_ms_p50 > 0 && result.planned_samples_per_s > 0);
+    assert_true(result.directory_bytes >= 16 * result.directory_keys);
+}
+
+// A line for every iteration, warm-up included, and worker; their sum is what is counted.
+static void traces_have_every_iteration(void **state)
+{
+    (void)state;
+    dp_sim_result result;
+    rt_error error = {0};
+    char line[512];
+    uint32_t lines = 0;
+    uint64_t samples = 0, pulls = 0;
+    const char *const sets[] = {"sim.warmup=0", "dispatch.keeper=true", NULL};
+    FILE *trace = tmpfile();
+    assert_non_null(trace);
+    assert_int_equal(run_traced(sets, 0, trace, &result, &error), RT_OK);
+    rewind(trace);
+    for (; fgets(line, sizeof line, trace); lines++) {
+        char start[64];
+        snprintf(start, sizeof start, "{\"iteration\":%u,\"worker\":%u,", lines / WORKERS + 1,
+                 lines % WORKERS);
+        assert_memory_equal(line, start, strlen(start));
+        samples += strtoull(strstr(line, "\"samples\":") + 10, NULL, 10);
+        pulls += strtoull(strstr(line, "\"miss_pull\":") + 12, NULL, 10);
+    }
+    fclose(trace);
+    assert_int_equal(lines, (BATCHES + 1) * WORKERS);
+    assert_int_equal(samples, result.account.samples);
+    assert_true(pulls > 0);
+    assert_int_equal(pulls, dp_account_counts(&result.account, WORKERS).miss_pull);
+}
+
+static void a_spec_is_a_policy_and_its_keys(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",       ":alpha=1",    "esd:",     "esd::alpha=1",
+                                      "nobody", "esd:alpha=2", "esd:alpha"};
+    rt_config config = config_of(NULL);
+    rt_error error = {0};
+    assert_int_equal(dp_sim_apply_spec(&config, "laia", &error), RT_OK);
+    assert_int_equal(config.dispatch.policy, RT_POLICY_LAIA);
+    assert_int_equal(dp_sim_apply_spec(&config, "esd:alpha=0.25:keeper=true", &error), RT_OK);
+    assert_int_equal(config.dispatch.policy, RT_POLICY_ESD);
+    assert_true(config.dispatch.alpha == 0.25 && config.dispatch.keeper);
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        error = (rt_error){0};
+        assert_int_equal(dp_sim_apply_spec(&config, bad[i], &error), RT_CONFIG);
+        assert_non_null(strstr(error.text, bad[i]));
+    }
+    char long_spec[400] = "esd:alpha=0.";
+    memset(long_spec + strlen(long_spec), '1', 300);
+    assert_int_equal(dp_sim_apply_spec(&config, long_spec, &error), RT_CONFIG);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error),
+          TEST(so_many_iterations), TEST(the_dense_part_is_a_choice),
+          TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
+          TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys))
