@@ -6,7 +6,7 @@ double dp_predict_s(const dp_account_config *config, uint64_t participants,
                     const dp_traffic *traffic, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
-    const double dense = (double)config->dense_bytes * __builtin_popcountll(participants);
+    const double dense = (double)config->dense_bytes * rt_bit_count(participants);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         rows_up += (double)traffic[j].up;
         rows_down += (double)traffic[j].down;
@@ -15,8 +15,8 @@ double dp_predict_s(const dp_account_config *config, uint64_t participants,
         const uint32_t j = rt_lowest_bit(rest);
         double up = (double)(traffic[j].up + config->dense_bytes);
         double down = (double)(traffic[j].down + config->dense_bytes);
-        double links =
-            fmax(up / config->rates.links[j].up_bytes_per_s, down / config->rates.links[j].down_bytes_per_s);
+        double links = fmax(up / config->rates.links[j].up_bytes_per_s,
+                            down / config->rates.links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->rates.compute_s_per_sample[j] * micro_batch[j]);
     }
     return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards,

@@ -19,10 +19,11 @@ void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint64_t all = rt_bits_below(config->worker_count);
-    const uint32_t fewest = config->participants_min ? config->participants_min : config->worker_count;
+    const uint32_t fewest =
+        config->participants_min ? config->participants_min : config->worker_count;
     const uint64_t left = planner->participants;
     planner->participants = config->participants & all;
-    if ((uint32_t)__builtin_popcountll(planner->participants) < fewest)
+    if (rt_bit_count(planner->participants) < fewest)
         planner->participants = all;
     uint32_t number = 0;
     for (uint64_t rest = planner->participants; rest; rest &= rest - 1) {
@@ -45,7 +46,7 @@ static void keep_columns(const dp_planner *planner, int32_t (*from)[RT_WORKERS_M
 void dp_lineup_ticks(dp_planner *planner)
 {
     dp_ticks *all = &planner->ticks, *seen = &planner->view_ticks;
-    const uint32_t count = (uint32_t)__builtin_popcountll(planner->participants);
+    const uint32_t count = rt_bit_count(planner->participants);
     planner->view.worker_count = count;
     *seen = *all;
     seen->worker_count = count;
@@ -83,8 +84,8 @@ void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample)
 static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
 {
     const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
-    const double rows =
-        FLUSH_SHARE * planner->predicted_s * planner->config.rates.links[worker].up_bytes_per_s / bytes;
+    const double rows = FLUSH_SHARE * planner->predicted_s *
+                        planner->config.rates.links[worker].up_bytes_per_s / bytes;
     return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
 }
 
@@ -92,7 +93,8 @@ static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
     const dp_cache *cache = &planner->caches[worker];
     uint32_t *slot = &planner->flushed[worker];
-    for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count; ++*slot) {
+    for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
+         ++*slot) {
         dp_record *record = dp_planner_dirty_in(planner, worker, *slot);
         if (!record)
             continue;

@@ -9,7 +9,7 @@
 #define CHANGE 0.1 // of a rate, that asks for another choice
 
 struct dp_participants {
-    dp_planner_config config;               // with the values in force
+    dp_planner_config config;                  // with the values in force
     rt_batch batches[DP_PARTICIPANTS_BATCHES]; // a ring
     uint32_t count, next;
     uint64_t seen;   // batches
@@ -78,8 +78,8 @@ bool dp_participants_due(const dp_participants *self)
 
 // ---- sets ------------------------------------------------------------------------------------
 
-// Workers in the order of what an even share of the batch costs them: dense exchange, computing, and
-// rows both ways.
+// Workers in the order of what an even share of the batch costs them: dense exchange, computing,
+// and rows both ways.
 typedef struct {
     double seconds;
     uint32_t rank;
@@ -131,8 +131,8 @@ static rt_status plan_all(const dp_participants *self, dp_planner *planner,
     dp_account account = {0};
     for (uint32_t i = 0; i < self->count; i++) {
         const dp_plan *plan;
-        rt_status status = dp_planner_look_up(
-            planner, &self->batches[(oldest + i) % DP_PARTICIPANTS_BATCHES]);
+        rt_status status =
+            dp_planner_look_up(planner, &self->batches[(oldest + i) % DP_PARTICIPANTS_BATCHES]);
         if (status)
             return status;
         dp_planner_place(planner);
@@ -214,9 +214,8 @@ rt_status dp_participants_choose(dp_participants *self, uint64_t current, uint64
         memcpy(candidates, t.items, t.count * sizeof *t.items);
         *count_p = t.count;
     }
-    const bool better =
-        t.current.workers == 0 ||
-        t.best.predicted_s < (1 - DP_PARTICIPANTS_GAIN) * t.current.predicted_s;
+    const bool better = t.current.workers == 0 ||
+                        t.best.predicted_s < (1 - DP_PARTICIPANTS_GAIN) * t.current.predicted_s;
     *workers_p = t.best.workers && better ? t.best.workers : current;
     return RT_OK;
 }

@@ -154,8 +154,7 @@ static void compute_ticks(dp_planner *planner)
     dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
     dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
-                        config->dense_bytes * (uint32_t)__builtin_popcountll(planner->participants),
-                        &planner->ticks);
+                        config->dense_bytes * rt_bit_count(planner->participants), &planner->ticks);
     dp_lineup_ticks(planner);
 }
 

@@ -23,13 +23,13 @@ typedef struct {
 
 struct dp_planner {
     dp_planner_config config;
-    dp_ticks ticks; // of all workers, by rank
-    uint64_t participants;               // in force
-    uint8_t rank_of[RT_WORKERS_MAX];     // by number in the view
-    uint8_t number_of[RT_WORKERS_MAX];   // by rank, of participants
-    dp_ticks view_ticks;                 // of the participants, by number
-    uint32_t flushed[RT_WORKERS_MAX];    // by rank: slots of who sits out that were looked at
-    double predicted_s;                  // of the last iteration, where not all train
+    dp_ticks ticks;                    // of all workers, by rank
+    uint64_t participants;             // in force
+    uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
+    uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
+    dp_ticks view_ticks;               // of the participants, by number
+    uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
+    double predicted_s;                // of the last iteration, where not all train
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
@@ -118,12 +118,13 @@ void dp_lineup_set(dp_planner *planner);
 // view_ticks: the columns of the participants, by their numbers.
 void dp_lineup_ticks(dp_planner *planner);
 
-// A set of ranks as the policy sees it: participants only, by number. And its answer, back to ranks.
+// A set of ranks as the policy sees it: participants only, by number. And its answer, back to
+// ranks.
 uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
 void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample);
 
-// Workers that sit out push dirty rows, as many as their links move beside an iteration, so that who
-// needs one later need not wait for it. RT_NO_MEMORY.
+// Workers that sit out push dirty rows, as many as their links move beside an iteration, so that
+// who needs one later need not wait for it. RT_NO_MEMORY.
 rt_status dp_lineup_flush(dp_planner *planner, dp_plan *plan);
 
 // How long the iteration is predicted to take: for the next dp_lineup_flush.

@@ -48,7 +48,8 @@ static uint32_t fewest_workers(const dp_planner_config *planner)
     for (uint32_t j = 1; j < planner->worker_count; j++)
         slots = (uint32_t)rt_min_u64(slots, planner->slot_count[j]);
     const uint32_t samples = slots / planner->keys_per_sample_max;
-    const uint32_t fewest = samples ? (planner->sample_count_max + samples - 1) / samples : UINT32_MAX;
+    const uint32_t fewest =
+        samples ? (planner->sample_count_max + samples - 1) / samples : UINT32_MAX;
     return (uint32_t)rt_min_u64(fewest, planner->worker_count);
 }
 
