@@ -56,7 +56,7 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@tools/setup
 	@$(MAKE) program
 	build/lanyard up $(if $(DATA),configs/criteo.json --set stream.files=$(DATA),configs/demo.json) \
-	  --out build/demo
+	  $(if $(QUICK),--set stream.samples_max=20000) --out build/demo
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
@@ -64,23 +64,30 @@ test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SE
 	@tools/setup test
 	@$(MAKE) test-run
 install: program ## install under PREFIX=/usr/local, below DESTDIR if that is given
-	install -d $(addprefix $(INTO)/,bin lib/lanyard lib/systemd/system share/lanyard share/doc/lanyard)
+	install -d $(addprefix $(INTO)/,bin lib/lanyard lib/systemd/system share/lanyard share/doc/lanyard/results)
 	install -m 755 $(PROGRAM) $(INTO)/bin/lanyard
 	install -m 755 $(wildcard build/liblanyard_*.so) tools/read_model.py $(INTO)/lib/lanyard
 	for unit in coordinator ps@ worker@; do sed 's,/usr/local/bin/,$(PREFIX)/bin/,' \
 	  "configs/systemd/lanyard-$$unit.service" >"$(INTO)/lib/systemd/system/lanyard-$$unit.service"; done
 	cp -r configs $(INTO)/share/lanyard
 	install -m 644 README.md LICENSE docs/*.md $(INTO)/share/doc/lanyard
+	install -m 644 docs/results/*.md $(INTO)/share/doc/lanyard/results
 
 clean: ## remove everything that was built
 	rm -rf build
-format: ## lay out all sources as .clang-format says
+format: ## lay out all sources as .clang-format says, and docs at 120 columns
 	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*)) $(KERNELS)
+	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "QUICK=1 with demo, bench, torture, lan-bench, fuzz: the least that shows that they work"
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
 $(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
+# Of the build itself, for messages: only this file knows, so that a commit compiles one.
+COMMIT := $(if $(wildcard .git),$(shell git describe --always --dirty=+ --exclude='*' 2>/dev/null))
+$(DIR)/runtime/rt_build.o: private CFLAGS += $(if $(COMMIT),-DRT_COMMIT='" ($(COMMIT))"')
+$(DIR)/runtime/rt_build.o: $(DIR)/commit
 $(DIR)/%.o: %.c $(DIR)/flags
 	@mkdir -p $(@D)
 	@echo "compile $(DIR) $<"
@@ -102,7 +109,8 @@ no-ucx:
 $(DIR)/flags: STAMP = $(COMPILE)
 $(DIR)/sources: STAMP = $(SOURCES)
 $(DIR)/ucx: STAMP = $(UCX)
-$(DIR)/flags $(DIR)/sources $(DIR)/ucx: FORCE
+$(DIR)/commit: STAMP = $(COMMIT)
+$(DIR)/flags $(DIR)/sources $(DIR)/ucx $(DIR)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 

@@ -1,16 +1,28 @@
-// bw_passive - rates of a worker's link, both ways, from the messages that pass anyway.
+// bw_passive - the rates of a worker's link, both ways, from the messages that pass anyway.
 //
-// A stretch of time counts only while the link was what held the messages up: every message of it
-// had been handed to the transport well before the one in front of it arrived. Both ends put the
-// times of their own clock on messages; what a message took beyond the quickest one
-// (clocks, and latency, are in that) says when it was handed over by the clock of the other end. An
-// application that hands over little, or late, makes no such stretches, so it is never read as a
-// slow link. By the time that so much waits, what an idle link lets pass at full speed has passed.
-// Moments at which the receiver was busy with something else do not count either. What comes late
-// for other reasons comes late, never early: of the arrivals of a stretch only those count that no
-// line between others passes below. While one way is full, what acknowledges the other waits too,
-// so a stretch beside which the other way was full does not count if the way has shown to be
-// faster, unless that other way is slower than it has shown to be, too: then the link has changed.
+// A link shows its rate only while it is full. It is full while messages queue up for it: message
+// 2 was handed to the transport before message 1 arrived, so it waited for the link, and the time
+// from one arrival to the next is what the link took for it. Such a run of messages is a stretch.
+//
+//     handed over    1 2 3
+//     on the link    [----- 1 -----][--- 2 ---][------ 3 ------]
+//     arrived                       a1         a2              a3
+//     rate = (bytes of 2 + bytes of 3) / (a3 - a1)
+//
+// An application that hands over little, or late, makes no stretch, and is never read as a slow
+// link. Five things would spoil an estimate:
+//
+// - Two clocks. Each end stamps messages with its own. What a message took beyond the quickest one
+//   so far is the time that it waited; latency and the difference of the clocks fall out.
+// - An idle link lets some bytes pass at full speed. So a message counts only if the one before it
+//   was still under way BW_PASSIVE_DEPTH_US after the hand-over: by then those bytes have passed.
+// - A receiver that is busy takes messages late. Such moments do not count where they are known.
+// - It takes them late, never early. So of the arrivals of a stretch, as points (bytes, time), only
+//   those on the lower convex hull count, and of that the edge at the middle of the bytes.
+// - The two ways hold each other up: what confirms the messages of one waits in the queue of the
+//   other. So a stretch during which the other way was full does not count if this way was seen to
+//   be faster. If the other way, too, is slower than it was seen to be, the link itself has
+//   changed, and the stretch counts.
 //
 // All times are microseconds of the worker's clock, except in stamps. A plain value, one thread,
 // reads no clock. Shards share one link and add up.

@@ -10,6 +10,8 @@
 #include "edge_worker/model/ew_model.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
+#include "runtime/transport/rt_transport.h"
+#include "runtime/wire/rt_control.h"
 
 #define CLI_OK 0
 #define CLI_FAILED 1
@@ -18,6 +20,7 @@
 #define CLI_ANEW 4
 #define CLI_MEND 5
 #define CLI_SETS_MAX 256
+#define CLI_SAVED "saved" // on --announce-fd, after the address: model and summary are on disk
 
 typedef struct {
     const char *name;
@@ -33,6 +36,7 @@ int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
@@ -58,6 +62,10 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
 int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
              rt_config *config);
 
+// The same for who reads no input: stream.files may be missing.
+int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                   rt_config *config);
+
 // The same for a process of a training run, which can do less than `sim`.
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                  rt_config *config);
@@ -72,6 +80,9 @@ int cli_fail(const rt_error *error);
 // listens on, its key files): members of one run must agree on it. 0: out of memory.
 uint64_t cli_config_hash(const rt_config *config);
 
+// What the processes of a run must agree on. Zeros: out of memory.
+rt_identity cli_identity(const rt_config *config);
+
 // Of a model with this config on this stream: for files, so that they are not mixed up.
 uint64_t cli_schema_hash(const rt_config *config);
 
@@ -81,6 +92,9 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 // Bytes that the dense exchange moves per worker, each way and iteration.
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error);
+
+// By which a process of this config talks; worker: as which it connects.
+const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank);
 
 // Whether a run with this config goes on without a lost worker. The number of MPI's is fixed.
 bool cli_may_shrink(const rt_config *config);

@@ -93,7 +93,7 @@ int cli_check(int argc, char **argv)
         return print_document();
     if (migrate)
         return print_migrated(path, set_count);
-    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    int code = (model ? cli_load_model : cli_load)(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
     if (model) {

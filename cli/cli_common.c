@@ -1,3 +1,4 @@
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -5,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_count.h"
+#include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 
 static const cli_option *find_option(const char *argument, const cli_option *options,
@@ -71,8 +73,8 @@ int cli_fail(const rt_error *error)
     return CLI_FAILED;
 }
 
-int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-             rt_config *config)
+static int load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                rt_status (*check)(const rt_config *config, rt_error *error), rt_config *config)
 {
     rt_error error = {0};
     rt_log_setup(RT_LOG_INFO, name);
@@ -88,7 +90,7 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
         for (uint32_t i = 0; i < set_count && !status; i++)
             status = rt_config_set(config, sets[i], &error);
         if (!status)
-            status = rt_config_check(config, &error);
+            status = check(config, &error);
     }
     if (status) {
         rt_config_fini(config);
@@ -97,6 +99,18 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
     rt_log_setup(config->log_level, name);
     prctl(PR_SET_NAME, name); // what ps and top show
     return CLI_OK;
+}
+
+int cli_load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+             rt_config *config)
+{
+    return load(path, sets, set_count, name, rt_config_check, config);
+}
+
+int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
+                   rt_config *config)
+{
+    return load(path, sets, set_count, name, rt_config_check_model, config);
 }
 
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
@@ -110,23 +124,80 @@ int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, 
     return cli_fail(&error);
 }
 
-uint64_t cli_config_hash(const rt_config *config)
+// JSON of what boxes share; NULL: out of memory.
+static char *shared_json(const rt_config *config)
 {
     char *json;
     rt_config shared;
     if (rt_config_copy(config, &shared))
-        return 0;
+        return NULL;
     char *const own[] = {shared.network_bind, shared.network_interface, shared.security_key,
                          shared.security_allow, shared.security_server_key};
     for (size_t i = 0; i < RT_COUNT_OF(own); i++)
         *own[i] = '\0';
     rt_status status = rt_config_to_json(&shared, &json);
     rt_config_fini(&shared);
-    if (status)
-        return 0;
-    uint64_t hash = rt_hash_bytes(json, strlen(json));
+    return status ? NULL : json;
+}
+
+uint64_t cli_config_hash(const rt_config *config)
+{
+    char *json = shared_json(config);
+    const uint64_t hash = json ? rt_hash_bytes(json, strlen(json)) : 0;
     rt_free(json);
     return hash;
+}
+
+const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank)
+{
+    static const rt_transport_ops *const all[] = {[RT_NETWORK_ZMQ] = &rt_transport_zmq,
+                                                  [RT_NETWORK_UCX] = &rt_transport_ucx,
+                                                  [RT_NETWORK_MIXED] = &rt_transport_mixed};
+    if (is_worker && config->network_transport == RT_NETWORK_MIXED &&
+        config->links.transports[rank] == RT_NETWORK_ZMQ)
+        return &rt_transport_zmq;
+    return all[config->network_transport];
+}
+
+// Takes out of an object what stands in the other one too.
+static void take_out(cJSON *object, const cJSON *other)
+{
+    for (cJSON *item = object->child, *next; item; item = next) {
+        const cJSON *same = cJSON_GetObjectItemCaseSensitive(other, item->string);
+        next = item->next;
+        if (cJSON_IsObject(item) && cJSON_IsObject(same))
+            take_out(item, same);
+        if (same && (cJSON_Compare(item, same, true) || (cJSON_IsObject(item) && !item->child)))
+            cJSON_Delete(cJSON_DetachItemViaPointer(object, item));
+    }
+}
+
+// Of the keys that differ from the defaults; 0: out of memory.
+static uint64_t given_hash(const rt_config *config)
+{
+    rt_config defaults;
+    if (rt_config_init(&defaults))
+        return 0;
+    char *json = shared_json(config), *other_json = shared_json(&defaults), *text = NULL;
+    cJSON *given = json ? cJSON_Parse(json) : NULL;
+    cJSON *other = other_json ? cJSON_Parse(other_json) : NULL;
+    if (given && other) {
+        take_out(given, other);
+        text = cJSON_PrintUnformatted(given);
+    }
+    const uint64_t hash = text ? rt_hash_bytes(text, strlen(text)) : 0;
+    cJSON_free(text);
+    cJSON_Delete(given);
+    cJSON_Delete(other);
+    rt_free(json);
+    rt_free(other_json);
+    rt_config_fini(&defaults);
+    return hash;
+}
+
+rt_identity cli_identity(const rt_config *config)
+{
+    return (rt_identity){cli_config_hash(config), given_hash(config), RT_MANIFEST_FORMAT};
 }
 
 bool cli_may_shrink(const rt_config *config)

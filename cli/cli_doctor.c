@@ -1,16 +1,15 @@
 // `lanyard doctor`: whether this box can take part in the run of a configuration, and what to fix.
 //
-// Looks, and changes nothing: it listens for a moment where a run would, and knocks at the ports of
-// other boxes. Everything is tried, also after something failed.
+// Looks, and changes nothing: it listens for a moment where a run would, and asks the coordinator,
+// if it is there. Everything is tried, also after something failed.
+#include "cli/cli_doctor.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <sys/timex.h>
@@ -22,39 +21,18 @@
 #include "edge_worker/device/ew_device.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/files/rt_checkpoint.h"
-#include "runtime/wire/rt_control.h"
 #include "runtime/rt_json.h"
 #include "runtime/transport/rt_keys.h"
+#include "runtime/wire/rt_control.h"
 
-#define FINDINGS_MAX 128
-#define KNOCK_MS 2000
 #define FILES_WANTED 1024
 #define PROCESS_BYTES 100e6 // beside what is planned: code, BLAS, buffers
+#define say cli_doctor_say
 
-typedef enum { FINE, LOOK, BROKEN } grade; // LOOK: works, but somebody should look at it
-
-typedef struct {
-    grade grade;
-    const char *subject;
-    char text[512];
-} finding;
-
-typedef struct {
-    const char *out;
-    rt_config config;
-    finding findings[FINDINGS_MAX];
-    uint32_t count;
-    bool has_coordinator; // this box is where the configuration puts it
-    uint32_t shards_here;
-} doctor;
-
-static void say(doctor *d, grade as, const char *subject, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void say(doctor *d, grade as, const char *subject, const char *format, ...)
+void cli_doctor_say(doctor *d, grade as, const char *subject, const char *format, ...)
 {
     va_list arguments;
-    if (d->count == FINDINGS_MAX)
+    if (d->count == CLI_FINDINGS_MAX)
         return;
     finding *one = &d->findings[d->count++];
     one->grade = as;
@@ -62,111 +40,6 @@ static void say(doctor *d, grade as, const char *subject, const char *format, ..
     va_start(arguments, format);
     vsnprintf(one->text, sizeof one->text, format, arguments);
     va_end(arguments);
-}
-
-// ---- network ---------------------------------------------------------------------------------
-
-// 0: a process of this box can listen there. Otherwise why not.
-static int try_listen(const struct addrinfo *at)
-{
-    const int yes = 1;
-    int reason = 0, one = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (one < 0)
-        return errno;
-    (void)setsockopt(one, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); // as ZeroMQ does
-    if (bind(one, at->ai_addr, at->ai_addrlen) != 0 || listen(one, 1) != 0)
-        reason = errno;
-    close(one);
-    return reason;
-}
-
-// 0: somebody accepts connections there.
-static int knock(const struct addrinfo *at)
-{
-    int reason = 0, one = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    socklen_t size = sizeof reason;
-    if (one < 0)
-        return errno;
-    if (connect(one, at->ai_addr, at->ai_addrlen) != 0) {
-        struct pollfd item = {one, POLLOUT, 0};
-        if (errno != EINPROGRESS)
-            reason = errno;
-        else if (poll(&item, 1, KNOCK_MS) <= 0)
-            reason = ETIMEDOUT;
-        else if (getsockopt(one, SOL_SOCKET, SO_ERROR, &reason, &size) != 0)
-            reason = errno;
-    }
-    close(one);
-    return reason;
-}
-
-// An address that the configuration gives to a process. True: it is one of this box.
-static bool check_place(doctor *d, const char *who, const char *address)
-{
-    char host[RT_PATH_MAX], service[16];
-    uint32_t port;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    if (!rt_address_split(address, host, sizeof host, &port))
-        return false; // the check of the configuration says so
-    snprintf(service, sizeof service, "%" PRIu32, port);
-    int reason = getaddrinfo(host, service, &hints, &found);
-    if (reason) {
-        say(d, BROKEN, "names", "%s at %s: %s: the name must be in DNS or in /etc/hosts", who,
-            address, gai_strerror(reason));
-        return false;
-    }
-    int here = try_listen(found);
-    if (here == 0)
-        say(d, FINE, "ports", "%s can listen at %s, an address of this box", who, address);
-    else if (here == EADDRINUSE)
-        say(d, LOOK, "ports",
-            "%s: %s is an address of this box, and the port is taken: by the run "
-            "itself, or choose another (`ss -ltnp` shows by whom)",
-            who, address);
-    else if (here == EACCES)
-        say(d, BROKEN, "ports", "%s: this user may not listen at %s: take a port above 1023", who,
-            address);
-    if (here == 0 || here == EADDRINUSE || here == EACCES) {
-        freeaddrinfo(found);
-        return true;
-    }
-    int there = knock(found);
-    freeaddrinfo(found);
-    if (there == 0)
-        say(d, FINE, "ports", "%s takes connections: %s, on another box", address, who);
-    else if (there == ECONNREFUSED)
-        say(d, LOOK, "ports", "%s: the box of %s is there, but nobody listens: not started yet?",
-            who, address);
-    else
-        say(d, BROKEN, "ports",
-            "%s: no way to %s: %s: is the address right, the box on, the port "
-            "open in its firewall?",
-            who, address, strerror(there));
-    return false;
-}
-
-static void check_network(doctor *d)
-{
-    const rt_config *config = &d->config;
-    char name[32], host[RT_PATH_MAX];
-    rt_error error;
-    if (config->network_interface[0]) {
-        if (rt_address_of_interface(config->network_interface, host, sizeof host, &error))
-            say(d, BROKEN, "interface", "%s", error.text);
-        else
-            say(d, FINE, "interface", "%s has the address %s", config->network_interface, host);
-    }
-    if (!config->network_coordinator[0]) {
-        say(d, config->network_ps_count ? LOOK : FINE, "names",
-            "network.coordinator is not given: right for `lanyard up`; on several boxes give it");
-        d->has_coordinator = true;
-        d->shards_here = config->ps_shard_count;
-        return;
-    }
-    d->has_coordinator = check_place(d, "coordinator", config->network_coordinator);
-    for (uint32_t i = 0; i < config->network_ps_count; i++)
-        d->shards_here +=
-            check_place(d, rt_peer_name(rt_peer(RT_ROLE_PS, i), name), config->network_ps[i]);
 }
 
 // ---- keys ------------------------------------------------------------------------------------
@@ -228,18 +101,44 @@ static void check_clock(doctor *d)
         say(d, FINE, "clock", "synchronised, at most %.1f ms off", (double)now.maxerror * 1e-3);
 }
 
+// A folder that is not there is made by a run, if that can be.
+static void check_parent(doctor *d, const char *folder)
+{
+    char parent[RT_PATH_MAX];
+    const size_t length = strlen(folder);
+    snprintf(parent, sizeof parent, "%.*s",
+             (int)(length && folder[length - 1] == '/' ? length - 1 : length), folder);
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    const char *in = slash ? parent : ".";
+    if (access(in, W_OK | X_OK) == 0)
+        say(d, LOOK, "rights", "%s is not there; a run makes it", folder);
+    else
+        say(d, BROKEN, "rights", "%s is not there, and a run cannot make it in %s: %s", folder, in,
+            strerror(errno));
+}
+
 // Whether this user may write there. inside: only of interest where the folder is there.
 static void check_folder(doctor *d, const char *folder, bool inside)
 {
-    if (access(folder, R_OK | W_OK | X_OK) == 0)
+    struct stat info;
+    const bool is_there = stat(folder, &info) == 0;
+    if (!is_there && errno == ENOENT) {
+        if (!inside)
+            check_parent(d, folder);
+        return;
+    }
+    if (is_there && !S_ISDIR(info.st_mode))
+        errno = ENOTDIR;
+    else if (access(folder, R_OK | W_OK | X_OK) == 0) {
         say(d, FINE, "rights", "this user can write to %s", folder);
-    else if (errno == ENOENT && !inside)
-        say(d, LOOK, "rights", "%s is not there; a run makes it if its parent is", folder);
-    else if (errno != ENOENT)
-        say(d, BROKEN, "rights",
-            "this user cannot write to %s: %s: is it the one that runs the service, and the "
-            "folder's owner?",
-            folder, strerror(errno));
+        return;
+    }
+    say(d, BROKEN, "rights",
+        "this user cannot write to %s: %s: is it the one that runs the service, and the "
+        "folder's owner?",
+        folder, strerror(errno));
 }
 
 // Where a run that went on from there would read and write: somebody else may have made it.
@@ -259,17 +158,28 @@ static void check_checkpoints(doctor *d)
     rt_free(iterations);
 }
 
+static void check_input(doctor *d, const char *path)
+{
+    if (d->config.stream.format == RT_FORMAT_SYNTHETIC || strcmp(path, "-") == 0 ||
+        access(path, R_OK) == 0)
+        return;
+    if (errno == ENOENT && cli_doctor_unit_makes(path))
+        say(d, LOOK, "rights",
+            "stream.files: %s is not there yet: lanyard-coordinator.service "
+            "makes the pipe when it starts",
+            path);
+    else
+        say(d, BROKEN, "rights", "stream.files: %s: %s%s", path, strerror(errno),
+            errno == ENOENT ? ": a file, or a pipe that mkfifo makes" : "");
+}
+
 static void check_rights(doctor *d)
 {
     struct rlimit files;
     check_folder(d, d->out ? d->out : ".", !d->out);
     check_checkpoints(d);
-    for (uint32_t i = 0; d->has_coordinator && i < d->config.stream.file_count; i++) {
-        const char *path = d->config.stream.files[i];
-        if (d->config.stream.format != RT_FORMAT_SYNTHETIC && strcmp(path, "-") != 0 &&
-            access(path, R_OK) != 0)
-            say(d, BROKEN, "rights", "stream.files: %s: %s", path, strerror(errno));
-    }
+    for (uint32_t i = 0; d->has_coordinator && i < d->config.stream.file_count; i++)
+        check_input(d, d->config.stream.files[i]);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < FILES_WANTED)
         say(d, LOOK, "rights",
             "at most %lu open files: strangers' connections could use them up; "
@@ -419,6 +329,8 @@ static rt_status load(doctor *d, const char *path, const char *const *sets, uint
         status = rt_config_check(&d->config, error);
     if (!status)
         status = rt_config_check_training(&d->config, error);
+    if (!status)
+        d->identity = cli_identity(&d->config);
     if (status)
         rt_config_fini(&d->config);
     return status;
@@ -428,10 +340,11 @@ static void examine(doctor *d)
 {
     say(d, FINE, "config", "can be read, and its parts fit together");
     check_versions(d);
-    check_network(d);
+    cli_doctor_network(d);
     check_keys(d);
     check_clock(d);
     check_rights(d);
+    cli_doctor_units(d);
     check_plan(d);
     check_device(d);
     rt_config_fini(&d->config);

@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/cli_source.h"
 #include "edge_worker/model/ew_model.h"
-#include "ps_lite/ps_model_file.h"
-#include "ps_lite/ps_table.h"
-#include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/rt_json.h"
@@ -19,6 +17,7 @@
 
 typedef struct {
     const rt_config *config;
+    cli_source source;
     rt_stream *stream;
     const rt_schema *schema;
     rt_batch batch;
@@ -35,87 +34,12 @@ typedef struct {
     uint64_t unknown_keys, lookups;
 } evaluation;
 
-// replaces: a checkpoint's changes of rows that one before it holds.
-static rt_status add_row(evaluation *e, uint64_t key, const float *row, bool replaces,
-                         rt_error *error)
-{
-    rt_status status = ps_table_reserve(e->table, 1, error);
-    if (status)
-        return status;
-    ps_entry *entry = ps_table_find(e->table, key);
-    if (entry && !replaces)
-        return rt_fail(error, RT_DATA, "key %" PRIx64 " stands twice in the model", key);
-    entry = entry ? entry : ps_table_insert(e->table, key);
-    memcpy(ps_table_row(e->table, entry), row, e->config->model.embedding_dim * sizeof *row);
-    return RT_OK;
-}
-
-static rt_status load_rows(evaluation *e, const char *directory, uint32_t before, rt_error *error);
-
-// A file of changes needs the checkpoint that they are changes of.
-static rt_status load_base(evaluation *e, const char *path, const ps_model_info *info,
-                           uint32_t before, rt_error *error)
-{
-    char parent[RT_PATH_MAX + 64], base[RT_PATH_MAX + 128];
-    snprintf(parent, sizeof parent, "%s", path);
-    for (int i = 0; i < 2; i++) { // the file's name, then its folder's
-        char *slash = strrchr(parent, '/');
-        if (slash)
-            *slash = '\0';
-        else
-            strcpy(parent, i == 0 ? "." : "..");
-    }
-    if (info->base >= before)
-        return rt_fail(error, RT_DATA,
-                       "%s: builds on iteration %" PRIu32 ", expected one below %" PRIu32, path,
-                       info->base, before);
-    rt_status status = rt_checkpoint_path(parent, info->base, base, sizeof base, error);
-    return status ? status : load_rows(e, base, info->base, error);
-}
-
-static rt_status load_shard(evaluation *e, const char *path, uint32_t before, rt_error *error)
-{
-    ps_model_info info;
-    ps_model_reader *reader;
-    rt_status status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
-    if (status)
-        return status;
-    if (info.dim != e->config->model.embedding_dim || info.schema != cli_schema_hash(e->config))
-        status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
-    if (!status && info.base && info.shard == 0)
-        status = load_base(e, path, &info, before, error);
-    while (!status) {
-        uint64_t key;
-        uint32_t version;
-        const float *row;
-        status = ps_model_reader_next(reader, &key, &version, &row, error);
-        if (!status)
-            status = add_row(e, key, row, info.base > 0, error);
-    }
-    ps_model_reader_close(reader);
-    return status == RT_END ? RT_OK : status;
-}
-
-// All shards of a folder. before: iteration of the checkpoint that builds on it.
-static rt_status load_rows(evaluation *e, const char *directory, uint32_t before, rt_error *error)
-{
-    char path[RT_PATH_MAX + 64];
-    const uint32_t shards = e->config->ps_shard_count;
-    rt_status status = RT_OK;
-    for (uint32_t s = 0; s < shards && !status; s++) {
-        status = ps_model_file_path(directory, s, shards, path, sizeof path, error);
-        if (!status)
-            status = load_shard(e, path, before, error);
-    }
-    return status;
-}
-
 // Models of versions before scale.bin have none.
-static rt_status load_scale(evaluation *e, const char *directory, rt_error *error)
+static rt_status load_scale(evaluation *e, rt_error *error)
 {
     char path[RT_PATH_MAX + 64];
     rt_tensors *tensors;
-    snprintf(path, sizeof path, "%s/scale.bin", directory);
+    snprintf(path, sizeof path, "%s/scale.bin", e->source.folder);
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return RT_OK;
     rt_status status = rt_tensors_open(path, &tensors, error);
@@ -128,7 +52,7 @@ static rt_status load_scale(evaluation *e, const char *directory, rt_error *erro
     return status;
 }
 
-static rt_status load_model(evaluation *e, const char *directory, rt_error *error)
+static rt_status load_model(evaluation *e, rt_error *error)
 {
     char path[RT_PATH_MAX + 64];
     const rt_config *config = e->config;
@@ -143,7 +67,7 @@ static rt_status load_model(evaluation *e, const char *directory, rt_error *erro
                              .lookup_count_max = lookups,
                              .row_count_max = lookups};
     rt_status status = ew_model_create(&model, &e->device, &e->model, error);
-    snprintf(path, sizeof path, "%s/dense.bin", directory);
+    snprintf(path, sizeof path, "%s/dense.bin", e->source.folder);
     if (!status)
         status = rt_tensors_open(path, &dense, error);
     if (status)
@@ -152,7 +76,9 @@ static rt_status load_model(evaluation *e, const char *directory, rt_error *erro
     if (status)
         rt_fail_in(error, "%s", path);
     rt_tensors_close(dense);
-    return status ? status : load_rows(e, directory, UINT32_MAX, error);
+    return status ? status
+                  : cli_source_rows(&e->source, CLI_ALL_SHARDS, config->model.embedding_dim,
+                                    e->table, NULL, error);
 }
 
 static rt_status allocate(evaluation *e, rt_error *error)
@@ -256,7 +182,7 @@ static void print_result(const evaluation *e, bool json)
     rt_json_fini(&out);
 }
 
-static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
+static rt_status evaluate(evaluation *e, rt_error *error)
 {
     if (e->config->stream.format == RT_FORMAT_SYNTHETIC && e->config->stream.samples_max == 0)
         return rt_fail(error, RT_CONFIG,
@@ -272,9 +198,11 @@ static rt_status evaluate(evaluation *e, const char *directory, rt_error *error)
     rt_batch_init(&e->batch, e->schema->dense_count);
     status = allocate(e, error);
     if (!status)
-        status = load_scale(e, directory, error);
+        status = cli_source_check(&e->source, error);
     if (!status)
-        status = load_model(e, directory, error);
+        status = load_scale(e, error);
+    if (!status)
+        status = load_model(e, error);
     while (!status) {
         status = rt_stream_read(e->stream, &e->batch, BATCH_SAMPLES, error);
         if (!status)
@@ -304,7 +232,6 @@ static rt_status close_predictions(evaluation *e, const char *path, rt_error *er
 
 int cli_eval(int argc, char **argv)
 {
-    char path[RT_PATH_MAX + 16];
     const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     bool json = false;
@@ -318,19 +245,12 @@ int cli_eval(int argc, char **argv)
         fprintf(stderr, "lanyard eval: which DIR? The folder model/ of a run, or a checkpoint\n");
         return CLI_USAGE;
     }
-    snprintf(path, sizeof path, "%s/config.json", directory);
-    if (access(path, F_OK) != 0 && errno == ENOENT) {
-        rt_fail(&error, RT_NOT_FOUND,
-                "%s: no config.json: expected the folder model/ of a run, or a checkpoint",
-                directory);
-        return cli_fail(&error);
-    }
-    int code = cli_load(path, sets, set_count, "lanyard", &config);
+    int code = cli_source_open(directory, sets, set_count, &config, &e.source);
     if (code != CLI_OK)
         return code;
     rt_status status = open_predictions(&e, predictions, &error);
     if (!status)
-        status = evaluate(&e, directory, &error);
+        status = evaluate(&e, &error);
     const rt_status closed = close_predictions(&e, predictions, status ? NULL : &error);
     status = status ? status : closed;
     if (!status)

@@ -30,10 +30,17 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 typedef struct {
     rt_config config;
     rt_keys keys;
-    uint64_t config_hash;
+    rt_identity identity;
     uint32_t rank;
     char coordinator[RT_NAME_MAX + 16];
+    rt_notify notify;
 } member_arguments;
+
+static void open_notify(rt_notify *notify)
+{
+    rt_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"),
+                   notify);
+}
 
 // --bind: the address that this process listens on, in place of network.bind.
 static bool take_bind(const char *address, rt_config *config)
@@ -99,7 +106,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     int code = cli_load_run(path, sets, set_count, name, &arguments->config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    arguments->config_hash = cli_config_hash(&arguments->config);
+    arguments->identity = cli_identity(&arguments->config);
     code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
     if (code == CLI_OK)
         code = take_coordinator(coordinator, arguments);
@@ -111,19 +118,9 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     }
     if (code != CLI_OK)
         rt_config_fini(&arguments->config);
+    else
+        open_notify(&arguments->notify);
     return code;
-}
-
-// By which a process talks; worker: as which it connects.
-static const rt_transport_ops *transport_of(const rt_config *config, bool is_worker, uint32_t rank)
-{
-    static const rt_transport_ops *const all[] = {[RT_NETWORK_ZMQ] = &rt_transport_zmq,
-                                                  [RT_NETWORK_UCX] = &rt_transport_ucx,
-                                                  [RT_NETWORK_MIXED] = &rt_transport_mixed};
-    if (is_worker && config->network_transport == RT_NETWORK_MIXED &&
-        config->links.transports[rank] == RT_NETWORK_ZMQ)
-        return &rt_transport_zmq;
-    return all[config->network_transport];
 }
 
 static int fail(rt_status status, const rt_error *error)
@@ -152,12 +149,14 @@ int cli_worker(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     ew_worker_config worker = {.config = &arguments.config,
-                               .config_hash = arguments.config_hash,
-                               .ops = transport_of(&arguments.config, true, arguments.rank),
+                               .identity = arguments.identity,
+                               .ops = cli_transport(&arguments.config, true, arguments.rank),
                                .keys = &arguments.keys,
                                .rank = arguments.rank,
-                               .coordinator = arguments.coordinator};
+                               .coordinator = arguments.coordinator,
+                               .notify = &arguments.notify};
     code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
     return code;
@@ -170,14 +169,16 @@ int cli_ps(int argc, char **argv)
     int code = read_member(argc, argv, "ps", &arguments);
     if (code != CLI_OK)
         return code;
-    ps_server_config server = {.transport = transport_of(&arguments.config, false, 0),
+    ps_server_config server = {.transport = cli_transport(&arguments.config, false, 0),
                                .keys = &arguments.keys,
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
-                               .config_hash = arguments.config_hash,
-                               .schema = cli_schema_hash(&arguments.config)};
+                               .identity = arguments.identity,
+                               .schema = cli_schema_hash(&arguments.config),
+                               .notify = &arguments.notify};
     code = member_exit(ps_server_run(&server, &error), &error);
+    rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
     return code;
@@ -215,12 +216,20 @@ static void announce(void *context, const char *address)
         return;
     }
     dprintf(fd, "%s\n", address);
-    close(fd);
 }
 
-static rt_status prepare_directory(const char *directory, rt_error *error)
+static void say_saved(void *context)
 {
-    if (!directory || mkdir(directory, 0777) == 0 || errno == EEXIST)
+    const int fd = *(const int *)context;
+    if (fd >= 0)
+        dprintf(fd, CLI_SAVED "\n");
+}
+
+// *made: it was not there before.
+static rt_status prepare_directory(const char *directory, bool *made, rt_error *error)
+{
+    *made = directory && mkdir(directory, 0777) == 0;
+    if (!directory || *made || errno == EEXIST)
         return RT_OK;
     return rt_fail(error, rt_status_of_errno(errno), "%s: cannot create it: %s", directory,
                    strerror(errno));
@@ -280,7 +289,7 @@ int cli_coordinator(int argc, char **argv)
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
-    bool trace = false, resume = false, restart = false;
+    bool trace = false, resume = false, restart = false, made = false;
     const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
                                   {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},     {"bind", &bind, NULL},
@@ -295,15 +304,17 @@ int cli_coordinator(int argc, char **argv)
     int code = cli_load_run(path, sets, set_count, "coordinator", &config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    const uint64_t config_hash = cli_config_hash(&config);
+    const rt_identity identity = cli_identity(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);
         return CLI_USAGE;
     }
     int fd = fd_text ? (int)announce_fd : -1;
+    rt_notify notify;
+    open_notify(&notify);
     dp_coordinator_config coordinator = {.config = &config,
-                                         .config_hash = config_hash,
-                                         .ops = transport_of(&config, false, 0),
+                                         .identity = identity,
+                                         .ops = cli_transport(&config, false, 0),
                                          .keys = &keys,
                                          .schema = cli_schema_hash(&config),
                                          .resume = restart  ? DP_RESUME_IF_ANY
@@ -317,11 +328,15 @@ int cli_coordinator(int argc, char **argv)
                                          .signal_fd = open_signal_fd(),
                                          .reload = {watch ? watch : path, sets, set_count},
                                          .progress = true,
+                                         .notify = &notify,
                                          .announce = announce,
+                                         .saved = say_saved,
                                          .announce_context = &fd};
     rt_status status = rt_keys_load(&config, &keys, &error) ? RT_CONFIG : RT_OK;
     if (!status)
-        status = prepare_directory(out, &error);
+        status = rt_config_check_input(&config, &error);
+    if (!status)
+        status = prepare_directory(out, &made, &error);
     if (!status)
         status = hold_folder(out, &error);
     if (!status)
@@ -332,6 +347,9 @@ int cli_coordinator(int argc, char **argv)
         status = cli_dense_bytes(&config, &schema, &coordinator.dense_bytes, &error);
     if (!status)
         status = dp_coordinator_run(&coordinator, &error);
+    rt_notify_close(&notify);
+    if (status && made)
+        (void)rmdir(out); // unless something is in it
     rt_keys_clear(&keys);
     rt_config_fini(&config);
     return coordinator_exit(status, &error);

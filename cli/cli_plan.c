@@ -18,7 +18,7 @@ static rt_status learn_input(const rt_config *config, bool count, cli_plan *plan
 {
     rt_status status = cli_schema(config, &plan->schema, error);
     plan->distinct_keys = config->cache.distinct_keys;
-    if (!status && count && !plan->distinct_keys && config->stream.file_count)
+    if (!status && count && !plan->distinct_keys && rt_stream_is_countable(&config->stream))
         status = rt_stream_count_keys(&config->stream, config->seed, &plan->distinct_keys, error);
     return status;
 }

@@ -38,7 +38,7 @@ static rt_status serve(rt_transport *transport, const char *address, rt_error *e
         uint32_t peer;
         rt_message message = {0};
         status = ops->receive(endpoint, &peer, &message, error);
-        if (status == RT_OK && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
             status = bw_responder_take(&responder, &listener, peer, &message, error);
         rt_message_release(&message);
         if (status == RT_WIRE) { // a stranger's mistake ends nothing
@@ -102,7 +102,7 @@ static rt_status connect_streams(rt_transport *transport, const char *address, u
         streams[i] = (bw_stream_end){.self = SELF - i, .server = SERVER};
         status = config->ops->connect(transport, streams[i].self, SERVER, address,
                                       &streams[i].endpoint, error);
-        config->stream_count += status == RT_OK;
+        config->stream_count += !status;
     }
     return status;
 }

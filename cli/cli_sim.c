@@ -108,6 +108,10 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     char fingerprint[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, result->fingerprint);
     rt_json_string(json, "plan_fingerprint", fingerprint);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = result->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     dp_decisions_write(&result->decisions, dp_account_unit_s(&result->costs), json);
     rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
     rt_json_u64(json, "cache_rows", result->slot_count);
@@ -134,6 +138,19 @@ static int print_json(const sim_run *runs, uint32_t count)
     int code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
     rt_json_fini(&json);
     return code;
+}
+
+// Who trains in the end, where that is not everybody.
+static void print_participants(const sim_run *run)
+{
+    const dp_sim_result *result = &run->result;
+    if (result->participants == rt_bits_below(result->costs.worker_count))
+        return;
+    printf("%s: in the end %u of %" PRIu32 " workers train:", run->spec,
+           rt_bit_count(result->participants), result->costs.worker_count);
+    for (uint64_t rest = result->participants; rest; rest &= rest - 1)
+        printf(" %u", rt_lowest_bit(rest));
+    printf("\n");
 }
 
 static void print_table(const sim_run *runs, uint32_t count)
@@ -164,6 +181,8 @@ static void print_table(const sim_run *runs, uint32_t count)
                account->predicted_s * 1e3 * scale, result->decision_ms_p50,
                result->planned_samples_per_s);
     }
+    for (uint32_t i = 0; i < count; i++)
+        print_participants(&runs[i]);
 }
 
 static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run, rt_error *error)
@@ -209,6 +228,7 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     config.dispatch.policy = run->policy = RT_POLICY_ESD;
     sim.config = &config;
     sim.trace = NULL;
+    sim.placements = NULL;
     sim.inputs = NULL; // they are about all workers
     sim.journal = NULL;
     snprintf(run->spec, sizeof run->spec, "%s", "(one box)");
@@ -217,20 +237,16 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     return status;
 }
 
-static bool reads_stdin(const rt_config *config)
+static bool reads_once(const rt_config *config)
 {
-    for (uint32_t i = 0; i < config->stream.file_count; i++) {
-        if (strcmp(config->stream.files[i], "-") == 0)
-            return true;
-    }
-    return false;
+    return config->stream.format != RT_FORMAT_SYNTHETIC && !rt_stream_is_countable(&config->stream);
 }
 
 // Fewer boxes can win where communication dominates, so a policy that lowers the time of an
 // iteration is shown beside one.
 static bool wants_one_box(const rt_config *config, const sim_run *runs, uint32_t count)
 {
-    for (uint32_t i = 0; i < count && config->worker_count > 1 && !reads_stdin(config); i++) {
+    for (uint32_t i = 0; i < count && config->worker_count > 1 && !reads_once(config); i++) {
         if (dp_policy_can(runs[i].policy, DP_POLICY_TIME))
             return true;
     }
@@ -244,14 +260,13 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
     rt_schema schema;
     sim.schema = &schema;
     sim.progress = isatty(STDERR_FILENO);
-    if (reads_stdin(config) && (count > 1 || dp_setup_needs_keys(config)))
+    if (reads_once(config) && count > 1)
         return rt_fail(error, RT_CONFIG,
-                       "standard input can be read only once: name one policy, and cache.rows or "
-                       "cache.distinct_keys");
+                       "standard input and pipes can be read only once: name one policy");
     rt_status status = cli_schema(config, &schema, error);
     if (!status && config->sim_dense)
         status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
-    if (!status && dp_setup_needs_keys(config) && config->stream.file_count)
+    if (!status && dp_setup_needs_keys(config))
         status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
     for (uint32_t i = 0; i < *count_p && !status; i++)
         status = run_one(config, sim, &runs[i], error);
@@ -261,10 +276,39 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
     return run_one_box(config, sim, &runs[(*count_p)++], error);
 }
 
+// Files that a simulation writes beside its result.
+typedef struct {
+    const char *trace, *placements;
+} output_paths;
+
+static rt_status open_outputs(const output_paths *paths, uint32_t run_count, dp_sim_config *sim,
+                              rt_error *error)
+{
+    if (sim->journal && run_count > 1)
+        return rt_fail(error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
+                       run_count);
+    if (paths->placements && run_count > 1)
+        return rt_fail(error, RT_CONFIG, "--placements: takes those of one policy, not of %u",
+                       run_count);
+    if (paths->trace && !(sim->trace = fopen(paths->trace, "w")))
+        return rt_fail(error, RT_IO, "%s: %s", paths->trace, strerror(errno));
+    if (paths->placements && !(sim->placements = fopen(paths->placements, "w")))
+        return rt_fail(error, RT_IO, "%s: %s", paths->placements, strerror(errno));
+    return RT_OK;
+}
+
+static void close_output(FILE *file, const char *path, rt_status *status, rt_error *error)
+{
+    bool failed = file && ferror(file);
+    if (file && (fclose(file) != 0 || failed) && *status == RT_OK)
+        *status = rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+}
+
 int cli_sim(int argc, char **argv)
 {
     static sim_run runs[RUNS_MAX + 1]; // 33 x 20 KB: too much for a stack
-    const char *path = NULL, *policies = NULL, *trace_path = NULL, *records = NULL;
+    const char *path = NULL, *policies = NULL, *records = NULL;
+    output_paths paths = {0};
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count, count = 1;
     bool json = false;
@@ -272,11 +316,10 @@ int cli_sim(int argc, char **argv)
     rt_error error = {0};
     dp_sim_config sim = {0};
     dp_inputs inputs = {0};
-    const cli_option options[] = {{"policies", &policies, NULL},
-                                  {"trace", &trace_path, NULL},
-                                  {"records", &records, NULL},
-                                  {"journal", &sim.journal, NULL},
-                                  {"json", NULL, &json}};
+    const cli_option options[] = {
+        {"policies", &policies, NULL},           {"trace", &paths.trace, NULL},
+        {"placements", &paths.placements, NULL}, {"records", &records, NULL},
+        {"journal", &sim.journal, NULL},         {"json", NULL, &json}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (policies && !split_specs(policies, runs, &count)))
         return CLI_USAGE;
@@ -288,17 +331,14 @@ int cli_sim(int argc, char **argv)
         status = dp_inputs_load(records, config.worker_count, &inputs, &error);
         sim.inputs = &inputs;
     }
-    if (!status && sim.journal && count > 1)
-        status = rt_fail(&error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
-                         count);
-    if (!status && trace_path && !(sim.trace = fopen(trace_path, "w")))
-        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    if (!status)
+        status = open_outputs(&paths, count, &sim, &error);
     if (!status)
         status = run_all(&config, runs, &count, sim, &error);
     rt_config_fini(&config);
     dp_inputs_fini(&inputs);
-    if (sim.trace && fclose(sim.trace) != 0 && !status)
-        status = rt_fail(&error, RT_IO, "%s: %s", trace_path, strerror(errno));
+    close_output(sim.trace, paths.trace, &status, &error);
+    close_output(sim.placements, paths.placements, &status, &error);
     if (status)
         return cli_fail(&error);
     if (json)

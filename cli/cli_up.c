@@ -8,6 +8,7 @@
 // process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,11 +17,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "dispatch/coordinator/dp_flaps.h"
+#include "edge_worker/device/ew_device.h"
 #include "runtime/wire/rt_control.h"
 
 #define GRACE_MS 2000u // between being told to end and being made to
@@ -48,6 +52,7 @@ typedef struct {
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
     char address[RT_NAME_MAX];
+    int announce_fd;              // what the coordinator says beside its log; -1: closed
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
     sigset_t signals;
@@ -58,6 +63,7 @@ typedef struct {
     uint64_t restarts_ns[RESTARTS_MAX]; // when, a ring
     uint32_t restart_count;
     bool again;            // an attempt was made before
+    dp_flaps flaps;        // workers that were lost of late
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
     uint64_t back_ns[RT_WORKERS_MAX]; // when absent ones are to be started
 } run;
@@ -146,11 +152,11 @@ static rt_status spawn_mpi_workers(run *r, rt_error *error)
 
 // What the coordinator writes once it listens. The wait ends early when the coordinator ends,
 // because then the pipe is closed.
-static rt_status read_address(run *r, int fd, rt_error *error)
+static rt_status read_address(run *r, rt_error *error)
 {
     size_t used = 0;
     while (used < sizeof r->address - 1) {
-        struct pollfd one = {.fd = fd, .events = POLLIN};
+        struct pollfd one = {.fd = r->announce_fd, .events = POLLIN};
         struct timespec now = {0};
         if (poll(&one, 1, 100) < 0 && errno != EINTR)
             break;
@@ -161,7 +167,7 @@ static rt_status read_address(run *r, int fd, rt_error *error)
         }
         if (!(one.revents & (POLLIN | POLLHUP)))
             continue;
-        ssize_t got = read(fd, r->address + used, sizeof r->address - 1 - used);
+        ssize_t got = read(r->announce_fd, r->address + used, 1);
         if (got <= 0)
             break;
         used += (size_t)got;
@@ -170,7 +176,7 @@ static rt_status read_address(run *r, int fd, rt_error *error)
             return RT_OK;
         }
     }
-    return rt_fail(error, RT_PEER, "the coordinator did not start");
+    return rt_fail(error, RT_PEER, "the coordinator ended before it listened");
 }
 
 static rt_status spawn_coordinator(run *r, rt_error *error)
@@ -210,10 +216,9 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     }
     rt_status status = spawn(r, rt_peer(RT_ROLE_COORDINATOR, 0), "coordinator", arguments, error);
     close(pipes[1]);
-    if (!status)
-        status = read_address(r, pipes[0], error);
-    close(pipes[0]);
-    return status;
+    r->announce_fd = pipes[0];
+    (void)fcntl(r->announce_fd, F_SETFD, FD_CLOEXEC);
+    return status ? status : read_address(r, error);
 }
 
 static rt_status spawn_all(run *r, rt_error *error)
@@ -256,7 +261,8 @@ static void spawn_absent(run *r)
         uint32_t at = 0;
         while (at < r->child_count && r->children[at].peer != peer)
             at++;
-        if (rt_now_ns() < r->back_ns[rank] || (at < r->child_count && r->children[at].pid))
+        if (rt_now_ns() < r->back_ns[rank] || dp_flaps_aside(&r->flaps, time(NULL)) >> rank & 1 ||
+            (at < r->child_count && r->children[at].pid))
             continue;
         if (at < r->child_count)
             r->children[at] = r->children[--r->child_count];
@@ -378,6 +384,20 @@ static void watch(run *r)
     }
 }
 
+// Whether the coordinator came to the end of the run: model and summary are there, whoever was
+// killed after that, itself included.
+static bool is_complete(const run *r)
+{
+    char text[sizeof CLI_SAVED] = "";
+    const child *coordinator = &r->children[0];
+    struct pollfd one = {.fd = r->announce_fd, .events = POLLIN};
+    if (r->child_count && coordinator->past_pid && !coordinator->pid && !coordinator->failure)
+        return true;
+    return r->announce_fd >= 0 && poll(&one, 1, 0) == 1 && one.revents & POLLIN &&
+           read(r->announce_fd, text, sizeof CLI_SAVED) == (ssize_t)sizeof CLI_SAVED &&
+           memcmp(text, CLI_SAVED, sizeof CLI_SAVED - 1) == 0;
+}
+
 static void end_all(run *r)
 {
     // A member that failed has told the coordinator, which says so and ends by itself; one that was
@@ -430,13 +450,19 @@ static bool attempt(run *r)
     if (status && alive(r))
         signal_all(r, SIGTERM);
     end_all(r);
+    const bool complete = !status && is_complete(r);
+    if (r->announce_fd >= 0)
+        close(r->announce_fd);
+    r->announce_fd = -1;
     if (r->config_fd >= 0)
         close(r->config_fd);
     r->config_fd = -1;
-    if (status)
+    if (status && !r->first_failed) // else that one has said why
         (void)cli_fail(&error);
     r->again = true;
-    return !status && !r->first_failed && !is_planned(r);
+    if (complete && r->first_failed)
+        rt_warn("the run was complete before that: model and summary are there");
+    return complete;
 }
 
 // ---- starting again --------------------------------------------------------------------------
@@ -472,6 +498,7 @@ static void choose_absent(run *r)
         return;
     r->absent |= rt_bit(rank);
     put_off_return(r, rank);
+    dp_flaps_note(&r->flaps, rank, time(NULL));
     if (r->absent == all)
         r->absent = 0;
 }
@@ -495,10 +522,40 @@ static bool prepare_restart(run *r)
     return true;
 }
 
+// A FIFO stays open over restarts, so that its writers do not die with the coordinator; what they
+// wrote waits in it. Closed with this process.
+static void hold_fifos(const rt_stream_config *stream)
+{
+    for (uint32_t i = 0; i < stream->file_count; i++) {
+        struct stat info;
+        const int flags = (stream->fifo_ends ? O_RDONLY : O_RDWR) | O_NONBLOCK | O_CLOEXEC;
+        if (stat(stream->files[i], &info) == 0 && S_ISFIFO(info.st_mode) &&
+            open(stream->files[i], flags) < 0)
+            rt_warn("%s cannot be held open: %s", stream->files[i], strerror(errno));
+    }
+}
+
+// What would end every process in the same way, each with an error of its own: once, beforehand.
+static int check_here(const rt_config *config)
+{
+    rt_error error = {0};
+    ew_device device;
+    if (rt_config_check_input(config, &error))
+        return cli_fail(&error);
+    if (strncmp(config->device, "cuda", strlen("cuda")) != 0)
+        return CLI_OK;
+    if (ew_device_open(config->device, &device, &error)) {
+        (void)rt_fail_in(&error, "device: \"%s\"", config->device);
+        return cli_fail(&error);
+    }
+    ew_device_close(&device);
+    return CLI_OK;
+}
+
 int cli_up(int argc, char **argv)
 {
     rt_config config;
-    run r = {.config = &config, .config_fd = -1};
+    run r = {.config = &config, .config_fd = -1, .announce_fd = -1};
     const cli_option options[] = {
         {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
@@ -506,6 +563,14 @@ int cli_up(int argc, char **argv)
     int code = cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
+    code = check_here(&config);
+    if (code != CLI_OK) {
+        rt_config_fini(&config);
+        return code;
+    }
+    if (!r.out)
+        rt_warn("no --out: the model, the metrics and the summary are gone when the run ends");
+    hold_fifos(&config.stream);
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);
     sigaddset(&r.signals, SIGINT);

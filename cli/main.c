@@ -24,14 +24,16 @@ static const cli_command commands[] = {
      "again.\n",
      cli_up},
     {"sim",
-     "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--records FILE] [--journal FILE] "
-     "[--set KEY=VALUE]...",
+     "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--placements FILE] "
+     "[--records FILE] [--journal FILE] [--set KEY=VALUE]...",
      "plan without workers: what would be transferred, and what it would cost",
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
      "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
      "  --json               everything that was counted\n"
      "  --trace FILE         what each worker did in each iteration, a line each\n"
+     "  --placements FILE    who gets which sample, and its keys, a line each: for "
+     "tools/recount.py\n"
      "  --records FILE       plan a run again: records.jsonl in its folder\n"
      "  --journal FILE       write such records of this simulation\n",
      cli_sim},
@@ -41,6 +43,10 @@ static const cli_command commands[] = {
      "  --json  as JSON\n"
      "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
+    {"export", "SOURCE --out DIR", "make a model out of a checkpoint",
+     "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
+     "  --out DIR  the model takes the place of the one there, as a whole\n",
+     cli_export},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
@@ -145,7 +151,7 @@ int main(int argc, char **argv)
     if (asks_for_help(argv[1]) || strcmp(argv[1], "help") == 0)
         return usage(stdout);
     if (strcmp(argv[1], "--version") == 0) {
-        printf("lanyard %s\n", RT_PROGRAM_VERSION);
+        printf("lanyard %s\n", rt_build());
         return CLI_OK;
     }
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {

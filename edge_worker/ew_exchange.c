@@ -7,6 +7,7 @@
 
 #include "edge_worker/ew_reducer.h"
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/rt_log.h"
 
 #define CHUNKS_USUAL 1024u // at most, unless a chunk would be too large for a message
 #define REDUCER_CHUNK_FLOATS (UINT32_C(1) << 18) // a library cuts them further as it likes
@@ -21,6 +22,7 @@ struct ew_exchange {
     const ew_collective_ops *ops[RT_COLLECTIVE_NCCL + 1];
     rt_wire_dense_join own;
     uint64_t join_end_ns; // by then all have joined
+    bool asked, meeting;  // a DENSE_JOINED is awaited; auto: the others are to be met
     ew_reducer *reducer;
     float *residual; // bf16: what rounding has lost so far
 
@@ -46,7 +48,7 @@ static bool decides_alone(const ew_exchange_config *config)
 {
     return config->collective == RT_COLLECTIVE_PS ||
            (config->collective == RT_COLLECTIVE_AUTO &&
-            (config->worker_count == 1 || config->wire == RT_DENSE_BF16));
+            (config->worker_count == 1 || config->wire == RT_DENSE_BF16 || config->keyed));
 }
 
 // Whether the own worker can take part; where another collective would do, error is not needed.
@@ -61,7 +63,7 @@ static rt_status look_for(ew_exchange *x, rt_collective kind, rt_error *error)
     if (!status && (*ops)->device_memory && !config->device_state)
         status = rt_fail(error, RT_UNSUPPORTED, "this worker computes on the CPU");
     if (!status && (*ops)->identify)
-        status = (*ops)->identify(config->device_state, x->own.device,
+        status = (*ops)->identify(config->device_state, x->own.device, &x->own.version,
                                   config->rank == 0 ? x->own.id : NULL, error);
     if (!status)
         x->own.collectives |= 1u << kind;
@@ -88,6 +90,8 @@ static uint32_t find_without(const rt_wire_dense_join *joins, uint32_t count, rt
     static const uint8_t none[sizeof joins->device] = {0};
     for (uint32_t w = 0; w < count; w++) {
         if (!(joins[w].collectives & 1u << kind))
+            return w;
+        if (kind == RT_COLLECTIVE_NCCL && joins[w].version != joins[0].version)
             return w;
         for (uint32_t v = 0; v < w && kind == RT_COLLECTIVE_NCCL; v++)
             if (memcmp(joins[v].device, joins[w].device, sizeof none) == 0)
@@ -128,27 +132,45 @@ static rt_status decide(ew_exchange *x, const rt_wire_dense_join *joins, rt_erro
         return rt_fail(error, RT_UNSUPPORTED,
                        "network.collective \"%s\": worker %" PRIu32 " cannot take part%s",
                        name_of(kind), without,
-                       kind == RT_COLLECTIVE_NCCL ? ": it has no NCCL, or no GPU of its own" : "");
+                       kind == RT_COLLECTIVE_NCCL
+                           ? ": it has no NCCL, another version of it, or no GPU of its own"
+                           : "");
     x->kind = kind;
+    x->meeting = asked == RT_COLLECTIVE_AUTO && kind == RT_COLLECTIVE_NCCL;
     return kind == RT_COLLECTIVE_PS ? RT_OK : start_reducer(x, joins, error);
+}
+
+// auto: whether all have met the others, which what they can do does not tell: a firewall, say.
+static void decide_again(ew_exchange *x, const rt_wire_dense_join *joins)
+{
+    uint32_t without = find_without(joins, x->config.worker_count, RT_COLLECTIVE_NCCL);
+    if (without == x->config.worker_count)
+        return;
+    ew_reducer_destroy(x->reducer, false);
+    x->reducer = NULL;
+    x->kind = RT_COLLECTIVE_PS;
+    rt_warn("network.collective \"auto\": ps, as worker %" PRIu32
+            " could not meet the others by NCCL",
+            without);
 }
 
 static rt_status take_joined(ew_exchange *x, const rt_message *message, rt_error *error)
 {
-    if (x->kind != RT_COLLECTIVE_AUTO || x->join_end_ns == 0 ||
-        rt_message_header(message)->count != x->config.worker_count)
+    if (!x->asked || rt_message_header(message)->count != x->config.worker_count)
         return rt_fail(error, RT_WIRE, "PS shard 0: a DENSE_JOINED that nobody waits for");
     rt_wire_dense_join joins[RT_WORKERS_MAX];
     memcpy(joins, rt_message_payload(message), x->config.worker_count * sizeof *joins);
-    return decide(x, joins, error);
+    x->asked = false;
+    if (x->kind == RT_COLLECTIVE_AUTO)
+        return decide(x, joins, error);
+    decide_again(x, joins);
+    return RT_OK;
 }
 
-rt_status ew_exchange_join(ew_exchange *x, rt_error *error)
+static rt_status send_join(ew_exchange *x, rt_error *error)
 {
     rt_message message;
-    x->join_end_ns = rt_now_ns() + (uint64_t)(x->config.timeout_s * 1e9);
-    if (x->kind != RT_COLLECTIVE_AUTO)
-        return RT_OK;
+    x->asked = true;
     if (rt_message_create(&message, RT_MESSAGE_DENSE_JOIN, rt_peer(RT_ROLE_WORKER, x->config.rank),
                           0, 1, sizeof x->own))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -159,12 +181,38 @@ rt_status ew_exchange_join(ew_exchange *x, rt_error *error)
                   : RT_OK;
 }
 
+rt_status ew_exchange_join(ew_exchange *x, rt_error *error)
+{
+    x->join_end_ns = rt_now_ns() + (uint64_t)(x->config.timeout_s * 1e9);
+    return x->kind == RT_COLLECTIVE_AUTO ? send_join(x, error) : RT_OK;
+}
+
+// auto: tells the others whether the meeting came about. RT_AGAIN: it is not over, or they are to
+// answer, who may take as long as a meeting may.
+static rt_status end_meeting(ew_exchange *x, rt_error *error)
+{
+    rt_error why = {0};
+    rt_status status = ew_reducer_state(x->reducer, &why);
+    if (status == RT_AGAIN)
+        return RT_AGAIN;
+    if (status) {
+        rt_warn("network.collective \"auto\": without NCCL: %.200s", why.text);
+        x->own.collectives = 1u << RT_COLLECTIVE_PS;
+    }
+    x->meeting = false;
+    x->join_end_ns = rt_now_ns() + (uint64_t)(2 * x->config.timeout_s * 1e9);
+    status = send_join(x, error);
+    return status ? status : RT_AGAIN;
+}
+
 rt_status ew_exchange_ready(ew_exchange *x, rt_error *error)
 {
     rt_status status = RT_AGAIN;
     if (x->kind == RT_COLLECTIVE_PS)
         return RT_OK;
-    if (x->reducer)
+    if (x->meeting)
+        return end_meeting(x, error);
+    if (x->reducer && !x->asked)
         status = ew_reducer_state(x->reducer, error);
     // Once it has met the others, the reducer's own limits hold.
     if (status == RT_AGAIN && !x->open && rt_now_ns() > x->join_end_ns)
@@ -209,6 +257,9 @@ rt_status ew_exchange_create(const ew_exchange_config *config, ew_exchange **exc
         if (!x->residual)
             status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
+    if (config->keyed && config->collective == RT_COLLECTIVE_AUTO && config->device_state)
+        rt_info("network.collective \"auto\": ps, as NCCL does not encrypt and keys are in use; "
+                "\"nccl\" asks for it all the same");
     x->kind = decides_alone(config) ? RT_COLLECTIVE_PS : RT_COLLECTIVE_AUTO;
     if (!status && x->kind == RT_COLLECTIVE_AUTO)
         status = look_around(x, error);

@@ -10,9 +10,10 @@
 //         bit whatever arrives when, with overlap and without
 //   mpi, nccl   a library's all-reduce on a thread of its own (ew_reducer, ew_collective): equal
 //         bits on all workers; the order of additions is the library's
-// All workers decide by the same answer of shard 0 (DENSE_JOINED). network.dense_wire "bf16" (ps
-// only): gradients are rounded, what a worker's rounding loses is added to its next gradient, and
-// what the PS's rounding of the sum loses is lost; all workers get the same bits.
+// All workers decide by the same answer of shard 0 (DENSE_JOINED); with auto, once more when they
+// have met by nccl, or not: then by ps. network.dense_wire "bf16" (ps only): gradients are rounded,
+// what a worker's rounding loses is added to its next gradient, and what the PS's rounding of the
+// sum loses is lost; all workers get the same bits.
 //
 // The communication thread calls everything but final, which is the training thread's.
 #ifndef EW_EXCHANGE_H
@@ -36,8 +37,9 @@ typedef struct {
     float *device_gradients; // the same, but for the last float, which stays in host memory, in the
                              // device's; on unified devices the same pointer
     void *device_state;      // NULL: the device is not a GPU
-    double timeout_s;        // until all have joined, and of a sum by mpi or nccl
-    int wake_fd;             // eventfd, written when there is something to send or to take
+    bool keyed;       // the run's messages are encrypted: auto does without nccl, which is not
+    double timeout_s; // until all have joined, and of a sum by mpi or nccl
+    int wake_fd;      // eventfd, written when there is something to send or to take
     // Takes the message on RT_OK; RT_AGAIN: a gradient is offered again at the next advance.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;

@@ -364,29 +364,28 @@ static rt_status host_copy_init(ew_trainer *t, host_copy *copy, rt_error *error)
     return status;
 }
 
-rt_status ew_trainer_save(ew_trainer *t, const char *path, rt_error *error)
+static rt_status get_tensors(ew_trainer *t, bool with_state, rt_bytes *bytes, rt_error *error)
 {
     host_copy copy;
     rt_status status = host_copy_init(t, &copy, error);
     if (status)
         return status;
-    uint32_t count = list_tensors(t, copy.values, NULL, 0, copy.tensors);
-    status = rt_tensors_write(path, copy.tensors, count, error);
-    host_copy_fini(&copy);
-    return status;
-}
-
-rt_status ew_trainer_get_state(ew_trainer *t, rt_bytes *bytes, rt_error *error)
-{
-    host_copy copy;
-    rt_status status = host_copy_init(t, &copy, error);
-    if (status)
-        return status;
-    uint32_t count = list_tensors(t, copy.values, copy.state, copy.state_count, copy.tensors);
+    uint32_t count = list_tensors(t, copy.values, with_state ? copy.state : NULL,
+                                  with_state ? copy.state_count : 0, copy.tensors);
     if (rt_tensors_encode(copy.tensors, count, bytes))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
     host_copy_fini(&copy);
     return status;
+}
+
+rt_status ew_trainer_get_model(ew_trainer *t, rt_bytes *bytes, rt_error *error)
+{
+    return get_tensors(t, false, bytes, error);
+}
+
+rt_status ew_trainer_get_state(ew_trainer *t, rt_bytes *bytes, rt_error *error)
+{
+    return get_tensors(t, true, bytes, error);
 }
 
 rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *error)

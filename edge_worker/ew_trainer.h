@@ -63,8 +63,8 @@ void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 // The sum is in place: step number iteration follows before the next training, if apply.
 void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
 
-// Waits until all tasks are done and writes the dense parameters to path (rt_tensors).
-rt_status ew_trainer_save(ew_trainer *trainer, const char *path, rt_error *error);
+// Waits until all tasks are done; appends the dense parameters (rt_tensors).
+rt_status ew_trainer_get_model(ew_trainer *trainer, rt_bytes *bytes, rt_error *error);
 
 // Waits until all tasks are done; appends dense parameters and optimizer state (rt_tensors), or
 // takes them from such bytes. RT_DATA: not those of this model; error names the tensor.

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
 #include "edge_worker/ew_planner.h"
+#include "edge_worker/ew_saving.h"
 #include "edge_worker/ew_trainer.h"
 #include "runtime/transport/rt_member.h"
 
@@ -49,6 +51,7 @@ typedef struct {
     uint64_t mark;     // its number
     bool mark_dense;   // the dense part goes before the answer
     bool probes;       // the coordinator asked for a LINK
+    ew_saving saving;  // of the model, when the coordinator asks for it
     rt_bytes restored; // dense part of a checkpoint, as far as it has come
     int wake_fd;
     uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
@@ -93,11 +96,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
 static rt_status greet_shard(worker *w, uint32_t shard, rt_error *error)
 {
     rt_message message;
-    rt_wire_hello hello = {.role = RT_ROLE_WORKER,
-                           .rank = w->rank,
-                           .pid = (uint64_t)getpid(),
-                           .config_hash = w->config->config_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    const rt_wire_hello hello = rt_control_greet(self_to_shards(w), &w->config->identity);
     rt_status status =
         rt_message_create(&message, RT_MESSAGE_HELLO, self_to_shards(w), 0, 1, sizeof hello);
     if (!status) {
@@ -208,6 +207,7 @@ static rt_status create_exchange(worker *w, rt_error *error)
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
                                    .device_state = w->device.unified ? NULL : w->device.state,
+                                   .keyed = w->config->keys != NULL,
                                    .timeout_s = config->timeout_start_s,
                                    .wake_fd = w->wake_fd,
                                    .send = send_to_shard,
@@ -283,6 +283,15 @@ static rt_status probe_to_join(worker *w, rt_error *error)
     return w->config->config->links.pin ? RT_OK : measure_links(w, 0, beat, error);
 }
 
+// NCCL connects over what this names; what the user has set stays. Before other threads start.
+static void name_interface_to_nccl(const rt_config *config)
+{
+    char name[1 + sizeof config->network_interface];
+    snprintf(name, sizeof name, "=%s", config->network_interface); // this one, not what begins so
+    if (config->network_interface[0] && config->collective != RT_COLLECTIVE_PS)
+        (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
+}
+
 static rt_status join(worker *w, rt_error *error)
 {
     const ew_worker_config *config = w->config;
@@ -291,14 +300,18 @@ static rt_status join(worker *w, rt_error *error)
                                .coordinator = config->coordinator,
                                .address = "",
                                .keys = config->keys,
-                               .config_hash = config->config_hash,
+                               .identity = config->identity,
                                .timeout_start_s = config->config->timeout_start_s,
-                               .timeout_peer_s = config->config->timeout_peer_s};
+                               .timeout_peer_s = config->config->timeout_peer_s,
+                               .notify = config->notify};
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    name_interface_to_nccl(config->config);
     rt_status status = ew_device_open_of(config->rank, config->config->device, &w->device, error);
     w->device_open = status == RT_OK;
+    if (status)
+        status = rt_fail_in(error, "device: \"%s\"", config->config->device);
     if (!status)
         status = rt_transport_open(config->ops, config->keys, &w->transport, error);
     member.transport = w->transport;
@@ -455,21 +468,6 @@ static rt_status take_sums(worker *w, rt_error *error)
 
 // ---- messages --------------------------------------------------------------------------------
 
-static rt_status save(worker *w, const rt_message *message, rt_error *error)
-{
-    char directory[RT_PATH_MAX], path[RT_PATH_MAX + 16];
-    rt_message answer;
-    if (rt_control_text(message, directory, sizeof directory))
-        return rt_fail(error, RT_WIRE, "coordinator: a SAVE without a directory");
-    snprintf(path, sizeof path, "%s/dense.bin", directory);
-    rt_status status = ew_trainer_save(w->trainer, path, error);
-    if (status)
-        return status;
-    if (rt_control_create(&answer, RT_MESSAGE_FINISHED, self(w)))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return rt_member_send(&w->member, &answer, error);
-}
-
 // A checkpoint's dense part; once all of it is there it takes the place of the model's.
 static rt_status take_part(worker *w, const rt_message *message, rt_error *error)
 {
@@ -535,7 +533,9 @@ static rt_status take_from_coordinator(worker *w, rt_message *message, rt_error 
         w->probes = true;
         return RT_OK;
     case RT_MESSAGE_SAVE:
-        return save(w, message, error);
+        return ew_saving_begin(&w->saving, &w->member, self(w), w->trainer, error);
+    case RT_MESSAGE_TAKEN:
+        return ew_saving_take(&w->saving, message, error);
     default:
         return rt_fail(error, RT_WIRE, "coordinator: a worker takes no %s",
                        rt_message_type_name(rt_message_header(message)->type));
@@ -673,6 +673,16 @@ static rt_status finish_if_idle(worker *w, rt_error *error)
     return rt_member_send(&w->member, &message, error);
 }
 
+// One turn: waits for messages, then each part does what it can without waiting, in the order in
+// which an iteration passes through them, so that what one part hands on is taken up in the same
+// turn:
+//
+//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> slices and
+//     words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
+//     become possible -> messages out -> the next training, if all its rows are here
+//
+// and where nothing is left to do the questions of the coordinator: a mark, a probe, the end.
+// Training itself is in a thread of its own (ew_trainer), which ends the wait when it is done.
 static rt_status turn(worker *w, rt_error *error)
 {
     bool ready[1 + RT_SHARDS_MAX] = {false};
@@ -724,6 +734,7 @@ static void leave(worker *w, rt_status status, const rt_error *error)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
     if (w->transport)
         w->config->ops->close(w->transport);
+    ew_saving_fini(&w->saving);
     rt_bytes_fini(&w->restored);
     ew_executor_destroy(w->executor);
     ew_model_destroy(w->model);

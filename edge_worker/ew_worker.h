@@ -5,15 +5,18 @@
 #define EW_WORKER_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
+#include "runtime/wire/rt_control.h"
 
 typedef struct {
     const rt_config *config;
-    uint64_t config_hash;
+    rt_identity identity;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     uint32_t rank;
     const char *coordinator; // address
+    rt_notify *notify;       // or NULL
 } ew_worker_config;
 
 // RT_STOPPED: the coordinator ended the run (error has its reason). Anything else: this worker or

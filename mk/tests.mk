@@ -1,13 +1,15 @@
 # tests.mk - tests, fuzz targets and measurements.
 
-FUZZ_SECONDS := 10
+FUZZ_SECONDS := $(if $(QUICK),1,10)
 SEED := 1
-MINUTES := 10
-COUNT := 20
+# Given: bench, torture, mutate, lan-bench, fuzz and demo do the least that shows that they work, within 20 s where they can.
 QUICK :=
+MINUTES := $(if $(QUICK),0.1,10)
+COUNT := 20
 TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c tests/unit/*/test_*.c))
 BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
-RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
+ALL_RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
+RIVALS := $(if $(QUICK),$(if $(wildcard /usr/include/lemon/core.h),$(ALL_RIVALS)),$(ALL_RIVALS))
 FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
 SUPPORT := $(DIR)/libsupport.a
 
@@ -16,22 +18,15 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
 test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate tests/site tests/targets)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
 	@$(MAKE) bench-run
 bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
-	@set -e; for one in $(BENCHES); do echo "== $$one"; $$one; done
-	tests/bench/compare_solvers.py $(DIR)/tests/bench/solver_bench $(RIVALS)
-	$(PROGRAM) bench device
-	tests/bench/compare_steps.py $(PROGRAM)
-	tests/bench/compare_models.py $(PROGRAM)
-	tests/bench/compare_rates.py $(DIR)/tests/bench/train_bench
-	tests/bench/compare_training.py $(PROGRAM)
-	tests/bench/checkpoint_cost.py --program $(PROGRAM) --sizes 64 --rounds 1 --minute 20
+	tests/bench/run_all $(if $(QUICK),--quick) $(PROGRAM) $(DIR)
 
-torture: all ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
+torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
 
 mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
@@ -39,12 +34,16 @@ mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who liv
 
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
-lan-bench: all ## the race of docs/PERFORMANCE.md: every policy over such a LAN, more than an hour
-	LANYARD=$(PROGRAM) tests/lan/race --document docs/PERFORMANCE.md
-	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section again
-	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/PERFORMANCE.md --section rows
-	LANYARD=$(PROGRAM) tests/lan/change --document docs/PERFORMANCE.md
-	LANYARD=$(PROGRAM) tests/lan/probe --document docs/PERFORMANCE.md
+lan-bench: $(if $(QUICK),program,all) ## the race of docs/results/race.md: every policy over such a LAN, more than an hour
+ifdef QUICK
+	LANYARD=$(PROGRAM) tests/lan/race --dim 16 --ps 2500 --policies 'esd 1' --runs 1 --iterations 3 --rows s1 --no-alone
+else
+	LANYARD=$(PROGRAM) tests/lan/race --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/results/race.md --section again
+	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/results/race.md --section rows
+	LANYARD=$(PROGRAM) tests/lan/change --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
+endif
 
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz

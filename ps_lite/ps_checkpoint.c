@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
 
 #define WRITE_LIMIT_S 900.0
 
@@ -48,11 +49,18 @@ static void remove_old(const ps_checkpoint *c)
 static void write_rows(void *context, rt_child_result *result)
 {
     const ps_checkpoint *c = context;
+    char path[RT_FOLDER_MAX + 64];
     rt_file_sum sum = {0};
+    rt_file_place place = {.path = path};
     rt_status status = rt_checkpoint_make(c->folder, &result->error);
     if (!status)
-        status = ps_shard_save(c->shard, c->folder, c->schema, &c->cut, NULL, NULL, &sum,
-                               &result->error);
+        status = ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path,
+                                    &result->error);
+    if (!status) {
+        const rt_sink sink = rt_file_sink(&place);
+        status =
+            ps_shard_save(c->shard, &sink, c->schema, &c->cut, NULL, NULL, &sum, &result->error);
+    }
     result->values[0] = sum.bytes;
     result->values[1] = sum.hash;
     if (!status)
@@ -137,7 +145,9 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
     rt_status status = RT_OK;
+    uint32_t file = 0;
     for (uint32_t f = 0; f < load.shard_count && !status; f++) {
+        file = f;
         // With as many shards as there were, only its own file has rows of this one.
         if (load.shard_count != shard_count || f == rank)
             status = load_file(&l, &load, f, &found);
@@ -146,7 +156,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
-    const rt_wire_written loaded = {.status = status};
+    const rt_wire_written loaded = {.status = status, .file = file};
     return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank),
                                     rt_message_header(message)->iteration, &loaded, sizeof loaded,
                                     found.text);

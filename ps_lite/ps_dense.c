@@ -1,5 +1,6 @@
 #include "ps_lite/ps_dense.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
@@ -17,6 +18,9 @@ typedef struct {
     rt_message *waiting; // worker_count
 } open_sum;
 
+// What each can do; then, where that is decided anew, whether it has come about.
+#define ROUNDS_MAX 2u
+
 struct ps_dense {
     uint32_t worker_count;
     uint32_t open_count;
@@ -26,7 +30,8 @@ struct ps_dense {
     rt_message *waiting;       // PS_DENSE_OPEN_MAX x worker_count; each open_sum owns a stretch
     uint64_t *iterations;      // per worker: of its latest message
     rt_wire_dense_join *joins; // per worker
-    uint64_t joined;           // workers
+    uint64_t joined;           // workers, of this round
+    uint32_t rounds;           // of joining that all have come through
 };
 
 rt_status ps_dense_create(uint32_t worker_count, uint64_t bytes_max, ps_dense **dense_p)
@@ -89,24 +94,26 @@ static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, cons
                              rt_error *error)
 {
     const uint64_t floats = float_count_of(header);
-    const unsigned long long t = header->iteration;
+    const uint64_t t = header->iteration;
     if (header->payload_bytes == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
         header->payload_bytes % (is_bf16(header) ? sizeof(uint16_t) : sizeof(float)))
         return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu, from %u: %llu bytes are not "
+                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u: %" PRIu64
+                       " bytes are not "
                        "1 to %u floats",
-                       worker, t, header->count, (unsigned long long)header->payload_bytes,
+                       worker, t, header->count, header->payload_bytes,
                        RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
     if (open && open->arrived & rt_bit(worker))
-        return rt_fail(error, RT_WIRE, "worker %u: dense gradient of iteration %llu, from %u twice",
-                       worker, t, header->count);
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u twice", worker,
+                       t, header->count);
     if (open && (open->float_count != floats || open->bf16 != is_bf16(header)))
         return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu, from %u has %llu floats of "
+                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u has %" PRIu64
+                       " floats of "
                        "%s, another worker's has %u of %s",
-                       worker, t, header->count, (unsigned long long)floats,
-                       is_bf16(header) ? "bf16" : "fp32", open->float_count,
-                       open->bf16 ? "bf16" : "fp32");
+                       worker, t, header->count, floats, is_bf16(header) ? "bf16" : "fp32",
+                       open->float_count, open->bf16 ? "bf16" : "fp32");
     return RT_OK;
 }
 
@@ -115,22 +122,22 @@ static rt_status check(const ps_dense *dense, uint32_t worker, const rt_wire_hea
 {
     // Floats of a sum are held beside the messages of workers, unless one of these holds them.
     const uint64_t own = open || !is_bf16(header) ? 0 : float_count_of(header) * sizeof(float);
-    const unsigned long long t = header->iteration;
+    const uint64_t t = header->iteration;
     rt_status status = check_chunk(header, worker, open, error);
     if (status)
         return status;
     if (header->iteration < dense->iterations[worker])
         return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %llu after one of %llu", worker, t,
-                       (unsigned long long)dense->iterations[worker]);
+                       "worker %u: dense gradient of iteration %" PRIu64 " after one of %" PRIu64,
+                       worker, t, dense->iterations[worker]);
     if (dense->bytes + header->payload_bytes + own > dense->bytes_max ||
         (!open && dense->open_count == PS_DENSE_OPEN_MAX))
         return rt_fail(error, RT_LIMIT,
-                       "worker %u: dense gradient of iteration %llu, from %u: %u sums with %llu "
-                       "bytes are open, at most %u with %llu are allowed",
-                       worker, t, header->count, dense->open_count,
-                       (unsigned long long)dense->bytes, PS_DENSE_OPEN_MAX,
-                       (unsigned long long)dense->bytes_max);
+                       "worker %u: dense gradient of iteration %" PRIu64
+                       ", from %u: %u sums with %" PRIu64 " "
+                       "bytes are open, at most %u with %" PRIu64 " are allowed",
+                       worker, t, header->count, dense->open_count, dense->bytes, PS_DENSE_OPEN_MAX,
+                       dense->bytes_max);
     return RT_OK;
 }
 
@@ -230,7 +237,7 @@ static rt_status add_gradient(ps_dense *dense, uint32_t worker, rt_message *mess
     const rt_wire_header *header = rt_message_header(message);
     open_sum *open = find_open(dense, header->iteration, header->count);
     rt_status status = check(dense, worker, header, open, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     if (!open && begin(dense, header, &open))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a sum of dense gradients");
@@ -251,13 +258,17 @@ static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *me
 {
     const size_t size = sizeof *dense->joins;
     *answer = (rt_message){0};
-    if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker))
-        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange a second time", worker);
+    if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker) ||
+        dense->rounds == ROUNDS_MAX)
+        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange once too often",
+                       worker);
     memcpy(&dense->joins[worker], rt_message_payload(message), size);
     dense->joined |= rt_bit(worker);
     for (uint32_t w = 0; w < dense->worker_count; w++)
         if (!(dense->joined & rt_bit(w)))
             return RT_OK;
+    dense->joined = 0;
+    dense->rounds++;
     if (rt_message_create(answer, RT_MESSAGE_DENSE_JOINED, rt_message_header(message)->sender, 0,
                           dense->worker_count, dense->worker_count * size))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -22,9 +22,9 @@ bool ps_dense_takes(uint32_t type);
 
 // Takes a worker's DENSE_GRAD or DENSE_GRAD_BF16 message (on RT_OK; otherwise it stays and nothing
 // changed). When it completes a sum, *answer receives it, of the same kind; else *answer becomes
-// empty. A DENSE_JOIN stays the caller's; the last worker's completes DENSE_JOINED.
-// RT_WIRE: not a chunk, sent twice, not as long as the others', or older than what the worker
-// sent before; RT_LIMIT: too many open sums or bytes. error names the worker.
+// empty. A DENSE_JOIN stays the caller's; the last worker's completes DENSE_JOINED, and a second
+// round may follow. RT_WIRE: not a chunk, sent twice, not as long as the others', or older than
+// what the worker sent before; RT_LIMIT: too many open sums or bytes. error names the worker.
 rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message,
                            rt_message *answer, rt_error *error);
 

@@ -5,8 +5,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "runtime/stream/rt_ahead.h"
-#include "runtime/files/rt_file.h"
+#include "runtime/files/rt_ahead.h"
 #include "runtime/rt_hash.h"
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
@@ -55,7 +54,8 @@ typedef struct {
 } block;
 
 struct ps_model_writer {
-    rt_file *file;
+    rt_sink sink;
+    bool is_open; // the sink
     block block;
     ZSTD_CCtx *packer; // NULL: not packed
     uint32_t untried;  // so many blocks are not packed
@@ -172,10 +172,28 @@ static rt_status write_header(ps_model_writer *writer, rt_error *error)
                           .base = info->base};
     header.checksum = rt_hash_bytes(&header, offsetof(file_header, checksum));
     add_to_sum(&writer->sum, sizeof header, header.checksum);
-    return rt_file_write(writer->file, &header, sizeof header, error);
+    return writer->sink.write(writer->sink.context, &header, sizeof header, error);
 }
 
-rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
+uint64_t ps_model_file_bytes(const ps_model_info *info)
+{
+    const size_t row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
+    const uint64_t full = info->row_count / PS_MODEL_BLOCK_ROWS;
+    const uint32_t rest = (uint32_t)(info->row_count % PS_MODEL_BLOCK_ROWS);
+    return sizeof(file_header) + full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
+           (rest ? block_size(row_bytes, rest) : 0);
+}
+
+static rt_status open_sink(ps_model_writer *writer, rt_error *error)
+{
+    const ps_model_info *info = &writer->info;
+    const uint64_t total = info->packed ? 0 : ps_model_file_bytes(info);
+    rt_status status = writer->sink.open(writer->sink.context, total, error);
+    writer->is_open = status == RT_OK;
+    return status == RT_OK ? write_header(writer, error) : status;
+}
+
+rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
                                ps_model_writer **writer_p, rt_error *error)
 {
     ps_model_writer *writer = rt_alloc(1, sizeof *writer);
@@ -184,13 +202,12 @@ rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
     if (!writer || (info->packed && !writer->packer) ||
         block_init(&writer->block, info, info->packed) != RT_OK) {
         ps_model_writer_abort(writer);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
     }
+    writer->sink = *sink;
     writer->info = *info;
     writer->block_rows = rows_of_next_block(info, 0);
-    rt_status status = rt_file_create(path, &writer->file, error);
-    if (status == RT_OK)
-        status = write_header(writer, error);
+    rt_status status = open_sink(writer, error);
     if (status != RT_OK) {
         ps_model_writer_abort(writer);
         return status;
@@ -203,7 +220,8 @@ void ps_model_writer_abort(ps_model_writer *writer)
 {
     if (!writer)
         return;
-    rt_file_abort(writer->file);
+    if (writer->is_open)
+        writer->sink.abort(writer->sink.context);
     block_fini(&writer->block);
     ZSTD_freeCCtx(writer->packer);
     rt_free(writer);
@@ -247,7 +265,8 @@ static rt_status write_block(ps_model_writer *writer, rt_error *error)
     writer->block_rows = rows_of_next_block(&writer->info, writer->written);
     writer->filled = 0;
     add_to_sum(&writer->sum, sizeof *header + header->stored_bytes, header->checksum);
-    return rt_file_write(writer->file, stored, sizeof *header + header->stored_bytes, error);
+    return writer->sink.write(writer->sink.context, stored, sizeof *header + header->stored_bytes,
+                              error);
 }
 
 rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,
@@ -265,10 +284,10 @@ rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t ve
 rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt_error *error)
 {
     rt_assert(writer->written == writer->info.row_count && writer->filled == 0);
-    rt_status status = rt_file_commit(writer->file, error);
+    rt_status status = writer->sink.commit(writer->sink.context, error);
     if (sum_p)
         *sum_p = writer->sum;
-    writer->file = NULL;
+    writer->is_open = false;
     ps_model_writer_abort(writer);
     return status;
 }

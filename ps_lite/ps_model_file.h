@@ -1,11 +1,12 @@
 // ps_model_file - the rows of one shard on disk; docs/MODEL_FORMAT.md describes the bytes.
 //
-// Written beside the final name, synced, renamed: a file that is there is complete. Everything read
-// is validated: sizes, numbers, checksums.
+// Written to a sink, of a file or of another box. Everything read is validated: sizes, numbers,
+// checksums.
 #ifndef PS_MODEL_FILE_H
 #define PS_MODEL_FILE_H
 
 #include "runtime/files/rt_pack.h"
+#include "runtime/files/rt_sink.h"
 
 #define PS_MODEL_BLOCK_ROWS 4096u
 
@@ -34,9 +35,12 @@ typedef struct {
 rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t shard_count,
                              char *path, size_t size, rt_error *error);
 
-// Then exactly info->row_count rows, then commit; abort (also of NULL) gives up and removes the
-// unfinished file. Errors RT_IO, RT_NO_MEMORY.
-rt_status ps_model_writer_open(const char *path, const ps_model_info *info,
+// Bytes of a file that is not packed.
+uint64_t ps_model_file_bytes(const ps_model_info *info);
+
+// Then exactly info->row_count rows, then commit; abort (also of NULL) gives up. sink is copied,
+// its context stays the caller's. The sink's errors, RT_NO_MEMORY.
+rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
                                ps_model_writer **writer_p, rt_error *error);
 rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t version,
                               const float *row, rt_error *error);

@@ -73,7 +73,7 @@ static rt_status give(ps_outbox *outbox, uint32_t worker, rt_message *message, r
     const uint32_t peer = rt_peer(RT_ROLE_WORKER, worker);
     rt_status status = outbox->config.send(outbox->config.context, peer, message);
     char name[32];
-    if (status != RT_OK && status != RT_AGAIN)
+    if (status && status != RT_AGAIN)
         rt_fail(error, status, "cannot send to %s: %s", rt_peer_name(peer, name),
                 rt_status_text(status));
     return status;
@@ -85,7 +85,7 @@ static rt_status send_queue(ps_outbox *outbox, uint32_t worker, rt_error *error)
     outlet *out = &outbox->outlets[worker];
     while (out->queue_count) {
         rt_status status = give(outbox, worker, &out->queue[out->queue_first], error);
-        if (status != RT_OK)
+        if (status)
             return status;
         out->queue[out->queue_first] = (rt_message){0};
         out->queue_first = (out->queue_first + 1) % outbox->config.queue_messages_max;
@@ -99,7 +99,7 @@ rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message
 {
     outlet *out = &outbox->outlets[worker];
     rt_status status = send_queue(outbox, worker, error);
-    if (status == RT_OK)
+    if (!status)
         status = give(outbox, worker, message, error);
     if (status == RT_AGAIN && out->queue_count < outbox->config.queue_messages_max) {
         const uint32_t at =
@@ -111,7 +111,7 @@ rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message
     if (status == RT_AGAIN)
         status = rt_fail(error, RT_LIMIT, "worker %u does not take its messages: %u wait", worker,
                          out->queue_count);
-    if (status != RT_OK)
+    if (status)
         rt_message_release(message);
     return status;
 }
@@ -152,11 +152,11 @@ static rt_status start_open(ps_outbox *outbox, uint32_t worker, rt_message_type 
     open_message *open = &out->open[out->oldest];
     out->oldest = (out->oldest + 1) % OPEN_MAX;
     rt_status status = close_open(outbox, worker, open, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     const size_t room = (size_t)rt_max_u64(outbox->config.message_bytes, size);
     status = rt_message_create(&open->message, type, outbox->config.self, iteration, 0, room);
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, status, "out of memory: a message of %zu bytes", room);
     rt_message_header(&open->message)->epoch = outbox->config.epoch;
     open->count = 0;
@@ -175,9 +175,9 @@ rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type t
         status = close_open(outbox, worker, open, error);
         open = NULL;
     }
-    if (status == RT_OK && !open)
+    if (!status && !open)
         status = start_open(outbox, worker, type, iteration, size, &open, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     outbox->outlets[worker].latest = (uint32_t)(open - outbox->outlets[worker].open);
     *record_p = rt_message_payload(&open->message) + open->used;
@@ -191,7 +191,7 @@ rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type t
 {
     rt_message message = {0};
     rt_status status = rt_message_create(&message, type, outbox->config.self, iteration, 0, 0);
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, status, "out of memory: a message");
     rt_message_header(&message)->epoch = outbox->config.epoch;
     return ps_outbox_send(outbox, worker, &message, error);
@@ -209,7 +209,7 @@ rt_status ps_outbox_send_all(ps_outbox *outbox, rt_message *message, rt_error *e
     }
     rt_status status = RT_OK;
     for (uint32_t worker = 0; worker < outbox->config.worker_count; worker++) {
-        if (status == RT_OK)
+        if (!status)
             status = ps_outbox_send(outbox, worker, &copies[worker], error);
         else
             rt_message_release(&copies[worker]);
@@ -221,12 +221,12 @@ static rt_status flush_outlet(ps_outbox *outbox, uint32_t worker, rt_error *erro
 {
     outlet *out = &outbox->outlets[worker];
     rt_status status = send_queue(outbox, worker, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     for (uint32_t i = 0; i < OPEN_MAX; i++) {
         open_message *oldest = &out->open[(out->oldest + i) % OPEN_MAX];
         status = close_open(outbox, worker, oldest, error);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     return out->queue_count ? RT_AGAIN : RT_OK;
@@ -239,7 +239,7 @@ rt_status ps_outbox_flush(ps_outbox *outbox, rt_error *error)
         rt_status status = flush_outlet(outbox, worker, error);
         if (status == RT_AGAIN)
             all = RT_AGAIN;
-        else if (status != RT_OK)
+        else if (status)
             return status;
     }
     return all;

@@ -3,11 +3,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "bandwidth_probe/bw_passive.h"
 #include "bandwidth_probe/bw_probe.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_dense.h"
+#include "ps_lite/ps_files.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
 
@@ -29,6 +32,8 @@ typedef struct {
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
+    ps_files files;
+    int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
@@ -105,6 +110,14 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .context = s};
     if (ps_shard_create(&shard, &s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
+    struct epoll_event event = {.events = EPOLLIN};
+    rt_status status =
+        ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->config->rank), error);
+    if (status != RT_OK)
+        return status;
+    s->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (s->wait_fd < 0 || epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, s->files.wake_fd, &event) != 0)
+        return rt_fail(error, RT_LIMIT, "out of descriptors");
     ps_checkpoint_init(&s->checkpoint, s->shard, s->config->schema, s->config->rank,
                        config->ps_shard_count);
     return RT_OK;
@@ -158,9 +171,10 @@ static rt_status join(server *s, rt_error *error)
                                      .coordinator = s->config->coordinator,
                                      .address = reachable,
                                      .keys = s->config->keys,
-                                     .config_hash = s->config->config_hash,
+                                     .identity = s->config->identity,
                                      .timeout_start_s = config->timeout_start_s,
-                                     .timeout_peer_s = config->timeout_peer_s};
+                                     .timeout_peer_s = config->timeout_peer_s,
+                                     .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
     if (status == RT_OK)
@@ -182,6 +196,9 @@ static void leave(server *s, rt_status status, const rt_error *error)
         s->ops->close(s->transport);
     if (s->shard)
         ps_checkpoint_fini(&s->checkpoint);
+    ps_files_fini(&s->files);
+    if (s->wait_fd >= 0)
+        close(s->wait_fd);
     ps_shard_destroy(s->shard);
 }
 
@@ -209,15 +226,36 @@ static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
     return status;
 }
 
+// The rows go to the coordinator's box: only there is a model whole. Of a checkpoint it is the file
+// that was written last.
 static rt_status save(server *s, const rt_message *message, rt_error *error)
 {
-    char directory[RT_PATH_MAX];
-    if (rt_control_text(message, directory, sizeof directory) != RT_OK)
-        return rt_fail(error, RT_WIRE, "coordinator: SAVE with %zu bytes that are no path",
-                       message->size - sizeof(rt_wire_header));
-    rt_status status =
-        ps_shard_save(s->shard, directory, s->config->schema, NULL, meanwhile, s, NULL, error);
-    return status == RT_OK ? say_finished(s, error) : status;
+    char path[RT_FOLDER_MAX + 64];
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    const ps_checkpoint *c = &s->checkpoint;
+    if (iteration && iteration != c->cut.iteration)
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: SAVE of iteration %" PRIu64
+                       ", the last checkpoint was that of %u",
+                       iteration, c->cut.iteration);
+    if (iteration) {
+        rt_status status =
+            ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, error);
+        return status ? status : ps_files_copy(&s->files, path, iteration, c->rank, error);
+    }
+    const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
+    return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
+}
+
+// The end of the child that writes a checkpoint ends a wait too. A descriptor that is closed leaves
+// by itself.
+static void watch_child(server *s)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    const int fd = ps_checkpoint_fd(&s->checkpoint);
+    if (fd >= 0 && epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        // it is watched already; without it waits end all the same, later
+    }
 }
 
 static rt_status cut(server *s, const rt_message *message, rt_error *error)
@@ -229,6 +267,7 @@ static rt_status cut(server *s, const rt_message *message, rt_error *error)
     if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->config->rank),
                           rt_message_header(message)->iteration, 0, 0) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    watch_child(s);
     return rt_member_send(&s->member, &answer, error);
 }
 
@@ -252,6 +291,8 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     const bool is_whole = rt_control_has(message, sizeof head);
     if (is_whole)
         memcpy(&head, rt_message_payload(message), sizeof head);
+    if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
+        ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.first && ps_shard_clear(s->shard) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
@@ -269,10 +310,13 @@ static rt_status tell_keys(server *s, const rt_message *message, rt_error *error
 
 static rt_status take_from_coordinator(server *s, const rt_message *message, rt_error *error)
 {
+    const uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_TAKEN || (type == RT_MESSAGE_PIECE && !s->busy))
+        return ps_files_take(&s->files, message, error);
     if (s->busy)
         return rt_fail(error, RT_WIRE, "coordinator: %s while rows are read or written",
                        rt_message_type_name(rt_message_header(message)->type));
-    switch (rt_message_header(message)->type) {
+    switch (type) {
     case RT_MESSAGE_SAVE:
         return save(s, message, error);
     case RT_MESSAGE_CUT:
@@ -315,10 +359,8 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
     rt_message refusal;
     const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank), rank = rt_peer_rank(peer);
     rt_status status = rt_control_hello(message, peer, self, &hello, error);
-    if (!status && hello.config_hash != s->config->config_hash)
-        status = rt_fail(error, RT_WIRE,
-                         "%s runs another configuration (hash %016" PRIx64 ", here %016" PRIx64 ")",
-                         rt_peer_name(peer, name), hello.config_hash, s->config->config_hash);
+    if (!status)
+        status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
     if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
         status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
                          rt_peer_name(peer, name), s->member.welcome.worker_count);
@@ -429,6 +471,8 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
         status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
     if (status == RT_OK)
         status = tell_written(s, error);
+    if (status == RT_OK)
+        status = ps_files_step(&s->files, error);
     if (status != RT_OK)
         return status;
     status = ps_shard_flush(s->shard, error);
@@ -449,9 +493,10 @@ rt_status ps_server_run(const ps_server_config *config, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", config->rank);
     s->config = config;
     s->ops = config->transport;
+    s->wait_fd = -1;
     rt_status status = join(s, error);
     while (status == RT_OK && !s->finished)
-        status = turn(s, ps_checkpoint_fd(&s->checkpoint), rt_member_wait_ms(&s->member), error);
+        status = turn(s, s->wait_fd, rt_member_wait_ms(&s->member), error);
     if (status == RT_OK)
         status = say_finished(s, error);
     leave(s, status, error);

@@ -21,8 +21,9 @@ typedef struct {
     const rt_config *config;
     uint32_t rank;
     const char *coordinator; // address "tcp://host:port"
-    uint64_t config_hash;    // workers and coordinator must have the same
+    rt_identity identity;    // workers and coordinator must have the same
     uint64_t schema;         // goes into model files
+    rt_notify *notify;       // or NULL
 } ps_server_config;
 
 // RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its

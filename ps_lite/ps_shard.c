@@ -726,22 +726,17 @@ static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
                            .optimizer = config->optimizer.kind};
 }
 
-rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
+rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error)
 {
-    char path[RT_PATH_MAX];
     ps_model_info info = info_of(shard, schema);
-    rt_status status =
-        ps_model_file_path(directory, info.shard, info.shard_count, path, sizeof path, error);
     if (cut) {
         info.iteration = cut->iteration;
         info.base = cut->base;
         info.packed = true;
     }
-    return status == RT_OK
-               ? ps_snapshot_write(shard->table, &info, path, progress, context, sum_p, error)
-               : status;
+    return ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
 }
 
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,

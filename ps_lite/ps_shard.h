@@ -86,9 +86,9 @@ typedef struct {
     uint32_t base;      // only rows that changed after this iteration; 0: all
 } ps_cut;
 
-// Writes rows to directory (ps_model_file_path): all, or those of a cut, packed then. progress and
-// sum_p may be NULL. RT_IO, RT_NO_MEMORY; error names the file; or what progress returned.
-rt_status ps_shard_save(const ps_shard *shard, const char *directory, uint64_t schema,
+// Writes rows to a sink: all, or those of a cut, packed then. progress and sum_p may be NULL. The
+// sink's errors, RT_NO_MEMORY, or what progress returned.
+rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error);
 

@@ -61,7 +61,7 @@ static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint
     return status;
 }
 
-rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const char *path,
+rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const rt_sink *sink,
                             ps_progress progress, void *context, rt_file_sum *sum_p,
                             rt_error *error)
 {
@@ -70,10 +70,10 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
     pace p = {.progress = progress, .context = context, .error = error};
     ps_entry *entries = rt_alloc(ps_table_count(table) + 1, sizeof *entries);
     if (!entries)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
     rt_status status = collect(table, info->base, &p, entries, &own.row_count);
     if (status == RT_OK)
-        status = ps_model_writer_open(path, &own, &writer, error);
+        status = ps_model_writer_open(sink, &own, &writer, error);
     if (status == RT_OK)
         status = write_rows(table, entries, own.row_count, writer, progress, context, error);
     rt_free(entries);

@@ -8,10 +8,9 @@
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 
-// Writes the rows whose version is above info->base to path; info->row_count is not looked at.
-// sum_p and progress may be NULL. RT_IO, RT_NO_MEMORY; error names the file; or what progress
-// returned.
-rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const char *path,
+// Writes the rows whose version is above info->base to a sink; info->row_count is not looked at.
+// sum_p and progress may be NULL. The sink's errors, RT_NO_MEMORY, or what progress returned.
+rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const rt_sink *sink,
                             ps_progress progress, void *context, rt_file_sum *sum_p,
                             rt_error *error);
 

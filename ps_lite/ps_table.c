@@ -1,5 +1,6 @@
 #include "ps_lite/ps_table.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
@@ -11,6 +12,14 @@
 // until every reserve has moved a few of its entries. `moved` is an empty place of the old one, so
 // that no entry behind it has its home before it: keys with a home before it are in the new index,
 // all others in the old one, where copies of moved entries only fill their places.
+//
+//     place     0    1    2    3    4    5    6    7      an old index of 8 places,
+//     key       c    d    .    .    e    .    a    b      homes: a 6, b 7, c 7, d 1, e 4
+//
+// c found 6 and 7 taken and went on at the beginning: its home is behind its place. The first move
+// passes c by, takes d, and stops at the empty place 2 (moved = 2): now d is in the new index, and
+// c, whose home is 7, is still looked for in the old one. When the move has come to the end, a
+// second pass takes those at the beginning whose home is behind their place: c.
 #define INDEX_BITS_MIN 10
 #define MOVES_MIN 4096u      // places that a reserve looks at
 #define MOVES_PER_INSERT 16u // then the old index fills by an eighth at most meanwhile
@@ -198,10 +207,10 @@ void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t cou
 static rt_status limit_reached(const ps_table *table, uint64_t count, rt_error *error)
 {
     return rt_fail(error, RT_CONFIG,
-                   "no room for %llu more rows: %llu rows take %llu of the %llu bytes that "
+                   "no room for %" PRIu64 " more rows: %" PRIu64 " rows take %" PRIu64
+                   " of the %" PRIu64 " bytes that "
                    "ps.memory_bytes_max allows",
-                   (unsigned long long)count, (unsigned long long)table->count,
-                   (unsigned long long)table->bytes, (unsigned long long)table->memory_bytes_max);
+                   count, table->count, table->bytes, table->memory_bytes_max);
 }
 
 static void move(ps_table *table, const ps_entry *entry)
@@ -239,8 +248,9 @@ static rt_status grow_index(ps_table *table, uint32_t bits, uint64_t count, rt_e
 {
     ps_entry *entries = rt_alloc_lazy((size_t)1 << bits, sizeof *entries);
     if (!entries)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: an index of %llu bytes for the rows",
-                       (unsigned long long)index_bytes(bits));
+        return rt_fail(error, RT_NO_MEMORY,
+                       "out of memory: an index of %" PRIu64 " bytes for the rows",
+                       index_bytes(bits));
     move_some(table, UINT64_MAX); // of an index that still grows
     table->bytes += index_bytes(bits) - index_bytes(table->index.bits);
     table->old = table->index;
@@ -263,8 +273,7 @@ static rt_status add_chunk(ps_table *table, rt_error *error)
     if (!one.keys || !one.floats) {
         rt_free(one.keys);
         rt_free(one.floats);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %llu rows",
-                       (unsigned long long)rows);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %" PRIu64 " rows", rows);
     }
     table->chunks[table->chunk_count++] = one;
     table->bytes += chunk_bytes(table);
@@ -289,7 +298,7 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
     rt_status status = RT_OK;
     if (bits != table->index.bits)
         status = grow_index(table, bits, count, error);
-    while (status == RT_OK && table->chunk_count < chunks)
+    while (!status && table->chunk_count < chunks)
         status = add_chunk(table, error);
     return status;
 }

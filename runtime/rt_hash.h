@@ -23,6 +23,13 @@ static inline uint32_t rt_key_field(uint64_t key)
 // XXH3, 64 bits, of bytes.
 uint64_t rt_hash_bytes(const void *bytes, size_t size);
 
+// The same of bytes that come one after the other. NULL: out of memory.
+typedef struct rt_hasher rt_hasher;
+rt_hasher *rt_hasher_create(void);
+void rt_hasher_destroy(rt_hasher *hasher); // also NULL
+void rt_hasher_add(rt_hasher *hasher, const void *bytes, size_t size);
+uint64_t rt_hasher_sum(const rt_hasher *hasher); // of all so far
+
 // A bijective mixer (splitmix64's finaliser, Steele et al., OOPSLA 2014): all bits of the result
 // depend on all bits of the argument.
 static inline uint64_t rt_mix(uint64_t x)

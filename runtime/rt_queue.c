@@ -8,6 +8,7 @@ struct rt_queue {
     pthread_cond_t changed;
     int wake_fd;
     bool closed;
+    bool woken; // a taker is to look up
     uint32_t capacity, count, first;
     void **items;
 };
@@ -66,7 +67,7 @@ static rt_status take(rt_queue *queue, void **item_p, bool wait)
 {
     rt_status status = RT_OK;
     pthread_mutex_lock(&queue->lock);
-    while (wait && !queue->closed && queue->count == 0)
+    while (wait && !queue->closed && !queue->woken && queue->count == 0)
         pthread_cond_wait(&queue->changed, &queue->lock);
     if (queue->count) {
         *item_p = queue->items[queue->first];
@@ -75,6 +76,7 @@ static rt_status take(rt_queue *queue, void **item_p, bool wait)
         pthread_cond_broadcast(&queue->changed);
     } else {
         status = queue->closed ? RT_END : RT_AGAIN;
+        queue->woken &= !wait;
     }
     pthread_mutex_unlock(&queue->lock);
     return status;
@@ -97,4 +99,12 @@ void rt_queue_close(rt_queue *queue)
     pthread_cond_broadcast(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
     wake(queue);
+}
+
+void rt_queue_wake(rt_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->woken = true;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
 }

@@ -16,8 +16,12 @@ void rt_queue_destroy(rt_queue *queue); // the items are the caller's
 // Waits for room. RT_STOPPED: the queue is closed, the item stays the caller's.
 rt_status rt_queue_put(rt_queue *queue, void *item);
 
-// Waits for an item. RT_END: closed and empty.
+// Waits for an item. RT_END: closed and empty. RT_AGAIN: empty, and rt_queue_wake was called since
+// the last RT_AGAIN.
 rt_status rt_queue_take(rt_queue *queue, void **item_p);
+
+// Ends the wait of a taker, or the next one. Any thread.
+void rt_queue_wake(rt_queue *queue);
 
 // RT_AGAIN: empty now. RT_END: closed and empty.
 rt_status rt_queue_try_take(rt_queue *queue, void **item_p);

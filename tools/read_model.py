@@ -10,7 +10,7 @@
     model.dense     dict: name -> float32 array
     model.scale     dict: "scale.mean", "scale.factor", {} where dense features stay as they are
     model.config    config.json
-    model.meta      what manifest.json of a checkpoint holds, {} of a model
+    model.meta      what manifest.json holds, {} where there is none (models of version 0.1.0)
     model.lookup(keys) -> indices of rows, -1 where there is none
     model.predict(dense, keys) -> predictions, those of `lanyard eval` but for rounding
 
@@ -327,15 +327,45 @@ def _put_over(old, new):
     return [new[0]] + [np.concatenate([old[i][stays], new[i]]) for i in range(1, 5)]
 
 
+FORMAT = 2  # of manifest.json
+
+
+def read_manifest(folder):
+    """Reads manifest.json and looks whether all that it names is there, with its size and, of models,
+    its sum. {} where there is none. Raises ModelError."""
+    path = os.path.join(folder, "manifest.json")
+    if not os.path.exists(path):
+        return {}
+    with open(path, "rb") as file:
+        text = file.read()
+    mark = b',\n  "checksum": "'
+    signed = np.frombuffer(text[:text.rfind(mark)], np.uint8)
+    try:
+        meta = json.loads(text)
+        _check(path, "the manifest", signed, int(meta["checksum"], 16))
+        if not 1 <= meta["format"] <= FORMAT:
+            raise ModelError(f"{path}: format {meta['format']}, this reader knows {FORMAT}")
+        parts = [(part["name"], part["bytes"], part.get("xxh3")) for part in meta["parts"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} is damaged: {error}") from error
+    for name, size, checksum in parts:
+        part = os.path.join(folder, name)
+        if not os.path.exists(part):
+            raise ModelError(f"{part}, which {path} names, is missing")
+        if os.path.getsize(part) != size:
+            raise ModelError(f"{part} has {os.path.getsize(part)} bytes, the manifest says {size}")
+        if checksum:
+            _check(part, "the file", np.fromfile(part, np.uint8), int(checksum, 16))
+    return meta
+
+
 def read_model(folder):
     """Reads all files of a folder; of a checkpoint, also those that it builds on. Raises ModelError
     or OSError."""
-    manifest_path = os.path.join(folder, "manifest.json")
-    meta = {}
-    if os.path.exists(manifest_path):
-        with open(manifest_path, encoding="utf-8") as file:
-            meta = json.load(file)
+    meta = read_manifest(folder)
     rows = _read_shards(folder)
+    if rows[0]["iteration"] and not meta:
+        raise ModelError(f"{folder}: no manifest.json: this checkpoint was never completed")
     layers, base = [rows], rows[0]["base"]
     while base:
         parent = os.path.dirname(os.path.abspath(folder))

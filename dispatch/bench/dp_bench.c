@@ -197,11 +197,11 @@ double dp_bench_noise(dp_bench_times *times)
 
 uint64_t dp_bench_resident_bytes(void)
 {
-    unsigned long long all = 0, resident = 0;
+    uint64_t all = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     if (!file)
         return 0;
-    if (fscanf(file, "%llu %llu", &all, &resident) != 2)
+    if (fscanf(file, "%" PRIu64 " %" PRIu64, &all, &resident) != 2)
         resident = 0;
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -33,12 +33,31 @@ void dp_cache_fini(dp_cache *cache)
     memset(cache, 0, sizeof *cache);
 }
 
+void dp_cache_count_fields(dp_cache *cache, const dp_directory *directory, uint32_t *by_field)
+{
+    rt_assert(cache->occupied == 0);
+    cache->directory = directory;
+    cache->by_field = by_field;
+}
+
+// The latest copy in slot is there, or is not any longer.
+static void count_slot(const dp_cache *cache, uint32_t slot, bool is_there)
+{
+    if (!cache->by_field)
+        return;
+    uint32_t *count =
+        &cache->by_field[rt_key_field(cache->directory->records[cache->slots[slot].record].key)];
+    *count = is_there ? *count + 1 : *count - 1;
+}
+
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
 {
     cache->slots[slot] = (dp_slot){record_index, copies->first};
     copies->first = dp_copy(cache->worker, slot);
-    if (!dp_eviction_is_outdated(cache->eviction, slot))
-        copies->holders |= rt_bit(cache->worker);
+    if (dp_eviction_is_outdated(cache->eviction, slot))
+        return;
+    copies->holders |= rt_bit(cache->worker);
+    count_slot(cache, slot, true);
 }
 
 uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
@@ -62,15 +81,19 @@ uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies, ui
     copies->holders |= rt_bit(worker);
     cache->outdated--;
     cache->occupied++;
+    count_slot(cache, slot, true);
     dp_eviction_use(cache->eviction, slot, iteration);
     return slot;
 }
 
 static void free_slot(dp_cache *cache, uint32_t slot)
 {
-    uint32_t *count =
-        dp_eviction_is_outdated(cache->eviction, slot) ? &cache->outdated : &cache->occupied;
-    (*count)--;
+    if (dp_eviction_is_outdated(cache->eviction, slot)) {
+        cache->outdated--;
+    } else {
+        cache->occupied--;
+        count_slot(cache, slot, false);
+    }
     dp_eviction_free(cache->eviction, slot);
     cache->free_slots[cache->free_count++] = slot;
 }
@@ -91,6 +114,7 @@ static void keep_outdated(dp_cache *cache, uint32_t slot)
 {
     cache->occupied--;
     cache->outdated++;
+    count_slot(cache, slot, false);
     dp_eviction_outdate(cache->eviction, slot);
 }
 

@@ -45,10 +45,18 @@ typedef struct {
     uint32_t *free_slots; // a stack
     uint32_t free_count;
     dp_eviction *eviction;
+
+    // dp_cache_count_fields, or NULL
+    const dp_directory *directory;
+    uint32_t *by_field;
 } dp_cache;
 
 rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config);
 void dp_cache_fini(dp_cache *cache);
+
+// Latest copies are counted by the field of their keys, into a table that several caches may share.
+// For an empty cache; directory holds the records that the copies are of. Both outlive the cache.
+void dp_cache_count_fields(dp_cache *cache, const dp_directory *directory, uint32_t *by_field);
 
 // Puts record into a free slot and adds the copy to its chain and holders; the caller made sure
 // that a slot is free, and that the worker has no copy. Returns the slot.

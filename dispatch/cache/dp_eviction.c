@@ -9,6 +9,16 @@
 // Emark needs no queue: marks are `target` or older, and only the rows that were occupied when
 // target last grew can have an older one. They are sorted once at that moment into `order`; a row
 // used since then has the mark target and is passed over when its turn comes.
+//
+//     order     4   9   2   7   1   8     slots, those with the lowest frequency first
+//     each is   f   p   t   o   p   o     f: free by now   t: used since, has the mark target
+//                   ^       ^             p: used by this very iteration   o: old, may go
+//                   |       cursor: slot 7 is the next victim
+//                   pinned_cursor: slot 9 could not go now, but may in the next iteration
+//
+// Within an iteration cursor only moves on. When the iteration changes it goes back to
+// pinned_cursor, the first that was passed over for being in use; f and t before it are never
+// looked at again.
 typedef struct {
     uint32_t mark; // 0: free
     uint32_t frequency;

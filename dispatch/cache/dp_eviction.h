@@ -15,9 +15,9 @@
 // lfu:   lowest frequency, then the one that reached it first.
 // To lru and lfu an outdated copy is a free slot.
 //
-// expects: the caller knows of some rows when they will be used next. Those are no victims while
-// there is another one; of them, the one used last goes first, then the lowest slot. To the rules
-// above they are like rows that this iteration uses.
+// expects: of some rows the caller knows in which iteration they are used next. They stay while any
+//        other row can go: the rules above treat them like rows that this iteration uses. When only
+//        such rows are left, the one whose next use is farthest away goes, then the lowest slot.
 #ifndef DP_EVICTION_H
 #define DP_EVICTION_H
 
@@ -42,8 +42,9 @@ void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration);
 // The size of the row in an occupied slot. Only with by_bytes.
 void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes);
 
-// The row in an occupied slot is used next in iteration `next`; 0, or a past one: not known. Not
-// between two victims of one iteration, except for slots that it uses. Only with expects.
+// Says in which iteration the row in an occupied slot is used next; 0, or one that has passed: not
+// known. After the first victim of an iteration, only for slots that this iteration uses: the order
+// of the others is made then. Only with expects.
 void dp_eviction_expect(dp_eviction *eviction, uint32_t slot, uint32_t next);
 
 // Whether outdated copies keep their slots; otherwise dp_eviction_outdate must not be called.

@@ -5,22 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/files/rt_checkpoint.h"
-#include "runtime/rt_child.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/rt_child.h"
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
 
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
-
-typedef struct {
-    rt_file_sum sum;
-    uint64_t ns;
-} part;
 
 struct dp_checkpoint {
     dp_checkpoint_config config;
@@ -33,8 +30,10 @@ struct dp_checkpoint {
     char folder[RT_FOLDER_MAX];
     rt_child child;
     bool own_done;
-    uint64_t shards_done;
-    part planner, dense, shards[RT_SHARDS_MAX];
+    uint64_t shards_done;             // that have written
+    uint64_t copying;                 // whose files are on their way here
+    uint64_t copied_bytes, copied_ns; // so far; when that changed last
+    rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
     rt_file_sum scale; // 0 bytes: there is none
     rt_error failure;  // the first
     uint64_t begin_ns;
@@ -186,7 +185,7 @@ rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory
 }
 
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
-                                     rt_error *error)
+                                     rt_manifest_part *part, rt_error *error)
 {
     char path[RT_FOLDER_MAX + 32], *json;
     rt_file_sum sum;
@@ -196,6 +195,8 @@ rt_status dp_checkpoint_write_config(const rt_config *config, const char *direct
     snprintf(path, sizeof path, "%s/config.json", directory);
     rt_status status = write_bytes(path, &bytes, &sum, error);
     rt_free(json);
+    if (part)
+        *part = (rt_manifest_part){.sum.bytes = sum.bytes, .xxh3 = sum.hash, .has_xxh3 = true};
     return status;
 }
 
@@ -216,7 +217,7 @@ static void write_parts(void *context, rt_child_result *result)
     if (!status)
         status = dp_checkpoint_write_scale(&c->content.scale, c->folder, &result->error);
     if (!status)
-        (void)dp_checkpoint_write_config(c->config.config, c->folder, &result->error);
+        (void)dp_checkpoint_write_config(c->config.config, c->folder, NULL, &result->error);
     result->values[0] = planner.bytes;
     result->values[1] = planner.hash;
     result->values[2] = dense.bytes;
@@ -246,7 +247,7 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->base = choose_base(c);
     c->keep_from = choose_keep_from(c, c->content.iteration);
     c->failure = (rt_error){0};
-    c->shards_done = 0;
+    c->shards_done = c->copying = 0;
     c->own_done = false;
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
@@ -273,6 +274,45 @@ void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
     c->content.pause_ms = pause_ms;
 }
 
+static void shard_path(const dp_checkpoint *c, uint32_t shard, char *path, size_t size)
+{
+    snprintf(path, size, "%s/rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", c->folder, shard,
+             c->config.config->ps_shard_count);
+}
+
+// On the same box, or in a folder that the boxes share, there is nothing to copy: the folder was
+// empty when the checkpoint began, so a file of that size is the one that the shard wrote.
+static bool is_here(const char *path, uint64_t bytes)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && (uint64_t)info.st_size == bytes;
+}
+
+static rt_status ask_for_copy(dp_checkpoint *c, uint32_t shard, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 64];
+    rt_message message;
+    rt_error failure = {0};
+    const uint32_t peer = rt_peer(RT_ROLE_PS, shard), iteration = c->content.iteration;
+    dp_collect *collect = c->config.collect;
+    shard_path(c, shard, path, sizeof path);
+    if (c->config.config->checkpoint.copies == 0 || is_here(path, c->shards[shard].bytes))
+        return RT_OK;
+    // The coordinator's own part makes the folder, but may not have come to that yet.
+    rt_status status = rt_checkpoint_make(c->folder, &failure);
+    if (!status)
+        status = dp_collect_expect(collect, peer, iteration, path, &failure);
+    if (status) {
+        fail(c, &failure);
+        return RT_OK;
+    }
+    c->copying |= rt_bit(shard);
+    c->copied_ns = rt_now_ns();
+    if (rt_message_create(&message, RT_MESSAGE_SAVE, collect->sender, iteration, 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return dp_roster_send(collect->roster, peer, &message, error);
+}
+
 rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_message *message,
                                 rt_error *error)
 {
@@ -284,120 +324,122 @@ rt_status dp_checkpoint_written(dp_checkpoint *c, uint32_t shard, const rt_messa
         c->shards_done >> shard & 1)
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": WRITTEN that nobody waits for", shard);
     c->shards_done |= rt_bit(shard);
-    c->shards[shard] = (part){{written.bytes, written.hash}, written.ns};
+    c->shards[shard] = (rt_file_sum){written.bytes, written.hash};
+    rt_status status = RT_OK;
     if (written.status) {
         rt_error failure = {0};
         rt_fail(&failure, RT_IO, "ps %" PRIu32 ": %.*s", shard, (int)rt_min_u64(reader.left, 384),
                 (const char *)reader.next);
         fail(c, &failure);
+    } else if (!c->failure.status) {
+        status = ask_for_copy(c, shard, error);
     }
     dp_checkpoint_step(c);
-    return RT_OK;
+    return status;
+}
+
+// One that has come is whole: its pieces and all of it had their sums.
+static void look_at_copy(dp_checkpoint *c, uint32_t shard, uint64_t *bytes)
+{
+    const rt_parcel_in *in = dp_collect_of(c->config.collect, rt_peer(RT_ROLE_PS, shard));
+    rt_error failure = in->error;
+    *bytes += in->answered;
+    if (in->status == RT_AGAIN)
+        return;
+    c->copying &= ~rt_bit(shard);
+    if (in->status == RT_OK && in->total != c->shards[shard].bytes)
+        rt_fail(&failure, RT_IO, "%s: %" PRIu64 " bytes came, %" PRIu64 " were written", in->path,
+                in->total, c->shards[shard].bytes);
+    if (failure.status)
+        fail(c, &failure);
+    dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, shard));
+}
+
+static void look_at_copies(dp_checkpoint *c)
+{
+    uint64_t bytes = 0;
+    rt_error failure = {0};
+    for (uint64_t rest = c->copying; rest; rest &= rest - 1)
+        look_at_copy(c, rt_lowest_bit(rest), &bytes);
+    const uint64_t now_ns = rt_now_ns();
+    if (bytes != c->copied_bytes)
+        c->copied_ns = now_ns;
+    c->copied_bytes = bytes;
+    if (c->copying && (double)(now_ns - c->copied_ns) * 1e-9 > WRITE_LIMIT_S) {
+        rt_fail(&failure, RT_TIMEOUT, "ps %" PRIu32 ": nothing more of its file has come",
+                rt_lowest_bit(c->copying));
+        fail(c, &failure);
+    }
+    for (uint64_t rest = c->failure.status ? c->copying : 0; rest; rest &= rest - 1)
+        dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)));
+    c->copying = c->failure.status ? 0 : c->copying;
 }
 
 // ---- ending ----------------------------------------------------------------------------------
 
 static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
 {
-    char hash[32];
-    snprintf(hash, sizeof hash, "%016" PRIx64, sum->hash);
-    rt_json_begin_object(json, NULL);
-    rt_json_string(json, "name", name);
-    rt_json_u64(json, "bytes", sum->bytes);
-    rt_json_string(json, "hash", hash);
-    rt_json_end_object(json);
-}
-
-static void put_hash(rt_json *json, const char *key, uint64_t hash)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    rt_json_string(json, key, text);
+    const rt_manifest_part one = {.sum = *sum, .has_hash = true};
+    rt_manifest_put_part(json, name, &one);
 }
 
 static void put_manifest(const dp_checkpoint *c, rt_json *json)
 {
     const rt_config *config = c->config.config;
     char name[64];
-    rt_json_begin_object(json, NULL);
-    rt_json_u64(json, "format", 1);
+    rt_manifest_begin(json, "checkpoint");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
     rt_json_u64(json, "samples", c->content.samples);
     rt_json_u64(json, "epoch", c->config.epoch);
     rt_json_u64(json, "workers", config->worker_count);
     rt_json_u64(json, "shards", config->ps_shard_count);
-    put_hash(json, "schema", c->config.schema);
-    put_hash(json, "config", c->config.config_hash);
+    rt_manifest_put_hash(json, "schema", c->config.schema);
+    rt_manifest_put_hash(json, "config", c->config.config_hash);
     rt_json_begin_array(json, "parts");
     for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s,
                  config->ps_shard_count);
-        put_part(json, name, &c->shards[s].sum);
+        put_part(json, name, &c->shards[s]);
     }
-    put_part(json, "planner.bin", &c->planner.sum);
-    put_part(json, "dense.bin", &c->dense.sum);
+    put_part(json, "planner.bin", &c->planner);
+    put_part(json, "dense.bin", &c->dense);
     if (c->scale.bytes)
         put_part(json, "scale.bin", &c->scale);
     rt_json_end_array(json);
-    rt_json_end_object(json);
-}
-
-// The text of an object with one more member, the checksum of all bytes before it.
-void dp_checkpoint_sign(const char *text, rt_bytes *bytes)
-{
-    char tail[64];
-    size_t length = text ? strlen(text) : 0;
-    while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
-        length--;
-    int size = snprintf(tail, sizeof tail, DP_CHECKPOINT_SIGNATURE "%016" PRIx64 "\"\n}\n",
-                        rt_hash_bytes(text, length));
-    rt_bytes_put(bytes, text, length);
-    rt_bytes_put(bytes, tail, (size_t)size);
 }
 
 // In a forked copy: syncing and removing may take long.
 static void close_checkpoint(void *context, rt_child_result *result)
 {
     const dp_checkpoint *c = context;
-    char path[RT_FOLDER_MAX + 32];
     uint32_t *iterations, count;
     rt_json json;
     if (c->failure.status) {
         rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
         return;
     }
-    rt_json_init(&json, 2);
     put_manifest(c, &json);
-    const char *text = rt_json_text(&json, NULL);
-    rt_bytes bytes = {0};
-    rt_file_sum sum;
-    dp_checkpoint_sign(text, &bytes);
-    snprintf(path, sizeof path, "%s/manifest.json", c->folder);
-    if (!text || bytes.failed)
-        rt_fail(&result->error, RT_NO_MEMORY, "out of memory");
-    else if (write_bytes(path, &bytes, &sum, &result->error) == RT_OK &&
-             rt_checkpoint_list(c->directory, &iterations, &count, NULL) == RT_OK) {
-        for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
-            rt_checkpoint_remove(c->directory, iterations[i], NULL);
-        rt_free(iterations);
-    }
-    rt_bytes_fini(&bytes);
-    rt_json_fini(&json);
+    if (rt_manifest_write(&json, c->folder, &result->error) ||
+        rt_checkpoint_list(c->directory, &iterations, &count, NULL))
+        return;
+    for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
+        rt_checkpoint_remove(c->directory, iterations[i], NULL);
+    rt_free(iterations);
 }
 
 static uint64_t bytes_of_rows(const dp_checkpoint *c)
 {
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < c->config.config->ps_shard_count; s++)
-        bytes += c->shards[s].sum.bytes;
+        bytes += c->shards[s].bytes;
     return bytes;
 }
 
 static void report(const dp_checkpoint *c)
 {
     const double write_s = (double)(rt_now_ns() - c->begin_ns) * 1e-9;
-    const uint64_t bytes = bytes_of_rows(c) + c->planner.sum.bytes + c->dense.sum.bytes;
+    const uint64_t bytes = bytes_of_rows(c) + c->planner.bytes + c->dense.bytes;
     rt_json *json = rt_metrics_begin(c->config.metrics, "checkpoint");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
@@ -454,8 +496,8 @@ static void start_closing(dp_checkpoint *c)
 static void take_own(dp_checkpoint *c, const rt_child_result *result)
 {
     c->own_done = true;
-    c->planner.sum = (rt_file_sum){result->values[0], result->values[1]};
-    c->dense.sum = (rt_file_sum){result->values[2], result->values[3]};
+    c->planner = (rt_file_sum){result->values[0], result->values[1]};
+    c->dense = (rt_file_sum){result->values[2], result->values[3]};
     if (result->error.status)
         fail(c, &result->error);
 }
@@ -471,6 +513,8 @@ void dp_checkpoint_step(dp_checkpoint *c)
         }
         take_own(c, &result);
     }
-    if (c->step == STEP_PARTS && c->own_done && c->shards_done == shards)
+    if (c->step == STEP_PARTS)
+        look_at_copies(c);
+    if (c->step == STEP_PARTS && c->own_done && c->shards_done == shards && !c->copying)
         start_closing(c);
 }

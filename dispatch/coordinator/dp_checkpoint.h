@@ -8,15 +8,14 @@
 #ifndef DP_CHECKPOINT_H
 #define DP_CHECKPOINT_H
 
+#include "dispatch/coordinator/dp_collect.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
-#include "runtime/files/rt_pack.h"
+#include "runtime/files/rt_manifest.h"
 
 #define DP_CHECKPOINT_MAGIC UINT64_C(0x4e414c504e594c52) // "RLYNPLAN"
-
-#define DP_CHECKPOINT_SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
 
 typedef struct dp_checkpoint dp_checkpoint;
 
@@ -26,6 +25,7 @@ typedef struct {
     uint64_t config_hash, schema;
     uint32_t epoch;
     rt_metrics *metrics;
+    dp_collect *collect; // copies of the shards' files come by it
 } dp_checkpoint_config;
 
 // A checkpoint that is complete on disk, as far as writing the next one goes.
@@ -54,9 +54,10 @@ rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt
 // RT_NO_MEMORY.
 rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory, rt_error *error);
 
-// directory/config.json: the configuration with all defaults. RT_IO, RT_NO_MEMORY.
+// directory/config.json: the configuration with all defaults. part: its size and sum; may be NULL.
+// RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_write_config(const rt_config *config, const char *directory,
-                                     rt_error *error);
+                                     rt_manifest_part *part, rt_error *error);
 
 // past: those that are there, by iteration, copied; a run that starts anew has none. RT_NO_MEMORY.
 rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
@@ -82,14 +83,12 @@ uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);
 
-// A shard's rows are on disk, or not. RT_WIRE: nobody waits for that.
+// A shard's rows are on its disk, or not. With checkpoint.copies it is asked for them, unless they
+// are here already. RT_WIRE: nobody waits for that; RT_PEER, RT_NO_MEMORY.
 rt_status dp_checkpoint_written(dp_checkpoint *checkpoint, uint32_t shard,
                                 const rt_message *message, rt_error *error);
 
-// Goes on once its parts are done. Call it now and then while busy.
+// Goes on once its parts are done, copies included. Call it now and then while busy.
 void dp_checkpoint_step(dp_checkpoint *checkpoint);
-
-// A manifest as it stands in its file: text, an object, with its checksum. bytes->failed.
-void dp_checkpoint_sign(const char *text, rt_bytes *bytes);
 
 #endif

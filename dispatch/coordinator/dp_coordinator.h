@@ -8,11 +8,13 @@
 #include "dispatch/coordinator/dp_reload.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
 
 typedef struct {
     const rt_config *config;
-    uint64_t config_hash, schema;
+    rt_identity identity; // members must have the same
+    uint64_t schema;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
@@ -26,10 +28,13 @@ typedef struct {
     int stop_fd;          // becomes readable when the run should end early; or -1
     int signal_fd;        // a signalfd: SIGHUP: read the configuration again; SIGUSR1: a checkpoint
     dp_reload_source reload;
-    bool progress; // a live line on standard error
+    bool progress;     // a live line on standard error
+    rt_notify *notify; // or NULL
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
-    void *announce_context;
+    // Called once model and summary are on disk: whatever happens to the run now has no effect.
+    void (*saved)(void *context);
+    void *announce_context; // of both
 } dp_coordinator_config;
 
 // RT_OK: the run ended as it should. RT_AGAIN: workers that were missing are back, a checkpoint is

@@ -1,5 +1,7 @@
 #include "dispatch/coordinator/dp_feed.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +21,9 @@
 
 typedef struct {
     rt_batch batch;
-    rt_stream_position end; // of the batch in the stream
-    rt_scale *scale;        // as it stood at the end; NULL: none
-    dp_ranges ranges;       // before scaling
+    rt_bytes end;     // of the batch: where the stream goes on
+    rt_scale *scale;  // as it stood at the end; NULL: none
+    dp_ranges ranges; // before scaling
     uint64_t dense_clipped;
     uint64_t read_ns;
 } read_batch;
@@ -36,11 +38,12 @@ struct dp_feed {
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
     uint32_t ahead_count;
-    uint32_t iteration;       // planned last
-    uint32_t last_cut;        // iteration before the last cut, or where a run was resumed
-    rt_stream_position stood; // after the batch that was planned last
-    rt_scale *stood_scale;    // likewise
-    dp_planned *planned;      // config.planned_max
+    uint32_t iteration;    // planned last
+    uint32_t last_cut;     // iteration before the last cut, or where a run was resumed
+    rt_bytes stood;        // where the stream goes on after the batch that was planned last
+    rt_scale *stood_scale; // likewise
+    rt_bytes input_end;    // where it ended, once the reader has seen that; else empty
+    dp_planned *planned;   // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
     pthread_t reader, planning;
@@ -48,11 +51,13 @@ struct dp_feed {
     uint64_t idle_since_ns, idle_limit_ns; // the caller's: it has asked in vain; 0: it has not
     atomic_bool stop, cut_requested;
     int stop_fd;            // readable once stop is set: ends a wait for input
+    int ledger_fd;          // -1: none
     rt_metrics *journal;    // the planner thread's
     dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
     bool ended;             // no batch follows; the planner thread's
     pthread_mutex_t lock;   // the members below
     rt_error failure;
+    rt_error input_failure; // of a stream that gave batches before
     rt_stream_stats stats;
     dp_input told[DP_INPUTS_WAITING_MAX];
     uint32_t told_count;
@@ -93,7 +98,9 @@ static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, 
     if (!status)
         scale_one(feed, into);
     into->read_ns = rt_now_ns() - begin;
-    into->end = rt_stream_tell(feed->stream);
+    rt_stream_tell(feed->stream, &into->end);
+    if (!status && into->end.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the position in the input");
     pthread_mutex_lock(&feed->lock);
     feed->stats = rt_stream_statistics(feed->stream);
     feed->stats.dense_clipped = feed->scale ? rt_scale_clipped(feed->scale) : 0;
@@ -108,6 +115,34 @@ static uint32_t last_of(const rt_config *config)
     return wanted ? (uint32_t)rt_min_u64(wanted, DP_ITERATIONS_MAX) : DP_ITERATIONS_MAX;
 }
 
+// What was read before is trained and saved: only a stream that gave nothing ends a run at once.
+static void fail_reading(dp_feed *feed, const rt_error *error, bool has_read)
+{
+    if (!has_read) {
+        fail(feed, error);
+        return;
+    }
+    pthread_mutex_lock(&feed->lock);
+    feed->input_failure = *error;
+    pthread_mutex_unlock(&feed->lock);
+    rt_info("the input cannot be read on: what came before is trained and saved");
+}
+
+// The planner looks at it once the queue of batches is closed and empty.
+static void note_end(dp_feed *feed, const read_batch *last)
+{
+    rt_bytes_put(&feed->input_end, last->end.data, last->end.size);
+}
+
+static void tell_losses(const dp_feed *feed)
+{
+    const uint64_t bytes = rt_stream_statistics(feed->stream).bytes_lost;
+    if (bytes > 0)
+        rt_warn("%" PRIu64 " bytes that pipes or standard input gave before are in no checkpoint: "
+                "they are lost",
+                bytes);
+}
+
 static void *run_reader(void *context)
 {
     dp_feed *feed = context;
@@ -115,17 +150,22 @@ static void *run_reader(void *context)
     const uint32_t last = last_of(feed->config.config);
     uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
     rt_error error = {0};
-    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->config.position, &error)) {
+    bool has_read = false;
+    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->stood, &error)) {
         fail(feed, &error);
         left = 0;
     }
+    tell_losses(feed);
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
         if (rt_queue_take(feed->free_batches, &item))
             break;
         rt_status status = read_one(feed, item, feed->batch_size, &error);
         if (status != RT_OK && status != RT_END)
-            fail(feed, &error);
+            fail_reading(feed, &error, has_read);
+        has_read = true;
+        if (status == RT_END)
+            note_end(feed, item);
         if (status != RT_OK || rt_queue_put(feed->full_batches, item))
             break;
     }
@@ -277,7 +317,10 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
-    feed->stood = read->end;
+    if (read->batch.sample_count < feed->batch_size)
+        dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
+    feed->stood.size = 0;
+    rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
     return status;
@@ -298,23 +341,42 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
-    rt_bytes_put(&planned->state, &feed->stood, sizeof feed->stood);
+    rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
     dp_planner_save(feed->planner, &planned->state);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
-    if (planned->state.failed || planned->scale.failed ||
+    if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;
     return encode(feed, plan, NULL, planned);
 }
 
+static bool cut_is_wanted(const dp_feed *feed)
+{
+    return feed->config.cuts && feed->iteration != feed->last_cut &&
+           atomic_load(&feed->cut_requested);
+}
+
+// A batch that was read. RT_AGAIN: there is none, and a cut is wanted. RT_END.
+static rt_status await_batch(dp_feed *feed, void **item_p)
+{
+    rt_status status = rt_queue_try_take(feed->full_batches, item_p);
+    while (status == RT_AGAIN && !cut_is_wanted(feed))
+        status = rt_queue_take(feed->full_batches, item_p);
+    return status;
+}
+
 // The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
-// RT_END: there is none. RT_NO_MEMORY.
+// RT_AGAIN: it is not there, and a cut is wanted. RT_END: there is none. RT_NO_MEMORY.
 static rt_status next_batch(dp_feed *feed, read_batch **batch_p)
 {
     void *item;
-    while (feed->ahead_count <= feed->config.config->cache.lookahead &&
-           rt_queue_take(feed->full_batches, &item) == RT_OK) {
+    while (feed->ahead_count <= feed->config.config->cache.lookahead) {
+        rt_status status = await_batch(feed, &item);
+        if (status == RT_AGAIN)
+            return status;
+        if (status)
+            break;
         const rt_batch *batch = &((read_batch *)item)->batch;
         feed->ahead[feed->ahead_count++] = item;
         dp_planner_preview(feed->planner, batch);
@@ -386,6 +448,10 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
 {
     const bool is_cut = feed->config.cuts && feed->config.config->checkpoint.at_end &&
                         feed->iteration > feed->last_cut;
+    if (feed->input_end.size > 0) { // files that are known to be at their end
+        feed->stood.size = 0;
+        rt_bytes_put(&feed->stood, feed->input_end.data, feed->input_end.size);
+    }
     pthread_mutex_lock(&feed->lock);
     rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
     pthread_mutex_unlock(&feed->lock);
@@ -426,9 +492,12 @@ static rt_status plan_all(dp_feed *feed)
         rt_status status = next_batch(feed, &now.batch);
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
+        const bool has_batch = status == RT_OK;
+        if (status == RT_AGAIN)
+            status = RT_OK;
         if (!status && cut_is_due(feed))
             status = plan_cut(feed, &sequence, true, false, &before);
-        if (!status)
+        if (!status && has_batch)
             status = plan_batch(feed, sequence++, &now, &before);
         if (status)
             return status;
@@ -527,9 +596,12 @@ static void release(dp_feed *feed)
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_fini(&feed->batches[i].batch);
+        rt_bytes_fini(&feed->batches[i].end);
         dp_ranges_fini(&feed->batches[i].ranges);
         rt_scale_destroy(feed->batches[i].scale);
     }
+    rt_bytes_fini(&feed->stood);
+    rt_bytes_fini(&feed->input_end);
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
@@ -537,9 +609,22 @@ static void release(dp_feed *feed)
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
         close(feed->stop_fd);
+    if (feed->ledger_fd >= 0)
+        close(feed->ledger_fd);
     pthread_mutex_destroy(&feed->lock);
     rt_free(feed->planned);
     rt_free(feed);
+}
+
+// Without it only what restarts lost of pipes is not told.
+static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
+{
+    if (!path)
+        return;
+    feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (is_fresh ? O_TRUNC : 0), 0666);
+    if (feed->ledger_fd < 0)
+        rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
+                 strerror(errno));
 }
 
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
@@ -550,6 +635,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     feed->config = *config;
     feed->config.planner = NULL;
+    feed->stop_fd = feed->ledger_fd = -1;
     feed->batch_size = config->planner->sample_count_max;
     feed->idle_limit_ns = IDLE_NS;
     pthread_mutex_init(&feed->lock, NULL);
@@ -557,16 +643,17 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!config->restored)
         status = dp_planner_create(config->planner, &feed->planner, error);
     if (!status)
-        status = (config->restored ? rt_metrics_append : rt_metrics_open)(config->journal,
-                                                                          &feed->journal, error);
+        status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(
+            config->journal, &feed->journal, error);
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
-        feed->stood = config->position;
+        rt_bytes_put(&feed->stood, config->position->data, config->position->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
-    feed->config.journal = NULL; // the caller's, as is the scale below
-    if (!status && allocate(feed))
+    feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
+    feed->config.position = NULL;
+    if (!status && (feed->stood.failed || allocate(feed)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->config.scale = NULL;
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -576,7 +663,9 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && config->restored)
         feed->planner = config->restored;
     if (!status) {
-        rt_stream_set_stop(stream, feed->stop_fd);
+        open_ledger(feed, config->ledger, config->is_fresh);
+        rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
+        rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
         feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
         feed->planning_runs =
             feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
@@ -586,7 +675,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (status) {
         feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
         release(feed);
-        rt_stream_set_stop(stream, -1); // so does this
+        rt_stream_watch(stream, -1, -1); // so does this
         return status;
     }
     *feed_p = feed;
@@ -648,9 +737,28 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
     (void)rt_queue_put(feed->free_planned, planned);
 }
 
+void dp_feed_keep_journal(dp_feed *feed)
+{
+    rt_metrics_keep(feed->journal);
+}
+
 void dp_feed_request_cut(dp_feed *feed)
 {
     atomic_store(&feed->cut_requested, true);
+    rt_queue_wake(feed->full_batches);
+}
+
+rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error)
+{
+    pthread_mutex_lock(&feed->lock);
+    const rt_error failure = feed->input_failure;
+    pthread_mutex_unlock(&feed->lock);
+    return failure.status ? rt_fail(error, failure.status, "%s", failure.text) : RT_OK;
+}
+
+bool dp_feed_report(const dp_feed *feed, uint32_t number, rt_stream_input *input)
+{
+    return rt_stream_report(feed->stream, number, input);
 }
 
 void dp_feed_stop(dp_feed *feed)

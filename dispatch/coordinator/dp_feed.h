@@ -4,7 +4,7 @@
 //
 // The planner needs no feedback from workers, so it runs ahead as far as the pool of dp_planned
 // allows. Input records reach it through dp_feed_tell; the planner takes them before its next
-// look-up, names the iteration, and journals them.
+// look-up, names the iteration, and journals them; batches that are not full, too.
 #ifndef DP_FEED_H
 #define DP_FEED_H
 
@@ -25,7 +25,7 @@ typedef struct {
     bool is_last;       // the final flush
     bool is_cut;        // everything up to here goes into a checkpoint:
     uint32_t cut;       // the last iteration before it
-    rt_bytes state;     // rt_stream_position, dp_planner_save
+    rt_bytes state;     // rt_stream_tell, dp_planner_save
     rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
@@ -51,6 +51,8 @@ typedef struct {
     int wake_fd;          // written whenever a planned iteration is ready, or -1
     uint32_t sender;      // of the slices
     const char *journal;  // file for the input records; NULL: none
+    const char *ledger;   // file that counts what pipes gave, over restarts; NULL: none
+    bool is_fresh;        // such a file of an earlier run means nothing
     bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
     uint32_t epoch;       // of the slices
     uint64_t sequence_first;
@@ -60,7 +62,7 @@ typedef struct {
     const rt_scale *scale;
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
-    rt_stream_position position;
+    const rt_bytes *position;
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;
@@ -72,7 +74,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
 void dp_feed_destroy(dp_feed *feed);
 
 // The next planned iteration or cut, the last one being the final flush. RT_AGAIN: not ready.
-// RT_END: the flush was taken. RT_DATA, RT_IO, RT_NO_MEMORY: the stream or the planner failed.
+// RT_END: the flush was taken. RT_DATA, RT_IO, RT_NO_MEMORY: the planner failed, or the stream
+// before its first batch. One that fails later ends there: dp_feed_input_failure.
 rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error);
 void dp_feed_give(dp_feed *feed, dp_planned *planned);
 
@@ -83,8 +86,19 @@ void dp_feed_stop(dp_feed *feed);
 // same kind and worker that the planner has not taken yet is replaced. Any thread.
 void dp_feed_tell(dp_feed *feed, const dp_input *input);
 
-// A cut before the next batch that is planned, if one was planned since the last cut. Any thread.
+// A cut before the next batch that is planned, or at once where no batch is there, if one was
+// planned since the last cut. Any thread.
 void dp_feed_request_cut(dp_feed *feed);
+
+// The journal takes the place of an earlier run's, which is there until then. Any thread, once.
+void dp_feed_keep_journal(dp_feed *feed);
+
+// After the final flush: why the input ended where it did. RT_OK: it was read to its end, or the
+// run was stopped.
+rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error);
+
+// After the final flush: what was read of every input; as rt_stream_report.
+bool dp_feed_report(const dp_feed *feed, uint32_t number, rt_stream_input *input);
 
 rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 

@@ -4,9 +4,15 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_parcel.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 #define PULLS_MAX (1u << 16) // of one slice that fills caches
 
@@ -17,8 +23,13 @@ typedef struct {
     const dp_saved *saved; // the candidate
     uint64_t loading;      // shards that read one of its files
     uint32_t loaded[RT_SHARDS_MAX];
-    rt_error damage;       // what is wrong with the candidate
-    uint64_t keys_missing; // shards whose keys are not all known
+    uint64_t sending;    // shards that get a copy
+    uint32_t sending_to; // of them, the one whose turn it is
+    rt_parcel_file copies[RT_SHARDS_MAX];
+    uint64_t tried[RT_SHARDS_MAX]; // copies that a shard got for the load that it is at
+    int wait_fd;                   // readable when a copy can go on, or the run is to end
+    rt_error damage;               // what is wrong with the candidate
+    uint64_t keys_missing;         // shards whose keys are not all known
     uint64_t keys_from[RT_SHARDS_MAX];
     uint64_t sequence; // of the last slice
     uint64_t begin_ns;
@@ -100,20 +111,114 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
 }
 
+// ---- copies
+
+static rt_status send_piece(void *context, rt_message *message, rt_error *error)
+{
+    resume *r = context;
+    const uint32_t shard = r->sending_to;
+    return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), message, error);
+}
+
+// The shard cannot read a file: it gets the one that is here, once. False: there is none.
+static bool begin_copy(resume *r, uint32_t shard, uint32_t file, const char *why)
+{
+    char path[RT_FOLDER_MAX + 64];
+    struct stat info;
+    const uint32_t i = r->loaded[shard];
+    const rt_wire_load *load = &r->saved->loads[i];
+    rt_parcel_config config = {.send = send_piece,
+                               .context = r,
+                               .sender = r->config->sender,
+                               .file = file,
+                               .iteration = r->saved->past[i].iteration};
+    if (file >= load->shard_count || r->tried[shard] >> file & 1)
+        return false;
+    r->tried[shard] |= rt_bit(file);
+    snprintf(path, sizeof path, "%s/rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", load->folder, file,
+             load->shard_count);
+    if (stat(path, &info) != 0 || (uint64_t)info.st_size != load->files[file].bytes ||
+        rt_parcel_open(&r->copies[shard], path, &config, r->config->wake_fd, NULL))
+        return false;
+    r->sending |= rt_bit(shard);
+    rt_info("ps %" PRIu32 " gets the copy of %s: %s", shard, path, why);
+    return true;
+}
+
+static void end_copies(resume *r)
+{
+    for (uint32_t s = 0; s < RT_SHARDS_MAX; s++)
+        rt_parcel_close(&r->copies[s]);
+    r->sending = 0;
+}
+
+static rt_status go_on_with_copies(resume *r, rt_error *error)
+{
+    eventfd_t count;
+    rt_status status = RT_OK;
+    (void)eventfd_read(r->config->wake_fd, &count);
+    for (uint64_t rest = r->sending; rest && !status; rest &= rest - 1) {
+        r->sending_to = rt_lowest_bit(rest);
+        status = rt_parcel_step(&r->copies[r->sending_to], error);
+    }
+    return status;
+}
+
+// What is here cannot be read either, which is damage; that it cannot be written there is not.
+static rt_status take_taken(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_parcel_file *copy = &r->copies[shard];
+    if (!(r->sending >> shard & 1))
+        return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a TAKEN of bytes that were not sent",
+                       shard);
+    const bool gave_up = copy->out.refusal.status != RT_OK;
+    rt_status status =
+        rt_parcel_taken(&copy->out, message, rt_peer_name(rt_peer(RT_ROLE_PS, shard), name), error);
+    if (!status && copy->out.refusal.status && !gave_up)
+        status = rt_fail(error, copy->out.refusal.status, "%s", copy->out.refusal.text);
+    if (status || !copy->out.is_complete)
+        return status;
+    rt_parcel_close(copy);
+    r->sending &= ~rt_bit(shard);
+    return send_load(r, shard, error);
+}
+
+// A copy that cannot be read here: the candidate is of no use.
+static void judge_copies(resume *r)
+{
+    for (uint64_t rest = r->sending; rest; rest &= rest - 1) {
+        const uint32_t s = rt_lowest_bit(rest);
+        if (!r->copies[s].out.refusal.status)
+            continue;
+        if (!r->damage.status)
+            rt_fail(&r->damage, RT_DATA, "the copy for ps %" PRIu32 ": %.384s", s,
+                    r->copies[s].out.refusal.text);
+        rt_parcel_close(&r->copies[s]);
+        r->sending &= ~rt_bit(s);
+    }
+}
+
+// ---- loading
+
 static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
 {
     rt_wire_written loaded;
     rt_reader reader = rt_message_reader(message);
     if (!rt_reader_get(&reader, &loaded, 1, sizeof loaded) || !(r->loading >> shard & 1))
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a LOADED that nobody waits for", shard);
+    char why[385];
+    snprintf(why, sizeof why, "%.*s", (int)rt_min_u64(reader.left, sizeof why - 1),
+             (const char *)reader.next);
     r->loading &= ~rt_bit(shard);
-    r->loaded[shard]++;
     if (loaded.status == RT_CONFIG || loaded.status == RT_NO_MEMORY) // the file is not to blame
-        return rt_fail(error, (rt_status)loaded.status, "ps %" PRIu32 ": %.*s", shard,
-                       (int)rt_min_u64(reader.left, 384), (const char *)reader.next);
+        return rt_fail(error, (rt_status)loaded.status, "ps %" PRIu32 ": %s", shard, why);
+    if (loaded.status && !r->damage.status && begin_copy(r, shard, loaded.file, why))
+        return go_on_with_copies(r, error);
+    r->loaded[shard]++;
+    r->tried[shard] = 0;
     if (loaded.status && !r->damage.status)
-        rt_fail(&r->damage, RT_DATA, "%.*s", (int)rt_min_u64(reader.left, 384),
-                (const char *)reader.next);
+        rt_fail(&r->damage, RT_DATA, "%s", why);
     return send_load(r, shard, error);
 }
 
@@ -146,6 +251,8 @@ static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_er
     const bool is_shard = rt_peer_role(peer) == RT_ROLE_PS;
     if (is_shard && header->type == RT_MESSAGE_LOADED)
         return take_loaded(r, rt_peer_rank(peer), message, error);
+    if (is_shard && header->type == RT_MESSAGE_TAKEN)
+        return take_taken(r, rt_peer_rank(peer), message, error);
     if (is_shard && header->type == RT_MESSAGE_KEYS)
         return take_keys(r, rt_peer_rank(peer), message, error);
     if (!is_shard && header->type == RT_MESSAGE_MARK) {
@@ -160,7 +267,7 @@ static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_er
 static rt_status turn(resume *r, rt_error *error)
 {
     struct pollfd stop = {.fd = r->config->stop_fd, .events = POLLIN};
-    rt_status status = dp_roster_wait(r->config->roster, stop.fd, error);
+    rt_status status = dp_roster_wait(r->config->roster, r->wait_fd, error);
     if (!status && stop.fd >= 0 && poll(&stop, 1, 0) == 1)
         return rt_fail(error, RT_STOPPED, "interrupted while a checkpoint was being loaded");
     while (!status) {
@@ -171,7 +278,11 @@ static rt_status turn(resume *r, rt_error *error)
             status = take(r, peer, &message, error);
         rt_message_release(&message);
     }
-    return status == RT_AGAIN ? RT_OK : status;
+    if (status != RT_AGAIN)
+        return status;
+    status = go_on_with_copies(r, error);
+    judge_copies(r);
+    return status;
 }
 
 // ---- a candidate -----------------------------------------------------------------------------
@@ -183,10 +294,12 @@ static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
     r->saved = saved;
     r->damage = (rt_error){0};
     memset(r->loaded, 0, sizeof r->loaded);
+    memset(r->tried, 0, sizeof r->tried);
     for (uint32_t s = 0; s < shards && !status; s++)
         status = send_load(r, s, error);
-    while (!status && r->loading)
+    while (!status && (r->loading || r->sending))
         status = turn(r, error);
+    end_copies(r);
     return status;
 }
 
@@ -226,7 +339,9 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
     const uint64_t size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, size, 1);
     rt_reader planner = {bytes, bytes ? size : 0, !bytes};
-    if (!rt_reader_get(&planner, &resumed->position, 1, sizeof resumed->position)) {
+    if (!rt_position_take(&planner, &resumed->position)) {
+        if (resumed->position.failed)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_fail(&r->damage, RT_DATA, "the position in the stream is missing");
         return RT_OK;
     }
@@ -416,16 +531,34 @@ static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_
     return status;
 }
 
+static rt_status watch(resume *r, rt_error *error)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    const int fds[] = {r->config->wake_fd, r->config->stop_fd};
+    for (size_t i = 0; i < RT_COUNT_OF(fds); i++) {
+        if (fds[i] >= 0 && epoll_ctl(r->wait_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
+            return rt_fail(error, RT_LIMIT, "out of descriptors");
+    }
+    return RT_OK;
+}
+
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)
 {
-    resume r = {.config = config, .begin_ns = rt_now_ns()};
+    resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
     dp_saved saved = {0};
     *resumed = (dp_resumed){0};
-    rt_status status = find_whole(&r, &saved, resumed, error);
+    rt_status status = watch(&r, error);
+    if (!status)
+        status = find_whole(&r, &saved, resumed, error);
     if (!status)
         status = go_on(&r, &saved, resumed, error);
     dp_saved_fini(&saved);
-    if (status)
+    end_copies(&r);
+    if (r.wait_fd >= 0)
+        close(r.wait_fd);
+    if (status) {
         dp_planner_destroy(r.planner);
+        rt_bytes_fini(&resumed->position);
+    }
     return status;
 }

@@ -2,9 +2,10 @@
 //
 // The newest checkpoint that is whole: its own parts are read here, the shards are told to take
 // their rows, tell which keys they hold (that is the planner's directory), and the workers get the
-// dense part and, where caches are as they were, the rows that were in them. A checkpoint that
-// turns out to be damaged is named and the one before is tried. One thread, between WELCOME and the
-// first slice.
+// dense part and, where caches are as they were, the rows that were in them. A shard that lacks a
+// file, or finds it damaged, gets the coordinator's copy, if there is one. A checkpoint that turns
+// out to be damaged is named and the one before is tried. One thread, between WELCOME and the first
+// slice.
 #ifndef DP_RESUME_H
 #define DP_RESUME_H
 
@@ -24,6 +25,7 @@ typedef struct {
     dp_roster *roster;
     dp_tally *tally;
     int stop_fd; // readable when the run is to end, or -1
+    int wake_fd; // an eventfd, for copies that are sent back to shards
     // Takes messages that are not about resuming.
     rt_status (*other)(void *context, uint32_t peer, const rt_message *message, rt_error *error);
     void *context;
@@ -32,7 +34,7 @@ typedef struct {
 typedef struct {
     dp_planner *planner; // the caller's
     dp_restored restored;
-    rt_stream_position position;
+    rt_bytes position;        // in the stream (rt_position.h); the caller's
     rt_scale *scale;          // the caller's; NULL: dense features stay as they are
     uint64_t sequence_next;   // of slices
     dp_checkpoint_past *past; // the caller's (rt_free)

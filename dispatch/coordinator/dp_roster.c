@@ -32,6 +32,7 @@ struct dp_roster {
     uint32_t member_count, worker_count; // of the configuration
     uint32_t joined_count;
     bool begun;
+    uint32_t lost;                                  // rank of a worker, see dp_roster_lost
     uint64_t workers;                               // that take part, as far as is known
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
@@ -76,6 +77,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
     roster->worker_count = c->worker_count;
+    roster->lost = UINT32_MAX;
     for (uint32_t i = 0; i < c->worker_count; i++) {
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
         roster->workers |= rt_bit(i);
@@ -122,6 +124,17 @@ uint64_t dp_roster_waiting(const dp_roster *roster)
     return waiting;
 }
 
+uint32_t dp_roster_lost(const dp_roster *roster)
+{
+    return roster->lost;
+}
+
+static void note_loss(dp_roster *roster, uint32_t peer)
+{
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && roster->begun && roster->lost == UINT32_MAX)
+        roster->lost = rt_peer_rank(peer);
+}
+
 // A worker that waited is gone: the run does without it anyway.
 static void forget(dp_roster *roster, member *m, const char *why)
 {
@@ -160,6 +173,7 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_err
             return left;
     }
     rt_peer_name(peer, name);
+    note_loss(roster, peer);
     if (status == RT_NOT_FOUND)
         return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
     return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(status));
@@ -169,6 +183,7 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_err
 static rt_status beat(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
+    rt_notify_alive(roster->config.notify);
     if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
         return RT_OK;
     roster->beat_ns = now;
@@ -247,11 +262,9 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    if (hello->config_hash != roster->config.config_hash)
-        return rt_fail(error, RT_CONFIG,
-                       "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                       "): all need the same file",
-                       name, hello->config_hash, roster->config.config_hash);
+    rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
+    if (status)
+        return status;
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
@@ -272,6 +285,29 @@ static void log_stranger(dp_roster *roster, const char *what)
                 count, what);
 }
 
+static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
+{
+    rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+        return;
+    (void)roster->config.ops->send(roster->endpoint, peer, &message);
+    rt_message_release(&message);
+}
+
+// A visitor learns whether a member like it would be let in, and is gone.
+static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *message)
+{
+    char name[32];
+    rt_wire_hello hello;
+    rt_error why = {0};
+    rt_status status = rt_control_hello(message, peer, SELF, &hello, &why);
+    if (!status)
+        status = rt_control_agree(&hello, &roster->config.identity, rt_peer_name(peer, name), &why);
+    if (!status)
+        (void)rt_fail(&why, RT_STOPPED, RT_VISITOR_FITS "%s", rt_build());
+    send_away(roster, peer, why.status, why.text);
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -281,16 +317,14 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     if (!status)
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (status) {
-        rt_message refusal;
-        if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, SELF, status, error->text) == RT_OK) {
-            (void)roster->config.ops->send(roster->endpoint, peer, &refusal);
-            rt_message_release(&refusal);
-        }
+        send_away(roster, peer, status, error->text);
         return status;
     }
     roster->joined_count += !found->joined;
     found->joined = true;
-    found->waits = roster->begun;
+    const bool is_aside = rt_peer_role(peer) == RT_ROLE_WORKER && roster->config.may_shrink &&
+                          roster->config.aside >> rt_peer_rank(peer) & 1;
+    found->waits = roster->begun || is_aside;
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
@@ -324,11 +358,12 @@ static bool readable(int fd)
 static bool is_complete(const dp_roster *roster, bool late)
 {
     uint32_t workers = 0;
+    const uint64_t without = roster->config.without | roster->config.aside;
     for (uint32_t i = 0; i < roster->member_count; i++) {
         const bool is_worker = i < roster->worker_count;
         const bool is_optional =
-            is_worker && roster->config.may_shrink && (late || roster->config.without >> i & 1);
-        workers += is_worker && roster->members[i].joined;
+            is_worker && roster->config.may_shrink && (late || without >> i & 1);
+        workers += is_worker && roster->members[i].joined && !roster->members[i].waits;
         if (!roster->members[i].joined && !is_optional)
             return false;
     }
@@ -340,11 +375,12 @@ static void begin(dp_roster *roster)
     char name[32];
     roster->begun = true;
     for (uint32_t w = 0; w < roster->worker_count; w++) {
-        if (roster->members[w].joined)
+        if (roster->members[w].joined && !roster->members[w].waits)
             continue;
         roster->workers &= ~rt_bit(w);
-        rt_warn("%s is not there: the run goes on without it",
-                rt_peer_name(roster->members[w].peer, name));
+        if (!(roster->config.aside >> w & 1))
+            rt_warn("%s is not there: the run goes on without it",
+                    rt_peer_name(roster->members[w].peer, name));
     }
 }
 
@@ -406,9 +442,11 @@ static rt_status check_silence(dp_roster *roster, rt_error *error)
             continue;
         if (m->waits)
             forget(roster, m, "it is silent");
-        else
+        else {
+            note_loss(roster, m->peer);
             return rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
                            rt_peer_name(m->peer, name), silent_s);
+        }
     }
     return RT_OK;
 }
@@ -419,6 +457,10 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
 {
     rt_error why = {0};
     uint64_t count;
+    if (rt_peer_role(peer) == RT_ROLE_VISITOR) {
+        answer_visitor(roster, peer, message);
+        return;
+    }
     rt_status status = join(roster, peer, message, &why);
     if (status == RT_OK)
         return;

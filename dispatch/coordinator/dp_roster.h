@@ -12,6 +12,7 @@
 #define DP_ROSTER_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -21,10 +22,12 @@ typedef struct {
     const rt_transport_ops *ops;
     rt_transport *transport;
     const rt_config *config;
-    uint64_t config_hash;
+    rt_identity identity;
     const rt_keys *keys; // NULL: loopback only
     bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
     uint64_t without;    // and these not at all
+    uint64_t aside;      // nor these, who do not take part even if they come: they wait
+    rt_notify *notify;   // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 
 // Listens where "network" says (rt_address_listen). RT_CONFIG, RT_IO: error names the address and
@@ -43,6 +46,10 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 // that came later.
 uint64_t dp_roster_workers(const dp_roster *roster);
 uint64_t dp_roster_waiting(const dp_roster *roster);
+
+// Of the worker, by the configuration, whose connection ended or that was silent, and so ended the
+// run; UINT32_MAX: it was nobody's, or somebody else's.
+uint32_t dp_roster_lost(const dp_roster *roster);
 
 // To all who take part, after assembling; who that is, and where shards listen, is filled in.
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error);

@@ -1,18 +1,14 @@
 #include "dispatch/coordinator/dp_saved.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 
-#define MANIFEST_BYTES_MAX (1u << 20)
-#define FILE_BYTES_MAX (UINT64_C(1) << 40)
 #define CHAIN_MAX 1000u // of checkpoint.full_every
 
 typedef struct {
@@ -48,115 +44,61 @@ static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes,
 
 // ---- manifest --------------------------------------------------------------------------------
 
-static bool get_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p)
+// Parts of format 1 have no xxh3; what is checked is their hash.
+static bool get_part(const cJSON *root, const char *name, rt_file_sum *sum)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(value >= 0 && value <= (double)most) || value != floor(value))
+    rt_manifest_part part;
+    if (!rt_manifest_part_of(root, name, &part) || !part.has_hash)
         return false;
-    *value_p = (uint64_t)value;
+    *sum = part.sum;
     return true;
-}
-
-static bool get_u32(const cJSON *object, const char *name, uint64_t most, uint32_t *value_p)
-{
-    uint64_t value;
-    if (!get_u64(object, name, most, &value))
-        return false;
-    *value_p = (uint32_t)value;
-    return true;
-}
-
-static bool get_hash(const cJSON *object, const char *name, uint64_t *hash_p)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    char *end;
-    if (!cJSON_IsString(item) || strlen(item->valuestring) != 16)
-        return false;
-    *hash_p = strtoull(item->valuestring, &end, 16);
-    return *end == '\0';
-}
-
-static bool get_part(const cJSON *parts, const char *name, rt_file_sum *sum)
-{
-    const cJSON *part;
-    cJSON_ArrayForEach(part, parts)
-    {
-        const cJSON *own = cJSON_GetObjectItemCaseSensitive(part, "name");
-        if (cJSON_IsString(own) && strcmp(own->valuestring, name) == 0)
-            return get_u64(part, "bytes", FILE_BYTES_MAX, &sum->bytes) &&
-                   get_hash(part, "hash", &sum->hash);
-    }
-    return false;
 }
 
 static bool take_parts(const cJSON *root, manifest *m)
 {
-    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(root, "parts");
     m->load.shard_count = m->shard_count;
     for (uint32_t s = 0; s < m->shard_count; s++) {
         char name[64];
         rt_file_sum sum;
         snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s, m->shard_count);
-        if (!get_part(parts, name, &sum))
+        if (!get_part(root, name, &sum))
             return false;
         m->load.files[s].bytes = sum.bytes;
         m->load.files[s].hash = sum.hash;
     }
-    return get_part(parts, "planner.bin", &m->planner) && get_part(parts, "dense.bin", &m->dense) &&
+    return get_part(root, "planner.bin", &m->planner) && get_part(root, "dense.bin", &m->dense) &&
            m->dense.bytes > 0;
 }
 
 static bool take_manifest(const cJSON *root, manifest *m)
 {
-    uint64_t format;
-    return cJSON_IsObject(root) && get_u64(root, "format", 1, &format) && format == 1 &&
-           get_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
-           get_u32(root, "base", UINT32_MAX, &m->base) &&
-           get_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
-           get_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&
-           get_u64(root, "samples", UINT64_C(1) << 53, &m->samples) &&
-           get_hash(root, "schema", &m->schema) && get_hash(root, "config", &m->config_hash) &&
-           take_parts(root, m);
-}
-
-// The last member is the checksum of all bytes before it.
-static bool is_signed(const rt_bytes *bytes)
-{
-    const size_t tail = sizeof DP_CHECKPOINT_SIGNATURE - 1 + 16 + 4;
-    char want[64];
-    if (bytes->size < tail)
-        return false;
-    snprintf(want, sizeof want, DP_CHECKPOINT_SIGNATURE "%016" PRIx64 "\"\n}\n",
-             rt_hash_bytes(bytes->data, bytes->size - tail));
-    return memcmp(bytes->data + bytes->size - tail, want, tail) == 0;
+    return rt_manifest_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
+           rt_manifest_u32(root, "base", UINT32_MAX, &m->base) &&
+           rt_manifest_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
+           rt_manifest_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&
+           rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &m->samples) &&
+           rt_manifest_hash(root, "schema", &m->schema) &&
+           rt_manifest_hash(root, "config", &m->config_hash) && take_parts(root, m);
 }
 
 static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
                                manifest *m, rt_error *error)
 {
-    char folder[RT_FOLDER_MAX] = "", path[RT_FOLDER_MAX + 32];
-    rt_bytes bytes = {0};
+    char folder[RT_FOLDER_MAX] = "";
+    cJSON *root = NULL;
     *m = (manifest){0};
     rt_status status = rt_checkpoint_path(directory, iteration, folder, sizeof folder, error);
-    snprintf(path, sizeof path, "%s/manifest.json", folder);
     if (!status)
-        status = read_file(path, MANIFEST_BYTES_MAX, &bytes, error);
-    if (!status && !is_signed(&bytes))
-        status = rt_fail(error, RT_DATA, "%s is damaged", path);
-    if (!status) {
-        cJSON *root = cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
-        if (!take_manifest(root, m) || m->iteration != iteration || m->base >= iteration)
-            status =
-                rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, path, iteration);
-        cJSON_Delete(root);
-    }
-    rt_bytes_fini(&bytes);
+        status = rt_manifest_read(folder, &root, error);
+    if (!status && (!take_manifest(root, m) || m->iteration != iteration || m->base >= iteration))
+        status =
+            rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, folder, iteration);
+    cJSON_Delete(root);
     if (!status && m->schema != schema)
         status = rt_fail(error, RT_CONFIG,
                          "%s: of another model, optimizer or stream format (schema %016" PRIx64
                          ", this run has %016" PRIx64 ")",
-                         path, m->schema, schema);
+                         folder, m->schema, schema);
     (void)rt_control_put_text(m->load.folder, sizeof m->load.folder, folder); // as long as folder
     return status;
 }

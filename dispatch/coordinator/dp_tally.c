@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dispatch/plan/dp_trace.h"
@@ -66,19 +67,38 @@ static reported *open_of(const dp_tally *tally, const dp_planned *planned)
     return &tally->open[planned->sequence % tally->open_count];
 }
 
+// For readers: what came before is no part of this history.
+void dp_tally_begin_anew(dp_tally *tally)
+{
+    rt_json *json = rt_metrics_begin(tally->metrics, "resumed");
+    rt_json_u64(json, "iteration", 0);
+    rt_json_bool(json, "caches", false);
+    rt_metrics_end(tally->metrics);
+}
+
+// Files of before go on; otherwise they are replaced, with the first iteration.
+static bool goes_on(const dp_tally *tally)
+{
+    return tally->config.resumed || tally->config.keeps;
+}
+
 static rt_status open_metrics(dp_tally *tally, rt_error *error)
 {
-    char path[RT_PATH_MAX + 32], older[RT_PATH_MAX + 32];
-    const char *directory = tally->config.directory ? tally->config.directory : "";
+    char path[RT_PATH_MAX + 32];
+    const dp_tally_config *config = &tally->config;
+    const char *directory = config->directory ? config->directory : "";
+    struct stat info;
     snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
-    snprintf(older, sizeof older, "%s/metrics.jsonl.1", directory);
-    if (*directory && !tally->config.resumed)
-        (void)unlink(older); // an earlier run's
-    rt_status status = (tally->config.resumed ? rt_metrics_append : rt_metrics_open)(
+    const bool begins_anew = *directory && config->keeps && !config->resumed &&
+                             stat(path, &info) == 0 && info.st_size > 0;
+    rt_status status = (goes_on(tally) ? rt_metrics_append : rt_metrics_open_beside)(
         *directory ? path : NULL, &tally->metrics, error);
-    if (!status)
-        rt_metrics_limit(tally->metrics, tally->config.config->metrics_bytes_max);
-    return status;
+    if (status)
+        return status;
+    rt_metrics_limit(tally->metrics, config->config->metrics_bytes_max);
+    if (begins_anew)
+        dp_tally_begin_anew(tally);
+    return RT_OK;
 }
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
@@ -99,8 +119,9 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     if (!status)
         status = open_metrics(tally, error);
     if (!status && config->directory && config->trace) {
-        snprintf(path, sizeof path, "%s/trace.jsonl", config->directory);
-        tally->trace = fopen(path, config->resumed ? "a" : "w");
+        snprintf(path, sizeof path, "%s/trace.jsonl%s", config->directory,
+                 goes_on(tally) ? "" : ".new");
+        tally->trace = fopen(path, goes_on(tally) ? "a" : "w");
         if (!tally->trace)
             status = rt_fail(error, RT_IO, "%s: cannot write", path);
     }
@@ -122,6 +143,11 @@ void dp_tally_destroy(dp_tally *tally)
         rt_metrics_close(tally->metrics);
     if (tally->trace)
         fclose(tally->trace);
+    if (tally->trace && tally->begin_ns == 0 && !goes_on(tally)) {
+        char path[RT_PATH_MAX + 32];
+        snprintf(path, sizeof path, "%s/trace.jsonl.new", tally->config.directory);
+        (void)unlink(path);
+    }
     rt_free(tally->open);
     rt_free(tally->predictions);
     rt_free(tally);
@@ -192,6 +218,11 @@ rt_metrics *dp_tally_metrics(const dp_tally *tally)
 uint64_t dp_tally_samples(const dp_tally *tally)
 {
     return tally->planned.samples;
+}
+
+uint64_t dp_tally_iterations(const dp_tally *tally)
+{
+    return tally->planned.iterations;
 }
 
 uint64_t dp_tally_bad_batches(const dp_tally *tally)
@@ -299,7 +330,8 @@ static void write_hits(rt_json *json, const dp_hits *hits)
     rt_json_end_object(json);
 }
 
-static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality)
+static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
+                            const rt_stream_stats *stream)
 {
     uint32_t n = tally->config.costs.worker_count;
     const dp_account *account = &planned->account;
@@ -307,6 +339,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_u64(json, "malformed_lines", stream->malformed);
+    rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
@@ -367,10 +401,25 @@ static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *q
         100 * share(account->hits.lookups_hit, account->hits.lookups), end, tally->tty ? "" : "\n");
 }
 
+// From the first iteration on the folder is this run's: one that fails before leaves it as it was.
+static void take_folder(dp_tally *tally)
+{
+    char path[RT_PATH_MAX + 32], fresh[RT_PATH_MAX + 32];
+    rt_metrics_keep(tally->metrics);
+    if (!tally->trace || goes_on(tally))
+        return;
+    snprintf(path, sizeof path, "%s/trace.jsonl", tally->config.directory);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    if (rename(fresh, path) != 0)
+        rt_warn("%s cannot be replaced: it is in %s", path, fresh);
+}
+
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
     reported *open = open_of(tally, planned);
     tally->last_ns = rt_now_ns();
+    if (tally->begin_ns == 0)
+        take_folder(tally);
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
@@ -385,7 +434,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     tally->bad_batches += open->bad;
     dp_ranges_merge(&tally->ranges, &planned->ranges);
     rt_quality quality = rt_meter_window(tally->meter);
-    write_iteration(tally, planned, &quality);
+    write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     show(tally, planned, &quality, stream);
 }
@@ -418,7 +467,7 @@ static void write_workers(const dp_tally *tally, rt_json *json, double per_itera
 }
 
 static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
-                              const rt_stream_stats *stream, bool interrupted, rt_error *error)
+                              const dp_reading *reading, bool interrupted, rt_error *error)
 {
     const dp_account *planned = &tally->planned;
     double per_iteration = planned->iterations ? 1.0 / (double)planned->iterations : 0;
@@ -452,8 +501,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
     write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
-    rt_json_u64(&json, "malformed_lines", stream->malformed);
-    rt_json_u64(&json, "dense_clipped", stream->dense_clipped);
+    dp_reading_write(reading, &json);
+    rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
     snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
@@ -462,7 +511,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     return status;
 }
 
-rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
                           rt_error *error)
 {
     rt_quality all = rt_meter_total(tally->meter);
@@ -485,14 +534,14 @@ rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool i
     if (tally->bad_batches)
         printf("%" PRIu64 " batches had a loss that is not finite%s\n", tally->bad_batches,
                tally->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
-    if (stream->malformed)
-        printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stream->malformed,
-               stream->lines);
-    if (stream->dense_clipped)
+    if (planned->samples && tally->ranges.label_min == tally->ranges.label_max)
+        printf("all labels are %g: is the label column the right one?\n", tally->ranges.label_min);
+    dp_reading_print(reading);
+    if (reading->stats.dense_clipped)
         printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
-               stream->dense_clipped, (double)RT_SCALE_LIMIT);
+               reading->stats.dense_clipped, (double)RT_SCALE_LIMIT);
     fflush(stdout);
     if (!tally->config.directory)
         return RT_OK;
-    return save_summary(tally, &all, &last, stream, interrupted, error);
+    return save_summary(tally, &all, &last, reading, interrupted, error);
 }

@@ -5,7 +5,7 @@
 #ifndef DP_TALLY_H
 #define DP_TALLY_H
 
-#include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_reading.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 
@@ -18,11 +18,15 @@ typedef struct {
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
     bool trace;
     bool progress;
-    bool resumed; // metrics.jsonl and trace.jsonl go on
+    bool keeps;   // metrics.jsonl and trace.jsonl of an earlier start go on
+    bool resumed; // and so does its history; else it begins anew, which is recorded
 } dp_tally_config;
 
 rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error);
 void dp_tally_destroy(dp_tally *tally);
+
+// What the metrics hold so far is no part of the history any more.
+void dp_tally_begin_anew(dp_tally *tally);
 
 // Sums over all iterations that are complete, and back into a new tally. RT_DATA: no such state.
 void dp_tally_save(const dp_tally *tally, rt_bytes *bytes);
@@ -32,6 +36,7 @@ rt_status dp_tally_load(dp_tally *tally, rt_reader *reader, rt_error *error);
 rt_metrics *dp_tally_metrics(const dp_tally *tally);
 
 uint64_t dp_tally_samples(const dp_tally *tally); // of all complete iterations
+uint64_t dp_tally_iterations(const dp_tally *tally);
 uint64_t dp_tally_bad_batches(const dp_tally *tally);
 
 // One worker's report on an iteration. predictions: report->sample_count.
@@ -46,7 +51,7 @@ void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *re
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
 
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
-rt_status dp_tally_finish(dp_tally *tally, const rt_stream_stats *stream, bool interrupted,
+rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
                           rt_error *error);
 
 #endif

@@ -73,8 +73,10 @@ typedef struct {
                                  // 0; NULL: all of them
     uint32_t micro_batch_min, micro_batch_max; // what a policy may give a worker instead
     const dp_ticks *ticks;
-    const int32_t *evict; // by worker: ticks that a fill there costs on top of its transfer, for
-                          // the row that makes room (dp_turnover); NULL: left out
+    const uint32_t *cached; // by field: latest copies in all caches together, as the view shows
+                            // them; NULL: not counted (policies that score some tables only)
+    const int32_t *evict;   // by worker: ticks that a fill there costs on top of its transfer, for
+                            // the row that makes room (dp_turnover); NULL: left out
 } dp_view;
 
 // ESD, Algorithm 1: cost[i][j] = sum over the keys of sample i whose latest version is not on j of

@@ -24,6 +24,14 @@ void dp_journal_write(rt_metrics *journal, const dp_input *input)
     rt_metrics_end(journal);
 }
 
+void dp_journal_batch(rt_metrics *journal, uint32_t iteration, uint32_t samples)
+{
+    rt_json *json = rt_metrics_begin(journal, "batch");
+    rt_json_u64(json, "iteration", iteration);
+    rt_json_u64(json, "samples", samples);
+    rt_metrics_end(journal);
+}
+
 void dp_journal_resume(rt_metrics *journal, uint32_t iteration, uint64_t input_count)
 {
     rt_json *json = rt_metrics_begin(journal, "resumed");
@@ -62,36 +70,75 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     return status ? status : dp_input_check(input, worker_count, error);
 }
 
+static rt_status add_input(const cJSON *object, uint32_t worker_count, dp_inputs *inputs,
+                           rt_error *error)
+{
+    dp_input input;
+    rt_status status = read_input(object, worker_count, &input, error);
+    if (status)
+        return status;
+    if (inputs->count == INPUTS_MAX)
+        return rt_fail(error, RT_LIMIT, "more than %u records", INPUTS_MAX);
+    if (rt_grow(&inputs->items, &inputs->capacity, inputs->count + 1u, sizeof *inputs->items))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    input.number = inputs->count + 1u;
+    inputs->items[inputs->count++] = input;
+    return RT_OK;
+}
+
+static rt_status add_batch(const cJSON *object, dp_inputs *inputs, rt_error *error)
+{
+    dp_short_batch batch;
+    const uint32_t last =
+        inputs->batch_count ? inputs->batches[inputs->batch_count - 1].iteration : 0;
+    rt_status status = read_u32(object, "iteration", &batch.iteration, error);
+    if (!status)
+        status = read_u32(object, "samples", &batch.samples, error);
+    if (status)
+        return status;
+    if (batch.iteration <= last || batch.samples == 0)
+        return rt_fail(error, RT_CONFIG, "expected a later iteration, with samples");
+    if (inputs->batch_count == INPUTS_MAX)
+        return rt_fail(error, RT_LIMIT, "more than %u batches", INPUTS_MAX);
+    if (rt_grow(&inputs->batches, &inputs->batch_capacity, inputs->batch_count + 1u,
+                sizeof *inputs->batches))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    inputs->batches[inputs->batch_count++] = batch;
+    return RT_OK;
+}
+
+// What came after the checkpoint that a process went on from is taken back.
+static rt_status take_back(const cJSON *object, dp_inputs *inputs, rt_error *error)
+{
+    uint32_t stay = 0, iteration = 0;
+    rt_status status = read_u32(object, "inputs", &stay, error);
+    if (!status)
+        status = read_u32(object, "iteration", &iteration, error);
+    inputs->count = (uint32_t)rt_min_u64(inputs->count, stay);
+    while (!status && inputs->batch_count > 0 &&
+           inputs->batches[inputs->batch_count - 1].iteration > iteration)
+        inputs->batch_count--;
+    return status;
+}
+
 // RT_DATA: it is no object. *is_start: it is the first that a process wrote.
 static rt_status read_line(const char *line, uint32_t worker_count, dp_inputs *inputs,
                            bool *is_start, rt_error *error)
 {
-    dp_input input;
     rt_status status = RT_OK;
     cJSON *object = cJSON_Parse(line);
     if (!cJSON_IsObject(object)) {
         cJSON_Delete(object);
         return rt_fail(error, RT_DATA, "expected a JSON object that ends with the line");
     }
-    const cJSON *record = cJSON_GetObjectItemCaseSensitive(object, "record");
-    if (!cJSON_IsString(record) || strcmp(record->valuestring, "input") == 0) {
-        status = read_input(object, worker_count, &input, error);
-        if (!status && inputs->count == INPUTS_MAX)
-            status = rt_fail(error, RT_LIMIT, "more than %u records", INPUTS_MAX);
-        if (!status &&
-            rt_grow(&inputs->items, &inputs->capacity, inputs->count + 1u, sizeof *inputs->items))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-        if (!status) {
-            input.number = inputs->count + 1u;
-            inputs->items[inputs->count++] = input;
-        }
-    }
-    if (cJSON_IsString(record) && strcmp(record->valuestring, "resumed") == 0) {
-        uint32_t stay = 0;
-        status = read_u32(object, "inputs", &stay, error);
-        inputs->count = (uint32_t)rt_min_u64(inputs->count, stay);
-        *is_start = true;
-    }
+    const char *record = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "record"));
+    *is_start = record && strcmp(record, "resumed") == 0;
+    if (!record || strcmp(record, "input") == 0)
+        status = add_input(object, worker_count, inputs, error);
+    else if (strcmp(record, "batch") == 0)
+        status = add_batch(object, inputs, error);
+    else if (*is_start)
+        status = take_back(object, inputs, error);
     cJSON_Delete(object);
     return status;
 }
@@ -155,5 +202,20 @@ rt_status dp_inputs_load(const char *path, uint32_t worker_count, dp_inputs *inp
 void dp_inputs_fini(dp_inputs *inputs)
 {
     rt_free(inputs->items);
+    rt_free(inputs->batches);
     *inputs = (dp_inputs){0};
+}
+
+uint32_t dp_inputs_samples(const dp_inputs *inputs, uint64_t iteration, uint32_t full)
+{
+    uint32_t low = 0, high = inputs->batch_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (inputs->batches[middle].iteration < iteration)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const bool is_there = low < inputs->batch_count && inputs->batches[low].iteration == iteration;
+    return is_there ? (uint32_t)rt_min_u64(inputs->batches[low].samples, full) : full;
 }

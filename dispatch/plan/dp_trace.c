@@ -21,3 +21,14 @@ void dp_trace_plan(FILE *file, const dp_plan *plan)
         dp_trace_counts(file, plan->iteration, w, plan->slices[w].sample_count, &counts);
     }
 }
+
+void dp_trace_placement(FILE *file, uint32_t iteration, const rt_batch *batch,
+                        const uint32_t *worker_of_sample)
+{
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        fprintf(file, "%" PRIu32 " %" PRIu32, iteration, worker_of_sample[i]);
+        for (uint32_t k = batch->key_offsets[i]; k < batch->key_offsets[i + 1]; k++)
+            fprintf(file, " %" PRIx64, batch->keys[k]);
+        fputc('\n', file);
+    }
+}

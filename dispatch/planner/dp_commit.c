@@ -114,8 +114,17 @@ static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, d
 
 // ---- settle ----------------------------------------------------------------------------------
 
-// KEEP: the only worker that trains the key in the next iteration was among its trainers. It keeps
-// row and gradient and pulls the sum of the others, instead of pushing its own and pulling the row.
+// A key that workers a, b and c trained in iteration t. Who trains it in t + 1?
+//
+//     a alone        a: KEEP           b, c: PUSH_GRAD, mask {b, c}, keeper a
+//                    t + 1: a pulls the sum of the others (PULL_SUM) and steps its row itself
+//     anybody else,  a, b, c: PUSH_GRAD, mask {a, b, c}
+//     or nobody      the PS makes the row of version t; t + 1: whoever needs it pulls it
+//
+// Keeping saves a gradient on its way up; the sum on its way down is no larger than the row. The
+// answer is in the placement of t + 1, so with dispatch.keeper plan t is held back until then.
+
+// KEEP: the only worker that trains the key in the next iteration was among its trainers.
 static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const dp_work *next,
                            uint32_t d)
 {
@@ -482,6 +491,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
     rt_assert(!planner->works[0].open && !planner->works[1].open);
     dp_plan_clear(plan);
+    plan->participants = planner->participants;
     if (push_unsynced(planner, plan))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {

@@ -114,6 +114,7 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     *config = *all;
     config->worker_count = 0;
     config->participants = 0;
+    config->participants_min = 0;
     for (uint64_t rest = workers; rest; rest &= rest - 1) {
         const uint32_t rank = rt_lowest_bit(rest), j = config->worker_count++;
         config->rates.links[j] = all->rates.links[rank];

@@ -108,6 +108,14 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         if (!planner->missing || create_caches(planner, &planner->shown))
             return RT_NO_MEMORY;
     }
+    if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
+        dp_cache *seen = planner->shown ? planner->shown : planner->caches;
+        planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
+        if (!planner->cached)
+            return RT_NO_MEMORY;
+        for (uint32_t j = 0; j < config->worker_count; j++)
+            dp_cache_count_fields(&seen[j], &planner->directory, planner->cached);
+    }
     if (config->lookahead > 0) {
         planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
         if (!planner->next_use ||
@@ -233,6 +241,7 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->row_owner);
     rt_free(planner->row_of);
     rt_free(planner->missing);
+    rt_free(planner->cached);
     rt_free(planner->unsynced);
     rt_free(planner);
 }
@@ -367,6 +376,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .micro_batch_max = config->micro_batch_max,
         .ranks = planner->rank_of,
         .ticks = &planner->view_ticks,
+        .cached = planner->cached,
     };
     for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
         uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);

@@ -69,6 +69,8 @@ struct dp_planner {
     dp_turnover turnover;
     int32_t evict[RT_WORKERS_MAX]; // dispatch.evict_cost: see dp_view
 
+    uint32_t *cached; // by field: see dp_view; or NULL
+
     dp_profile *profile; // or NULL
 };
 

@@ -5,16 +5,28 @@
 
 #include "runtime/numbers/rt_optimizer.h"
 
+#define DEFAULT_CACHE_BYTES (64u << 20) // of a worker, where the input does not tell
+
+static bool has_size(const rt_config *config)
+{
+    return config->cache.rows > 0 || config->cache.distinct_keys > 0;
+}
+
 bool dp_setup_needs_keys(const rt_config *config)
 {
-    return config->cache.rows == 0 && config->cache.distinct_keys == 0;
+    return !has_size(config) && rt_stream_is_countable(&config->stream);
 }
 
 rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error)
 {
     *keys_p = 0;
-    if (!dp_setup_needs_keys(config) || config->stream.file_count == 0)
+    if (!dp_setup_needs_keys(config)) {
+        if (!has_size(config))
+            rt_info("the keys of this input cannot be counted: each worker's cache takes %u MiB "
+                    "(cache.rows says how many rows it has instead)",
+                    DEFAULT_CACHE_BYTES >> 20);
         return RT_OK;
+    }
     rt_info("counting the distinct keys of the input for cache.ratio "
             "(set cache.rows or cache.distinct_keys to skip this)");
     rt_status status = rt_stream_count_keys(&config->stream, config->seed, keys_p, error);
@@ -24,16 +36,29 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
     return status;
 }
 
-static rt_status cache_rows(const rt_config *config, uint64_t distinct_keys, uint32_t *rows_p,
-                            rt_error *error)
+_Static_assert(RT_CACHE_ROWS_MAX == DP_SLOTS_MAX - 1, "the error names the key");
+
+// As many rows as fit DEFAULT_CACHE_BYTES, and not fewer than two batches may need.
+static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
+{
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    const uint32_t dim = config->model.embedding_dim; // the largest
+    const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    const uint64_t samples = dispatch->policy == RT_POLICY_MAKESPAN && dispatch->micro_batch_max > 0
+                                 ? dispatch->micro_batch_max
+                                 : config->samples_per_worker;
+    const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
+    return rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max);
+}
+
+static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
+                            uint64_t distinct_keys, uint32_t *rows_p, rt_error *error)
 {
     uint64_t keys = config->cache.distinct_keys ? config->cache.distinct_keys : distinct_keys;
     double rows =
         config->cache.rows ? (double)config->cache.rows : ceil(config->cache.ratio * (double)keys);
     if (rows < 1)
-        return rt_fail(error, RT_CONFIG,
-                       "cache.ratio needs the number of distinct keys, which this input does not "
-                       "tell: set cache.rows or cache.distinct_keys");
+        rows = (double)default_rows(config, schema);
     if (rows >= DP_SLOTS_MAX)
         return rt_fail(error, RT_CONFIG, "a cache of %.0f rows per worker, at most %u are possible",
                        rows, DP_SLOTS_MAX - 1);
@@ -57,7 +82,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
                    dp_planner_config *planner, rt_error *error)
 {
     uint32_t rows = 0;
-    rt_status status = cache_rows(config, distinct_keys, &rows, error);
+    rt_status status = cache_rows(config, schema, distinct_keys, &rows, error);
     if (status)
         return status;
     memset(planner, 0, sizeof *planner);

@@ -6,7 +6,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 
-// distinct_keys: of the input, for cache.ratio; 0 where unknown (then cache.rows must be set).
+// distinct_keys: of the input, for cache.ratio; 0 where unknown: caches have a size of their own.
 // dense_bytes and measure_error are left at 0: the caller knows.
 // RT_CONFIG: error names the key that is missing or does not fit.
 rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,

@@ -7,6 +7,8 @@
 #include "dispatch/planner/dp_planner_parts.h"
 
 #define FORMAT 3u
+// Read, too: all but caches and policy, whose layouts were others. Caches start empty then.
+#define FORMAT_BEFORE 2u
 
 // What must be equal for the caches of one planner to be those of another.
 typedef struct {
@@ -326,9 +328,11 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
 static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool same_config,
                            rt_reader *reader, dp_restored *restored, rt_error *error)
 {
-    const bool fits_policy = head->worker_count == planner->config.worker_count &&
+    const bool is_before = head->format == FORMAT_BEFORE;
+    const bool fits_policy = !is_before && head->worker_count == planner->config.worker_count &&
                              head->policy == planner->config.dispatch.policy;
     rt_status status = compare_caches(planner, head, reader, &restored->caches, error);
+    restored->caches &= !is_before;
     if (!status)
         status = load_waiting(planner, head, same_config, reader, error);
     if (!status)
@@ -349,7 +353,7 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     if (!rt_reader_get(reader, &head, 1, sizeof head) ||
         !rt_reader_get(reader, &values, 1, sizeof values))
         return bad(error, "it ends early");
-    if (head.format != FORMAT || head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
+    if ((head.format != FORMAT && head.format != FORMAT_BEFORE) || head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
         return bad(error, "not of this version of the program");
     if (head.iteration > DP_ITERATIONS_MAX)
         return bad(error, "an iteration beyond the last that can be");

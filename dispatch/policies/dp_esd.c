@@ -176,8 +176,10 @@ static row_loss loss_of(const int32_t *row, uint32_t n, uint32_t worker)
     return (row_loss){row[worker] - min, max - min};
 }
 
-// What HybridDis loses at most against the optimum of the same matrix (the quantity that ESD's
-// Theorem 1 bounds; the bound and its proof here are our own). S: rows of Opt, H: rows of Heu.
+// What HybridDis loses at most against the optimum of the same matrix. The bound and its proof are
+// our own: ESD's Theorem 1 is about each row of Heu alone, against the row's smallest cost. (Row i
+// in Heu's order, with room for m on every worker, pays at most its (floor(i / m) + 1)-th smallest
+// cost, since at most floor(i / m) workers are full.) S: rows of Opt, H: rows of Heu.
 //     bound = sum over H of regret + min(sum over S of regret, the |H| largest spreads in S)
 // Proof. The optimum pays at least the smallest cost of every row, which gives the regrets. The
 // optimum restricted to S may exceed Opt's places a_j = floor(alpha m_j) on worker j, by at most

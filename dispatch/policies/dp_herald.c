@@ -16,29 +16,32 @@ typedef struct {
 
 // ---- profile ---------------------------------------------------------------------------------
 
+static void add_weighted(uint64_t *sum, uint64_t count)
+{
+    *sum += count * DP_HERALD_UNIT - (*sum >> DP_HERALD_DECAY);
+}
+
 void dp_herald_count(dp_herald_profile *profile, const dp_view *view)
 {
-    uint64_t lookups[RT_FIELDS_MAX] = {0}, infrequent[RT_FIELDS_MAX] = {0};
+    uint64_t frequent[RT_FIELDS_MAX] = {0};
     for (uint32_t d = 0; d < view->distinct_count; d++) {
         const dp_distinct *key = &view->distinct[d];
-        lookups[key->field] += key->uses;
-        infrequent[key->field] += key->uses < view->worker_count ? key->uses : 0;
+        if ((uint64_t)key->uses * view->worker_count >= view->sample_count)
+            frequent[key->field] += rt_bit_count(key->holders);
     }
     for (uint32_t f = 0; f < view->ticks->field_count; f++) {
-        profile->lookups[f] +=
-            lookups[f] * DP_HERALD_UNIT - (profile->lookups[f] >> DP_HERALD_DECAY);
-        profile->infrequent[f] +=
-            infrequent[f] * DP_HERALD_UNIT - (profile->infrequent[f] >> DP_HERALD_DECAY);
+        add_weighted(&profile->cached[f], view->cached[f]);
+        add_weighted(&profile->infrequent[f], view->cached[f] - frequent[f]);
     }
 }
 
-// Fractions compared by cross products: a > b. Without look-ups the degree is 0.
+// Fractions compared by cross products: a > b. With nothing cached the degree is 0.
 static bool has_higher_degree(const dp_herald_profile *profile, uint32_t a, uint32_t b)
 {
-    unsigned __int128 left = (unsigned __int128)profile->infrequent[a] * profile->lookups[b];
-    unsigned __int128 right = (unsigned __int128)profile->infrequent[b] * profile->lookups[a];
-    if (profile->lookups[a] == 0 || profile->lookups[b] == 0)
-        return profile->infrequent[a] > 0 && profile->lookups[b] == 0;
+    unsigned __int128 left = (unsigned __int128)profile->infrequent[a] * profile->cached[b];
+    unsigned __int128 right = (unsigned __int128)profile->infrequent[b] * profile->cached[a];
+    if (profile->cached[a] == 0 || profile->cached[b] == 0)
+        return profile->infrequent[a] > 0 && profile->cached[b] == 0;
     return left > right;
 }
 

@@ -5,6 +5,13 @@
 //     now:    a pull by every worker of U without the latest copy; a push by o unless U = {o}
 //     later:  one trainer: it owns the row and will push it with probability DP_SEARCH_LATER;
 //             several: each pushes its gradient, and nobody holds the row
+// For example, with a pull of 10 ticks, a push of 10 (so 7 later) and a gradient of 12 on every
+// worker, and a key whose dirty owner is worker 0:
+//     U = {0}     7: nothing moves now                                              7
+//     U = {1}     push by 0, pull by 1; later 7                          10 + 10 + 7 = 27
+//     U = {0, 1}  push by 0, pull by 1, a gradient of each          10 + 10 + 12 + 12 = 44
+// So taking the only sample with this key from worker 1, while 0 has another, is worth 37; ESD's
+// matrix sees 20.
 // Every transfer is weighted by worker and direction (prices), so that the caller can aim at the
 // slowest link instead of the sum. One evaluation gives the cost of a sample on all workers at
 // once. Bounded by a count of evaluations; deterministic. One thread.

@@ -131,7 +131,10 @@ static rt_status read_ahead(simulation *s, rt_error *error)
                                             : DP_ITERATIONS_MAX;
     while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
-        rt_status status = rt_stream_read(s->stream, batch, batch_size, error);
+        const uint32_t samples =
+            s->sim->inputs ? dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size)
+                           : batch_size;
+        rt_status status = rt_stream_read(s->stream, batch, samples, error);
         s->ended = status == RT_END;
         if (s->ended)
             break;
@@ -224,6 +227,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
         iteration++;
+        if (s->sim->placements)
+            dp_trace_placement(s->sim->placements, (uint32_t)iteration, s->batch,
+                               dp_planner_placement(s->planner));
         samples += s->batch->sample_count;
         s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
         s->ahead--;

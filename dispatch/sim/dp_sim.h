@@ -18,6 +18,7 @@ typedef struct {
     const dp_inputs *inputs; // NULL, or: the records of another run instead of the controllers
     const char *journal;     // NULL, or: file for the records of the controllers
     FILE *trace;             // NULL, or: one JSON line per iteration and worker (dp_trace_plan)
+    FILE *placements;        // NULL, or: one line per sample (dp_trace_placement)
     bool progress;           // a line on standard error while it runs
 } dp_sim_config;
 

@@ -14,7 +14,17 @@
 #define DP_LANES_PAD (INT32_C(1) << 30) // cost of a lane without a sink: never the lowest
 
 // Tentative distances of one search among the sinks. A key orders sinks by distance, then those
-// with room first, then by index: distance << 7 | full << 6 | sink.
+// with room first, then by index, in one comparison:
+//
+//     key = distance << 7 | full << 6 | sink
+//     distance 5, full, sink 3:       640 + 64 + 3 = 707
+//     distance 5, with room, sink 9:  640      + 9 = 649, which is lower: settled first
+//
+// Settling a sink gives another one the distance base + weight + its price, where base is distance
+// less price of the sink. Prices carry the low bits of their own sink, and base has none, so that
+// one sum makes the whole key: from sink 3 above (price 2) by a weight of 4 to sink 9 (price 1):
+//
+//     (5 - 2) << 7  +  4 << 7  +  (1 << 7 | 9)  =  8 << 7 | 9
 typedef struct {
     int64_t key[DP_LANES_MAX];
     int64_t parent[DP_LANES_MAX];

@@ -1,6 +1,6 @@
 // dp_solver - places rows (samples) on sinks (workers) with capacities at least total cost.
 //
-// The transportation problem behind ESD's Opt (ESD, section 5; DESIGN section 6): row i goes to
+// The transportation problem behind ESD's Opt (ESD, section 4.3): row i goes to
 // exactly one sink j, sink j takes at most capacity[j] rows, the sum of cost[i][j] is minimal.
 // Costs are integers, so all exact solvers reach the same total. Every solver is deterministic:
 // the same problem gives the same placement on every machine.

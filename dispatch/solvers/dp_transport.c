@@ -44,7 +44,7 @@ static rt_status transport_create(uint32_t row_count_max, uint32_t sink_count_ma
     if (!solver)
         return RT_NO_MEMORY;
     rt_status status = dp_moves_init(&solver->moves, row_count_max, sink_count_max);
-    if (status != RT_OK) {
+    if (status) {
         rt_free(solver);
         return status;
     }

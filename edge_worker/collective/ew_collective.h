@@ -24,10 +24,12 @@ typedef struct {
 typedef struct {
     const char *name;
     bool device_memory; // of the floats
-    // What others need to know of this worker: which device it has (EW_DEVICE_ID_BYTES), and of
-    // worker 0 where it is met (EW_MEETING_ID_BYTES; NULL for the others). RT_UNSUPPORTED: this
-    // cannot be had here; error says what is missing. NULL: nothing to know.
-    rt_status (*identify)(void *device_state, uint8_t *device, uint8_t *id, rt_error *error);
+    // What others need to know of this worker: which device it has (EW_DEVICE_ID_BYTES), the
+    // version of its library, which must be the others', and of worker 0 where it is met
+    // (EW_MEETING_ID_BYTES; NULL for the others). RT_UNSUPPORTED: this cannot be had here; error
+    // says what is missing. NULL: nothing to know.
+    rt_status (*identify)(void *device_state, uint8_t *device, uint32_t *version, uint8_t *id,
+                          rt_error *error);
     // Meets the other workers. RT_UNSUPPORTED, RT_PEER, RT_TIMEOUT, RT_STOPPED.
     rt_status (*create)(const ew_collective_config *config, void **state_p, rt_error *error);
     // is_complete: all others get here too, after as many sums. Otherwise nobody is waited for.
@@ -48,7 +50,7 @@ rt_status ew_mpi_find(const ew_collective_ops **ops_p, rt_error *error);
 rt_status ew_nccl_find(const ew_collective_ops **ops_p, rt_error *error);
 
 // What the symbol EW_MPI_SYMBOL of liblanyard_mpi.so is.
-#define EW_MPI_ABI 1u // of this header
+#define EW_MPI_ABI 2u // of this header
 #define EW_MPI_SYMBOL "lanyard_mpi_plugin"
 #define EW_MPI_FILE "liblanyard_mpi.so"
 typedef struct {

@@ -21,7 +21,7 @@ static rt_status open_any(uint32_t rank, ew_device *device, rt_error *error)
     for (size_t i = 0; i < RT_COUNT_OF(backends); i++) {
         rt_error one = {0};
         status = backends[i]->open("auto", rank, device, &one);
-        if (status == RT_OK) {
+        if (!status) {
             size_t used = strlen(device->description);
             if (why[0])
                 snprintf(device->description + used, sizeof device->description - used, "; %s",

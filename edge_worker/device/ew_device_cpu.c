@@ -377,7 +377,7 @@ static rt_status cpu_open(const char *name, uint32_t rank, ew_device *device, rt
     if (!cpu)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the CPU device");
     rt_status status = ew_blas_open(&cpu->blas, error);
-    if (status != RT_OK) {
+    if (status) {
         rt_free(cpu);
         return status;
     }

@@ -2,8 +2,18 @@
 
 #include "edge_worker/executor/ew_executor_parts.h"
 
+#define MESSAGES_MAX 256u // whose rows are read in one go
+
+// Rows of the batch [first, first + count), which go into one message.
+typedef struct {
+    rt_message message;
+    ew_slice_state *slice;
+    uint32_t first, count;
+} row_group;
+
+// first: of the nodes' rows in the batch.
 static void capture_row_headers(ew_executor *e, ew_node *const *nodes, uint32_t count,
-                                size_t record_bytes, uint8_t *payload)
+                                size_t record_bytes, uint8_t *payload, uint32_t first)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint8_t *record = payload + i * record_bytes;
@@ -11,8 +21,8 @@ static void capture_row_headers(ew_executor *e, ew_node *const *nodes, uint32_t 
         rt_wire_row header = {e->slots[nodes[i]->slot].key, nodes[i]->version,
                               view->push_reasons[nodes[i]->index]};
         memcpy(record, &header, sizeof header);
-        e->batch_slots[i] = nodes[i]->slot;
-        e->batch_rows[i] = (float *)(void *)(record + sizeof header);
+        e->batch_slots[first + i] = nodes[i]->slot;
+        e->batch_rows[first + i] = (float *)(void *)(record + sizeof header);
     }
 }
 
@@ -33,34 +43,69 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
     return count;
 }
 
+// The next message of the shard, but for its rows; nodes: room in the batch's.
+static rt_status begin_group(ew_executor *e, uint32_t shard, ew_node **nodes, uint32_t room,
+                             row_group *group)
+{
+    size_t record_bytes =
+        sizeof(rt_wire_row) + (e->config.values + e->config.state) * sizeof(float);
+    uint32_t most = ew_records_per_message(e, record_bytes);
+    group->count =
+        take_group(e, &e->push_rows[shard], most < room ? most : room, nodes + group->first);
+    group->slice = ew_slice_of(e, nodes[group->first]);
+    rt_status status = ew_message_for(e, RT_MESSAGE_PUSH_ROW, group->slice->sequence, group->count,
+                                      record_bytes, &group->message);
+    if (!status)
+        capture_row_headers(e, nodes + group->first, group->count, record_bytes,
+                            rt_message_payload(&group->message), group->first);
+    return status;
+}
+
+static rt_status end_group(ew_executor *e, uint32_t shard, ew_node **nodes, row_group *group)
+{
+    rt_status status = ew_outlet_put(&e->pushes[shard], &group->message);
+    for (uint32_t i = group->first; i < group->first + group->count && !status; i++) {
+        uint8_t reason = group->slice->view.push_reasons[nodes[i]->index];
+        count_push(&group->slice->done, reason);
+        if (reason == DP_REASON_EVICT)
+            e->slots[nodes[i]->slot].full = false;
+        ew_node_complete(e, group->slice, nodes[i]);
+    }
+    return status;
+}
+
+// Rows of many messages are read together: where slices alternate messages are small, and every
+// read costs a device a launch and a wait.
+static rt_status capture_batch(ew_executor *e, uint32_t shard)
+{
+    ew_node *nodes[EW_BATCH_MAX];
+    row_group groups[MESSAGES_MAX];
+    uint32_t group_count = 0, count = 0;
+    rt_status status = RT_OK;
+    while (!status && e->push_rows[shard].first && group_count < MESSAGES_MAX &&
+           count < EW_BATCH_MAX) {
+        row_group *group = &groups[group_count++];
+        *group = (row_group){.first = count};
+        status = begin_group(e, shard, nodes, EW_BATCH_MAX - count, group);
+        count += group->count;
+    }
+    if (!status)
+        e->config.rows->read(e->config.rows_context, e->batch_slots, count,
+                             e->config.values + e->config.state, e->batch_rows);
+    for (uint32_t g = 0; g < group_count; g++) {
+        if (!status)
+            status = end_group(e, shard, nodes, &groups[g]);
+        rt_message_release(&groups[g].message); // empty where it went
+    }
+    return status;
+}
+
 rt_status ew_capture_rows(ew_executor *e, uint32_t shard)
 {
-    ew_node *group[EW_BATCH_MAX];
-    uint32_t floats = e->config.values + e->config.state;
-    size_t record_bytes = sizeof(rt_wire_row) + floats * sizeof(float);
-    while (e->push_rows[shard].first) {
-        rt_message message;
-        uint32_t count =
-            take_group(e, &e->push_rows[shard], ew_records_per_message(e, record_bytes), group);
-        ew_slice_state *slice = ew_slice_of(e, group[0]);
-        rt_status status =
-            ew_message_for(e, RT_MESSAGE_PUSH_ROW, slice->sequence, count, record_bytes, &message);
-        if (status)
-            return status;
-        capture_row_headers(e, group, count, record_bytes, rt_message_payload(&message));
-        e->config.rows->read(e->config.rows_context, e->batch_slots, count, floats, e->batch_rows);
-        status = ew_outlet_put(&e->pushes[shard], &message);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < count; i++) {
-            uint8_t reason = slice->view.push_reasons[group[i]->index];
-            count_push(&slice->done, reason);
-            if (reason == DP_REASON_EVICT)
-                e->slots[group[i]->slot].full = false;
-            ew_node_complete(e, slice, group[i]);
-        }
-    }
-    return RT_OK;
+    rt_status status = RT_OK;
+    while (!status && e->push_rows[shard].first)
+        status = capture_batch(e, shard);
+    return status;
 }
 
 rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)

@@ -330,7 +330,7 @@ static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind ki
                               rt_message_type type)
 {
     uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
-    uint32_t first = first_pull_node(s), end = first + s->pulls_left;
+    uint32_t first = first_pull_node(s), end = first + s->pull_count;
     for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
         rt_message message = {0};
         uint32_t count = 0;
@@ -374,7 +374,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     s->nodes_left = s->node_count;
     s->done = (rt_counts){0};
     s->train_left = c->row_count;
-    s->pulls_left = c->pull_count + c->pull_sum_count;
+    s->pull_count = c->pull_count + c->pull_sum_count;
     return RT_OK;
 }
 
@@ -490,7 +490,6 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
 {
     uint32_t floats = row_floats(e, n);
     n->arrived = true;
-    s->pulls_left--;
     if (n->kind == NODE_PULL && n->ready) {
         if (batch->count == EW_BATCH_MAX || batch->floats != floats)
             land_batch(e, s, batch);

@@ -5,7 +5,7 @@ rt_status ew_message_for(const ew_executor *e, rt_message_type type, uint64_t it
 {
     rt_status status = rt_message_create(message, type, rt_peer(RT_ROLE_WORKER, e->config.rank),
                                          iteration, count, count * record_bytes);
-    if (status == RT_OK)
+    if (!status)
         rt_message_header(message)->epoch = e->config.epoch;
     return status;
 }

@@ -49,7 +49,7 @@ typedef struct {
     uint32_t node_count, node_capacity;
     uint32_t nodes_left; // not complete
     uint32_t train_left; // rows that are not in place
-    uint32_t pulls_left; // PULL and PULL_SUM whose data has not arrived
+    uint32_t pull_count; // PULL and PULL_SUM
     rt_counts done;      // executed so far
     float *staging;      // rows that arrived before their slot was free
     uint32_t staging_capacity;

@@ -45,18 +45,18 @@ static rt_status create_buffers(ew_model *model, dcn *self, rt_error *error)
 {
     size_t samples = model->config.sample_count_max, count = samples * self->stride;
     rt_status status = ew_model_buffer(model, count, &self->input, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, count, &self->input_gradients, error);
-    for (uint32_t l = 0; l < self->layer_count && status == RT_OK && self->matrix; l++) {
+    for (uint32_t l = 0; l < self->layer_count && !status && self->matrix; l++) {
         status = ew_model_buffer(model, count, &self->z[l], error);
-        if (status == RT_OK)
+        if (!status)
             status = ew_model_buffer(model, count, &self->x[l], error);
     }
     count = self->matrix ? count : samples * self->product_stride;
-    if (status == RT_OK)
+    if (!status)
         status =
             ew_model_buffer(model, count, self->matrix ? &self->gradients : &self->products, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(
             model, count, self->matrix ? &self->z_gradients : &self->product_gradients, error);
     return status;
@@ -82,7 +82,7 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     self->product_stride = ew_stride(self->layer_count + 1);
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", self->input_count, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     declare_cross(model, self);
     uint32_t output_count = self->input_count + self->hidden_count;

@@ -26,11 +26,11 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     size_t samples = config->sample_count_max;
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", inputs, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, samples * self->stride, &self->input, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, samples * self->stride, &self->input_gradients, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, samples * config->model.embedding_dim, &self->sums, error);
     uint32_t output_count = self->hidden_count + inputs;
     self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);

@@ -21,12 +21,12 @@ static rt_status create_buffers(ew_model *model, dlrm *self, rt_error *error)
     size_t samples = model->config.sample_count_max;
     rt_status status =
         ew_model_buffer(model, samples * self->vectors_stride, &self->vectors, error);
-    if (status == RT_OK)
+    if (!status)
         status =
             ew_model_buffer(model, samples * self->vectors_stride, &self->vector_gradients, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, samples * self->top_stride, &self->top_input, error);
-    if (status == RT_OK)
+    if (!status)
         status =
             ew_model_buffer(model, samples * self->top_stride, &self->top_input_gradients, error);
     return status;
@@ -53,14 +53,14 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     self->vectors_stride = ew_stride(self->pooled_count + dim);
     self->top_stride = ew_stride(self->top_count);
     rt_status status = create_buffers(model, self, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     self->bottom.output = self->vectors + self->pooled_count;
     self->bottom.output_gradients = self->vector_gradients + self->pooled_count;
     self->bottom.output_stride = self->vectors_stride;
     status = ew_mlp_create(model, &self->bottom, "bottom", config->dense_count, widths,
                            bottom_count + 1, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_mlp_create(model, &self->top, "top", self->top_count, sizes->mlp,
                                sizes->mlp_layer_count, error);
     self->output =

@@ -27,10 +27,10 @@ static rt_status create_buffers(ew_model *model, ew_mlp *mlp, rt_error *error)
         mlp->strides[last] = mlp->output_stride;
         mlp->values[last] = mlp->output;
     }
-    for (uint32_t i = 0; i <= last && status == RT_OK; i++)
+    for (uint32_t i = 0; i <= last && !status; i++)
         if (!mlp->values[i])
             status = ew_model_buffer(model, samples * mlp->strides[i], &mlp->values[i], error);
-    for (uint32_t i = 0; i < 2 && status == RT_OK; i++)
+    for (uint32_t i = 0; i < 2 && !status; i++)
         status = ew_model_buffer(model, samples * widest, &turns[i], error);
     for (uint32_t i = 0; i <= last; i++)
         mlp->gradients[i] = turns[i % 2];

@@ -34,9 +34,9 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     size_t count = (size_t)config->sample_count_max * self->stride;
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", dim, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, count, &self->input, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, count, &self->input_gradients, error);
     uint32_t output_count = self->half + self->hidden_count;
     self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);

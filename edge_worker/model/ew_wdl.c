@@ -30,9 +30,9 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
                                      config->model.mlp_layer_count, error);
     self->stride = ew_stride(inputs);
     size_t count = (size_t)config->sample_count_max * self->stride;
-    if (status == RT_OK && self->deep_all)
+    if (!status && self->deep_all)
         status = ew_model_buffer(model, count, &self->input, error);
-    if (status == RT_OK && self->deep_all)
+    if (!status && self->deep_all)
         status = ew_model_buffer(model, count, &self->input_gradients, error);
     uint32_t output_count = self->hidden_count + pooled_count;
     self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);

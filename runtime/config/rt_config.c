@@ -108,8 +108,8 @@ static rt_status read_any(rt_config *config, const cJSON *value, const char *pat
     if (!rt_config_is_section(path))
         return rt_config_unknown(rt_config_keys, path, error);
     if (!cJSON_IsObject(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is not a section, expected an object", path,
-                       rt_config_show(value, shown));
+        return rt_config_not_section(path, rt_config_show(value, shown),
+                                     cJSON_GetStringValue(value), error);
     return read_section(config, value, path, error);
 }
 
@@ -319,11 +319,15 @@ static bool is_bare_text(const rt_config_key *key, const char *value)
 static rt_status parse_value(const char *path, const char *value, cJSON **tree_p, rt_error *error)
 {
     const rt_config_key *key = rt_config_find(path);
+    char shown[RT_CONFIG_SHOWN_MAX];
     rt_error why = {0};
     if (!is_bare_text(key, value)) {
         rt_status status = rt_config_parse(value, strlen(value), tree_p, &why);
         if (status == RT_OK)
             return RT_OK;
+        if (!key && *value != '{')
+            return rt_config_not_section(path, rt_config_show_text(value, shown),
+                                         value, error);
         if (!key || key->type == RT_KEY_LIST || *value == '"')
             return rt_fail(error, status, "%s: value: %s", path, why.text);
         // A word where a number belongs: reading it says what is expected.

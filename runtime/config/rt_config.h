@@ -19,6 +19,8 @@
 #define RT_MLP_LAYERS_MAX 8
 #define RT_CROSS_LAYERS_MAX 8
 
+#define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
+
 typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
 typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
@@ -46,7 +48,7 @@ typedef struct {
 
 typedef struct {
     char delimiter;  // ',' or tab
-    bool has_header; // the first line of every file is skipped
+    bool has_header; // the first line of every file says which cell is which column
     uint32_t column_count;
     rt_column *columns; // column_count
 } rt_table_config;
@@ -54,10 +56,11 @@ typedef struct {
 typedef struct {
     rt_format format;
     uint32_t file_count;
-    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max; // stop after so many; 0: until the input ends
+    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max;       // stop after so many; 0: until the input ends
+    bool fifo_ends;             // the input from a FIFO ends with its last writer
     rt_dense_scaling dense_scaling;
-    double malformed_share_max; // of the lines read so far (judged from 1,000 lines on)
+    double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     rt_table_config table;
     rt_synthetic_shape synthetic_shape;
     double synthetic_scale;      // of the id spaces, (0, 1]
@@ -202,6 +205,7 @@ typedef struct {
     uint32_t full_every;       // of so many one has all rows, the others those that changed
     uint32_t keep;             // the newest so many stay, and what they build on
     bool at_end;
+    uint32_t copies; // of the shards' files, on the coordinator's box
 } rt_checkpoint_config;
 
 // What happens when a process of a run is lost.
@@ -214,6 +218,7 @@ typedef struct {
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
+    uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
     rt_stream_config stream;
     rt_model_config model;
     rt_optimizer_config optimizer_rows;  // "optimizer.rows"
@@ -288,6 +293,12 @@ const char *rt_config_difference(const rt_config *left, const rt_config *right, 
 // What no single key can show: lists as long as "workers", files where the format needs them,
 // combinations that exclude each other. Call after the last load and set.
 rt_status rt_config_check(const rt_config *config, rt_error *error);
+
+// The same but for what is about the input, for who reads none.
+rt_status rt_config_check_model(const rt_config *config, rt_error *error);
+
+// Whether stream.files are there to be read, where they will be. RT_IO names the key and the file.
+rt_status rt_config_check_input(const rt_config *config, rt_error *error);
 
 // What `sim` can do and a training run cannot; after rt_config_check. RT_CONFIG.
 rt_status rt_config_check_training(const rt_config *config, rt_error *error);

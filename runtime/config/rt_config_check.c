@@ -1,7 +1,10 @@
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config_keys.h"
@@ -17,6 +20,17 @@ static rt_status check_links(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_participants(const rt_config *config, rt_error *error)
+{
+    const uint64_t beyond =
+        config->dispatch.participant_mask & ~rt_bits_below(config->worker_count);
+    if (beyond)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: rank %u, expected one below workers (%u)",
+                       rt_lowest_bit(beyond), config->worker_count);
+    return RT_OK;
+}
+
 static rt_status check_files(const rt_stream_config *stream, rt_error *error)
 {
     uint32_t standard_input_count = 0;
@@ -29,6 +43,32 @@ static rt_status check_files(const rt_stream_config *stream, rt_error *error)
         standard_input_count += strcmp(stream->files[i], "-") == 0;
     if (standard_input_count > 1)
         return rt_fail(error, RT_CONFIG, "stream.files: standard input can be read only once");
+    return RT_OK;
+}
+
+// A word for what can be no input; NULL: it may be one.
+static const char *unreadable(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || (!S_ISSOCK(info.st_mode) && access(path, R_OK) != 0))
+        return strerror(errno);
+    if (S_ISDIR(info.st_mode))
+        return "it is a folder";
+    if (S_ISSOCK(info.st_mode))
+        return "it is a socket: expected a file or a pipe (mkfifo); `nc -U SOCKET | lanyard ...` "
+               "with stream.files=- reads one";
+    return NULL;
+}
+
+rt_status rt_config_check_input(const rt_config *config, rt_error *error)
+{
+    const rt_stream_config *stream = &config->stream;
+    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
+        const char *path = stream->files[i];
+        const char *why = strcmp(path, "-") == 0 ? NULL : unreadable(path);
+        if (why)
+            return rt_fail(error, RT_IO, "stream.files: cannot open %s: %s", path, why);
+    }
     return RT_OK;
 }
 
@@ -52,6 +92,11 @@ static rt_status check_column(const rt_table_config *table, uint32_t index, rt_e
     if (column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG,
                        "stream.table.columns[%u].separator: is also stream.table.delimiter", index);
+    if (table->has_header && column->kind != RT_COLUMN_IGNORE && !column->name[0])
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.columns[%u].name: is needed with stream.table.header, which"
+                       " tells columns by their names",
+                       index);
     for (uint32_t i = 0; i < index; i++) {
         if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)
             return rt_fail(error, RT_CONFIG,
@@ -81,25 +126,6 @@ static rt_status check_table(const rt_table_config *table, rt_error *error)
                        "expected 1 to %u",
                        field_count, RT_FIELDS_MAX);
     return RT_OK;
-}
-
-// cache.ratio is a share of something that must be known or countable.
-static rt_status check_cache(const rt_config *config, rt_error *error)
-{
-    const rt_stream_config *stream = &config->stream;
-    const char *why = NULL;
-    if (config->cache.rows > 0 || config->cache.distinct_keys > 0)
-        return RT_OK;
-    if (stream->format == RT_FORMAT_SYNTHETIC && stream->samples_max == 0)
-        why = "generated input has no end (or give stream.samples_max)";
-    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
-        if (strcmp(stream->files[i], "-") == 0)
-            why = "standard input cannot be read twice";
-    }
-    if (!why)
-        return RT_OK;
-    return rt_fail(error, RT_CONFIG,
-                   "cache.ratio: needs cache.distinct_keys, or use cache.rows, because %s", why);
 }
 
 // A rate that changes would move weights by itself: z holds what earlier rates made of them.
@@ -172,19 +198,41 @@ static rt_status check_security(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// "auto", "cpu", "cuda", "cuda:0".
+static rt_status check_device(const rt_config *config, rt_error *error)
+{
+    static const char gpu[] = "cuda:";
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const char *name = config->device, *number = name + sizeof gpu - 1;
+    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "cuda") == 0 ||
+        (strncmp(name, gpu, sizeof gpu - 1) == 0 && *number &&
+         number[strspn(number, "0123456789")] == '\0'))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "device: %s is unknown, expected \"auto\", \"cpu\", \"cuda\", or a GPU by its "
+                   "number: \"cuda:0\"",
+                   rt_config_show_text(name, shown));
+}
+
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
+    rt_status status = check_files(&config->stream, error);
+    return status ? status : rt_config_check_model(config, error);
+}
+
+rt_status rt_config_check_model(const rt_config *config, rt_error *error)
+{
     rt_status status = check_links(config, error);
+    if (status == RT_OK)
+        status = check_participants(config, error);
+    if (status == RT_OK)
+        status = check_device(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (status == RT_OK)
-        status = check_files(&config->stream, error);
     if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)
         status = check_table(&config->stream.table, error);
-    if (status == RT_OK)
-        status = check_cache(config, error);
     if (status == RT_OK)
         status = check_network(config, error);
     if (status == RT_OK)
@@ -204,6 +252,10 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
+    if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: in a training run all workers take part, expected "
+                       "\"all\" (`lanyard sim` says which set is fastest)");
     for (uint32_t f = 1; f < model->embedding_dim_count; f++) {
         if (model->embedding_dims[f] != model->embedding_dims[0])
             return rt_fail(error, RT_CONFIG,

@@ -154,8 +154,6 @@ static const rt_config_choice views[] = {
     {"strict", RT_VIEW_STRICT, "the workers' caches: of several trainers none holds the row"},
     {0},
 };
-static const rt_config_choice participants[] = {
-    {"all", RT_PARTICIPANTS_ALL, "x"}, {"auto", RT_PARTICIPANTS_AUTO, "y"}, {0}};
 static const rt_config_choice first_touches[] = {
     {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
     {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},
@@ -231,23 +229,33 @@ const rt_config_key rt_config_keys[] = {
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
+    U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
+        "A batch that a pipe or standard input does not fill is trained as it is, so long after "
+        "its "
+        "first sample was read. 0: it waits until it is full."),
 
     CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
            "What the input looks like."),
     LIST("stream.files", rt_config_files, "[]", "",
          "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
-         "relative to the directory that the program runs in."),
+         "relative to the directory that the program runs in. A FIFO stands last: it has no end."),
+    BOOL(
+        "stream.fifo_ends", stream.fifo_ends, "false",
+        "The input from a FIFO ends when its last writer closes it. Otherwise it is held open, for "
+        "the next writer: the run ends when it is told to, or with `stream.samples_max`."),
     U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
         "Stop after so many; 0: at the end of the input."),
     DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
-           "Fail when more than this share of the lines cannot be parsed (judged from 1,000 lines "
-           "on)."),
+           "The input ends in an error when more than this share of the last 5,000 to 10,000 lines "
+           "cannot be parsed (judged from 1,000 lines on); what came before is trained and saved."),
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            dense_scalings, "How dense features are scaled; the numbers are part of the model."),
     {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
      .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
     BOOL("stream.table.header", stream.table.has_header, "false",
-         "The first line of every file holds names and is skipped."),
+         "The first line of every file holds names: a cell belongs to the column of its name, in "
+         "whatever order; other cells are not read. Every column but ignored ones needs a name "
+         "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
          "Every cell of a line, from the left. One is the label. Categorical and multi columns "
          "become fields in this order."),
@@ -294,10 +302,13 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 
-    U64("cache.rows", cache.rows, "0", IN(0, 2147483648), "rows",
+    U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
-           "Rows per worker as a share of the distinct keys of the input."),
+           "Rows per worker as a share of the distinct keys of the input. Where these cannot be "
+           "counted (pipes, standard input, generated samples without end) and "
+           "`cache.distinct_keys` is 0: as many rows as take 64 MiB, and at least twice what a "
+           "worker's batch may need."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,
@@ -321,8 +332,11 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
-    CHOICE("dispatch.participants", dispatch.participants, rt_participants, "\"all\"", participants,
-           "Who trains."),
+    LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
+         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
+         "found by planning the last batches on sets of workers; a box whose part of the dense "
+         "exchange takes longer than the others need sits out. `lanyard sim` only: `up` takes "
+         "`\"all\"`. No set is too small for its caches."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
@@ -349,7 +363,10 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE(
         "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
-        "follow from the time that they are measured to take; 0: off. Can be changed while a run "
+        "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
+        "of "
+        "an iteration without embedding traffic, less the time of a plan. Can be changed while a "
+        "run "
         "goes on."),
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
@@ -392,7 +409,13 @@ const rt_config_key rt_config_keys[] = {
         "One of so many holds all rows, the others those that changed since the one before; 1: all "
         "rows every time."),
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
-        "The newest so many stay, and those that they build on."),
+        "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
+        "`checkpoint.full_every` - 1 folders, and the one that is being written."),
+    U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
+        "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
+        "too, "
+        "from where a shard that has lost its own gets them back; costs nothing where that is the "
+        "same box or folder. 0: a lost disk of a shard is the end of all checkpoints."),
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",
          "One more at the end of a run, so that another run can go on from there."),
 
@@ -482,8 +505,9 @@ static const struct {
     {"stream", "Where samples come from."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
-    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer makes "
-                  "rows larger on the wire: the state travels with a row."},
+    {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer "
+                  "makes rows\n"
+                  "larger on the wire: the state travels with a row."},
     {"cache", "What every worker keeps of the embedding rows."},
     {"dispatch", "Which worker trains which sample."},
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
@@ -491,7 +515,7 @@ static const struct {
     {"guards", "What a run does about batches that would spoil the model."},
     {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
-    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the "
+    {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the\n"
                    "coordinator, or to `lanyard up`, asks for one at any time."},
     {"sim", "For `lanyard sim` only."},
 };

@@ -37,13 +37,22 @@ typedef struct {
 
 typedef struct rt_config_key rt_config_key;
 
-// A list has functions of its own; its elements may be objects, described by members.
+// A list says how one element is read, and what becomes of all of them; rt_config_list_read does
+// the rest. Its elements may be objects, described by members.
 typedef struct {
     const char *expected; // after "expected", in errors and in the reference
-    rt_status (*read)(rt_config *config, const cJSON *value, const char *path, rt_error *error);
+    uint32_t count_min, count_max;
+    size_t element_size;
+    // Into element_size bytes that are zero. RT_CONFIG names path.
+    rt_status (*element)(void *element, const cJSON *value, const char *path, rt_error *error);
+    // Copies count elements into config, which is unchanged on failure. is_alone: a single value
+    // stood in place of a list.
+    rt_status (*take)(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                      const char *path, rt_error *error);
     void (*write)(const rt_config *config, rt_json *json, const char *name);
     const rt_config_key *members; // NULL where elements are no objects; ends with path NULL
-    bool takes_text;              // --set may give a single element as a bare string
+    bool takes_text;              // a string may stand alone, with --set a bare one
+    bool takes_number;            // so may a number
 } rt_config_list;
 
 struct rt_config_key {
@@ -65,7 +74,8 @@ struct rt_config_key {
 };
 
 typedef struct {
-    const char *before, *now; // paths; NULL ends the list
+    const char *before, *now; // paths; before NULL ends the list, now NULL: the key is gone
+    const char *was;          // of a key that is gone: the JSON that may be left out
 } rt_config_renamed;
 extern const rt_config_renamed
     rt_config_renames[]; // rt_config_renamed.c, where a renamed key is added
@@ -91,7 +101,11 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_columns, rt_config_links, rt_config_shards;
+    rt_config_columns, rt_config_links, rt_config_shards, rt_config_participants;
+
+// RT_CONFIG names path, or the element; config is unchanged then. RT_NO_MEMORY.
+rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, const cJSON *value,
+                              const char *path, rt_error *error);
 
 // rt_config_value.c: reads one value into base + offset (lists: base is the rt_config), writes it
 // as member name, and says in words what is allowed. RT_CONFIG names path, RT_NO_MEMORY.
@@ -111,6 +125,11 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
 // RT_CONFIG if an earlier sibling has the name of value.
 rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
                                      rt_error *error);
+
+// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it; name:
+// if it is one of the choices of a key in that section, the text names the key. NULL: no text.
+rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
+                                rt_error *error);
 
 // RT_CONFIG; the text names path and the nearest of keys, if one is near.
 rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_error *error);

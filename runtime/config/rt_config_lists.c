@@ -1,61 +1,89 @@
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
 
-// Checks that value is a list of at most count_max elements.
-static rt_status check_list(const cJSON *value, uint32_t count_max, const rt_config_list *list,
-                            const char *path, rt_error *error)
+// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
+// element is read and what becomes of all of them.
+
+static bool may_stand_alone(const rt_config_list *list, const cJSON *value)
 {
-    char shown[RT_CONFIG_SHOWN_MAX];
-    if (!cJSON_IsArray(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is not a list, expected %s", path,
-                       rt_config_show(value, shown), list->expected);
-    uint32_t count = (uint32_t)cJSON_GetArraySize(value);
-    if (count > count_max)
-        return rt_fail(error, RT_CONFIG, "%s: has %u elements, expected %s", path, count,
-                       list->expected);
+    return (list->takes_text && cJSON_IsString(value)) ||
+           (list->takes_number && cJSON_IsNumber(value));
+}
+
+static rt_status check_length(const rt_config_list *list, uint64_t count, const char *path,
+                              rt_error *error)
+{
+    if (count > list->count_max)
+        return rt_fail(error, RT_CONFIG, "%s: has %llu elements, expected %s", path,
+                       (unsigned long long)count, list->expected);
+    if (count < list->count_min)
+        return rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path, list->expected);
     return RT_OK;
 }
 
-static void element_path(char text[RT_CONFIG_KEY_PATH_MAX], const char *path, uint32_t index)
+rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, const cJSON *value,
+                              const char *path, rt_error *error)
 {
-    snprintf(text, RT_CONFIG_KEY_PATH_MAX, "%.100s[%u]", path, index);
+    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    const bool is_alone = may_stand_alone(list, value);
+    if (!is_alone && !cJSON_IsArray(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is not a list, expected %s", path,
+                       rt_config_show(value, shown), list->expected);
+    const uint32_t count = is_alone ? 1 : (uint32_t)cJSON_GetArraySize(value);
+    rt_status status = check_length(list, count, path, error);
+    if (status)
+        return status;
+    uint8_t *elements = rt_alloc(count + 1u, list->element_size);
+    if (!elements)
+        return RT_NO_MEMORY;
+    const cJSON *one = is_alone ? value : value->child;
+    for (uint32_t i = 0; i < count && !status; i++, one = one->next) {
+        if (is_alone)
+            snprintf(at, sizeof at, "%.120s", path);
+        else
+            snprintf(at, sizeof at, "%.100s[%u]", path, i);
+        status = list->element(elements + (size_t)i * list->element_size, one, at, error);
+    }
+    if (!status)
+        status = list->take(config, elements, count, is_alone, path, error);
+    rt_free(elements);
+    return status;
 }
 
 // stream.files ------------------------------------------------------------------------------------
 
-// One block holds the pointers and, behind them, the text.
-static rt_status read_files(rt_config *config, const cJSON *value, const char *path,
-                            rt_error *error)
+static rt_status read_file(void *element, const cJSON *value, const char *path, rt_error *error)
 {
-    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
-    cJSON single = {.child = (cJSON *)(uintptr_t)value};
-    const cJSON *list = cJSON_IsString(value) ? &single : value, *one;
-    uint32_t count = 0;
-    size_t text_size = 0;
-    if (list == value) {
-        rt_status status = check_list(value, RT_FILES_MAX, &rt_config_files, path, error);
-        if (status != RT_OK)
-            return status;
-    }
-    for (one = list->child; one; one = one->next, count++) {
-        element_path(at, path, count);
-        if (!cJSON_IsString(one) || !one->valuestring[0])
-            return rt_fail(error, RT_CONFIG, "%s: %s is no path, expected a string", at,
-                           rt_config_show(one, shown));
-        if (strlen(one->valuestring) >= RT_PATH_MAX)
-            return rt_fail(error, RT_CONFIG, "%s: %s is longer than %d bytes", at,
-                           rt_config_show(one, shown), RT_PATH_MAX - 1);
-        text_size += strlen(one->valuestring) + 1;
-    }
+    char shown[RT_CONFIG_SHOWN_MAX];
+    if (!cJSON_IsString(value) || !value->valuestring[0])
+        return rt_fail(error, RT_CONFIG, "%s: %s is no path, expected a string", path,
+                       rt_config_show(value, shown));
+    if (strlen(value->valuestring) >= RT_PATH_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: %s is longer than %d bytes", path,
+                       rt_config_show(value, shown), RT_PATH_MAX - 1);
+    *(const char **)element = value->valuestring;
+    return RT_OK;
+}
+
+// One block holds the pointers and, behind them, the text.
+static rt_status take_files(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                            const char *path, rt_error *error)
+{
+    const char *const *paths = elements;
     char **files = NULL;
+    size_t text_size = 0;
+    (void)is_alone, (void)path, (void)error;
+    for (uint32_t i = 0; i < count; i++)
+        text_size += strlen(paths[i]) + 1;
     if (count > 0 && !(files = rt_alloc(1, count * sizeof *files + text_size)))
         return RT_NO_MEMORY;
-    char *text = count > 0 ? (char *)(files + count) : NULL;
-    for (one = list->child, count = 0; one; one = one->next, count++) {
-        size_t size = strlen(one->valuestring) + 1;
-        files[count] = memcpy(text, one->valuestring, size);
+    char *text = (char *)(files + count);
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t size = strlen(paths[i]) + 1;
+        files[i] = memcpy(text, paths[i], size);
         text += size;
     }
     rt_free(config->stream.files);
@@ -75,40 +103,36 @@ static void write_files(const rt_config *config, rt_json *json, const char *name
 _Static_assert(RT_FILES_MAX == 256, "the text below says so");
 const rt_config_list rt_config_files = {
     .expected = "a path, or a list of at most 256 paths",
-    .read = read_files,
+    .count_max = RT_FILES_MAX,
+    .element_size = sizeof(char *),
+    .element = read_file,
+    .take = take_files,
     .write = write_files,
     .takes_text = true,
 };
 
 // model.embedding_dim -----------------------------------------------------------------------------
 
-static rt_status read_dims(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+static rt_status read_dim(void *element, const cJSON *value, const char *path, rt_error *error)
 {
     static const rt_config_key dim = {.type = RT_KEY_U32, .min = 1, .max = 4096};
-    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
-    uint32_t dims[RT_FIELDS_MAX] = {0}, count = 0, largest = 0;
-    rt_status status = RT_OK;
-    if (cJSON_IsNumber(value)) {
-        status = rt_config_value_read(&dim, &largest, value, path, error);
-    } else if (!cJSON_IsArray(value)) {
-        status = rt_fail(error, RT_CONFIG, "%s: %s is not a number, expected %s", path,
-                         rt_config_show(value, shown), rt_config_dims.expected);
-    } else {
-        status = check_list(value, RT_FIELDS_MAX, &rt_config_dims, path, error);
-        if (!status && !value->child)
-            status = rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path,
-                             rt_config_dims.expected);
+    return rt_config_value_read(&dim, element, value, path, error);
+}
+
+static rt_status take_dims(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                           const char *path, rt_error *error)
+{
+    const uint32_t *dims = elements;
+    rt_model_config *model = &config->model;
+    (void)path, (void)error;
+    memset(model->embedding_dims, 0, sizeof model->embedding_dims);
+    model->embedding_dim = 0;
+    model->embedding_dim_count = is_alone ? 0 : count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_alone)
+            model->embedding_dims[i] = dims[i];
+        model->embedding_dim = dims[i] > model->embedding_dim ? dims[i] : model->embedding_dim;
     }
-    for (const cJSON *one = value->child; one && !status; one = one->next, count++) {
-        element_path(at, path, count);
-        status = rt_config_value_read(&dim, &dims[count], one, at, error);
-        largest = dims[count] > largest ? dims[count] : largest;
-    }
-    if (status != RT_OK)
-        return status;
-    memcpy(config->model.embedding_dims, dims, sizeof dims);
-    config->model.embedding_dim_count = count;
-    config->model.embedding_dim = largest;
     return RT_OK;
 }
 
@@ -127,32 +151,28 @@ static void write_dims(const rt_config *config, rt_json *json, const char *name)
 _Static_assert(RT_FIELDS_MAX == 256, "the text below says so");
 const rt_config_list rt_config_dims = {
     .expected = "an integer in [1, 4096], or a list of at most 256 of them",
-    .read = read_dims,
+    .count_min = 1,
+    .count_max = RT_FIELDS_MAX,
+    .element_size = sizeof(uint32_t),
+    .element = read_dim,
+    .take = take_dims,
     .write = write_dims,
+    .takes_number = true,
 };
 
 // model.mlp ---------------------------------------------------------------------------------------
 
-// Widths into widths (RT_MLP_LAYERS_MAX, the rest 0); both are written on success only.
-static rt_status read_widths(uint32_t widths[RT_MLP_LAYERS_MAX], uint32_t *count_p,
-                             uint32_t count_max, const rt_config_list *list, const cJSON *value,
-                             const char *path, rt_error *error)
+static rt_status read_width(void *element, const cJSON *value, const char *path, rt_error *error)
 {
     static const rt_config_key width = {.type = RT_KEY_U32, .min = 1, .max = 65536};
-    char at[RT_CONFIG_KEY_PATH_MAX];
-    uint32_t read[RT_MLP_LAYERS_MAX] = {0}, count = 0;
-    rt_status status = check_list(value, count_max, list, path, error);
-    if (status != RT_OK)
-        return status;
-    for (const cJSON *one = value->child; one; one = one->next, count++) {
-        element_path(at, path, count);
-        status = rt_config_value_read(&width, &read[count], one, at, error);
-        if (status != RT_OK)
-            return status;
-    }
-    memcpy(widths, read, sizeof read);
-    *count_p = count;
-    return RT_OK;
+    return rt_config_value_read(&width, element, value, path, error);
+}
+
+// Into widths (RT_MLP_LAYERS_MAX, the rest 0).
+static void take_widths(uint32_t widths[RT_MLP_LAYERS_MAX], const void *elements, uint32_t count)
+{
+    memset(widths, 0, RT_MLP_LAYERS_MAX * sizeof *widths);
+    memcpy(widths, elements, count * sizeof *widths);
 }
 
 static void write_widths(const uint32_t *widths, uint32_t count, rt_json *json, const char *name)
@@ -163,12 +183,13 @@ static void write_widths(const uint32_t *widths, uint32_t count, rt_json *json, 
     rt_json_end_array(json);
 }
 
-static rt_status read_mlp(rt_config *config, const cJSON *value, const char *path, rt_error *error)
+static rt_status take_mlp(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                          const char *path, rt_error *error)
 {
-    if (cJSON_IsArray(value) && !value->child)
-        return rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path, rt_config_mlp.expected);
-    return read_widths(config->model.mlp, &config->model.mlp_layer_count, RT_MLP_LAYERS_MAX,
-                       &rt_config_mlp, value, path, error);
+    (void)is_alone, (void)path, (void)error;
+    take_widths(config->model.mlp, elements, count);
+    config->model.mlp_layer_count = count;
+    return RT_OK;
 }
 
 static void write_mlp(const rt_config *config, rt_json *json, const char *name)
@@ -176,11 +197,13 @@ static void write_mlp(const rt_config *config, rt_json *json, const char *name)
     write_widths(config->model.mlp, config->model.mlp_layer_count, json, name);
 }
 
-static rt_status read_mlp_bottom(rt_config *config, const cJSON *value, const char *path,
-                                 rt_error *error)
+static rt_status take_mlp_bottom(rt_config *config, const void *elements, uint32_t count,
+                                 bool is_alone, const char *path, rt_error *error)
 {
-    return read_widths(config->model.mlp_bottom, &config->model.mlp_bottom_layer_count,
-                       RT_MLP_LAYERS_MAX - 1, &rt_config_mlp_bottom, value, path, error);
+    (void)is_alone, (void)path, (void)error;
+    take_widths(config->model.mlp_bottom, elements, count);
+    config->model.mlp_bottom_layer_count = count;
+    return RT_OK;
 }
 
 static void write_mlp_bottom(const rt_config *config, rt_json *json, const char *name)
@@ -191,12 +214,19 @@ static void write_mlp_bottom(const rt_config *config, rt_json *json, const char 
 _Static_assert(RT_MLP_LAYERS_MAX == 8, "the texts below say so");
 const rt_config_list rt_config_mlp = {
     .expected = "a list of 1 to 8 integers in [1, 65536]",
-    .read = read_mlp,
+    .count_min = 1,
+    .count_max = RT_MLP_LAYERS_MAX,
+    .element_size = sizeof(uint32_t),
+    .element = read_width,
+    .take = take_mlp,
     .write = write_mlp,
 };
 const rt_config_list rt_config_mlp_bottom = {
     .expected = "a list of at most 7 integers in [1, 65536]",
-    .read = read_mlp_bottom,
+    .count_max = RT_MLP_LAYERS_MAX - 1,
+    .element_size = sizeof(uint32_t),
+    .element = read_width,
+    .take = take_mlp_bottom,
     .write = write_mlp_bottom,
 };
 
@@ -252,29 +282,24 @@ static const rt_config_key column_members[] = {
     {0},
 };
 
-static rt_status read_columns(rt_config *config, const cJSON *value, const char *path,
-                              rt_error *error)
+static rt_status read_column(void *element, const cJSON *value, const char *path, rt_error *error)
 {
-    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
-    rt_status status = check_list(value, RT_COLUMNS_MAX, &rt_config_columns, path, error);
-    if (status != RT_OK)
-        return status;
-    uint32_t count = (uint32_t)cJSON_GetArraySize(value), index = 0;
+    char shown[RT_CONFIG_SHOWN_MAX];
+    if (!cJSON_IsObject(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is no column, expected an object", path,
+                       rt_config_show(value, shown));
+    return rt_config_members_read(column_members, element, value, path, error);
+}
+
+static rt_status take_columns(rt_config *config, const void *elements, uint32_t count,
+                              bool is_alone, const char *path, rt_error *error)
+{
     rt_column *columns = NULL;
+    (void)is_alone, (void)path, (void)error;
     if (count > 0 && !(columns = rt_alloc(count, sizeof *columns)))
         return RT_NO_MEMORY;
-    for (const cJSON *one = value->child; one && status == RT_OK; one = one->next, index++) {
-        element_path(at, path, index);
-        if (cJSON_IsObject(one))
-            status = rt_config_members_read(column_members, &columns[index], one, at, error);
-        else
-            status = rt_fail(error, RT_CONFIG, "%s: %s is no column, expected an object", at,
-                             rt_config_show(one, shown));
-    }
-    if (status != RT_OK) {
-        rt_free(columns);
-        return status;
-    }
+    if (count > 0)
+        memcpy(columns, elements, count * sizeof *columns);
     rt_free(config->stream.table.columns);
     config->stream.table.columns = columns;
     config->stream.table.column_count = count;
@@ -297,7 +322,10 @@ static void write_columns(const rt_config *config, rt_json *json, const char *na
 _Static_assert(RT_COLUMNS_MAX == 512, "the text below says so");
 const rt_config_list rt_config_columns = {
     .expected = "a list of at most 512 objects",
-    .read = read_columns,
+    .count_max = RT_COLUMNS_MAX,
+    .element_size = sizeof(rt_column),
+    .element = read_column,
+    .take = take_columns,
     .write = write_columns,
     .members = column_members,
 };
@@ -342,9 +370,10 @@ static const rt_config_key link_members[] = {
     {0},
 };
 
-static rt_status read_link(const cJSON *value, link_entry *entry, const char *path, rt_error *error)
+static rt_status read_link(void *element, const cJSON *value, const char *path, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
+    link_entry *entry = element;
     *entry = (link_entry){.count = 1, .transport = RT_NETWORK_UCX};
     if (!cJSON_IsObject(value)) {
         if (!cJSON_IsNumber(value))
@@ -362,34 +391,29 @@ static rt_status read_link(const cJSON *value, link_entry *entry, const char *pa
     return RT_OK;
 }
 
-static rt_status read_links(rt_config *config, const cJSON *value, const char *path,
-                            rt_error *error)
+static rt_status take_links(rt_config *config, const void *elements, uint32_t entry_count,
+                            bool is_alone, const char *path, rt_error *error)
 {
-    char at[RT_CONFIG_KEY_PATH_MAX];
+    const link_entry *entries = elements;
     rt_link_config links[RT_WORKERS_MAX] = {0};
-    uint32_t count = 0, index = 0;
-    rt_status status = check_list(value, RT_WORKERS_MAX, &rt_config_links, path, error);
-    if (status != RT_OK)
-        return status;
-    for (const cJSON *one = value->child; one; one = one->next, index++) {
-        link_entry entry;
-        element_path(at, path, index);
-        status = read_link(one, &entry, at, error);
-        if (status != RT_OK)
-            return status;
-        if (entry.count > RT_WORKERS_MAX - count)
-            return rt_fail(error, RT_CONFIG, "%s: more than %u links", at, RT_WORKERS_MAX);
-        for (uint32_t i = 0; i < entry.count; i++, count++) {
-            config->links.transports[count] = entry.transport;
-            links[count].gbps_up = entry.gbps > 0 ? entry.gbps : entry.gbps_up;
-            links[count].gbps_down = entry.gbps > 0 ? entry.gbps : entry.gbps_down;
+    rt_network_transport transports[RT_WORKERS_MAX];
+    uint32_t count = 0;
+    (void)is_alone;
+    for (uint32_t e = 0; e < entry_count; e++) {
+        const link_entry *entry = &entries[e];
+        if (entry->count > RT_WORKERS_MAX - count)
+            return rt_fail(error, RT_CONFIG, "%s[%u]: more than %u links", path, e, RT_WORKERS_MAX);
+        for (uint32_t i = 0; i < entry->count; i++, count++) {
+            transports[count] = entry->transport;
+            links[count].gbps_up = entry->gbps > 0 ? entry->gbps : entry->gbps_up;
+            links[count].gbps_down = entry->gbps > 0 ? entry->gbps : entry->gbps_down;
         }
     }
     config->links.given_count = count;
-    for (uint32_t i = count; i < RT_WORKERS_MAX; i++)
-        config->links.transports[i] = RT_NETWORK_UCX;
-    for (uint32_t i = 0; i < RT_WORKERS_MAX; i++)
+    for (uint32_t i = 0; i < RT_WORKERS_MAX; i++) {
+        config->links.transports[i] = i < count ? transports[i] : RT_NETWORK_UCX;
         config->links.workers[i] = count > 0 ? links[i] : (rt_link_config){1, 1};
+    }
     return RT_OK;
 }
 
@@ -411,34 +435,33 @@ static void write_links(const rt_config *config, rt_json *json, const char *name
 _Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
 const rt_config_list rt_config_links = {
     .expected = "a list of numbers or objects for at most 64 links",
-    .read = read_links,
+    .count_max = RT_WORKERS_MAX,
+    .element_size = sizeof(link_entry),
+    .element = read_link,
+    .take = take_links,
     .write = write_links,
     .members = link_members,
 };
 
 // network.ps --------------------------------------------------------------------------------------
 
-static rt_status read_shards(rt_config *config, const cJSON *value, const char *path,
-                             rt_error *error)
+static rt_status read_shard(void *element, const cJSON *value, const char *path, rt_error *error)
 {
-    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
-    char shards[RT_SHARDS_MAX][RT_NAME_MAX] = {{0}};
-    uint32_t count = 0;
-    cJSON single = {.child = (cJSON *)(uintptr_t)value};
-    const cJSON *list = cJSON_IsString(value) ? &single : value;
-    rt_status status =
-        list == value ? check_list(value, RT_SHARDS_MAX, &rt_config_shards, path, error) : RT_OK;
-    if (status != RT_OK)
-        return status;
-    for (const cJSON *one = list->child; one; one = list == value ? one->next : NULL, count++) {
-        element_path(at, path, count);
-        if (!cJSON_IsString(one) || strlen(one->valuestring) >= RT_NAME_MAX)
-            return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", at,
-                           rt_config_show(one, shown));
-        snprintf(shards[count], RT_NAME_MAX, "%s", one->valuestring);
-    }
+    char shown[RT_CONFIG_SHOWN_MAX];
+    if (!cJSON_IsString(value) || strlen(value->valuestring) >= RT_NAME_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", path,
+                       rt_config_show(value, shown));
+    snprintf(element, RT_NAME_MAX, "%s", value->valuestring);
+    return RT_OK;
+}
+
+static rt_status take_shards(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                             const char *path, rt_error *error)
+{
+    (void)is_alone, (void)path, (void)error;
     config->network_ps_count = count;
-    memcpy(config->network_ps, shards, sizeof shards);
+    memset(config->network_ps, 0, sizeof config->network_ps);
+    memcpy(config->network_ps, elements, count * sizeof *config->network_ps);
     return RT_OK;
 }
 
@@ -453,7 +476,79 @@ static void write_shards(const rt_config *config, rt_json *json, const char *nam
 _Static_assert(RT_SHARDS_MAX == 16, "the text below says so");
 const rt_config_list rt_config_shards = {
     .expected = "an address, or a list of at most 16 addresses",
-    .read = read_shards,
+    .count_max = RT_SHARDS_MAX,
+    .element_size = RT_NAME_MAX,
+    .element = read_shard,
+    .take = take_shards,
     .write = write_shards,
+    .takes_text = true,
+};
+
+// dispatch.participants ---------------------------------------------------------------------------
+
+typedef struct {
+    rt_participants word; // RT_PARTICIPANTS_LIST: a rank
+    uint32_t rank;
+} participant;
+
+static rt_status read_participant(void *element, const cJSON *value, const char *path,
+                                  rt_error *error)
+{
+    static const rt_config_key rank = {.type = RT_KEY_U32, .min = 0, .max = RT_WORKERS_MAX - 1};
+    participant *one = element;
+    char shown[RT_CONFIG_SHOWN_MAX];
+    one->word = RT_PARTICIPANTS_LIST;
+    if (!cJSON_IsString(value))
+        return rt_config_value_read(&rank, &one->rank, value, path, error);
+    if (strcmp(value->valuestring, "all") == 0)
+        one->word = RT_PARTICIPANTS_ALL;
+    else if (strcmp(value->valuestring, "auto") == 0)
+        one->word = RT_PARTICIPANTS_AUTO;
+    else
+        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+                       rt_config_participants.expected);
+    return RT_OK;
+}
+
+static rt_status take_participants(rt_config *config, const void *elements, uint32_t count,
+                                   bool is_alone, const char *path, rt_error *error)
+{
+    const participant *items = elements;
+    uint64_t ranks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_rank = items[i].word == RT_PARTICIPANTS_LIST;
+        if (is_rank ? ranks >> items[i].rank & 1 : !is_alone)
+            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: %s, expected %s", path, i,
+                           is_rank ? "stands there already" : "is a word",
+                           rt_config_participants.expected);
+        ranks |= is_rank ? rt_bit(items[i].rank) : 0;
+    }
+    config->dispatch.participants = items[0].word;
+    config->dispatch.participant_mask = ranks;
+    return RT_OK;
+}
+
+static void write_participants(const rt_config *config, rt_json *json, const char *name)
+{
+    static const char *const words[] = {"all", "auto"};
+    if (config->dispatch.participants != RT_PARTICIPANTS_LIST) {
+        rt_json_string(json, name, words[config->dispatch.participants]);
+        return;
+    }
+    rt_json_begin_array(json, name);
+    for (uint64_t rest = config->dispatch.participant_mask; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
+const rt_config_list rt_config_participants = {
+    .expected = "\"all\", \"auto\", or a list of at most 64 different ranks",
+    .count_min = 1,
+    .count_max = RT_WORKERS_MAX,
+    .element_size = sizeof(participant),
+    .element = read_participant,
+    .take = take_participants,
+    .write = write_participants,
     .takes_text = true,
 };

@@ -8,7 +8,7 @@
 const char *rt_config_current(const char *path)
 {
     for (const rt_config_renamed *one = rt_config_renames; one->before; one++)
-        if (strcmp(one->before, path) == 0)
+        if (one->now && strcmp(one->before, path) == 0)
             return one->now;
     return path;
 }
@@ -74,15 +74,30 @@ static rt_status move(cJSON *tree, const rt_config_renamed *one, rt_error *error
                         one->before, one->now);
 }
 
+static rt_status drop(cJSON *tree, const rt_config_renamed *one, rt_error *error)
+{
+    const char *name;
+    cJSON *was = cJSON_Parse(one->was);
+    const bool same = was && cJSON_Compare(find(tree, one->before), was, true);
+    cJSON_Delete(was);
+    if (!same)
+        return rt_fail(error, RT_CONFIG, "%s: is gone; what happens now is what %s meant",
+                       one->before, one->was);
+    cJSON *holder = holder_of(tree, one->before, false, &name);
+    cJSON_DeleteItemFromObjectCaseSensitive(holder, name);
+    drop_empty_sections(tree, one->before);
+    return RT_OK;
+}
+
 rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error)
 {
     for (const rt_config_renamed *one = rt_config_renames; one->before; one++) {
         if (!find(tree, one->before))
             continue;
-        rt_status status = move(tree, one, error);
+        rt_status status = one->now ? move(tree, one, error) : drop(tree, one, error);
         if (status != RT_OK)
             return status;
-        if (file)
+        if (file && one->now)
             rt_warn("%s: %s is now called %s; `lanyard check --migrate` prints the file with "
                     "today's names",
                     file, one->before, one->now);

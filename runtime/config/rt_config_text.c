@@ -99,7 +99,7 @@ rt_status rt_config_parse(const char *text, size_t size, cJSON **tree_p, rt_erro
 {
     const char *end = text;
     rt_status status = check_text(text, size, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     cJSON *tree = cJSON_ParseWithLengthOpts(text, size + 1, &end, true);
     if (tree) {

@@ -195,7 +195,7 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
     case RT_KEY_CHOICE:
         return read_choice(key, at, value, path, error);
     case RT_KEY_LIST:
-        return key->list->read(base, value, path, error);
+        return rt_config_list_read(key->list, base, value, path, error);
     }
     return RT_CONFIG;
 }
@@ -365,6 +365,31 @@ rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_erro
         return rt_fail(error, RT_CONFIG, "%s: unknown key, did you mean \"%.*s\"?", path,
                        (int)best.nearest.length, best.nearest.text);
     return rt_fail(error, RT_CONFIG, "%s: unknown key (docs/CONFIG.md lists all)", path);
+}
+
+static bool is_choice(const rt_config_key *key, const char *name)
+{
+    for (const rt_config_choice *one = key->choices; one && one->name; one++) {
+        if (strcmp(one->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
+                                rt_error *error)
+{
+    const size_t length = strlen(path);
+    for (const rt_config_key *key = rt_config_keys; name && key->path; key++) {
+        if (strncmp(key->path, path, length) == 0 && key->path[length] == '.' &&
+            is_choice(key, name))
+            return rt_fail(error, RT_CONFIG,
+                           "%s: is a section, not a key with a value (%s); did you mean \"%s\"?",
+                           path, shown, key->path);
+    }
+    return rt_fail(error, RT_CONFIG,
+                   "%s: is a section, not a key with a value (%s): expected an object", path,
+                   shown);
 }
 
 rt_status rt_config_members_read(const rt_config_key *members, void *base, const cJSON *object,

@@ -13,9 +13,9 @@
 #include "runtime/config/rt_config.h"
 
 #define PREFIX "ckpt-"
+#define ASIDE "damaged-" PREFIX
 #define MANIFEST "manifest.json"
 #define DIGITS 12
-#define NAME_LENGTH (sizeof PREFIX - 1 + DIGITS)
 
 rt_status rt_checkpoint_path(const char *directory, uint32_t iteration, char *path, size_t size,
                              rt_error *error)
@@ -26,16 +26,17 @@ rt_status rt_checkpoint_path(const char *directory, uint32_t iteration, char *pa
     return RT_OK;
 }
 
-static bool parse_name(const char *name, uint32_t *iteration_p)
+static bool parse_name(const char *name, const char *prefix, uint32_t *iteration_p)
 {
     char *end;
-    if (strlen(name) != NAME_LENGTH || strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+    const size_t length = strlen(prefix);
+    if (strlen(name) != length + DIGITS || strncmp(name, prefix, length) != 0)
         return false;
-    for (const char *c = name + sizeof PREFIX - 1; *c; c++) {
+    for (const char *c = name + length; *c; c++) {
         if (*c < '0' || *c > '9')
             return false;
     }
-    unsigned long long value = strtoull(name + sizeof PREFIX - 1, &end, 10);
+    unsigned long long value = strtoull(name + length, &end, 10);
     *iteration_p = (uint32_t)value;
     return value <= UINT32_MAX;
 }
@@ -81,8 +82,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uint32_t *count_p,
-                             rt_error *error)
+static rt_status list(const char *directory, const char *prefix, uint32_t **iterations_p,
+                      uint32_t *count_p, rt_error *error)
 {
     uint32_t *iterations = NULL, count = 0, capacity = 0, iteration;
     DIR *folder = opendir(directory);
@@ -94,7 +95,7 @@ rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uin
         return rt_fail(error, rt_status_of_errno(errno), "cannot read %s: %s", directory,
                        strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
-        if (!parse_name(entry->d_name, &iteration))
+        if (!parse_name(entry->d_name, prefix, &iteration))
             continue;
         if (rt_grow(&iterations, &capacity, count + 1u, sizeof *iterations)) {
             closedir(folder);
@@ -109,6 +110,12 @@ rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uin
     *iterations_p = iterations;
     *count_p = count;
     return RT_OK;
+}
+
+rt_status rt_checkpoint_list(const char *directory, uint32_t **iterations_p, uint32_t *count_p,
+                             rt_error *error)
+{
+    return list(directory, PREFIX, iterations_p, count_p, error);
 }
 
 static void remove_file(const char *folder, const char *name)
@@ -144,14 +151,33 @@ void rt_checkpoint_remove(const char *directory, uint32_t iteration, const char 
     (void)rmdir(path);
 }
 
+static void aside_path(const char *directory, uint32_t iteration, char *path, size_t size)
+{
+    snprintf(path, size, "%s/" ASIDE "%0*" PRIu32, directory, DIGITS, iteration);
+}
+
+static void remove_old_aside(const char *directory)
+{
+    uint32_t *iterations, count;
+    char path[RT_PATH_MAX + 96];
+    if (list(directory, ASIDE, &iterations, &count, NULL))
+        return;
+    for (uint32_t i = 0; i + RT_CHECKPOINT_ASIDE_MAX < count; i++) {
+        aside_path(directory, iterations[i], path, sizeof path);
+        remove_folder(path);
+    }
+    rt_free(iterations);
+}
+
 void rt_checkpoint_set_aside(const char *directory, uint32_t iteration)
 {
     char path[RT_PATH_MAX + 64], manifest[RT_PATH_MAX + 96], aside[RT_PATH_MAX + 96];
     if (rt_checkpoint_path(directory, iteration, path, sizeof path, NULL))
         return;
     snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path);
-    snprintf(aside, sizeof aside, "%s/damaged-" PREFIX "%0*" PRIu32, directory, DIGITS, iteration);
+    aside_path(directory, iteration, aside, sizeof aside);
     remove_folder(aside);
     if (access(manifest, F_OK) != 0 || rename(path, aside) != 0)
         remove_folder(path);
+    remove_old_aside(directory);
 }

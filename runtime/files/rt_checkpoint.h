@@ -24,7 +24,8 @@ void rt_checkpoint_remove(const char *directory, uint32_t iteration, const char 
 
 // Renames a checkpoint that is of no use, to DIRECTORY/damaged-ckpt-...; one that was there before
 // goes, and so does one that was never complete. Nothing builds on it, or is taken for it, any
-// more.
+// more. Of those set aside the RT_CHECKPOINT_ASIDE_MAX newest stay.
+#define RT_CHECKPOINT_ASIDE_MAX 3u
 void rt_checkpoint_set_aside(const char *directory, uint32_t iteration);
 
 #endif

@@ -164,3 +164,38 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     destroy(file);
     return status;
 }
+
+// ---- as a sink
+
+static rt_status open_place(void *context, uint64_t total, rt_error *error)
+{
+    rt_file_place *place = context;
+    (void)total;
+    return rt_file_create(place->path, &place->file, error);
+}
+
+static rt_status write_place(void *context, const void *bytes, size_t size, rt_error *error)
+{
+    rt_file_place *place = context;
+    return rt_file_write(place->file, bytes, size, error);
+}
+
+static rt_status commit_place(void *context, rt_error *error)
+{
+    rt_file_place *place = context;
+    rt_file *file = place->file;
+    place->file = NULL;
+    return rt_file_commit(file, error);
+}
+
+static void abort_place(void *context)
+{
+    rt_file_place *place = context;
+    rt_file_abort(place->file);
+    place->file = NULL;
+}
+
+rt_sink rt_file_sink(rt_file_place *place)
+{
+    return (rt_sink){open_place, write_place, commit_place, abort_place, place, place->path};
+}

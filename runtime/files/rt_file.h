@@ -6,7 +6,7 @@
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
-#include "runtime/rt_base.h"
+#include "runtime/files/rt_sink.h"
 
 typedef struct rt_file rt_file;
 
@@ -18,5 +18,12 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
 // Both free the file, also on failure; abort takes NULL too.
 rt_status rt_file_commit(rt_file *file, rt_error *error);
 void rt_file_abort(rt_file *file);
+
+// A sink that makes such a file. Lives as long as its place does.
+typedef struct {
+    const char *path;
+    rt_file *file; // NULL: not open
+} rt_file_place;
+rt_sink rt_file_sink(rt_file_place *place);
 
 #endif

@@ -17,7 +17,9 @@ struct rt_metrics {
     bool is_broken; // the file ends within a record that could not be taken back
     uint64_t opened_ns;
     rt_json json;
-    char *older; // where it is put aside; NULL without a file
+    bool is_beside; // the file has its name later
+    char *older;    // where it is put aside; NULL without a file
+    char *fresh;    // its name until then
     char path[];
 };
 
@@ -31,10 +33,11 @@ static void find_end(rt_metrics *metrics)
         metrics->is_broken = last != '\n';
 }
 
-static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, rt_error *error)
+static rt_status open_file(const char *path, int flags, bool is_beside, rt_metrics **metrics_p,
+                           rt_error *error)
 {
     const size_t size = path ? strlen(path) + 1 : 1;
-    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + 2 * size + sizeof ".1");
+    rt_metrics *metrics = rt_alloc(1, sizeof *metrics + 3 * size + sizeof ".1.new");
     if (!metrics)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
     metrics->file = -1;
@@ -44,7 +47,10 @@ static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, 
         memcpy(metrics->path, path, size);
         metrics->older = metrics->path + size;
         snprintf(metrics->older, size + sizeof ".1", "%s.1", path);
-        metrics->file = open(path, O_CREAT | O_CLOEXEC | flags, 0644);
+        metrics->fresh = metrics->older + strlen(metrics->older) + 1;
+        snprintf(metrics->fresh, size + sizeof ".new", "%s.new", path);
+        metrics->is_beside = is_beside;
+        metrics->file = open(is_beside ? metrics->fresh : path, O_CREAT | O_CLOEXEC | flags, 0644);
         if (metrics->file < 0) {
             int cause = errno;
             rt_free(metrics);
@@ -58,12 +64,28 @@ static rt_status open_file(const char *path, int flags, rt_metrics **metrics_p, 
 
 rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
-    return open_file(path, O_WRONLY | O_TRUNC, metrics_p, error);
+    return open_file(path, O_WRONLY | O_TRUNC, false, metrics_p, error);
+}
+
+rt_status rt_metrics_open_beside(const char *path, rt_metrics **metrics_p, rt_error *error)
+{
+    return open_file(path, O_WRONLY | O_TRUNC, true, metrics_p, error);
+}
+
+void rt_metrics_keep(rt_metrics *metrics)
+{
+    if (!metrics->is_beside)
+        return;
+    metrics->is_beside = false;
+    (void)unlink(metrics->older); // an earlier run's
+    if (metrics->file >= 0 && rename(metrics->fresh, metrics->path) != 0)
+        rt_warn("metrics: %s: cannot be replaced: %s; the records are in %s", metrics->path,
+                strerror(errno), metrics->fresh);
 }
 
 rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
-    return open_file(path, O_RDWR, metrics_p, error);
+    return open_file(path, O_RDWR, false, metrics_p, error);
 }
 
 void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max)
@@ -77,6 +99,8 @@ void rt_metrics_close(rt_metrics *metrics)
         return;
     if (metrics->file >= 0)
         close(metrics->file);
+    if (metrics->file >= 0 && metrics->is_beside)
+        (void)unlink(metrics->fresh);
     if (metrics->lost)
         rt_info("metrics: %s: %llu records were lost", metrics->path,
                 (unsigned long long)metrics->lost);

@@ -19,7 +19,15 @@ typedef struct rt_metrics rt_metrics;
 // error names the file.
 rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error);
 
-// The same, but what the file holds stays.
+// The same, but what is there under this name stays, whole, until rt_metrics_keep: the records go
+// to "path.new" so long, which goes with the writer if they are not kept.
+rt_status rt_metrics_open_beside(const char *path, rt_metrics **metrics_p, rt_error *error);
+
+// From now on the records are those of path; what was put aside there ("path.1") goes. Any thread,
+// once; nothing to do for the other writers.
+void rt_metrics_keep(rt_metrics *metrics);
+
+// As open, but what the file holds stays.
 rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error);
 void rt_metrics_close(rt_metrics *metrics);
 

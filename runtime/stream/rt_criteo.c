@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_parser.h"
 
 #define COLUMNS (1 + RT_CRITEO_DENSE + RT_CRITEO_FIELDS)
 #define INTEGER_DIGITS_MAX 18 // fits into 64 bits
@@ -137,3 +138,38 @@ bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sampl
     sample->key_count = RT_CRITEO_FIELDS;
     return at == end || reject(line, COLUMNS - 1, problem);
 }
+
+// ---- the table of operations -------------------------------------------------------------------
+
+static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
+{
+    rt_criteo *criteo;
+    (void)config;
+    if (rt_criteo_create(&criteo))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
+    *parser_p = criteo;
+    return RT_OK;
+}
+
+static void destroy(void *parser)
+{
+    rt_criteo_destroy(parser);
+}
+
+static void schema(const void *parser, rt_schema *schema)
+{
+    (void)parser;
+    rt_criteo_schema(schema);
+}
+
+static bool parse(void *parser, const rt_line *line, rt_line_sample *sample,
+                  rt_line_problem *problem)
+{
+    return rt_criteo_parse(parser, line, sample, problem);
+}
+
+const rt_parser_ops rt_parser_criteo = {.format = RT_FORMAT_CRITEO,
+                                        .create = create,
+                                        .destroy = destroy,
+                                        .schema = schema,
+                                        .parse = parse};

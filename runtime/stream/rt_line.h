@@ -11,7 +11,8 @@
 #define RT_LINE_PAD 16u        // bytes that can be read behind text[length]
 
 typedef struct {
-    const char *text; // length bytes; text[length] is a line end: '\n' or '\r'
+    const char *text; // length bytes; text[length] is a line end: '\n' or '\r'; others are inside
+                      // only where quotes hold several lines together
     uint32_t length;
     uint32_t file;    // index of the file that it stands in
     uint64_t number;  // in that file, from 1
@@ -21,6 +22,7 @@ typedef struct {
 // Where a parser puts a sample; all of it is undefined after a failure.
 typedef struct {
     float label;
+    bool is_label_odd; // the label is neither 0 nor 1, and was taken for one of them
     uint32_t key_count;
     float *dense;   // schema's dense_count
     uint64_t *keys; // room for schema's keys_per_sample_max
@@ -29,6 +31,7 @@ typedef struct {
 // What is wrong with a line: which column, what was expected there, what was found.
 typedef struct {
     char text[256];
+    bool goes_on; // a quote is open where the line ends: it may be whole with those that follow
 } rt_line_problem;
 
 // Both write problem and return false, so that a parser can end in them. column counts from 0; the

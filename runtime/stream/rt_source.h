@@ -1,47 +1,73 @@
-// rt_source - the lines of several files, one after the other, unpacked on the way.
+// rt_source - the table of operations of those that samples come from.
 //
-// One thread. Plain and zstd files are told apart by their first bytes; "-" is standard input,
-// which is read as data comes. A line ends with '\n', "\r\n" or its file. Memory is bounded: lines
-// longer than RT_LINE_MAX are skipped, zstd frames with windows over 128 MiB are refused.
+// To add a source (a broker, an object store): one file with its operations and one line in the
+// list of rt_stream.c. A source gives lines, which a parser (rt_parser.h) makes samples of, or
+// samples. One thread uses one. Every wait ends at its deadline, and when rt_source_watch.stop is
+// readable.
 #ifndef RT_SOURCE_H
 #define RT_SOURCE_H
 
-#include "runtime/stream/rt_line.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/stream/rt_lines.h"
+#include "runtime/stream/rt_stream.h"
+#include "runtime/wire/rt_bytes.h"
 
-typedef struct rt_source rt_source;
-
-// Copies the paths. All files must exist, the first is opened. RT_IO, RT_NO_MEMORY.
-rt_status rt_source_open(char *const *paths, uint32_t path_count, rt_source **source_p,
-                         rt_error *error);
-void rt_source_close(rt_source *source); // NULL is fine
-
-// From now on a wait for bytes (of standard input, of a pipe) ends when fd becomes readable; fd is
-// not read. -1: waits are endless, as they are after open.
-void rt_source_set_stop(rt_source *source, int fd);
-
-// The next line, valid until the next call. RT_END: there is none. RT_STOPPED: rt_source_set_stop's
-// descriptor is readable and no line is there. RT_IO, RT_DATA (a packed file is damaged or cut
-// off): error names file and line; the source is of no further use.
-rt_status rt_source_line(rt_source *source, rt_line *line, rt_error *error);
-
-// Where the next line begins: everything before it was given out.
+// Of a position that a checkpoint of the first format holds: which file of the list, how far.
 typedef struct {
-    uint32_t file;   // path_count: at the end
-    uint64_t offset; // in the unpacked file
-    uint64_t line;   // lines of the file before it
-} rt_source_position;
+    uint64_t offset, line; // of a generator: offset is the number of the next sample
+    uint32_t file;
+} rt_source_place;
 
-rt_source_position rt_source_tell(const rt_source *source);
+typedef struct {
+    uint64_t bytes_read; // of the files, before unpacking
+    uint64_t bytes_all;  // of all files together; 0 where unknown
+    uint64_t taken;      // bytes that pipes gave: of this run, and of those that it goes on from
+    uint64_t given;      // of them, those that were given out in lines
+} rt_source_counts;
 
-// Before the first line. Plain files are sought, packed ones unpacked up to there; standard input
-// and pipes go on with what comes. RT_IO, RT_DATA: the file ends before; error names it.
-// RT_STOPPED: rt_source_set_stop's descriptor became readable while unpacking.
-rt_status rt_source_seek(rt_source *source, const rt_source_position *position, rt_error *error);
+typedef struct {
+    const char *name; // in positions: another source's are refused by it
 
-// Path by a line's file index, as given.
-const char *rt_source_path(const rt_source *source, uint32_t file);
+    // Whether this source is the one of the configuration. The first of the list that says so is.
+    bool (*serves)(const rt_stream_config *config);
 
-uint64_t rt_source_bytes_read(const rt_source *source); // before unpacking
-uint64_t rt_source_bytes_all(const rt_source *source);  // of all files; 0 where one has no size
+    // config stays as it is while the source lives. RT_IO, RT_CONFIG, RT_NO_MEMORY: error names the
+    // key or the input.
+    rt_status (*open)(const rt_stream_config *config, uint64_t seed, void **source_p,
+                      rt_error *error);
+    void (*close)(void *source);
+
+    // NULL: it never waits.
+    void (*watch)(void *source, const rt_source_watch *watch);
+
+    // As rt_lines_next, over all of the source's inputs. NULL: it gives samples.
+    rt_status (*line)(void *source, uint64_t deadline_ns, uint32_t line_feeds, rt_line *line,
+                      rt_error *error);
+    void (*back)(void *source); // as rt_lines_back
+
+    // Samples, in place of lines: appends sample_count of them, fewer at the end (RT_END: none).
+    // The batch has room. Opening such a source opens no input.
+    rt_status (*samples)(void *source, rt_batch *batch, uint32_t sample_count, rt_error *error);
+    void (*schema)(const void *source, rt_schema *schema);
+
+    // Appends where the source stands between two lines or samples, at most
+    // RT_POSITION_SOURCE_BYTES_MAX.
+    void (*tell)(const void *source, rt_bytes *bytes);
+
+    // Before the first line or sample: goes on there. `bytes` is what tell wrote; where it is NULL,
+    // place is meant. RT_DATA: these bytes are none of this source's, or the input is not what it
+    // was; error names it. RT_STOPPED, RT_IO.
+    rt_status (*seek)(void *source, rt_reader *bytes, const rt_source_place *place,
+                      rt_error *error);
+
+    const char *(*input_name)(const void *source, uint32_t input); // of a line's file; for messages
+    void (*counts)(const void *source, rt_source_counts *counts);
+
+    // What was read of one input; false: there are not so many. NULL: there is nothing to tell.
+    bool (*report)(const void *source, uint32_t input, rt_stream_input *report);
+} rt_source_ops;
+
+extern const rt_source_ops rt_source_files, rt_source_synthetic;
 
 #endif

@@ -1,81 +1,108 @@
 #include "runtime/stream/rt_stream.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/rt_log.h"
-#include "runtime/stream/rt_criteo.h"
 #include "runtime/stream/rt_keyset.h"
+#include "runtime/stream/rt_parser.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
-#include "runtime/stream/rt_synthetic.h"
-#include "runtime/stream/rt_table.h"
 
 #define MALFORMED_LOGGED_MAX 5
-#define JUDGED_FROM_LINES 1000
+#define JUDGED_FROM_LINES 1000u
+#define WINDOW_LINES 5000u // malformed lines are judged by the last one to two of these
+#define ONE_CLASS_SAMPLES 10000u
+#define JOINED_LINES_MAX 64u // of one record whose quotes hold line feeds
+#define JOINED_BYTES_MAX (64u << 10)
+#define SOURCE_NAME_BYTES 16u
 #define COUNT_BATCH 4096u
+
+// A new source or format is one line here.
+static const rt_source_ops *const sources[] = {&rt_source_synthetic, &rt_source_files};
+static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table};
+
+typedef struct {
+    uint64_t lines, malformed;
+} line_counts;
+
+// What the stream itself remembers in a position; in its order there.
+typedef struct {
+    uint64_t samples;
+    line_counts all;
+    line_counts window[2]; // the last full one, and the one that fills
+    uint64_t blank_lines;  // just read: malformed if another line of their file follows
+    uint64_t first_blank;  // number of the first
+    uint64_t positive, odd_labels;
+} state;
+_Static_assert(sizeof(state) == 11 * sizeof(uint64_t), "no padding: it goes into files");
 
 struct rt_stream {
     rt_schema schema;
+    const rt_source_ops *source_ops;
+    const rt_parser_ops *parser_ops; // NULL: the source gives samples
+    void *source, *parser;
     uint64_t samples_max; // UINT64_MAX: none
     double malformed_share_max;
-    bool has_header;
-    rt_source *source; // of the parsers
-    rt_criteo *criteo; // one of these three is there
-    rt_table *table;
-    rt_synthetic *synthetic;
-    rt_stream_stats stats;
-    uint64_t blank_lines;    // just read: malformed if another line of their file follows
-    rt_line first_blank;     // its text is gone
+    uint64_t wait_ns; // 0: a batch waits until it is full
+    state state;
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
+    uint64_t bad_logged;     // of this process
+    bool one_class_told;
     bool is_ended;
     rt_error failure; // a stream that failed stays failed
 };
 
-static rt_status open_source(rt_stream *stream, const rt_stream_config *config, rt_error *error)
+// ---- opening ---------------------------------------------------------------------------------
+
+static const rt_source_ops *source_of(const rt_stream_config *config)
 {
-    if (config->file_count == 0)
-        return rt_fail(error, RT_CONFIG, "stream.files: expected at least one file");
-    return rt_source_open(config->files, config->file_count, &stream->source, error);
+    size_t i = 0;
+    while (i + 1 < RT_COUNT_OF(sources) && !sources[i]->serves(config))
+        i++;
+    return sources[i];
 }
 
-static rt_status open_format(rt_stream *stream, const rt_stream_config *config, uint64_t seed,
-                             rt_error *error)
+static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
 {
-    rt_status status = RT_OK;
-    switch (config->format) {
-    case RT_FORMAT_CRITEO:
-        if (rt_criteo_create(&stream->criteo))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
-        rt_criteo_schema(&stream->schema);
-        return RT_OK;
-    case RT_FORMAT_TABLE:
-        status = rt_table_create(&config->table, &stream->table, error);
-        if (status)
-            return status;
-        rt_table_schema(stream->table, &stream->schema);
-        stream->has_header = config->table.has_header;
-        return RT_OK;
-    case RT_FORMAT_SYNTHETIC:
-        status = rt_synthetic_create(config, seed, &stream->synthetic, error);
-        if (status)
-            return status;
-        rt_synthetic_schema(stream->synthetic, &stream->schema);
-        return RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(parsers); i++) {
+        if (parsers[i]->format != config->format)
+            continue;
+        stream->parser_ops = parsers[i];
+        rt_status status = parsers[i]->create(config, &stream->parser, error);
+        if (!status)
+            parsers[i]->schema(stream->parser, &stream->schema);
+        return status;
     }
     return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
 }
 
-rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_stream **stream_p,
-                         rt_error *error)
+// with_input: of a source of lines, which the schema does not need.
+static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, uint64_t seed,
+                            bool with_input, rt_error *error)
+{
+    rt_status status = RT_OK;
+    stream->source_ops = source_of(config);
+    const bool gives_lines = stream->source_ops->line != NULL;
+    if (gives_lines)
+        status = create_parser(stream, config, error);
+    if (!status && (with_input || !gives_lines))
+        status = stream->source_ops->open(config, seed, &stream->source, error);
+    if (!status && !gives_lines)
+        stream->source_ops->schema(stream->source, &stream->schema);
+    return status;
+}
+
+static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool with_input,
+                             rt_stream **stream_p, rt_error *error)
 {
     rt_stream *stream = rt_alloc(1, sizeof *stream);
     if (!stream)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
     stream->samples_max = config->samples_max ? config->samples_max : UINT64_MAX;
     stream->malformed_share_max = config->malformed_share_max;
-    rt_status status = open_format(stream, config, seed, error);
-    if (!status && config->format != RT_FORMAT_SYNTHETIC)
-        status = open_source(stream, config, error);
+    rt_status status = open_parts(stream, config, seed, with_input, error);
     if (status) {
         rt_stream_close(stream);
         return status;
@@ -84,34 +111,45 @@ rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_strea
     return RT_OK;
 }
 
+rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_stream **stream_p,
+                         rt_error *error)
+{
+    return open_stream(config, seed, true, stream_p, error);
+}
+
 rt_status rt_stream_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
                                 rt_error *error)
 {
-    rt_stream *stream = rt_alloc(1, sizeof *stream);
-    if (!stream)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
-    rt_status status = open_format(stream, config, seed, error);
-    if (!status)
-        *schema = stream->schema;
+    rt_stream *stream;
+    rt_status status = open_stream(config, seed, false, &stream, error);
+    if (status)
+        return status;
+    *schema = stream->schema;
     rt_stream_close(stream);
-    return status;
+    return RT_OK;
 }
 
 void rt_stream_close(rt_stream *stream)
 {
     if (!stream)
         return;
-    rt_source_close(stream->source);
-    rt_criteo_destroy(stream->criteo);
-    rt_table_destroy(stream->table);
-    rt_synthetic_destroy(stream->synthetic);
+    if (stream->source)
+        stream->source_ops->close(stream->source);
+    if (stream->parser)
+        stream->parser_ops->destroy(stream->parser);
     rt_free(stream);
 }
 
-void rt_stream_set_stop(rt_stream *stream, int fd)
+void rt_stream_watch(rt_stream *stream, int stop, int ledger)
 {
-    if (stream->source)
-        rt_source_set_stop(stream->source, fd);
+    const rt_source_watch watch = {stop, ledger};
+    if (stream->source_ops->watch)
+        stream->source_ops->watch(stream->source, &watch);
+}
+
+void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns)
+{
+    stream->wait_ns = wait_ns;
 }
 
 const rt_schema *rt_stream_schema(const rt_stream *stream)
@@ -121,58 +159,127 @@ const rt_schema *rt_stream_schema(const rt_stream *stream)
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream)
 {
-    rt_stream_stats stats = stream->stats;
-    if (stream->source) {
-        stats.bytes_read = rt_source_bytes_read(stream->source);
-        stats.bytes_all = rt_source_bytes_all(stream->source);
-    }
-    return stats;
+    const state *s = &stream->state;
+    rt_source_counts counts = {0};
+    stream->source_ops->counts(stream->source, &counts);
+    return (rt_stream_stats){.samples = s->samples,
+                             .lines = s->all.lines,
+                             .malformed = s->all.malformed,
+                             .positive = s->positive,
+                             .odd_labels = s->odd_labels,
+                             .bytes_read = counts.bytes_read,
+                             .bytes_all = counts.bytes_all,
+                             .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken)};
+}
+
+bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input *input)
+{
+    return stream->source_ops->report && stream->source_ops->report(stream->source, number, input);
+}
+
+static const char *name_of(const rt_stream *stream, const rt_line *line)
+{
+    return stream->source_ops->input_name(stream->source, line->file);
+}
+
+// ---- malformed lines -------------------------------------------------------------------------
+
+static line_counts judged(const state *s)
+{
+    return (line_counts){s->window[0].lines + s->window[1].lines,
+                         s->window[0].malformed + s->window[1].malformed};
 }
 
 static rt_status judge(const rt_stream *stream, rt_error *error)
 {
-    const rt_stream_stats *stats = &stream->stats;
-    if ((double)stats->malformed <= stream->malformed_share_max * (double)stats->lines)
+    const line_counts counts = judged(&stream->state);
+    if ((double)counts.malformed <= stream->malformed_share_max * (double)counts.lines)
         return RT_OK;
     return rt_fail(error, RT_DATA,
-                   "%s:%llu: %llu of %llu lines are malformed, stream.malformed_share_max allows a"
-                   " share of %g; the last one: %s",
-                   rt_source_path(stream->source, stream->last_bad.file),
-                   (unsigned long long)stream->last_bad.number,
-                   (unsigned long long)stats->malformed, (unsigned long long)stats->lines,
+                   "%s:%llu: %llu of the last %llu lines are malformed,"
+                   " stream.malformed_share_max allows a share of %g; the last one: %s",
+                   name_of(stream, &stream->last_bad), (unsigned long long)stream->last_bad.number,
+                   (unsigned long long)counts.malformed, (unsigned long long)counts.lines,
                    stream->malformed_share_max, stream->problem.text);
+}
+
+static void add_lines(state *s, uint64_t lines, uint64_t malformed)
+{
+    s->all.lines += lines;
+    s->all.malformed += malformed;
+    s->window[1].lines += lines;
+    s->window[1].malformed += malformed;
 }
 
 // Counts the line; stream->problem says what is wrong with it.
 static void note_malformed(rt_stream *stream, const rt_line *line)
 {
-    stream->stats.lines++;
-    stream->stats.malformed++;
+    add_lines(&stream->state, 1, 1);
     stream->last_bad = *line;
-    if (stream->stats.malformed <= MALFORMED_LOGGED_MAX)
-        rt_warn("%s:%llu: %s%s", rt_source_path(stream->source, line->file),
-                (unsigned long long)line->number, stream->problem.text,
-                stream->stats.malformed == MALFORMED_LOGGED_MAX
+    if (stream->bad_logged++ < MALFORMED_LOGGED_MAX)
+        rt_warn("%s:%llu: %s%s", name_of(stream, line), (unsigned long long)line->number,
+                stream->problem.text,
+                stream->bad_logged == MALFORMED_LOGGED_MAX
                     ? " (further malformed lines are only counted)"
                     : "");
 }
 
-// Blank lines at the end of a file are nobody's fault, others are.
+// Blank lines at the end of a file are nobody's fault, others are. In a file the number of the
+// follower goes on from theirs; the first line of another has a smaller one.
+static bool follows_blanks(const state *s, const rt_line *line)
+{
+    return line->number == s->first_blank + s->blank_lines;
+}
+
 static void settle_blanks(rt_stream *stream, const rt_line *follower)
 {
-    if (follower->file == stream->first_blank.file) {
-        rt_line blank = stream->first_blank;
+    state *s = &stream->state;
+    if (follows_blanks(s, follower)) {
+        rt_line blank = {.file = follower->file, .number = s->first_blank};
         rt_line_reject(&stream->problem, "expected a sample, found an empty line");
-        for (uint32_t i = 0; i < MALFORMED_LOGGED_MAX && stream->blank_lines > 0; i++) {
+        for (uint32_t i = 0; i < MALFORMED_LOGGED_MAX && s->blank_lines > 0; i++) {
             note_malformed(stream, &blank);
             blank.number++;
-            stream->blank_lines--;
+            s->blank_lines--;
         }
-        stream->stats.lines += stream->blank_lines;
-        stream->stats.malformed += stream->blank_lines;
-        stream->last_bad.number += stream->blank_lines;
+        add_lines(s, s->blank_lines, s->blank_lines);
+        stream->last_bad.number += s->blank_lines;
     }
-    stream->blank_lines = 0;
+    s->blank_lines = 0;
+}
+
+static void note_blank(state *s, const rt_line *line)
+{
+    if (!follows_blanks(s, line))
+        s->blank_lines = 0;
+    if (s->blank_lines++ == 0)
+        s->first_blank = line->number;
+}
+
+// The share can pass its limit only at a malformed line, when judging starts, or when good lines
+// leave the window.
+static rt_status judge_when_due(rt_stream *stream, const line_counts *before, rt_error *error)
+{
+    state *s = &stream->state;
+    bool is_due = s->all.malformed > before->malformed || before->lines < JUDGED_FROM_LINES;
+    if (s->window[1].lines >= WINDOW_LINES) {
+        s->window[0] = s->window[1];
+        s->window[1] = (line_counts){0};
+        is_due = true;
+    }
+    if (RT_UNLIKELY(is_due && s->all.lines >= JUDGED_FROM_LINES))
+        return judge(stream, error);
+    return RT_OK;
+}
+
+// ---- lines -----------------------------------------------------------------------------------
+
+static void note_odd_label(rt_stream *stream, const rt_line *line, float label)
+{
+    if (stream->state.odd_labels++ == 0)
+        rt_warn("%s:%llu: the label is neither 0 nor 1 and is taken for %g (further ones are only"
+                " counted)",
+                name_of(stream, line), (unsigned long long)line->number, (double)label);
 }
 
 // Parses the line into the next place of the batch, which has room.
@@ -183,13 +290,14 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
         .dense = batch->dense + (size_t)i * batch->dense_count,
         .keys = batch->keys + batch->key_count,
     };
+    stream->problem.goes_on = false;
     if (RT_UNLIKELY(line->is_too_long))
         return rt_line_reject(&stream->problem, "expected a line of at most %u bytes, found more",
                               RT_LINE_MAX);
-    bool is_good = stream->criteo ? rt_criteo_parse(stream->criteo, line, &sample, &stream->problem)
-                                  : rt_table_parse(stream->table, line, &sample, &stream->problem);
-    if (RT_UNLIKELY(!is_good))
+    if (RT_UNLIKELY(!stream->parser_ops->parse(stream->parser, line, &sample, &stream->problem)))
         return false;
+    if (RT_UNLIKELY(sample.is_label_odd))
+        note_odd_label(stream, line, sample.label);
     batch->labels[i] = sample.label;
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += sample.key_count;
@@ -198,47 +306,130 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     return true;
 }
 
-static rt_status take_line(rt_stream *stream, const rt_line *line, rt_batch *batch, rt_error *error)
+// A quote that is open at the end of a line may be closed on one that follows. If none does, the
+// line stands alone again, and is malformed. *is_good_p: the record was parsed. RT_AGAIN,
+// RT_STOPPED: what follows is not there; the line will come again.
+static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch *batch,
+                              bool *is_good_p, rt_error *error)
 {
-    if (stream->has_header && line->number == 1)
+    const rt_line_problem first = stream->problem;
+    const rt_source_ops *ops = stream->source_ops;
+    rt_status status = RT_OK;
+    rt_line line = {0};
+    for (uint32_t feeds = 1; feeds < JOINED_LINES_MAX && line.length < JOINED_BYTES_MAX; feeds++) {
+        ops->back(stream->source);
+        status = ops->line(stream->source, deadline_ns, feeds, &line, error);
+        if (status)
+            break;
+        *is_good_p = parse(stream, &line, batch);
+        if (*is_good_p || !stream->problem.goes_on)
+            break;
+    }
+    if (*is_good_p)
         return RT_OK;
+    if (status && status != RT_END && status != RT_LIMIT)
+        return status;
+    ops->back(stream->source);
+    stream->problem = first;
+    return ops->line(stream->source, 0, 0, &line, error);
+}
+
+static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t deadline_ns,
+                           rt_batch *batch, rt_error *error)
+{
+    const rt_parser_ops *parser = stream->parser_ops;
+    const line_counts before = stream->state.all;
+    if (line->number == 1 && parser->header) {
+        bool is_header = false;
+        rt_status status =
+            parser->header(stream->parser, name_of(stream, line), line, &is_header, error);
+        if (is_header)
+            stream->state.blank_lines = 0; // of the file before
+        if (status || is_header)
+            return status;
+    }
     if (line->length == 0 && !line->is_too_long) {
-        if (stream->blank_lines > 0 && stream->first_blank.file != line->file)
-            stream->blank_lines = 0;
-        if (stream->blank_lines++ == 0)
-            stream->first_blank = *line;
+        note_blank(&stream->state, line);
         return RT_OK;
     }
-    const rt_stream_stats before = stream->stats;
-    if (RT_UNLIKELY(stream->blank_lines > 0))
+    bool is_good = parse(stream, line, batch);
+    if (RT_UNLIKELY(!is_good && parser->is_header && parser->is_header(stream->parser, line)))
+        return RT_OK; // of the next one who writes to a pipe
+    if (RT_UNLIKELY(!is_good && stream->problem.goes_on)) {
+        rt_status status = parse_joined(stream, deadline_ns, batch, &is_good, error);
+        if (status)
+            return status;
+    }
+    if (RT_UNLIKELY(stream->state.blank_lines > 0)) {
+        const rt_line_problem problem = stream->problem;
         settle_blanks(stream, line);
-    if (RT_LIKELY(parse(stream, line, batch)))
-        stream->stats.lines++;
+        if (!is_good)
+            stream->problem = problem;
+    }
+    if (RT_LIKELY(is_good))
+        add_lines(&stream->state, 1, 0);
     else
         note_malformed(stream, line);
-    // The share can pass its limit only at a malformed line, or when judging starts.
-    bool is_due = stream->stats.malformed > before.malformed || before.lines < JUDGED_FROM_LINES;
-    if (RT_UNLIKELY(is_due && stream->stats.lines >= JUDGED_FROM_LINES))
-        return judge(stream, error);
-    return RT_OK;
+    return judge_when_due(stream, &before, error);
 }
 
 static rt_status read_lines(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
                             rt_error *error)
 {
+    uint64_t deadline_ns = 0;
     while (batch->sample_count < sample_count) {
         rt_line line;
-        rt_status status = rt_source_line(stream->source, &line, error);
-        if (status == RT_END || status == RT_STOPPED) {
-            stream->is_ended = true;
-            return RT_OK;
-        }
+        if (deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
+            deadline_ns = rt_now_ns() + stream->wait_ns;
+        rt_status status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
         if (!status)
-            status = take_line(stream, &line, batch, error);
-        if (RT_UNLIKELY(status))
+            status = take_line(stream, &line, deadline_ns, batch, error);
+        if (RT_LIKELY(!status))
+            continue;
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status != RT_END && status != RT_STOPPED)
             return status;
+        stream->is_ended = true;
+        return RT_OK;
     }
     return RT_OK;
+}
+
+// ---- batches ---------------------------------------------------------------------------------
+
+// A stream of one class teaches a model to say it always.
+static void look_at_labels(rt_stream *stream, const rt_batch *batch)
+{
+    state *s = &stream->state;
+    uint64_t positive = 0;
+    for (uint32_t i = 0; i < batch->sample_count; i++)
+        positive += batch->labels[i] > 0;
+    s->positive += positive;
+    s->samples += batch->sample_count;
+    if (stream->one_class_told || s->samples < ONE_CLASS_SAMPLES ||
+        (s->positive > 0 && s->positive < s->samples))
+        return;
+    stream->one_class_told = true;
+    rt_warn("all labels of the first %llu samples are %d: is the label column the right one?",
+            (unsigned long long)s->samples, s->positive > 0);
+}
+
+static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (stream->source_ops->samples) {
+        status = stream->source_ops->samples(stream->source, batch, sample_count, error);
+        stream->is_ended = status == RT_END;
+        status = status == RT_END ? RT_OK : status;
+    } else {
+        status = read_lines(stream, batch, sample_count, error);
+    }
+    look_at_labels(stream, batch);
+    stream->is_ended |= stream->state.samples == stream->samples_max;
+    if (!status && stream->is_ended && stream->parser)
+        status = judge(stream, error);
+    return status;
 }
 
 rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,
@@ -250,67 +441,109 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
         return rt_fail(error, stream->failure.status, "%s", stream->failure.text);
     if (stream->is_ended)
         return RT_END;
-    uint64_t left = stream->samples_max - stream->stats.samples;
+    uint64_t left = stream->samples_max - stream->state.samples;
     uint32_t sample_count = (uint32_t)rt_min_u64(sample_count_max, left);
     if (rt_batch_reserve(batch, sample_count,
                          (uint64_t)sample_count * stream->schema.keys_per_sample_max))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples",
                        sample_count);
-    rt_status status = RT_OK;
-    if (stream->synthetic)
-        rt_synthetic_fill(stream->synthetic, batch, sample_count);
-    else
-        status = read_lines(stream, batch, sample_count, &stream->failure);
-    stream->stats.samples += batch->sample_count;
-    stream->is_ended = stream->is_ended || stream->stats.samples == stream->samples_max;
-    if (!status && stream->is_ended && stream->source)
-        status = judge(stream, &stream->failure);
+    rt_error failure = {0};
+    rt_status status = fill(stream, batch, sample_count, &failure);
     if (status)
-        return rt_fail(error, status, "%s", stream->failure.text);
-    return batch->sample_count > 0 ? RT_OK : RT_END;
-}
-
-rt_stream_position rt_stream_tell(const rt_stream *stream)
-{
-    rt_stream_position position = {.samples = stream->stats.samples,
-                                   .lines = stream->stats.lines,
-                                   .malformed = stream->stats.malformed};
-    if (stream->synthetic) {
-        position.offset = rt_synthetic_position(stream->synthetic);
-        return position;
-    }
-    const rt_source_position source = rt_source_tell(stream->source);
-    position.file = source.file;
-    position.offset = source.offset;
-    position.line = source.line;
-    position.blank_lines = stream->blank_lines;
-    position.blank_file = stream->first_blank.file;
-    position.first_blank = stream->first_blank.number;
-    return position;
-}
-
-rt_status rt_stream_seek(rt_stream *stream, const rt_stream_position *position, rt_error *error)
-{
-    rt_assert(stream->stats.samples == 0 && !stream->is_ended);
-    stream->stats.samples = position->samples;
-    stream->stats.lines = position->lines;
-    stream->stats.malformed = position->malformed;
-    stream->is_ended = position->samples >= stream->samples_max;
-    if (stream->synthetic) {
-        rt_synthetic_seek(stream->synthetic, position->offset);
+        rt_fail(&stream->failure, status, "%s", failure.text);
+    if (batch->sample_count > 0)
         return RT_OK;
-    }
-    if (position->malformed > position->lines ||
-        position->samples != position->lines - position->malformed)
-        return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
-                       (unsigned long long)position->samples, (unsigned long long)position->lines);
-    const rt_source_position source = {position->file, position->offset, position->line};
-    stream->blank_lines = position->blank_lines;
-    stream->first_blank = (rt_line){.file = position->blank_file, .number = position->first_blank};
-    rt_status status = rt_source_seek(stream->source, &source, error);
-    stream->is_ended |= status == RT_STOPPED;
+    return status ? rt_fail(error, status, "%s", failure.text) : RT_END;
+}
+
+// ---- positions -------------------------------------------------------------------------------
+
+void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
+{
+    char name[SOURCE_NAME_BYTES] = {0};
+    state s = stream->state;
+    rt_bytes parser = {0};
+    position->size = 0;
+    position->failed = false;
+    strncpy(name, stream->source_ops->name, sizeof name - 1);
+    rt_bytes_put_u64(position, RT_POSITION_MAGIC);
+    rt_bytes_put_u32(position, RT_POSITION_VERSION);
+    rt_bytes_put_u32(position, 0);
+    rt_bytes_put(position, &s, sizeof s);
+    if (stream->parser_ops && stream->parser_ops->tell)
+        stream->parser_ops->tell(stream->parser, &parser);
+    rt_bytes_put_u64(position, parser.size);
+    rt_bytes_put(position, parser.data, parser.size);
+    rt_bytes_put(position, name, sizeof name);
+    stream->source_ops->tell(stream->source, position);
+    position->failed |= parser.failed;
+    rt_bytes_fini(&parser);
+    if (position->failed)
+        return;
+    rt_assert(position->size <= RT_POSITION_BYTES_MAX);
+    const uint32_t size = (uint32_t)(position->size - RT_POSITION_HEAD_BYTES);
+    memcpy(position->data + RT_POSITION_HEAD_BYTES - sizeof size, &size, sizeof size);
+}
+
+static rt_status check_counts(const rt_stream *stream, rt_error *error)
+{
+    const state *s = &stream->state;
+    if (!stream->parser ||
+        (s->all.malformed <= s->all.lines && s->samples == s->all.lines - s->all.malformed))
+        return RT_OK;
+    return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
+                   (unsigned long long)s->samples, (unsigned long long)s->all.lines);
+}
+
+static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    rt_position_old old;
+    memcpy(&old, position->data, sizeof old);
+    stream->state = (state){.samples = old.samples,
+                            .all = {old.lines, old.malformed},
+                            .window[1] = {old.lines, old.malformed},
+                            .blank_lines = old.blank_lines,
+                            .first_blank = old.first_blank};
+    stream->one_class_told = true; // it did not count labels
+    const rt_source_place place = {.offset = old.offset, .line = old.line, .file = old.file};
+    rt_status status = check_counts(stream, error);
+    return status ? status : stream->source_ops->seek(stream->source, NULL, &place, error);
+}
+
+static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    char name[SOURCE_NAME_BYTES];
+    rt_reader reader = rt_bytes_reader(position);
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
+    rt_reader_get(&reader, &stream->state, 1, sizeof stream->state);
+    const uint64_t parser_size = rt_reader_u64(&reader);
+    const void *bytes = rt_reader_take(&reader, parser_size, 1);
+    if (!rt_reader_get(&reader, name, 1, sizeof name) || reader.failed)
+        return rt_fail(error, RT_DATA, "the position in the input is damaged");
+    name[sizeof name - 1] = '\0';
+    if (strcmp(name, stream->source_ops->name) != 0)
+        return rt_fail(error, RT_DATA, "the position is one of another source (%s), this one is %s",
+                       name, stream->source_ops->name);
+    rt_reader parser = {bytes, parser_size, false};
+    const bool keeps = stream->parser_ops && stream->parser_ops->seek;
+    if (keeps ? !stream->parser_ops->seek(stream->parser, &parser) : parser_size > 0)
+        return rt_fail(error, RT_DATA, "the position is one of another format of lines");
+    rt_status status = check_counts(stream, error);
+    return status ? status : stream->source_ops->seek(stream->source, &reader, NULL, error);
+}
+
+rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    rt_assert(stream->state.samples == 0 && !stream->is_ended);
+    const bool is_old = position->size == sizeof(rt_position_old) &&
+                        memcmp(position->data, &(uint64_t){RT_POSITION_MAGIC}, 8) != 0;
+    rt_status status =
+        is_old ? seek_old(stream, position, error) : seek_new(stream, position, error);
+    stream->is_ended = status == RT_STOPPED || stream->state.samples >= stream->samples_max;
     return status == RT_STOPPED ? RT_OK : status;
 }
+
+// ---- counting --------------------------------------------------------------------------------
 
 static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
 {
@@ -328,23 +561,17 @@ static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *erro
     return status == RT_END ? RT_OK : status;
 }
 
-// A count that would never end, or leave nothing to train on.
-static rt_status check_countable(const rt_stream_config *config, rt_error *error)
+bool rt_stream_is_countable(const rt_stream_config *config)
 {
-    if (config->format == RT_FORMAT_SYNTHETIC) {
-        if (config->samples_max == 0)
-            return rt_fail(error, RT_CONFIG,
-                           "the keys of an endless stream cannot be counted: set"
-                           " cache.distinct_keys or stream.samples_max");
-        return RT_OK;
-    }
+    if (config->format == RT_FORMAT_SYNTHETIC)
+        return config->samples_max > 0;
     for (uint32_t i = 0; i < config->file_count; i++) {
-        if (strcmp(config->files[i], "-") == 0)
-            return rt_fail(error, RT_CONFIG,
-                           "the keys of standard input cannot be counted, it is read only once:"
-                           " set cache.distinct_keys");
+        struct stat info; // what is not there is named where it is opened
+        if (strcmp(config->files[i], "-") == 0 ||
+            (stat(config->files[i], &info) == 0 && !S_ISREG(info.st_mode)))
+            return false;
     }
-    return RT_OK;
+    return true;
 }
 
 rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
@@ -352,9 +579,14 @@ rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
 {
     rt_stream *stream;
     rt_keyset set;
-    rt_status status = check_countable(config, error);
-    if (!status)
-        status = rt_stream_open(config, seed, &stream, error);
+    if (!rt_stream_is_countable(config))
+        return rt_fail(error, RT_CONFIG,
+                       config->format == RT_FORMAT_SYNTHETIC
+                           ? "the keys of an endless stream cannot be counted: set"
+                             " cache.distinct_keys or stream.samples_max"
+                           : "the keys of standard input or a pipe cannot be counted, it is read"
+                             " only once: set cache.distinct_keys");
+    rt_status status = rt_stream_open(config, seed, &stream, error);
     if (status)
         return status;
     if (rt_keyset_init(&set)) {

@@ -1,12 +1,15 @@
-// rt_stream - samples from files, standard input or a generator, in order.
+// rt_stream - samples from files, pipes or a generator, in order.
 //
-// A stream is read by one thread. Lines that cannot be parsed are counted and skipped, the first
-// few logged with file and line; past stream.malformed_share_max reading fails (RT_DATA).
+// A source (rt_source.h) gives lines or samples, a parser (rt_parser.h) makes samples of lines. A
+// stream is read by one thread. Lines that cannot be parsed are counted and left out, the first few
+// logged with file and line; where more than stream.malformed_share_max of the last 5,000 to 10,000
+// cannot, reading fails (RT_DATA), after the samples that came before.
 #ifndef RT_STREAM_H
 #define RT_STREAM_H
 
-#include "runtime/stream/rt_batch.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_batch.h"
+#include "runtime/wire/rt_bytes.h"
 
 typedef struct {
     uint32_t dense_count;
@@ -17,26 +20,37 @@ typedef struct {
 
 typedef struct {
     uint64_t samples;
-    uint64_t lines;
+    uint64_t lines; // records of text: one that quotes hold together over several lines is one
     uint64_t malformed;
+    uint64_t positive;   // samples with label 1
+    uint64_t odd_labels; // labels that were neither 0 nor 1 and became one of them
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
+    uint64_t bytes_lost; // that pipes gave, and that are in no sample: a restart lost them, or they
+                         // were not wanted any more; while reading also those still to be parsed
     uint64_t dense_clipped; // filled in by who scales the samples (rt_scale); 0 here
 } rt_stream_stats;
 
+typedef enum {
+    RT_INPUT_UNREAD,    // it was not reached
+    RT_INPUT_READ,      // from its start
+    RT_INPUT_CONTINUED, // from where an earlier run stood in it
+    RT_INPUT_GROWN,     // from where it ended when an earlier run read it
+    RT_INPUT_PASSED     // an earlier run read it to its end
+} rt_input_state;
+
+// What was read of one file, pipe or standard input.
+typedef struct {
+    const char *name;
+    rt_input_state state;
+    uint64_t from, to; // bytes, unpacked
+    uint64_t lines;
+} rt_stream_input;
+
 typedef struct rt_stream rt_stream;
 
-// Between two batches: what was read, and where reading goes on. Plain numbers, for files.
-typedef struct {
-    uint64_t samples, lines, malformed;
-    uint64_t offset; // of the next line in its unpacked file; of a generator: the next sample
-    uint64_t line;   // lines of the file before it
-    uint64_t blank_lines, first_blank; // just read, not judged yet, and the number of the first
-    uint32_t file, blank_file;
-} rt_stream_position;
-_Static_assert(sizeof(rt_stream_position) == 64, "file layout");
-
-// Opens the first input, so a missing file is found here; error names it.
+// Opens the first input, so a missing file is found here; error names it. config stays as it is
+// while the stream is open.
 rt_status rt_stream_open(const rt_stream_config *config, uint64_t seed, rt_stream **stream_p,
                          rt_error *error);
 void rt_stream_close(rt_stream *stream);
@@ -50,23 +64,38 @@ rt_status rt_stream_read_schema(const rt_stream_config *config, uint64_t seed, r
 const rt_schema *rt_stream_schema(const rt_stream *stream);
 
 // From now on the stream ends when it waits for bytes (of standard input, of a pipe), or unpacks a
-// file up to a position, and fd is readable; fd is not read. -1: it waits.
-void rt_stream_set_stop(rt_stream *stream, int fd);
+// file up to a position, and stop is readable; it is not read. -1: it waits. ledger: a file whose
+// first 8 bytes count what pipes gave, of this run and those before; -1: nobody counts.
+void rt_stream_watch(rt_stream *stream, int stop, int ledger);
 
-// Clears batch and fills it with up to sample_count_max samples; fewer only at the end of the
-// input. RT_END: nothing left, batch is empty. RT_DATA, RT_IO: error names file and line.
+// A batch that has a sample is given out after so long though it is not full. 0: it waits.
+void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns);
+
+// Clears batch and fills it with up to sample_count_max samples; fewer at the end of the input,
+// before a failure, and after rt_stream_set_wait's time. RT_END: nothing left, batch is empty.
+// RT_DATA, RT_IO: error names file and line.
 rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,
                          rt_error *error);
 
-rt_stream_position rt_stream_tell(const rt_stream *stream);
+// Where reading goes on (rt_position.h); position is cleared first. position->failed: no memory.
+void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 
-// Before the first read: goes on from there; a stream from a pipe, with what comes. RT_DATA: the
-// input is shorter; error names it. RT_IO.
-rt_status rt_stream_seek(rt_stream *stream, const rt_stream_position *position, rt_error *error);
+// Before the first read: goes on from there; a stream from a pipe, with what comes. Files that were
+// read before are known again (rt_file_mark.h): what was read to its end is passed over, what is
+// new is read from its start. RT_DATA: an input is not what it was, or these bytes are no position
+// of this source; error names it. RT_IO.
+rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream);
 
-// Reads a whole stream of this config and counts its distinct keys, exactly.
+// By number, in the order of the list. False: there are not so many.
+bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input *input);
+
+// The input has an end and can be read twice: its keys can be counted.
+bool rt_stream_is_countable(const rt_stream_config *config);
+
+// Reads a whole stream of this config and counts its distinct keys, exactly. RT_CONFIG: it is not
+// countable.
 rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
                                uint64_t *distinct_keys_p, rt_error *error);
 

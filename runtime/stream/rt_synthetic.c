@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_source.h"
 #include "runtime/stream/rt_synthetic_shape.h"
 
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15) // rt_random's step
@@ -376,3 +377,67 @@ void rt_synthetic_seek(rt_synthetic *synthetic, uint64_t position)
 {
     synthetic->position = position;
 }
+
+// ---- the table of operations -------------------------------------------------------------------
+
+static bool serves(const rt_stream_config *config)
+{
+    return config->format == RT_FORMAT_SYNTHETIC;
+}
+
+static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
+                             rt_error *error)
+{
+    rt_synthetic *synthetic;
+    rt_status status = rt_synthetic_create(config, seed, &synthetic, error);
+    if (!status)
+        *source_p = synthetic;
+    return status;
+}
+
+static void close_source(void *source)
+{
+    rt_synthetic_destroy(source);
+}
+
+static rt_status samples(void *source, rt_batch *batch, uint32_t sample_count, rt_error *error)
+{
+    (void)error;
+    rt_synthetic_fill(source, batch, sample_count);
+    return RT_OK;
+}
+
+static void source_schema(const void *source, rt_schema *schema)
+{
+    rt_synthetic_schema(source, schema);
+}
+
+static void tell(const void *source, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, rt_synthetic_position(source));
+}
+
+static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
+{
+    const uint64_t position = bytes ? rt_reader_u64(bytes) : place->offset;
+    if (bytes && (bytes->failed || bytes->left > 0))
+        return rt_fail(error, RT_DATA, "the position in the generated input is damaged");
+    rt_synthetic_seek(source, position);
+    return RT_OK;
+}
+
+static void counts(const void *source, rt_source_counts *counts)
+{
+    (void)source;
+    *counts = (rt_source_counts){0};
+}
+
+const rt_source_ops rt_source_synthetic = {.name = "synthetic",
+                                           .serves = serves,
+                                           .open = open_source,
+                                           .close = close_source,
+                                           .samples = samples,
+                                           .schema = source_schema,
+                                           .tell = tell,
+                                           .seek = seek,
+                                           .counts = counts};

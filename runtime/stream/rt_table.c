@@ -8,31 +8,41 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_parser.h"
 
 #define KEYS_PER_SAMPLE_MAX (1u << 16)
 #define EXACT_DIGITS_MAX 15 // any integer of so many digits is a double
+#define HEADER_CELLS_MAX 4096u
+#define NO_COLUMN UINT16_MAX
 
 typedef struct {
     rt_column column;
     double label_number;
     bool is_label_number; // label_value is a number
+    bool is_label_one;    // it is 1, so that 0 is what other labels should be
     uint32_t field;       // categorical, multi
 } table_column;
-
-struct rt_table {
-    char delimiter;
-    uint32_t column_count;
-    table_column *columns;
-    locale_t locale; // "C", whatever the process runs under
-    char *unquoted;  // RT_LINE_MAX and padding: a quoted cell without its quotes
-    rt_schema schema;
-};
 
 // Followed by a byte that belongs to no number.
 typedef struct {
     const char *text;
     size_t length;
 } cell;
+
+struct rt_table {
+    char delimiter;
+    uint32_t column_count;
+    table_column *columns;
+    bool has_header;
+    uint64_t header_hash, header_length; // of the line read last
+    uint16_t *order;      // of a file's cells: which column each is, or NO_COLUMN; with a header
+    uint32_t order_count; // 0: cells are the columns as configured
+    cell *cells;          // by column, of the line that is parsed
+    locale_t locale;      // "C", whatever the process runs under
+    char *unquoted;       // RT_LINE_MAX and padding: quoted cells without their quotes
+    size_t unquoted_used; // of this line
+    rt_schema schema;
+};
 
 typedef enum { CELL_OK, CELL_UNCLOSED, CELL_AFTER_QUOTE } cell_state;
 
@@ -126,8 +136,9 @@ static bool parse_id(const table_column *column, cell value, uint64_t *id_p)
 }
 
 static bool parse_label(const rt_table *table, const table_column *column, cell value,
-                        float *label_p)
+                        rt_line_sample *sample)
 {
+    float *label_p = &sample->label;
     const char *wanted = column->column.label_value;
     double number;
     if (value.length == 0)
@@ -140,6 +151,7 @@ static bool parse_label(const rt_table *table, const table_column *column, cell 
         return false;
     *label_p = column->column.label_rule == RT_LABEL_AT_LEAST ? number >= column->label_number
                                                               : number == column->label_number;
+    sample->is_label_odd = column->is_label_one && number != 0 && number != 1;
     return true;
 }
 
@@ -196,6 +208,7 @@ static bool parse_categorical(const table_column *column, cell value, rt_line_sa
 static cell_state take_quoted(rt_table *table, const char **at_p, const char *end, cell *out)
 {
     const char *at = *at_p + 1;
+    char *unquoted = table->unquoted + table->unquoted_used;
     size_t length = 0;
     *out = (cell){at, 0};
     for (;;) {
@@ -204,19 +217,21 @@ static cell_state take_quoted(rt_table *table, const char **at_p, const char *en
             return CELL_UNCLOSED;
         bool is_doubled = quote + 1 < end && quote[1] == '"';
         size_t count = (size_t)(quote - at);
-        if (out->text != table->unquoted && !is_doubled) {
+        if (out->text != unquoted && !is_doubled) {
             out->length = count; // no "" inside: the cell is good where it stands
         } else {
-            memcpy(table->unquoted + length, at, count + is_doubled);
+            memcpy(unquoted + length, at, count + is_doubled);
             length += count + is_doubled;
-            *out = (cell){table->unquoted, length};
+            *out = (cell){unquoted, length};
         }
         at = quote + 1 + is_doubled;
         if (!is_doubled)
             break;
     }
-    if (out->text == table->unquoted)
-        table->unquoted[length] = '\n';
+    if (out->text == unquoted) { // the quotes around it make room for the line end
+        unquoted[length] = '\n';
+        table->unquoted_used += length + 1;
+    }
     *at_p = at;
     return at == end || *at == table->delimiter ? CELL_OK : CELL_AFTER_QUOTE;
 }
@@ -239,6 +254,7 @@ static uint32_t count_cells(rt_table *table, const rt_line *line)
     const char *at = line->text, *end = at + line->length;
     uint32_t count = 0;
     cell ignored;
+    table->unquoted_used = 0;
     do {
         count++;
     } while (take_cell(table, &at, end, &ignored) == CELL_OK && at++ < end);
@@ -257,18 +273,34 @@ static const char *expected_text(const table_column *column)
     }
 }
 
-static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *line, uint32_t index,
-                                             cell value, rt_line_problem *problem)
+static uint32_t cells_expected(const rt_table *table)
+{
+    return table->order_count ? table->order_count : table->column_count;
+}
+
+// number: of the cell in the line, from 0.
+static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *line, uint32_t number,
+                                             const table_column *column, cell value,
+                                             rt_line_problem *problem)
 {
     char shown_cell[64];
     size_t shown = value.length < sizeof shown_cell ? value.length : sizeof shown_cell;
     memcpy(shown_cell, value.text, shown); // counting reuses the storage of unquoted cells
     uint32_t count = count_cells(table, line);
-    if (count != table->column_count)
-        return rt_line_reject(problem, "expected %u cells, found %u", table->column_count, count);
-    const table_column *column = &table->columns[index];
-    return rt_line_reject_cell(problem, index, column->column.name, expected_text(column),
+    if (count != cells_expected(table))
+        return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
+    return rt_line_reject_cell(problem, number, column->column.name, expected_text(column),
                                shown_cell, shown);
+}
+
+static bool reject_quote(cell_state state, uint32_t number, const char *name,
+                         rt_line_problem *problem)
+{
+    problem->goes_on = state == CELL_UNCLOSED;
+    return rt_line_reject(problem, "column %u (%s): expected %s", number + 1, name,
+                          state == CELL_UNCLOSED
+                              ? "a closing quote (a quoted cell may hold a few line feeds)"
+                              : "the closing quote at the end of the cell");
 }
 
 static bool parse_cell(rt_table *table, const table_column *column, cell value,
@@ -276,7 +308,7 @@ static bool parse_cell(rt_table *table, const table_column *column, cell value,
 {
     switch (column->column.kind) {
     case RT_COLUMN_LABEL:
-        return parse_label(table, column, value, &sample->label);
+        return parse_label(table, column, value, sample);
     case RT_COLUMN_DENSE:
         return parse_dense(table, column, value, &sample->dense[(*dense_count)++]);
     case RT_COLUMN_CATEGORICAL:
@@ -289,31 +321,143 @@ static bool parse_cell(rt_table *table, const table_column *column, cell value,
     return true;
 }
 
-bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample,
-                    rt_line_problem *problem)
+// A line whose cells stand as the columns are configured.
+static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample *sample,
+                           rt_line_problem *problem)
 {
     const char *at = line->text, *end = at + line->length;
     uint32_t dense_count = 0;
-    sample->key_count = 0;
-    if (memchr(at, '\0', line->length))
-        return rt_line_reject(problem, "expected text, found a zero byte");
     for (uint32_t i = 0; i < table->column_count; i++) {
         const table_column *column = &table->columns[i];
         cell value;
+        table->unquoted_used = 0;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
-            return rt_line_reject(
-                problem, "column %u (%s): expected %s", i + 1, column->column.name,
-                state == CELL_UNCLOSED ? "a closing quote before the end of the line"
-                                       : "the closing quote at the end of the cell");
+            return reject_quote(state, i, column->column.name, problem);
         if (RT_UNLIKELY(!parse_cell(table, column, value, sample, &dense_count)))
-            return reject(table, line, i, value, problem);
+            return reject(table, line, i, column, value, problem);
         bool is_last = i + 1 == table->column_count;
         if (RT_UNLIKELY((at == end) != is_last))
-            return reject(table, line, i, value, problem);
+            return reject(table, line, i, column, value, problem);
         at++;
     }
     return true;
+}
+
+// The number of a column's cell in the lines of this file.
+static uint32_t number_of(const rt_table *table, uint32_t column)
+{
+    uint32_t i = 0;
+    while (i < table->order_count && table->order[i] != column)
+        i++;
+    return i;
+}
+
+// A line whose cells stand as a header says: they are found first, then parsed in the order of the
+// columns, which is that of the fields.
+static bool parse_by_header(rt_table *table, const rt_line *line, rt_line_sample *sample,
+                            rt_line_problem *problem)
+{
+    const char *at = line->text, *end = at + line->length;
+    uint32_t dense_count = 0;
+    table->unquoted_used = 0;
+    for (uint32_t i = 0; i < table->order_count; i++, at++) {
+        const uint16_t number = table->order[i];
+        const table_column *column = &table->columns[number == NO_COLUMN ? 0 : number];
+        cell value;
+        cell_state state = take_cell(table, &at, end, &value);
+        if (RT_UNLIKELY(state != CELL_OK))
+            return reject_quote(state, i, number == NO_COLUMN ? "not used" : column->column.name,
+                                problem);
+        if (RT_UNLIKELY((at == end) != (i + 1 == table->order_count)))
+            return reject(table, line, i, column, value, problem);
+        if (number != NO_COLUMN)
+            table->cells[number] = value;
+    }
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const table_column *column = &table->columns[i];
+        if (column->column.kind != RT_COLUMN_IGNORE &&
+            RT_UNLIKELY(!parse_cell(table, column, table->cells[i], sample, &dense_count)))
+            return reject(table, line, number_of(table, i), column, table->cells[i], problem);
+    }
+    return true;
+}
+
+bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample,
+                    rt_line_problem *problem)
+{
+    sample->key_count = 0;
+    sample->is_label_odd = false;
+    problem->goes_on = false;
+    if (memchr(line->text, '\0', line->length))
+        return rt_line_reject(problem, "expected text, found a zero byte");
+    return table->order_count ? parse_by_header(table, line, sample, problem)
+                              : parse_in_order(table, line, sample, problem);
+}
+
+// ---- headers ---------------------------------------------------------------------------------
+
+// The column of this name that is used; column_count: there is none.
+static uint32_t find_column(const rt_table *table, cell name)
+{
+    uint32_t i = 0;
+    for (; i < table->column_count; i++) {
+        const rt_column *column = &table->columns[i].column;
+        if (column->kind != RT_COLUMN_IGNORE && strlen(column->name) == name.length &&
+            memcmp(column->name, name.text, name.length) == 0)
+            break;
+    }
+    return i;
+}
+
+static rt_status fail_header(const char *name, const rt_line *line, const char *what,
+                             const char *column, rt_error *error)
+{
+    return rt_fail(error, RT_DATA, "%s:%llu: the header %s%s", name,
+                   (unsigned long long)line->number, what, column);
+}
+
+static rt_status read_order(rt_table *table, const char *name, const rt_line *line, rt_error *error)
+{
+    static const char mark[] = "\xef\xbb\xbf"; // that some programs begin a file with
+    const char *at = line->text, *end = at + line->length;
+    at += line->length >= 3 && memcmp(at, mark, 3) == 0 ? 3 : 0;
+    table->unquoted_used = 0;
+    for (;; at++) {
+        cell value;
+        if (table->order_count == HEADER_CELLS_MAX)
+            return fail_header(name, line, "has too many columns", "", error);
+        if (take_cell(table, &at, end, &value) != CELL_OK)
+            return fail_header(name, line, "has a quote that is not closed", "", error);
+        const uint32_t column = find_column(table, value);
+        for (uint32_t i = 0; i < table->order_count && column < table->column_count; i++) {
+            if (table->order[i] == column)
+                return fail_header(name, line,
+                                   "has this column twice: ", table->columns[column].column.name,
+                                   error);
+        }
+        table->order[table->order_count++] =
+            column < table->column_count ? (uint16_t)column : NO_COLUMN;
+        if (at == end)
+            return RT_OK;
+    }
+}
+
+static rt_status read_header(rt_table *table, const char *name, const rt_line *line,
+                             rt_error *error)
+{
+    table->order_count = 0;
+    table->header_hash = rt_hash_bytes(line->text, line->length);
+    table->header_length = line->length;
+    rt_status status = line->is_too_long ? fail_header(name, line, "is too long", "", error)
+                                         : read_order(table, name, line, error);
+    for (uint32_t i = 0; i < table->column_count && !status; i++) {
+        const rt_column *column = &table->columns[i].column;
+        if (column->kind != RT_COLUMN_IGNORE && number_of(table, i) == table->order_count)
+            status = fail_header(
+                name, line, "lacks this column of stream.table.columns: ", column->name, error);
+    }
+    return status;
 }
 
 static rt_status check_column(const rt_table *table, uint32_t index, rt_error *error)
@@ -349,6 +493,8 @@ static rt_status place_columns(rt_table *table, rt_error *error)
         const rt_column *asked = &column->column;
         cell wanted = {asked->label_value, strlen(asked->label_value)};
         column->is_label_number = parse_number(table, wanted, &column->label_number);
+        column->is_label_one = column->is_label_number && column->label_number == 1 &&
+                               asked->label_rule == RT_LABEL_EQUALS;
         rt_status status = check_column(table, i, error);
         if (status)
             return status;
@@ -385,10 +531,13 @@ rt_status rt_table_create(const rt_table_config *config, rt_table **table_p, rt_
     table->delimiter = config->delimiter;
     table->column_count = config->column_count;
     table->columns = rt_alloc(config->column_count, sizeof *table->columns);
+    table->has_header = config->has_header;
+    table->order = rt_alloc(HEADER_CELLS_MAX, sizeof *table->order);
+    table->cells = rt_alloc(config->column_count, sizeof *table->cells);
     table->unquoted = rt_alloc(RT_LINE_MAX + RT_LINE_PAD, 1);
     table->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     rt_status status = RT_OK;
-    if (!table->columns || !table->unquoted || !table->locale) {
+    if (!table->columns || !table->order || !table->cells || !table->unquoted || !table->locale) {
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a table");
     } else {
         for (uint32_t i = 0; i < config->column_count; i++)
@@ -410,6 +559,8 @@ void rt_table_destroy(rt_table *table)
     if (table->locale)
         freelocale(table->locale);
     rt_free(table->unquoted);
+    rt_free(table->cells);
+    rt_free(table->order);
     rt_free(table->columns);
     rt_free(table);
 }
@@ -418,3 +569,97 @@ void rt_table_schema(const rt_table *table, rt_schema *schema)
 {
     *schema = table->schema;
 }
+
+// ---- the table of operations -------------------------------------------------------------------
+
+static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
+{
+    rt_table *table;
+    rt_status status = rt_table_create(&config->table, &table, error);
+    if (!status)
+        *parser_p = table;
+    return status;
+}
+
+static void destroy(void *parser)
+{
+    rt_table_destroy(parser);
+}
+
+static void schema(const void *parser, rt_schema *schema)
+{
+    rt_table_schema(parser, schema);
+}
+
+static bool parse(void *parser, const rt_line *line, rt_line_sample *sample,
+                  rt_line_problem *problem)
+{
+    return rt_table_parse(parser, line, sample, problem);
+}
+
+static rt_status header(void *parser, const char *name, const rt_line *line, bool *is_one_p,
+                        rt_error *error)
+{
+    rt_table *table = parser;
+    *is_one_p = table->has_header;
+    return table->has_header ? read_header(table, name, line, error) : RT_OK;
+}
+
+static bool is_header(const void *parser, const rt_line *line)
+{
+    const rt_table *table = parser;
+    return table->has_header && line->length == table->header_length && line->length > 0 &&
+           rt_hash_bytes(line->text, line->length) == table->header_hash;
+}
+
+static void tell(const void *parser, rt_bytes *bytes)
+{
+    const rt_table *table = parser;
+    rt_bytes_put_u64(bytes, table->header_hash);
+    rt_bytes_put_u64(bytes, table->header_length);
+    rt_bytes_put_u64(bytes, table->order_count);
+    rt_bytes_put(bytes, table->order, table->order_count * sizeof *table->order);
+}
+
+// Every used column stands in an order once.
+static bool is_order(const rt_table *table)
+{
+    for (uint32_t i = 0; i < table->order_count; i++) {
+        if (table->order[i] != NO_COLUMN && table->order[i] >= table->column_count)
+            return false;
+    }
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        if (table->columns[i].column.kind != RT_COLUMN_IGNORE &&
+            number_of(table, i) == table->order_count)
+            return false;
+    }
+    return true;
+}
+
+static bool seek(void *parser, rt_reader *bytes)
+{
+    rt_table *table = parser;
+    table->header_hash = rt_reader_u64(bytes);
+    table->header_length = rt_reader_u64(bytes);
+    const uint64_t count = rt_reader_u64(bytes);
+    table->order_count = 0;
+    if (bytes->failed || count > HEADER_CELLS_MAX || bytes->left != count * sizeof *table->order)
+        return false;
+    rt_reader_get(bytes, table->order, count, sizeof *table->order);
+    table->order_count = (uint32_t)count;
+    if (count > 0 && !(table->has_header && is_order(table))) {
+        table->order_count = 0;
+        return false;
+    }
+    return true;
+}
+
+const rt_parser_ops rt_parser_table = {.format = RT_FORMAT_TABLE,
+                                       .create = create,
+                                       .destroy = destroy,
+                                       .schema = schema,
+                                       .parse = parse,
+                                       .header = header,
+                                       .is_header = is_header,
+                                       .tell = tell,
+                                       .seek = seek};

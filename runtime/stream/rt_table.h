@@ -1,7 +1,8 @@
 // rt_table - lines of delimited text whose columns a configuration describes.
 //
-// One record per line, exactly as many cells as configured columns. With ',' a cell may be quoted
-// ("" stands for a quote), with tab a quote is a byte like any other. Numbers are read in the C
+// One record per line, exactly as many cells as configured columns, or as the header has, which
+// says then which cell is which column. With ',' a cell may be quoted ("" stands for a quote, a
+// line feed for itself), with tab a quote is a byte like any other. Numbers are read in the C
 // locale, correctly rounded. One thread: parsing uses storage of the table.
 #ifndef RT_TABLE_H
 #define RT_TABLE_H

@@ -82,7 +82,7 @@ rt_status rt_keys_create(const char *directory, const char *name, rt_error *erro
     snprintf(secret_path, sizeof secret_path, "%s/%s" SECRET_SUFFIX, directory, name);
     snprintf(line, sizeof line, SECRET_WORDS " %s %s %s\n", name, public_text, secret_text);
     status = write_new(secret_path, S_IRUSR | S_IWUSR, line, error);
-    if (status == RT_OK) {
+    if (!status) {
         snprintf(line, sizeof line, PUBLIC_WORDS " %s %s\n", name, public_text);
         status = write_new(public_path, 0644, line, error);
         if (status)
@@ -273,7 +273,7 @@ rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
     if (text)
         explicit_bzero(text, FILE_BYTES_MAX + 1);
     rt_free(text);
-    keys->is_set = status == RT_OK;
+    keys->is_set = !status;
     if (status)
         rt_keys_clear(keys);
     return status;

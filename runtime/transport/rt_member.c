@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/rt_log.h"
 
@@ -28,11 +27,7 @@ uint32_t rt_member_wait_ms(const rt_member *member)
 static rt_status send_hello(rt_member *member, rt_error *error)
 {
     rt_message message;
-    rt_wire_hello hello = {.role = rt_peer_role(member->config.self),
-                           .rank = rt_peer_rank(member->config.self),
-                           .pid = (uint64_t)getpid(),
-                           .config_hash = member->config.config_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_wire_hello hello = rt_control_greet(member->config.self, &member->config.identity);
     if (!rt_control_put_text(hello.address, sizeof hello.address, member->config.address))
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
     if (member->config.keys && member->config.keys->is_set)
@@ -102,6 +97,7 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
     const uint64_t begin = rt_now_ns();
     const uint64_t deadline = begin + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
     bool heard = false, said = false;
+    rt_error why = {0};
     while (heard || rt_now_ns() < deadline) {
         bool ready;
         rt_message message = {0};
@@ -114,25 +110,30 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         member->heard_ns = before;
         // Who waits for others is not silent. Before the coordinator is there nothing can be sent.
         (void)rt_member_beat(member, NULL);
-        status = rt_member_receive(member, &message, error);
+        status = rt_member_receive(member, &message, &why);
         heard |= member->heard_ns != before;
         if (status == RT_OK) {
             status = take_welcome(member, &message, error);
             rt_message_release(&message);
             return status;
         }
-        if (status != RT_AGAIN)
+        if (status != RT_AGAIN) {
+            if (error)
+                *error = why;
             return status;
+        }
         if (heard)
             say_that_we_wait(begin, &said);
     }
-    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s",
-                   member->config.coordinator, member->config.timeout_start_s);
+    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s%s%.200s",
+                   member->config.coordinator, member->config.timeout_start_s,
+                   why.text[0] ? ": " : "", why.text);
 }
 
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
 {
     *member = (rt_member){.config = *config};
+    rt_notify_ready(config->notify);
     rt_status status = config->ops->connect(config->transport, config->self, COORDINATOR,
                                             config->coordinator, &member->endpoint, error);
     if (status)
@@ -244,6 +245,7 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 rt_status rt_member_beat(rt_member *member, rt_error *error)
 {
     rt_message message;
+    rt_notify_alive(member->config.notify);
     double since_s = (double)(rt_now_ns() - member->sent_ns) / NS_PER_S;
     if (since_s < member->config.timeout_peer_s / 5)
         return RT_OK;

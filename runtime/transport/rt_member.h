@@ -5,10 +5,13 @@
 #ifndef RT_MEMBER_H
 #define RT_MEMBER_H
 
+#include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_transport.h"
 
 #define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
+// The reason of a STOP to a visitor who would be let in; the coordinator's build follows.
+#define RT_VISITOR_FITS "welcome, says lanyard "
 
 typedef struct {
     const rt_transport_ops *ops;
@@ -17,8 +20,9 @@ typedef struct {
     const char *coordinator; // address
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
-    uint64_t config_hash;
+    rt_identity identity;
     double timeout_start_s, timeout_peer_s;
+    rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
 } rt_member_config;
 
 typedef struct {

@@ -31,12 +31,12 @@ struct rt_endpoint {
     rt_endpoint *ucx;
     uint32_t self;
     bool ucx_is_next; // to be read
-    uint8_t owners[RT_ROLE_PS][RANKS_MAX];
+    uint8_t owners[RT_ROLES][RANKS_MAX];
 };
 
 static rt_status transport_open(rt_transport **transport_p, rt_error *error)
 {
-    rt_transport *transport = calloc(1, sizeof *transport);
+    rt_transport *transport = rt_alloc(1, sizeof *transport);
     if (!transport)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the transport");
     rt_status status = rt_transport_ucx.open(&transport->ucx, error);
@@ -46,7 +46,7 @@ static rt_status transport_open(rt_transport **transport_p, rt_error *error)
             rt_transport_ucx.close(transport->ucx);
     }
     if (status) {
-        free(transport);
+        rt_free(transport);
         return status;
     }
     *transport_p = transport;
@@ -59,7 +59,7 @@ static void transport_close(rt_transport *transport)
         return;
     rt_transport_ucx.close(transport->ucx);
     rt_transport_zmq.close(transport->zmq);
-    free(transport);
+    rt_free(transport);
 }
 
 static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, rt_error *error)
@@ -80,7 +80,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
         return;
     rt_transport_ucx.end(endpoint->ucx, linger_ms);
     rt_transport_zmq.end(endpoint->zmq, linger_ms);
-    free(endpoint);
+    rt_free(endpoint);
 }
 
 // The address one port further. False: there is none.
@@ -119,7 +119,7 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     rt_status status = RT_IO;
     if (!rt_address_is_valid(address) || strncmp(address, "tcp://", 6) != 0)
         return rt_address_fail(error, "cannot listen on", address, EINVAL, "");
-    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    rt_endpoint *endpoint = rt_alloc(1, sizeof *endpoint);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "no memory to listen on %s", address);
     endpoint->self = self;
@@ -127,7 +127,7 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     for (int i = 0; i < tries && status == RT_IO; i++)
         status = listen_both(transport, endpoint, address, bound, error);
     if (status)
-        free(endpoint);
+        rt_free(endpoint);
     else
         *endpoint_p = endpoint;
     return status;
@@ -143,14 +143,14 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
         return rt_address_fail(error, what, address, EINVAL, "");
     if (!rt_address_host_is_known(address))
         return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
-    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    rt_endpoint *endpoint = rt_alloc(1, sizeof *endpoint);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "%s %s: no memory", what, address);
     endpoint->self = self;
     rt_status status =
         rt_transport_ucx.connect(transport->ucx, self, server, next, &endpoint->ucx, error);
     if (status)
-        free(endpoint);
+        rt_free(endpoint);
     else
         *endpoint_p = endpoint;
     return status;
@@ -160,7 +160,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
 static uint8_t *find_owner(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RANKS_MAX)
         return NULL;
     return &endpoint->owners[role - 1][rank];
 }

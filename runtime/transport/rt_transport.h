@@ -33,15 +33,15 @@ typedef struct rt_transport_ops {
     void (*end)(rt_endpoint *endpoint, uint32_t linger_ms);
     // On RT_OK the message is the transport's and *message is empty; otherwise it stays.
     rt_status (*send)(rt_endpoint *endpoint, uint32_t peer, rt_message *message);
-    // RT_AGAIN when nothing is waiting (that the connection ended it may learn from wait only). The
-    // message is validated; a bad one is reported as RT_WIRE (error names the peer) and dropped. A
-    // connection that ended is not resumed: RT_NOT_FOUND after the last message that it brought,
-    // and from send.
+    // RT_AGAIN: no message is there; where no connection stands yet, error may say why not. RT_WIRE:
+    // it was not valid, and was dropped; error names the peer. RT_NOT_FOUND: the connection ended,
+    // and all messages that it brought were received; from then on send says the same, and it is not
+    // resumed. An end may show only after a wait.
     rt_status (*receive)(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
                          rt_error *error);
-    // Waits until one of the endpoints has something (or its connection ended, until receive has
-    // said so), wake_fd (-1: none) is readable, or timeout_ms passed; returns early on a signal.
-    // ready[i] tells which; wake_fd is not read.
+    // Waits until receive has something to say of an endpoint (a message, or the end of its
+    // connection), wake_fd is readable (-1: there is none), or timeout_ms have passed. A signal
+    // ends it, too. ready[i]: of endpoints[i]. Nothing is read from wake_fd.
     rt_status (*wait)(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
                       uint32_t timeout_ms, bool *ready);
     // Before the first listen and connect: keys for addresses beyond loopback, or leave to do

@@ -52,12 +52,12 @@ static void endpoint_destroy(rt_endpoint *endpoint);
 
 static rt_status transport_open(rt_transport **transport_p, rt_error *error)
 {
-    rt_transport *transport = calloc(1, sizeof *transport);
+    rt_transport *transport = rt_alloc(1, sizeof *transport);
     if (!transport)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the transport");
     rt_status status = rt_ucx_api_open(&transport->api, error);
     if (status) {
-        free(transport);
+        rt_free(transport);
         return status;
     }
     atomic_init(&transport->references, 1);
@@ -74,10 +74,10 @@ static void transport_drop(rt_transport *transport)
         rt_endpoint *endpoint = transport->lingering;
         transport->lingering = endpoint->next_lingering;
         pthread_join(endpoint->thread, NULL);
-        free(endpoint);
+        rt_free(endpoint);
     }
     pthread_mutex_destroy(&transport->lock);
-    free(transport);
+    rt_free(transport);
 }
 
 static void transport_close(rt_transport *transport)
@@ -147,7 +147,7 @@ static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, cons
                                     const struct sockaddr_storage *at, bool is_local,
                                     ucs_status_t *status_p)
 {
-    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    rt_endpoint *endpoint = rt_alloc(1, sizeof *endpoint);
     *status_p = UCS_ERR_NO_MEMORY;
     if (!endpoint)
         return NULL;
@@ -163,7 +163,7 @@ static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, cons
         *status_p = worker_create(endpoint);
     if (*status_p != UCS_OK) {
         endpoint_destroy(endpoint);
-        free(endpoint);
+        rt_free(endpoint);
         return NULL;
     }
     atomic_fetch_add(&transport->references, 1);
@@ -259,7 +259,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
             linger(endpoint);
         else
             endpoint_destroy(endpoint);
-        free(endpoint);
+        rt_free(endpoint);
     }
     transport_drop(transport);
 }

@@ -22,7 +22,7 @@
 rt_ucx_link **rt_ucx_find_peer(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RT_UCX_RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_UCX_RANKS_MAX)
         return NULL;
     return &endpoint->peers[role - 1][rank];
 }

@@ -56,7 +56,7 @@ struct rt_endpoint {
     uint64_t connection_count;
     rt_ucx_greeting greetings[RT_UCX_GREETINGS_MAX]; // the first one of an endpoint that connects
     uint32_t next_greeting;
-    rt_ucx_link *peers[RT_ROLE_PS][RT_UCX_RANKS_MAX]; // of a listener
+    rt_ucx_link *peers[RT_ROLES][RT_UCX_RANKS_MAX]; // of a listener
     char address[RT_PATH_MAX];
     uint32_t linger_ms;
     pthread_t thread;

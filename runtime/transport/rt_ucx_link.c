@@ -23,7 +23,7 @@ static rt_ucx_request *request_get(rt_ucx_link *link)
     rt_ucx_request *request = link->port->unused;
     if (request)
         link->port->unused = request->next;
-    else if (!(request = calloc(1, sizeof *request)))
+    else if (!(request = rt_alloc(1, sizeof *request)))
         return NULL;
     request->link = link;
     request->previous = NULL;
@@ -58,7 +58,7 @@ void rt_ucx_port_fini(rt_ucx_port *port)
     while (port->unused) {
         rt_ucx_request *request = port->unused;
         port->unused = request->next;
-        free(request);
+        rt_free(request);
     }
 }
 
@@ -66,7 +66,7 @@ void rt_ucx_port_fini(rt_ucx_port *port)
 
 rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, int fd, uint16_t slot, uint64_t number)
 {
-    rt_ucx_link *link = calloc(1, sizeof *link);
+    rt_ucx_link *link = rt_alloc(1, sizeof *link);
     if (!link)
         return NULL;
     link->port = port;
@@ -86,7 +86,7 @@ void rt_ucx_link_destroy(rt_ucx_link *link)
         rt_message_release(&link->window[i].message);
     if (link->fd >= 0)
         close(link->fd);
-    free(link);
+    rt_free(link);
 }
 
 void rt_ucx_link_fail(rt_ucx_link *link)
@@ -195,7 +195,7 @@ rt_status rt_ucx_link_send(rt_ucx_link *link, rt_message *message)
     if (link->sent - link->sent_taken >= RT_UCX_WINDOW)
         return link->has_failed ? RT_NOT_FOUND : RT_AGAIN;
     rt_status status = frame_send(link, RT_UCX_MESSAGE, link->sent, message);
-    link->sent += status == RT_OK;
+    link->sent += !status;
     return status;
 }
 

@@ -41,7 +41,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/config/rt_address.h"
@@ -58,18 +57,18 @@ static void transport_drop(rt_transport *transport)
     while (zmq_ctx_term(transport->context) != 0 && errno == EINTR)
         ; // a signal; the wait itself ends with the longest linger
     rt_zap_destroy(transport->zap);
-    free(transport);
+    rt_free(transport);
 }
 
 static rt_status transport_open(rt_transport **transport_p, rt_error *error)
 {
-    rt_transport *transport = calloc(1, sizeof *transport);
+    rt_transport *transport = rt_alloc(1, sizeof *transport);
     if (!transport)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the transport");
     transport->context = zmq_ctx_new();
     if (!transport->context) {
         rt_fail(error, RT_IO, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-        free(transport);
+        rt_free(transport);
         return RT_IO;
     }
     atomic_init(&transport->references, 1);
@@ -104,7 +103,7 @@ static rt_status address_fail(rt_error *error, const char *what, const char *add
 
 static rt_endpoint *endpoint_create(rt_transport *transport, uint32_t self, const char *address)
 {
-    rt_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    rt_endpoint *endpoint = rt_alloc(1, sizeof *endpoint);
     if (!endpoint)
         return NULL;
     endpoint->transport = transport;
@@ -124,7 +123,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
         rt_message_release(&endpoint->early[i]);
     rt_zmq_link_close(endpoint, is_heard ? linger_ms : 0);
     transport_drop(endpoint->transport);
-    free(endpoint);
+    rt_free(endpoint);
 }
 
 static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const char *address,
@@ -340,6 +339,8 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     if (status == RT_IO)
         return rt_fail(error, status, "receiving at %s: %s", endpoint->address,
                        zmq_strerror(errno));
+    if (status == RT_AGAIN && endpoint->link == LINK_CONNECTING && endpoint->retry_reason)
+        return rt_fail(error, status, "it %s", endpoint->retry_reason);
     if (status)
         return status;
     if (zmq_msg_more(&frame)) {

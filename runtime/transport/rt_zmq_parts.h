@@ -58,7 +58,7 @@ struct rt_endpoint {
     rt_message early[RT_ZMQ_EARLY_MESSAGES_MAX];
     rt_log_limit drops; // strangers' messages
     char address[RT_PATH_MAX];
-    rt_zmq_peer peers[RT_ROLE_PS][RT_ZMQ_RANKS_MAX]; // of a listening endpoint
+    rt_zmq_peer peers[RT_ROLES][RT_ZMQ_RANKS_MAX]; // of a listening endpoint
 };
 
 // ---- rt_zmq_link.c: of a connecting endpoint

@@ -19,7 +19,7 @@ void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
 rt_zmq_peer *rt_zmq_peer_find(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLE_PS || rank >= RT_ZMQ_RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_ZMQ_RANKS_MAX)
         return NULL;
     return &endpoint->peers[role - 1][rank];
 }

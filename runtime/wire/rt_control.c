@@ -1,6 +1,10 @@
 #include "runtime/wire/rt_control.h"
 
+#include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "runtime/rt_log.h"
 
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
                            rt_wire_hello *hello, rt_error *error)
@@ -18,15 +22,57 @@ rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t se
         return rt_fail(error, RT_WIRE, "%s: HELLO with text that does not end", name);
     for (char *c = hello->program; *c; c++)
         *c = *c < ' ' || *c > '~' ? '?' : *c; // it goes to a terminal
-    if (header->version != RT_WIRE_VERSION || strcmp(hello->program, RT_PROGRAM_VERSION) != 0)
+    if (header->version != RT_WIRE_VERSION)
         return rt_fail(error, RT_CONFIG,
-                       "%s runs lanyard %s (protocol %u), the %s lanyard %s (protocol %u)", name,
-                       hello->program, header->version, rt_peer_name(self, own), RT_PROGRAM_VERSION,
+                       "%s runs lanyard %s (protocol %u), the %s lanyard %s (protocol %u): install "
+                       "one build on all boxes",
+                       name, hello->program, header->version, rt_peer_name(self, own), rt_build(),
                        RT_WIRE_VERSION);
     if (size != sizeof *hello)
         return rt_fail(error, RT_WIRE, "%s: a HELLO of %zu bytes, expected %zu", name, size,
                        sizeof *hello);
     return RT_OK;
+}
+
+rt_wire_hello rt_control_greet(uint32_t self, const rt_identity *identity)
+{
+    rt_wire_hello hello = {.role = rt_peer_role(self),
+                           .rank = rt_peer_rank(self),
+                           .pid = (uint64_t)getpid(),
+                           .config_hash = identity->config_hash,
+                           .given_hash = identity->given_hash,
+                           .format = identity->format};
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
+    return hello;
+}
+
+rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, const char *name,
+                           rt_error *error)
+{
+    const bool same_build = strcmp(hello->program, rt_build()) == 0;
+    if (hello->format != own->format)
+        return rt_fail(error, RT_CONFIG,
+                       "%s runs lanyard %s, here is lanyard %s: their files have format %" PRIu32
+                       " and %" PRIu32 ": install one build on all boxes",
+                       name, hello->program, rt_build(), hello->format, own->format);
+    if (hello->config_hash == own->config_hash) {
+        if (!same_build)
+            rt_info("%s runs lanyard %s, here is lanyard %s: they fit, both have protocol %u", name,
+                    hello->program, rt_build(), RT_WIRE_VERSION);
+        return RT_OK;
+    }
+    if (!same_build && hello->given_hash == own->given_hash)
+        return rt_fail(error, RT_CONFIG,
+                       "%s runs lanyard %s, here is lanyard %s, with the same configuration, but "
+                       "their keys or defaults differ: install one build on all boxes",
+                       name, hello->program, rt_build());
+    return rt_fail(error, RT_CONFIG,
+                   "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
+                   "): all need the same file%s%s%s%s",
+                   name, hello->config_hash, own->config_hash,
+                   same_build ? "" : "; and another build: lanyard ",
+                   same_build ? "" : hello->program, same_build ? "" : ", here ",
+                   same_build ? "" : rt_build());
 }
 
 rt_status rt_control_text(const rt_message *message, char *text, size_t size)

@@ -6,10 +6,10 @@
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H
 
+#include "runtime/rt_build.h"
 #include "runtime/wire/rt_counts.h"
 #include "runtime/wire/rt_wire.h"
 
-#define RT_PROGRAM_VERSION "0.1.0"
 #define RT_ADDRESS_MAX 64u
 #define RT_WIRE_KEY_BYTES 32u
 #define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
@@ -20,12 +20,15 @@ typedef struct {
     uint32_t role; // rt_role
     uint32_t rank;
     uint64_t pid;
-    uint64_t config_hash;           // both sides must run the same configuration
-    char program[24];               // version of the program, for the error when they differ
+    uint64_t config_hash;           // of all keys: both sides must run the same
+    char program[RT_BUILD_MAX];     // rt_build()
     char address[RT_ADDRESS_MAX];   // a shard's own listener; empty for workers
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
+    uint64_t given_hash;            // of the keys that differ from this build's defaults
+    uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
+    uint32_t reserved;
 } rt_wire_hello;
-_Static_assert(sizeof(rt_wire_hello) == 144, "wire layout");
+_Static_assert(sizeof(rt_wire_hello) == 160, "wire layout");
 _Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
 
 // WELCOME: sent to everyone once all have joined.
@@ -64,11 +67,27 @@ typedef struct {
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
 
-// A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol or the program
-// (error names both sides'); RT_WIRE: the wrong size, or text that does not end. self is only
-// named.
+// What a process is, as far as others must agree with it.
+typedef struct {
+    uint64_t config_hash; // of all keys of the configuration that boxes share
+    uint64_t given_hash;  // of those of them that differ from the defaults
+    uint32_t format;      // of the files of models and checkpoints
+} rt_identity;
+
+// The HELLO of a process; address and key are the caller's to add.
+rt_wire_hello rt_control_greet(uint32_t self, const rt_identity *identity);
+
+// A HELLO, as far as it can be read: RT_CONFIG: another version of the protocol (error names both
+// sides' builds); RT_WIRE: the wrong size, or text that does not end. self is only named.
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
                            rt_wire_hello *hello, rt_error *error);
+
+// Whether two processes fit into one run; name is who said HELLO. Another build of the same
+// protocol does: that is told in the log. RT_CONFIG: it is the configuration that differs, or,
+// where the same was given to both, the build, whose defaults do; or the formats of files. error
+// says which.
+rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, const char *name,
+                           rt_error *error);
 
 // PART: followed by bytes [offset, ...) of total. header.iteration: of the cut.
 typedef struct {
@@ -90,8 +109,8 @@ _Static_assert(sizeof(rt_wire_cut) == 8 + 1024, "wire layout");
 
 // WRITTEN, LOADED: followed by text, which says what went wrong. header.iteration: of the cut.
 typedef struct {
-    uint32_t status; // rt_status
-    uint32_t reserved;
+    uint32_t status;      // rt_status
+    uint32_t file;        // LOADED: with a status, the one that is to blame
     uint64_t bytes, hash; // rt_file_sum
     uint64_t ns;          // WRITTEN: that it took
 } rt_wire_written;
@@ -107,6 +126,31 @@ typedef struct {
     char folder[RT_FOLDER_MAX];
 } rt_wire_load;
 _Static_assert(sizeof(rt_wire_load) == 8 + 16 * 16 + 1024, "wire layout");
+
+// PIECE: followed by bytes [offset, ...) of a file, at most RT_WIRE_PIECE_BYTES_MAX; in order. With
+// a status the sender gives up, and text follows. header.iteration: of the checkpoint, 0: a model.
+typedef struct {
+    uint32_t file;   // which one, among those of this sender and iteration
+    uint32_t status; // rt_status
+    uint64_t offset, total;
+    uint64_t checksum; // XXH3 of the bytes
+    uint64_t sum;      // of the last piece: XXH3 of the whole file
+} rt_wire_piece;
+_Static_assert(sizeof(rt_wire_piece) == 40, "wire layout");
+
+#define RT_WIRE_PIECE_BYTES_MAX (UINT32_C(64) << 10)
+#define RT_WIRE_PIECES_MAX 16u // under way: neither side holds more of a file in memory
+
+// TAKEN: all bytes before offset are written. With a status the receiver gives up, and text
+// follows.
+typedef struct {
+    uint32_t file;
+    uint32_t status; // rt_status
+    uint64_t offset;
+    uint32_t is_complete; // 1: the file is on disk under its name
+    uint32_t reserved;
+} rt_wire_taken;
+_Static_assert(sizeof(rt_wire_taken) == 24, "wire layout");
 
 // KEYS: a row that a shard holds.
 typedef struct {
@@ -125,7 +169,7 @@ typedef enum {
     RT_REASON_LASTS       // it does not: somebody has to mend something
 } rt_reason;
 
-// Reads a text payload (STOP, FAILED, SAVE) into text, always terminated. RT_WIRE: too long or with
+// Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.
 rt_status rt_control_text(const rt_message *message, char *text, size_t size);
 

@@ -28,6 +28,7 @@ static payload_rule rule_of(uint32_t type)
     switch ((rt_message_type)type) {
     case RT_MESSAGE_HEARTBEAT:
     case RT_MESSAGE_FINISH:
+    case RT_MESSAGE_SAVE:
     case RT_MESSAGE_MARK:
         return (payload_rule){SHAPE_EMPTY, 0};
     case RT_MESSAGE_HELLO:
@@ -38,7 +39,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_STOP:
     case RT_MESSAGE_FAILED:
     case RT_MESSAGE_FINISHED:
-    case RT_MESSAGE_SAVE:
+    case RT_MESSAGE_PIECE:
+    case RT_MESSAGE_TAKEN:
     case RT_MESSAGE_PUSHED:
     case RT_MESSAGE_PROBE:
     case RT_MESSAGE_PROBED:
@@ -98,6 +100,9 @@ const char *rt_peer_name(uint32_t peer, char text[32])
         return text;
     case RT_ROLE_PS:
         snprintf(text, 32, "ps %" PRIu32, rt_peer_rank(peer));
+        return text;
+    case RT_ROLE_VISITOR:
+        snprintf(text, 32, "visitor %" PRIu32, rt_peer_rank(peer));
         return text;
     }
     snprintf(text, 32, "unknown peer %#" PRIx32, peer);
@@ -205,6 +210,7 @@ static bool peer_is_known(uint32_t peer)
     case RT_ROLE_WORKER:
         return rt_peer_rank(peer) < RT_WORKERS_MAX;
     case RT_ROLE_PS:
+    case RT_ROLE_VISITOR:
         return true;
     }
     return false;

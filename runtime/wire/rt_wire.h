@@ -24,8 +24,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(STOP, 6)        /* end now; iteration: rt_reason; payload: reason as text */                \
     XX(FAILED, 7)      /* to the coordinator: sender gives up; iteration, payload: as STOP */      \
     XX(FINISH, 8)      /* coordinator: no more slices; payload none */                             \
-    XX(FINISHED, 9)    /* answer to FINISH or SAVE: all is done */                                 \
-    XX(SAVE, 10)       /* coordinator: write your part of the model; payload: directory */         \
+    XX(FINISHED, 9)    /* answer to FINISH: all is done */                                         \
+    XX(SAVE, 10)       /* coordinator: send your part of the model, or of the checkpoint of        \
+                          `iteration`, as PIECEs; payload none */                                  \
     XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */           \
     XX(MARK, 12)       /* to a worker: answer with the same once all so far is carried out */      \
     XX(PART, 13)       /* a piece of the dense part of a checkpoint, rt_wire_part and bytes */     \
@@ -34,6 +35,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(LOAD, 16)       /* to a shard: take rows from files, rt_wire_load */                        \
     XX(LOADED, 17)     /* the answer: rt_wire_written, text */                                     \
     XX(KEYS, 18)       /* to a shard: from row `iteration` on; the answer: rt_wire_key[count] */   \
+    XX(PIECE, 19)      /* a piece of a file that goes to another box: rt_wire_piece, bytes */      \
     XX(PULL, 20)       /* worker to PS: rt_wire_pull[count] */                                     \
     XX(ROWS, 21)       /* PS to worker: count x (rt_wire_row, floats) */                           \
     XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */                \
@@ -47,6 +49,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_SUM_BF16, 30)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */          \
     XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
+    XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
@@ -138,14 +141,21 @@ _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
 typedef struct {
     uint32_t collectives;          // bits 1 << rt_collective
-    uint32_t reserved;             // zero
+    uint32_t version;              // nccl: of the library, which must be the same; 0: none
     uint8_t device[16];            // which GPU it is, in all the world; zeros: none
     uint8_t id[RT_DENSE_ID_BYTES]; // nccl: where the others find worker 0, who alone fills it in
 } rt_wire_dense_join;
 _Static_assert(sizeof(rt_wire_dense_join) == 152, "wire layout");
 
-// A peer's address within a run: role in the top byte, rank below.
-typedef enum { RT_ROLE_COORDINATOR = 1, RT_ROLE_WORKER = 2, RT_ROLE_PS = 3 } rt_role;
+// A peer's address within a run: role in the top byte, rank below. A visitor is of no run: it asks
+// the coordinator by its HELLO whether it would fit, and takes a rank at random.
+typedef enum {
+    RT_ROLE_COORDINATOR = 1,
+    RT_ROLE_WORKER = 2,
+    RT_ROLE_PS = 3,
+    RT_ROLE_VISITOR = 4
+} rt_role;
+#define RT_ROLES 4
 static inline uint32_t rt_peer(rt_role role, uint32_t rank)
 {
     return (uint32_t)role << 24 | rank;

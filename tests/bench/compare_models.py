@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--data", default=os.environ.get("LANYARD_DATA", "../shared/data"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--markdown", action="store_true", help="the table of docs/PERFORMANCE.md")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/results/models.md")
     arguments = parser.parse_args()
     worst = 0
     line = "| {} | {} | {} | {} | {} |" if arguments.markdown else "{:5} {:>23} {:>23} {:>11} {:>13}"

@@ -69,7 +69,7 @@ def main():
     parser.add_argument("--data", default=os.environ.get("LANYARD_DATA", "../shared/data"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="the defaults and what was before, one seed")
-    parser.add_argument("--markdown", action="store_true", help="the table of docs/PERFORMANCE.md")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/results/learning.md")
     arguments = parser.parse_args()
     names = [name for name, (_, rows, _) in SETS.items()
              if not rows or os.path.exists(os.path.join(arguments.data, rows))]

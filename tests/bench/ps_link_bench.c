@@ -201,7 +201,7 @@ static void say_hello(worker *w)
 {
     rt_message message;
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .rank = rt_peer_rank(w->self)};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     must(!rt_message_create(&message, RT_MESSAGE_HELLO, w->self, 0, 1, sizeof hello), "memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
     send_message(w, &message);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_plugin.h"
+#include "tests/support/devices.h"
 #include "tests/support/process_case.h"
 #include "tests/support/test.h"
 
@@ -171,6 +172,52 @@ static void auto_takes_nccl_where_all_can(void **state)
     }
 }
 
+static void all_have(const exchange_group *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        assert_string_equal(ew_exchange_name(g->workers[i].exchange), name);
+}
+
+// Another version of NCCL, or messages that nobody is to read: the PS, and nothing else is tried.
+static void auto_takes_ps_where_nccl_would_not_do(void **state)
+{
+    (void)state;
+    for (uint32_t keyed = 0; keyed < 2; keyed++) {
+        rt_error error = {0};
+        exchange_group *g = exchange_group_open(
+            RT_COLLECTIVE_AUTO, 3, 10,
+            (ew_exchange_config){.nccl = keyed ? exchange_nccl(true) : exchange_nccl_of_versions(),
+                                 .keyed = keyed,
+                                 .overlap = true});
+        if (exchange_join_all(g, &error))
+            fail_msg("%s", error.text);
+        all_have(g, "ps");
+        exchange_group_close(g, true);
+    }
+}
+
+// All could, but one does not get there: the others give up after a while, and all use the PS.
+static void auto_falls_back_where_they_do_not_meet(void **state)
+{
+    void (*fail_rank)(int);
+    (void)state;
+    test_plugin_function("cuda_cpu_nccl_fail", &fail_rank);
+    for (int rank = 0; rank < 3; rank++) {
+        rt_error error = {0};
+        exchange_group *g = exchange_group_open(
+            RT_COLLECTIVE_AUTO, 3, 1000,
+            (ew_exchange_config){.nccl = exchange_nccl(true), .overlap = true, .timeout_s = 0.3});
+        fail_rank(rank);
+        if (exchange_join_all(g, &error))
+            fail_msg("%s", error.text);
+        fail_rank(-1);
+        all_have(g, "ps");
+        for (uint32_t i = 0; i < 3; i++)
+            assert_false(ew_exchange_on_device(g->workers[i].exchange));
+        exchange_group_close(g, true);
+    }
+}
+
 // One that computes on the CPU among others with a GPU: all of them use the PS.
 static void auto_takes_ps_where_one_cannot(void **state)
 {
@@ -216,7 +263,7 @@ static void nccl_must_be_everywhere(void **state)
     }
     assert_int_equal(exchange_join_all(g, &error), RT_UNSUPPORTED);
     assert_string_equal(error.text, "network.collective \"nccl\": worker 1 cannot take part: it "
-                                    "has no NCCL, or no GPU of its own");
+                                    "has no NCCL, another version of it, or no GPU of its own");
     exchange_group_close(g, false);
 }
 
@@ -652,6 +699,8 @@ int main(int argc, char **argv)
     static const test_case cases[] = {TEST(ps_sums),
                                       TEST_SLOW(nccl_sums, 150),
                                       TEST(auto_takes_nccl_where_all_can),
+                                      TEST(auto_takes_ps_where_nccl_would_not_do),
+                                      TEST(auto_falls_back_where_they_do_not_meet),
                                       TEST(auto_takes_ps_where_one_cannot),
                                       TEST(nccl_must_be_everywhere),
                                       TEST(nobody_waits_for_ever_to_join),

@@ -21,8 +21,11 @@
 #include "edge_worker/model/ew_model.h"
 #include "ps_lite/ps_checkpoint.h"
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -177,14 +180,14 @@ static void write_manifest_text(const fixture *f, uint32_t iteration, uint32_t b
     put_part(text, "rows-000-of-001.bin", &sums[0], ", ");
     put_part(text, "planner.bin", &sums[1], ", ");
     put_part(text, "dense.bin", &sums[2], "]}");
-    rt_bytes_put(text, "", 1); // terminated, as dp_checkpoint_sign takes it
+    rt_bytes_put(text, "", 1); // terminated, as rt_manifest_sign takes it
     rt_assert(!text->failed);
 }
 
 static void write_signed(const part *manifest, const uint8_t *text)
 {
     rt_bytes bytes = {0};
-    dp_checkpoint_sign((const char *)text, &bytes);
+    rt_manifest_sign((const char *)text, &bytes);
     rt_assert(!bytes.failed);
     write_file(manifest->path, bytes.data, bytes.size);
     rt_bytes_fini(&bytes);
@@ -287,7 +290,9 @@ static void write_rows(const fixture *f, const dp_planner *planner, uint32_t ite
         row->version = version;
         memset(ps_table_row(table, row), 0, sizes.row_floats * sizeof(float));
     }
-    must(ps_snapshot_write(table, &info, path, NULL, NULL, sum, &error), &error);
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    must(ps_snapshot_write(table, &info, &sink, NULL, NULL, sum, &error), &error);
     ps_table_destroy(table);
 }
 
@@ -340,8 +345,10 @@ static dp_tally *create_tally(const fixture *f)
 static void save_state(fixture *f, const dp_planner *planner, const rt_stream *stream)
 {
     rt_bytes planned = {0};
-    const rt_stream_position position = rt_stream_tell(stream);
-    rt_bytes_put(&planned, &position, sizeof position);
+    rt_bytes position = {0};
+    rt_stream_tell(stream, &position);
+    rt_bytes_put(&planned, position.data, position.size);
+    rt_bytes_fini(&position);
     dp_planner_save(planner, &planned);
     rt_bytes_put_u64(&f->state, planned.size);
     rt_bytes_put(&f->state, planned.data, planned.size);
@@ -442,7 +449,7 @@ static rt_status know_keys(const ps_shard *shard, dp_planner *planner)
 
 // A planner made from any state must be able to plan. The bound on the search is the user's, who
 // may set any; here it has to end.
-static void plan_on(const fixture *f, dp_planner *planner, const rt_stream_position *position)
+static void plan_on(const fixture *f, dp_planner *planner, const rt_bytes *position)
 {
     const dp_plan *plan;
     rt_stream *stream;
@@ -468,13 +475,15 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
     const uint64_t size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, size, 1);
     rt_reader state = {bytes, bytes ? size : 0, !bytes};
-    rt_stream_position position;
+    rt_bytes position = {0};
     dp_planner_config config = f->planner;
     dp_planner *planner;
     dp_restored restored;
     rt_error error = {0};
-    if (!rt_reader_get(&state, &position, 1, sizeof position))
+    if (!rt_position_take(&state, &position)) {
+        rt_bytes_fini(&position);
         return false;
+    }
     config.worker_count = workers;
     config.micro_batch_max = workers == f->planner.worker_count ? config.micro_batch_max : 0;
     must(dp_planner_create(&config, &planner, &error), &error);
@@ -486,6 +495,7 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
         status = dp_tally_load(f->tally, &reader, &error);
     if (!status)
         plan_on(f, planner, &position);
+    rt_bytes_fini(&position);
     dp_planner_destroy(planner);
     return !status;
 }

@@ -14,7 +14,7 @@ static void check_line(const rt_criteo *criteo, const char *text, size_t length)
     float dense[RT_CRITEO_DENSE];
     uint64_t keys[RT_CRITEO_FIELDS];
     rt_line_sample sample = {.dense = dense, .keys = keys};
-    rt_line_problem problem = {{0}};
+    rt_line_problem problem = {.text = ""};
     char *block = malloc(length + 1 + RT_LINE_PAD);
     rt_assert(block);
     memcpy(block, text, length);

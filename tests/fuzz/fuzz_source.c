@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_lines(rt_source *source, const char *text, size_t size)
+static void check_lines(void *source, const char *text, size_t size)
 {
     rt_error error;
     rt_line line;
@@ -22,11 +22,11 @@ static void check_lines(rt_source *source, const char *text, size_t size)
         const char *next = stop ? stop + 1 : end;
         size_t length = (size_t)((stop ? stop : end) - at);
         length -= length > 0 && at[length - 1] == '\r';
-        rt_assert(rt_source_line(source, &line, &error) == RT_OK);
+        rt_assert(rt_source_files.line(source, 0, 0, &line, &error) == RT_OK);
         rt_assert(line.length == length && memcmp(line.text, at, length) == 0);
         at = next;
     }
-    rt_assert(rt_source_line(source, &line, &error) == RT_END);
+    rt_assert(rt_source_files.line(source, 0, 0, &line, &error) == RT_END);
 }
 
 static void write_file(int file, const void *bytes, size_t size)
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         file = memfd_create("source", 0);
         snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     }
-    rt_source *source;
+    void *source;
     rt_line line;
     rt_error error = {0};
     const char *text = (const char *)data + 1;
@@ -58,16 +58,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         write_file(file, text, size - 1);
     }
-    rt_assert(rt_source_open(paths, 1, &source, &error) == RT_OK);
+    const rt_stream_config config = {.files = paths, .file_count = 1};
+    rt_assert(rt_source_files.open(&config, 0, &source, &error) == RT_OK);
     bool is_magic = size > 1 && (text[0] == 0x28 || text[0] == 0x1f || (text[0] & 0xf0) == 0x50);
     if (is_packed || !is_magic) {
         check_lines(source, text, size - 1);
     } else {
         rt_status status;
-        while (!(status = rt_source_line(source, &line, &error)))
+        while (!(status = rt_source_files.line(source, 0, 0, &line, &error)))
             ;
         rt_assert(status == RT_END || (status == RT_DATA && strlen(error.text) > 0));
     }
-    rt_source_close(source);
+    rt_source_files.close(source);
     return 0;
 }

@@ -55,7 +55,7 @@ static void check_line(rt_table *table, const char *text, size_t length)
     float dense[2];
     uint64_t keys[1 + VALUES_MAX];
     rt_line_sample sample = {.dense = dense, .keys = keys};
-    rt_line_problem problem = {{0}};
+    rt_line_problem problem = {.text = ""};
     char *block = malloc(length + 1 + RT_LINE_PAD);
     rt_assert(block);
     memcpy(block, text, length);

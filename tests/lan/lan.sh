@@ -1,26 +1,32 @@
 #!/bin/bash
-# lan.sh - a LAN of boxes in network namespaces, with shaped links, for as long as a command runs.
+# lan.sh - a LAN of boxes with shaped links, for as long as a command runs.
 #
 # usage: tests/lan/lan.sh with BOX=MBIT[/MBIT_DOWN]... -- COMMAND [ARGUMENT]...
 #   inside of COMMAND:
 #        tests/lan/lan.sh in BOX COMMAND...          runs a command in a box
+#        tests/lan/lan.sh show BOX PATH...           the box sees it, and cannot change it
+#        tests/lan/lan.sh disk BOX FOLDER...         it is the box's: what it writes there is kept
 #        tests/lan/lan.sh address BOX                its IP address
 #        tests/lan/lan.sh rate BOX MBIT[/MBIT_DOWN]  changes its link
 #        tests/lan/lan.sh bytes [BOX]...             "BOX UP DOWN" of bytes so far
 #        tests/lan/lan.sh cut BOX | mend BOX         pulls its cable, plugs it in again
 #
 # Every box is a network namespace with one cable to a bridge, shaped both ways by tbf: sending on
-# the box's end, receiving on the bridge's. Only boxes reach each other. All of it, names included,
-# lives in a network, mount and process namespace of its own that ends with COMMAND: nothing is made
+# the box's end, receiving on the bridge's. Only boxes reach each other. And it is a mount namespace
+# with files of its own: /etc (a copy of the machine's), /var, /run, /tmp, /home, /root are on a
+# tmpfs that no other box sees; /usr and the source tree are the machine's, and read-only. `show`
+# and `disk` add more of the machine's files, under the same names. All of it, names included, lives
+# in a network, mount and process namespace of its own that ends with COMMAND: nothing is made
 # outside, so nothing can be left behind (also after kill -9), and several LANs do not meet.
 # Exit status: that of COMMAND; 77 with "skip: REASON" where the rights for this are missing.
 set -eu
 
-run=/run/lanyard-lan # on a tmpfs that only COMMAND and its children see
+run=/run/lanyard-lan # on a tmpfs that only COMMAND and its children see: BOX has address and port
+files=/run/lanyard-files # BOX.pid: of who holds its namespaces; BOX/: what it was shown later
 self=$(readlink -f "$0")
 
 usage() {
-    sed -n '3,10s/^# //p' "$self" >&2
+    sed -n '3,12s/^# //p' "$self" >&2
     exit 2
 }
 
@@ -44,9 +50,57 @@ check_rate() {
     exit 2
 }
 
+# The file system of a box, in the box's own mount namespace: becomes its root. What is mounted below
+# $files/BOX outside appears in its /shown.
+furnish() { # box
+    local root=/run/root tree at
+    tree=$(readlink -f "$(dirname "$self")/../..")
+    hostname "$1"
+    mkdir -p "$root"
+    mount -t tmpfs -o mode=755 tmpfs "$root"
+    for at in /bin /sbin /lib /lib32 /lib64 /libx32; do
+        [ ! -L "$at" ] || ln -s "$(readlink "$at")" "$root$at"
+    done
+    for at in /usr /opt "$tree"; do
+        mkdir -p "$root$at"
+        mount --bind "$at" "$root$at"
+        mount -o remount,bind,ro "$root$at"
+    done
+    mount -t tmpfs -o mode=755 tmpfs "$root/usr/local/bin"
+    mkdir -p "$root"/{dev,proc,sys,etc,run,home,root,tmp,shown,before,var/{log,lib,cache,tmp}}
+    chmod 700 "$root/root"
+    chmod 1777 "$root"/{tmp,var/tmp}
+    cp -a /etc/. "$root/etc" 2>/dev/null || true # but for what this user may not read
+    mount --rbind /dev "$root/dev"
+    mount --rbind /proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --bind "$files/$1" "$root/shown"
+    [ ! -d /var/lib/dpkg ] || { mkdir "$root/var/lib/dpkg" &&
+        mount --bind -o ro /var/lib/dpkg "$root/var/lib/dpkg"; }
+    cd "$root"
+    pivot_root . before
+    umount --lazy /before
+    rmdir /before
+    echo furnished
+    exec sleep infinity </dev/null >/dev/null 2>&1 # the namespaces are there as long as it is
+}
+
+isolate_files() { # box
+    mkdir "$files/$1"
+    mount --bind "$files/$1" "$files/$1"
+    mount --make-shared "$files/$1"
+    mkfifo "$files/$1.ready"
+    unshare --mount --uts --propagation slave -- "$self" furnish "$1" >"$files/$1.ready" &
+    echo "$!" >"$files/$1.pid"
+    local answer=
+    read -r answer <"$files/$1.ready" || true
+    [ "$answer" = furnished ] || { echo "lan.sh: cannot furnish box $1" >&2 && exit 1; }
+}
+
 inside() { # the first process of the new namespaces
+    mount -t proc proc /proc
     mount -t tmpfs tmpfs /run
-    mkdir -p /run/netns "$run"
+    mkdir -p /run/netns "$run" "$files"
     ip link set lo up
     ip link add switch type bridge
     ip link set switch up
@@ -64,6 +118,7 @@ inside() { # the first process of the new namespaces
             src "10.77.0.$number" congctl cubic 2>/dev/null || true
         shape add "in_box $box" eth0 "${rate%/*}"
         shape add "" "port$number" "${rate#*/}"
+        isolate_files "$box"
         echo "10.77.0.$number port$number" >"$run/$box"
         shift
     done
@@ -76,10 +131,33 @@ inside() { # the first process of the new namespaces
     exit "$code"
 }
 
-in_box() {
+in_box() { # with the files outside
     local box=$1
     shift
     nsenter --net="/run/netns/$box" -- "$@"
+}
+
+enter() { # with those of the box; stays in the folder, if the box has it
+    local box=$1
+    shift
+    exec nsenter --net="/run/netns/$box" --target="$(<"$files/$box.pid")" --mount --uts -- \
+        bash -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "$@"
+}
+
+# Shows a path of outside under its own name in a box.
+show() { # box, options of mount, path
+    local box=$1 options=$2 path number
+    path=$(readlink -e "$3") || { echo "lan.sh: $3 is not there" >&2 && exit 2; }
+    ! grep -qxF "$path" "$files/$box.shown" 2>/dev/null || return 0 # it was shown before
+    echo "$path" >>"$files/$box.shown"
+    number=$(find "$files/$box" -mindepth 1 -maxdepth 1 | wc -l)
+    if [ -d "$path" ]; then mkdir "$files/$box/$number"; else touch "$files/$box/$number"; fi
+    mount --bind "$path" "$files/$box/$number"
+    (enter "$box" bash -eu -c '
+        [ "$3" != ro ] || ! [ "$1" -ef "$2" ] || exit 0 # a part of the tree
+        if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "${2%/*}" && touch "$2"; fi
+        [ "$3" != ro ] || mount -o remount,bind,ro "$1" # the mount, not what is mounted: here
+        mount --bind "$1" "$2"' show "/shown/$number" "$path" "$options")
 }
 
 with() {
@@ -96,7 +174,7 @@ with() {
     [ "$(id -u)" -eq 0 ] || isolate+=(--user --map-root-user)
     local why
     why=$(unshare "${isolate[@]}" --fork -- bash -c '
-        mount -t tmpfs tmpfs /run && mkdir /run/netns && ip netns add box &&
+        mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir /run/netns && ip netns add box &&
         ip link add switch type bridge && ip link add port type veth peer name eth0 netns box &&
         tc qdisc add dev port root tbf rate 1mbit burst 65536 latency 20ms' 2>&1) ||
         { echo "skip: no network namespaces here: ${why//$'\n'/ }" && exit 77; }
@@ -116,10 +194,18 @@ with) with "$@" ;;
 inside) inside "$@" ;;
 in)
     box_exists "${1:-}"
+    enter "$@"
+    ;;
+show | disk)
+    box_exists "${1:-}"
     box=$1
     shift
-    exec nsenter --net="/run/netns/$box" -- "$@"
+    [ "$verb" = show ] && options=ro || options=
+    for path in "$@"; do
+        show "$box" "$options" "$path"
+    done
     ;;
+furnish) furnish "$@" ;;
 address)
     box_exists "${1:-}"
     cut -d' ' -f1 "$run/$1"

@@ -6,7 +6,7 @@
 #   OUT     summary.json, metrics.jsonl, model/ as of `lanyard up --out`; logs/ of every process,
 #           and bytes: "BOX UP DOWN" that went through each box's interface
 # Box `ps` holds the coordinator and the PS shards, except shard N where there is a box psN; box wN
-# worker N.
+# worker N. CONFIG is shown to all boxes, OUT and the input only to `ps`.
 # Environment: LANYARD (default build/lanyard). Exit status: that of the coordinator; its log and
 # those of members that failed go to standard error then.
 set -eu
@@ -16,12 +16,27 @@ lanyard=$(readlink -f "${LANYARD:-build/lanyard}")
 config=${1:?usage: tests/lan/run.sh CONFIG OUT [KEY=VALUE]...} out=${2:?no OUT}
 shift 2
 
+mkdir -p "$out/logs"
+out=$(readlink -f "$out") config=$(readlink -f "$config")
 address=$("$lan" address ps)
 sets=(--set "network.bind=\"$address\"" --set security.insecure=true)
 for one in "$@"; do
     sets+=(--set "$one")
 done
-mkdir -p "$out/logs"
+resolved=$("$lanyard" check "$config" "${sets[@]}" 2>"$out/logs/check") ||
+    { cat "$out/logs/check" >&2 && exit 1; }
+value() { # of a key of the resolved configuration; of a list a line each
+    python3 -c 'import functools, json, sys
+one = functools.reduce(dict.get, sys.argv[1].split("."), json.load(sys.stdin))
+print(*one if isinstance(one, list) else [one], sep="\n")' "$1" <<<"$resolved"
+}
+for box in /run/lanyard-lan/*; do
+    "$lan" show "${box##*/}" "$config" "$lanyard"
+done
+"$lan" disk ps "$out"
+while read -r file; do
+    [ ! -e "$file" ] || "$lan" show ps "$file"
+done < <(value stream.files | sort -u)
 "$lan" bytes >"$out/logs/bytes.before"
 
 started=()
@@ -48,12 +63,6 @@ member() { # box, name of the log, arguments
     "$lan" in "$box" "$lanyard" "$1" "$2" --coordinator "$listener" "${sets[@]}" "${@:3}" \
         >"$out/logs/$name" 2>&1 &
     started+=("$!")
-}
-resolved=$("$lanyard" check "$config" "${sets[@]}" 2>"$out/logs/check") ||
-    { cat "$out/logs/check" >&2 && exit 1; }
-value() { # of a key of the resolved configuration
-    python3 -c 'import functools, json, sys
-print(functools.reduce(dict.get, sys.argv[1].split("."), json.load(sys.stdin)))' "$1" <<<"$resolved"
 }
 shards=$(value ps.shards) workers=$(value workers)
 for ((i = 0; i < shards; i++)); do

@@ -16,8 +16,9 @@ OTHER_EQUALITY = {"==": "!=", "!=": "=="}
 OTHER_TRUTH = {"true": "false", "false": "true"}
 
 # Statements that begin with one of these calls are left as they are.
-SILENT = re.compile(r"\s*(?:\(void\))?(?:rt_(?:debug|info|warn|assert)|_Static_assert|fprintf|(?:\w+_)?(?:prefetch|free|"
-                    r"fini|destroy|release|close|abort)\w*|__builtin_\w+|va_end|munmap|return rt_fail)\b *\(")
+SILENT = re.compile(
+    r"\s*(?:\(void\))?(?:rt_(?:debug|info|warn|assert)|_Static_assert|fprintf|__builtin_\w+|va_end|munmap|"
+    r"return rt_fail|(?:\w+_)?(?:prefetch|free|fini|destroy|release|close|abort)\w*)\b *\(")
 NO_MEMORY = re.compile(r"RT_NO_MEMORY|out of memory|rt_alloc|rt_grow")
 BINARY = r"(?<= )(%s)(?= |$)"
 COMPARISON = re.compile(BINARY % r"<=|>=|<|>")

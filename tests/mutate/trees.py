@@ -1,4 +1,4 @@
-"""Copies of the repository that mutations are tried in: copying, building, running tests, which test runs which line."""
+"""Copies of the repository that mutations are tried in: copies, builds, runs of tests, which test runs which line."""
 import glob
 import hashlib
 import json
@@ -133,7 +133,8 @@ def object_of(source: str) -> str:
 
 
 def binaries(tree: str, pattern: str) -> list:
-    return sorted("build/release/" + os.path.relpath(path, tree)[:-2] for path in glob.glob(os.path.join(tree, pattern)))
+    found = glob.glob(os.path.join(tree, pattern))
+    return sorted("build/release/" + os.path.relpath(path, tree)[:-2] for path in found)
 
 
 def lines_run(tree: str, data: str) -> dict:

@@ -4,7 +4,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "tests/support/run_case.h"
 
@@ -135,5 +138,103 @@ static void an_empty_input_is_an_error(void **state)
     SAYS(1, "no sample is in the input", "up", config, "--out", out, "--set", rows);
 }
 
+// ---- what cannot be -----------------------------------------------------------------------------
+
+static void must_not_be_there(const char *name)
+{
+    struct stat info;
+    if (stat(test_path(name), &info) == 0)
+        fail_msg("%s is there", name);
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, part)); text++)
+        count++;
+    return count;
+}
+
+// One error, which names the key, and nothing is left behind.
+static void up_must_refuse(const char *set, const char *more, const char *text)
+{
+    process p = {0};
+    const char *const all[] = {process_lanyard(),
+                               "up",
+                               "configs/demo.json",
+                               "--out",
+                               test_path("out"),
+                               "--set",
+                               set,
+                               "--set",
+                               more,
+                               NULL};
+    const int status = process_run(&p, all, SAY_S);
+    if (status != 1 || !strstr(p.text, text) || count_of(p.text, "error: ") != 1)
+        fail_msg("%s: exit status %d, expected 1 and one error \"%s\"; it said:\n%s", set, status,
+                 text, p.text);
+    process_fini(&p);
+    must_not_be_there("out");
+}
+
+static void what_cannot_be_is_refused_once(void **state)
+{
+    (void)state;
+    static const char seed[] = "seed=1", criteo[] = "stream.format=criteo";
+    up_must_refuse("device=gpu", seed, "device: \"gpu\" is unknown, expected \"auto\", \"cpu\"");
+    up_must_refuse("device=cuda:", seed, "device: \"cuda:\" is unknown");
+    up_must_refuse("device=cuda:777", seed, "device: \"cuda:777\": ");
+    up_must_refuse("dispatch=laia", seed,
+                   "dispatch: is a section, not a key with a value "
+                   "(\"laia\"); did you mean \"dispatch.policy\"?");
+    up_must_refuse("dispatch=7", seed,
+                   "dispatch: is a section, not a key with a value (7): "
+                   "expected an object");
+    up_must_refuse("cache.rows=67108864", seed,
+                   "cache.rows: 67108864 is out of range, expected an "
+                   "integer in [0, 67108863]");
+    up_must_refuse("stream.files=/nowhere.tsv", criteo,
+                   "stream.files: cannot open /nowhere.tsv: No such file");
+    up_must_refuse("stream.files=/tmp", criteo, "stream.files: cannot open /tmp: it is a folder");
+}
+
+static void a_socket_is_no_input(void **state)
+{
+    (void)state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char set[300];
+    const char *path = test_path("socket");
+    assert_true(strlen(path) < sizeof address.sun_path);
+    memcpy(address.sun_path, path, strlen(path));
+    int one = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(one, (const struct sockaddr *)&address, sizeof address), 0);
+    snprintf(set, sizeof set, "stream.files=%s", path);
+    up_must_refuse(set, "stream.format=criteo", "it is a socket: expected a file or a pipe");
+    close(one);
+}
+
+static void a_model_needs_no_input(void **state)
+{
+    (void)state;
+    SAYS(0, "26 fields", "check", "configs/criteo.json", "--model");
+    SAYS(1, "stream.files: no input given", "check", "configs/criteo.json");
+}
+
+// What a process has said needs no second error about it.
+static void a_coordinator_that_ends_early_has_said_why(void **state)
+{
+    (void)state;
+    process p = {0};
+    const char *const all[] = {process_lanyard(), "up",           "configs/demo.json",
+                               "--set",           "cache.rows=1", NULL};
+    assert_int_equal(process_run(&p, all, SAY_S), 1);
+    run_must_say(&p, "coordinator: error: the cache of worker 0 has 1 rows");
+    run_must_say(&p, "ended with status 5");
+    assert_int_equal(count_of(p.text, "error: "), 2);
+    process_fini(&p);
+}
+
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named), TEST(a_folder_has_one_run),
-          TEST(an_empty_input_is_an_error))
+          TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
+          TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
+          TEST(a_coordinator_that_ends_early_has_said_why))

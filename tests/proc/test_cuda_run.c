@@ -15,6 +15,9 @@
     "--set optimizer.rows.l2=0.001 --set optimizer.rows.clip_norm=0.002 "                       \
     "--set optimizer.dense.clip_norm=0.05 --set optimizer.dense.warmup_iterations=5"
 
+#define ITERATIONS 16 // 4096 samples, 4 workers x 64
+#define WAITS_MAX 20u // per iteration and process
+
 static void shell(const char *command)
 {
     if (system(command) != 0)
@@ -39,11 +42,32 @@ static void run(const char *folder, const char *device, const char *solver)
 {
     char command[4096];
     snprintf(command, sizeof command,
-             "CUDA_CPU_DEVICES=3 LD_LIBRARY_PATH=%s %s/lanyard up configs/demo.json " OPTIONS
+             "CUDA_CPU_COUNTS=1 CUDA_CPU_DEVICES=3 LD_LIBRARY_PATH=%s %s/lanyard up "
+             "configs/demo.json " OPTIONS
              " --set device=%s --set dispatch.solver=%s --out %s/%s >%s/%s.log 2>&1 || "
              "{ cat %s/%s.log; false; }",
              folder, folder, device, solver, folder, solver, folder, solver, folder, solver);
     shell(command);
+}
+
+// What a worker and the solver ask of a device, per iteration: launches cost microseconds each,
+// waits for rows more, as nothing else of the communication thread goes on meanwhile.
+static void check_waits(const char *log)
+{
+    char line[512];
+    unsigned long launches, waits, processes = 0;
+    FILE *file = fopen(log, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        const char *at = strstr(line, "cuda on the CPU: ");
+        if (!at || sscanf(at, "cuda on the CPU: %lu launches, %lu waits", &launches, &waits) != 2)
+            continue;
+        processes++;
+        if (waits > (ITERATIONS + 4) * WAITS_MAX) // 4: to begin, and to end
+            fail_msg("%lu waits in %d iterations", waits, ITERATIONS);
+    }
+    fclose(file);
+    assert_int_equal(processes, 5); // four workers, and the coordinator's solver
 }
 
 static void training_with_the_plugin_is_training(void **state)
@@ -80,6 +104,8 @@ static void training_with_the_plugin_is_training(void **state)
                  rank % 3, rank, folder);
         shell(command);
     }
+    snprintf(command, sizeof command, "%s/auction_cuda.log", folder);
+    check_waits(command);
     snprintf(command, sizeof command, "! grep transport %s/auction_cuda.log", folder);
     shell(command);
 }

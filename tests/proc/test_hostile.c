@@ -312,7 +312,7 @@ static void say_everything(void *socket, uint32_t peer)
     rt_wire_hello hello = {.role = (uint32_t)rt_peer_role(peer), .rank = rt_peer_rank(peer)};
     rt_control_put_text(hello.program, sizeof hello.program, "9.9.9");
     say_message(socket, RT_MESSAGE_HELLO, peer, 9, 1, &hello, 48);
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     say_message(socket, RT_MESSAGE_HELLO, peer, RT_WIRE_VERSION, 1, &hello, sizeof hello);
     for (uint32_t type = 0; type < 50; type++) {
         for (uint32_t count = 0; count < 3; count++)

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "dispatch/coordinator/dp_checkpoint.h"
-#include "runtime/stream/rt_stream.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/stream/rt_position.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 
@@ -108,14 +109,14 @@ static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
     size_t part_size;
     rt_bytes signed_text = {0};
     char *manifest = manifest_of(iteration);
-    char *signature = strstr(manifest, DP_CHECKPOINT_SIGNATURE);
+    char *signature = strstr(manifest, ",\n  \"checksum\": \"");
     assert_non_null(signature);
     strcpy(signature, "\n}");
     const char *part = part_of(manifest, "\"planner.bin\"", &part_size);
     snprintf(text, sizeof text,
              "%.*s\"planner.bin\", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"%s",
              (int)(part - manifest), manifest, sum->bytes, sum->hash, part + part_size);
-    dp_checkpoint_sign(text, &signed_text);
+    rt_manifest_sign(text, &signed_text);
     assert_false(signed_text.failed);
     snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
     write_file(name, signed_text.data, signed_text.size);
@@ -124,7 +125,7 @@ static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
 }
 
 // Writes the planner's state of a checkpoint again, as that of `other`. Its iteration is the only
-// number of that value among the first.
+// number of that value among the first behind the position in the stream.
 static void date_planner(uint32_t iteration, uint32_t other)
 {
     char path[600];
@@ -134,8 +135,14 @@ static void date_planner(uint32_t iteration, uint32_t other)
     snprintf(path, sizeof path, "%s/out/checkpoints/ckpt-%012" PRIu32 "/planner.bin", run_folder(),
              iteration);
     assert_int_equal(rt_pack_read(path, DP_CHECKPOINT_MAGIC, &state, &sum, NULL), RT_OK);
-    const size_t head = sizeof(uint64_t) + sizeof(rt_stream_position) + 16;
-    for (size_t at = 0; at < head && at + sizeof iteration <= state.size; at += sizeof iteration) {
+    rt_bytes position = {0};
+    rt_reader reader = rt_bytes_reader(&state);
+    (void)rt_reader_u64(&reader);
+    assert_true(rt_position_take(&reader, &position));
+    rt_bytes_fini(&position);
+    const size_t first = state.size - reader.left, end = first + 16;
+    for (size_t at = first; at < end && at + sizeof iteration <= state.size;
+         at += sizeof iteration) {
         if (memcmp(state.data + at, &iteration, sizeof iteration) != 0)
             continue;
         memcpy(state.data + at, &other, sizeof other);

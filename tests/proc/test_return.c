@@ -70,6 +70,57 @@ static void a_worker_comes_back(void **state)
     run_must_train_once("hit", run_samples("hit"), (uint32_t[]){3, 2, 3}, 3);
 }
 
+// Lost again and again, it is done without: the others get on.
+static void a_worker_that_flaps_is_put_aside(void **state)
+{
+    (void)state;
+    process p = {0};
+    char out[300];
+    size_t at = 0;
+    snprintf(out, sizeof out, "%s/hit", run_folder());
+    const char *const arguments[] = {process_lanyard(),
+                                     "up",
+                                     config_path(),
+                                     "--out",
+                                     out,
+                                     "--set",
+                                     "on_worker_loss=shrink",
+                                     "--set",
+                                     "stream.samples_max=1000000000",
+                                     "--set",
+                                     "restarts_max=20",
+                                     "--set",
+                                     "timeouts.rejoin_s=2",
+                                     "--set",
+                                     "checkpoint.every_s=0.7",
+                                     NULL};
+    process_start(&p, arguments);
+    run_await_checkpoint(&p, "hit");
+    for (uint32_t i = 1; i <= 5; i++) {
+        assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
+        at = process_await(&p, at, "worker 1 was lost; 2 workers go on", RUN_CASE_S);
+        if (i == 5)
+            break;
+        at = process_await(&p, at, "all start anew", RUN_CASE_S);
+        at = process_await(&p, at, "going on after iteration", RUN_CASE_S);
+    }
+    at = process_await(&p, at, "worker 1 was lost 5 times within 600 s: it is put aside",
+                       RUN_CASE_S);
+    process_await(&p, at, "going on after iteration", RUN_CASE_S);
+    size_t size;
+    uint32_t seen = 0;
+    char *metrics = run_file("hit", "metrics.jsonl", &size);
+    for (const char *one = metrics; one && (one = strstr(one, "\"complete\":true")); one++)
+        seen++;
+    free(metrics);
+    run_await_records(&p, "hit", "\"complete\":true", seen + 5); // longer than it would stay away
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    run_must_end(&p, 0);
+    if (strstr(p.text + at, "is there again"))
+        fail_msg("it was taken back:\n%s", p.text + at);
+    process_fini(&p);
+}
+
 // ---- one by one ------------------------------------------------------------------------------
 
 // A coordinator, one shard, three workers, each under a shell that starts it again on failure.
@@ -343,8 +394,9 @@ static void away_when_the_run_is_complete(void **state)
     run_must_train_once("next", SAMPLES, (uint32_t[]){3}, 1);
 }
 
-TEST_MAIN(TEST_SLOW(a_worker_comes_back, 90), TEST_SLOW(a_box_comes_back, 90),
-          TEST_SLOW(a_box_comes_and_goes, 90), TEST_SLOW(every_box_is_lost, 180),
-          TEST_SLOW(nothing_left_to_start_from, 90), TEST_SLOW(a_checkpoint_of_another_model, 90),
+TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
+          TEST_SLOW(a_box_comes_back, 90), TEST_SLOW(a_box_comes_and_goes, 90),
+          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(nothing_left_to_start_from, 90),
+          TEST_SLOW(a_checkpoint_of_another_model, 90),
           TEST_SLOW(a_box_with_another_configuration, 90),
           TEST_SLOW(away_when_the_run_is_complete, 90))

@@ -86,12 +86,29 @@ static const ew_collective_ops *real_nccl(void)
     return ops;
 }
 
-static rt_status identify(void *device_state, uint8_t *device, uint8_t *id, rt_error *error)
+static rt_status identify(void *device_state, uint8_t *device, uint32_t *version, uint8_t *id,
+                          rt_error *error)
 {
     static uint8_t next;
-    rt_status status = real_nccl()->identify(device_state, device, id, error);
+    rt_status status = real_nccl()->identify(device_state, device, version, id, error);
     device[0] = ++next;
     return status;
+}
+
+static rt_status identify_older(void *device_state, uint8_t *device, uint32_t *version, uint8_t *id,
+                                rt_error *error)
+{
+    rt_status status = identify(device_state, device, version, id, error);
+    *version -= id ? 0 : 1; // all but worker 0's
+    return status;
+}
+
+const ew_collective_ops *exchange_nccl_of_versions(void)
+{
+    static ew_collective_ops ops;
+    ops = *real_nccl();
+    ops.identify = identify_older;
+    return &ops;
 }
 
 const ew_collective_ops *exchange_nccl(bool distinct)

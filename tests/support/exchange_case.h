@@ -42,6 +42,9 @@ struct exchange_group {
 // NCCL, or what stands in for it; distinct: every worker that asks has a GPU of its own.
 const ew_collective_ops *exchange_nccl(bool distinct);
 
+// Of which worker 0 has another version than the others.
+const ew_collective_ops *exchange_nccl_of_versions(void);
+
 // n workers whose vectors have count floats. config: collective and what workers have of their own
 // are filled in.
 exchange_group *exchange_group_open(rt_collective kind, uint32_t n, uint32_t count,

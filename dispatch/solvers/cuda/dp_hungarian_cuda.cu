@@ -1,4 +1,4 @@
-// The parallel Hungarian method of ESD (section 6.4): initial reduction, initial matching, then
+// The parallel Hungarian method of ESD (section 4.3): initial reduction, initial matching, then
 // covering zeros and adjusting until every row is matched, on the expanded matrix, which has one
 // column per place.
 //
@@ -11,6 +11,18 @@
 // row has its first zero in an uncovered column. The nearest row is next: an unmatched one ends the
 // search, a matched one is covered and its sink uncovered. Prices are adjusted once at the end, by
 // what has passed since a line was covered or uncovered.
+//
+// Three rows (0, 1, 2) and two sinks (A with two places, B with one), by way of example:
+//
+//     costs     A  B     reduced by the least of each row, then of each column
+//         0     1  4          0  0      initial matching: A takes 0 and 1, B has no unmatched row
+//         1     2  6          0  1      with a zero; row 2 is left
+//         2     3  9          0  3
+//
+//     search    B has room, so it is uncovered, at 0. Distances by way of B: row 0: 0, 1: 1, 2: 3.
+//               The nearest is row 0, which is matched: it is covered and its sink A uncovered, at
+//               0. By way of A row 2 is at 0: the nearest, and unmatched. The search ends.
+//     augment   Row 2 goes to A, which is full and passes row 0 on to B: 4 + 2 + 3 = 9.
 //
 // No races: one block. A row's price, distance and via belong to one thread. Places and what is
 // shared change between barriers, by one thread or (initial matching) one thread per row.

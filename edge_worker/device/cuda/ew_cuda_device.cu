@@ -176,7 +176,7 @@ static void cuda_free_shared(void *state, void *block)
     }
 }
 
-static bool is_shared(const ew_cuda *cuda, const void *at, size_t bytes)
+bool ew_cuda_is_shared(const ew_cuda *cuda, const void *at, size_t bytes)
 {
     const char *begin = (const char *)at;
     for (uint32_t i = 0; i < cuda->shared_count; i++)
@@ -247,7 +247,7 @@ static void cuda_copy(void *state, ew_copy kind, void *to, const void *from, siz
         ew_cuda_check(cuda,
                       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda->compute),
                       "copy");
-    else if (kind == EW_COPY_OUT && is_shared(cuda, to, bytes))
+    else if (kind == EW_COPY_OUT && ew_cuda_is_shared(cuda, to, bytes))
         ew_cuda_check(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->compute),
                       "copy");
     else if (kind == EW_COPY_OUT)

@@ -26,6 +26,7 @@ extern const ew_collective_ops *const ew_cuda_nccl_ops;
 static_assert(sizeof(ncclUniqueId) == EW_MEETING_ID_BYTES, "an id of NCCL");
 
 typedef struct {
+    decltype(&ncclGetVersion) get_version;
     decltype(&ncclGetUniqueId) get_unique_id;
     decltype(&ncclCommInitRankConfig) init;
     decltype(&ncclCommGetAsyncError) get_state;
@@ -54,8 +55,9 @@ typedef struct {
 #ifdef NCCL_STAND_IN // tests: linked, not opened
 static rt_status load(library *to, rt_error *)
 {
-    *to = {ncclGetUniqueId, ncclCommInitRankConfig, ncclCommGetAsyncError, ncclCommFinalize,
-           ncclCommDestroy, ncclCommAbort,          ncclAllReduce,         ncclGetErrorString};
+    *to = {ncclGetVersion,        ncclGetUniqueId,  ncclCommInitRankConfig,
+           ncclCommGetAsyncError, ncclCommFinalize, ncclCommDestroy,
+           ncclCommAbort,         ncclAllReduce,    ncclGetErrorString};
     return RT_OK;
 }
 #else
@@ -71,7 +73,8 @@ static rt_status load(library *to, rt_error *error)
     void *handle = dlopen(NCCL_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle)
         return rt_fail(error, RT_UNSUPPORTED, "%s", dlerror());
-    if (find(handle, "ncclGetUniqueId", &to->get_unique_id) &&
+    if (find(handle, "ncclGetVersion", &to->get_version) &&
+        find(handle, "ncclGetUniqueId", &to->get_unique_id) &&
         find(handle, "ncclCommInitRankConfig", &to->init) &&
         find(handle, "ncclCommGetAsyncError", &to->get_state) &&
         find(handle, "ncclCommFinalize", &to->finalize) &&
@@ -161,7 +164,8 @@ static rt_status await_done(nccl *self, rt_error *error)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-static rt_status identify(void *device_state, uint8_t *device, uint8_t *id, rt_error *error)
+static rt_status identify(void *device_state, uint8_t *device, uint32_t *version, uint8_t *id,
+                          rt_error *error)
 {
     const ew_cuda *cuda = (const ew_cuda *)device_state;
     library found = {};
@@ -172,10 +176,15 @@ static rt_status identify(void *device_state, uint8_t *device, uint8_t *id, rt_e
     if (cudaGetDeviceProperties(&properties, (int)cuda->index) != cudaSuccess)
         return rt_fail(error, RT_UNSUPPORTED, "cuda:%u does not say which it is", cuda->index);
     memcpy(device, &properties.uuid, EW_DEVICE_ID_BYTES);
+    int number = 0;
     ncclUniqueId unique;
+    ncclResult_t result = found.get_version(&number);
+    if (result != ncclSuccess)
+        return rt_fail(error, RT_UNSUPPORTED, "NCCL: %s", found.text(result));
+    *version = (uint32_t)number;
     if (!id)
         return RT_OK;
-    ncclResult_t result = found.get_unique_id(&unique);
+    result = found.get_unique_id(&unique);
     if (result != ncclSuccess)
         return rt_fail(error, RT_UNSUPPORTED, "NCCL: %s", found.text(result));
     memcpy(id, &unique, sizeof unique);

@@ -85,6 +85,9 @@ void ew_cuda_forget_graphs(ew_cuda *cuda);
 void ew_cuda_lock_compute(ew_cuda *cuda);
 void ew_cuda_unlock_compute(ew_cuda *cuda);
 
+// Whether so many bytes there are memory of the host that the device reads.
+bool ew_cuda_is_shared(const ew_cuda *cuda, const void *at, size_t bytes);
+
 // For rows_init, rows_get, rows_put: the stream of rows, which leave_rows waits for. For the thread
 // that queued last, what it queued has run before.
 bool ew_cuda_enter_rows(ew_cuda *cuda, cudaStream_t *stream_p);

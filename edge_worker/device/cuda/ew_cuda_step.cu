@@ -161,6 +161,19 @@ extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, 
     ew_cuda_leave(cuda, "step");
 }
 
+// Numbers that every warp reads, in the device's own memory: pinned memory comes over the bus, once
+// for each that reads it. at: place in scratch.
+static const uint32_t *bring(ew_cuda *cuda, const uint32_t *numbers, uint32_t count, size_t at)
+{
+    size_t bytes = count * sizeof *numbers;
+    if (!numbers || at + count > EW_CUDA_SCRATCH_FLOATS || !ew_cuda_is_shared(cuda, numbers, bytes))
+        return numbers;
+    uint32_t *own = (uint32_t *)(void *)(cuda->scratch + at);
+    ew_cuda_check(cuda, cudaMemcpyAsync(own, numbers, bytes, cudaMemcpyHostToDevice, cuda->compute),
+                  "rows_step");
+    return own;
+}
+
 extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
                                   uint64_t step, float *slab, uint32_t row_stride,
                                   const uint32_t *slots, const uint32_t *rows, uint32_t count,
@@ -171,6 +184,8 @@ extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimi
     if (count == 0 || dim == 0 || !ew_cuda_enter(cuda))
         return;
     ew_cuda_tile groups = ew_cuda_groups_of(count, EW_CUDA_WARP);
+    slots = bring(cuda, slots, count, 0);
+    rows = bring(cuda, rows, count, count);
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD) {
         LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
                row_stride, slots, rows, count, gradients);

@@ -28,6 +28,7 @@ typedef struct {
 typedef struct cuda_cpu_comm *ncclComm_t;
 
 extern "C" {
+ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);
@@ -38,6 +39,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream);
 const char *ncclGetErrorString(ncclResult_t result);
+
+// For tests: the rank whose call to meet the others fails (-1: none).
+void cuda_cpu_nccl_fail(int rank);
 }
 
 #endif

@@ -5,6 +5,8 @@
 //   write   write to anything but standard output and error: no space left
 //   sync    fsync, fdatasync: input or output error
 //   send    send and sendmsg, of any library: connection reset
+//   end     rename, renameat2, unlink, rmdir: the process is killed before the call
+//   exit    the process is killed when it would have ended by itself (N is 1)
 // But for send only calls of the program itself and of libcjson count: what others make of it is
 // theirs. Says "failing: KIND N at OFFSET" (for addr2line) on standard error when it happens.
 #define _GNU_SOURCE
@@ -12,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -102,6 +105,17 @@ static bool fails(const char *kind, const void *caller)
     return true;
 }
 
+static void end_if(const char *kind, const void *caller)
+{
+    if (fails(kind, caller))
+        kill(getpid(), SIGKILL);
+}
+
+__attribute__((destructor)) static void leave(void)
+{
+    end_if("exit", NULL);
+}
+
 static void *no_memory(void)
 {
     errno = ENOMEM;
@@ -157,3 +171,16 @@ __attribute__((visibility("default"))) ssize_t send(int socket, const void *byte
     errno = ECONNRESET;
     return -1;
 }
+
+#define ENDING(name, parameters, arguments, ...)               \
+    __attribute__((visibility("default"))) int name parameters \
+    {                                                          \
+        NEXT(name, int, __VA_ARGS__);                          \
+        end_if("end", __builtin_return_address(0));            \
+        return real arguments;                                 \
+    }
+ENDING(rename, (const char *from, const char *to), (from, to), const char *, const char *)
+ENDING(renameat2, (int from_in, const char *from, int to_in, const char *to, unsigned flags),
+       (from_in, from, to_in, to, flags), int, const char *, int, const char *, unsigned)
+ENDING(unlink, (const char *path), (path), const char *)
+ENDING(rmdir, (const char *path), (path), const char *)

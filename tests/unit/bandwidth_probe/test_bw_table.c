@@ -7,23 +7,30 @@
 
 #define GBIT 0.125e9 // bytes/s
 
-static void open_table(bool pin, bw_table *table)
+static void open_table_with(bool pin, double ps_gbps, bw_table *table)
 {
     rt_config config;
     assert_int_equal(rt_config_init(&config), RT_OK);
     config.worker_count = 2;
     config.links.pin = pin;
+    config.links.ps_gbps = ps_gbps;
     config.links.workers[0] = (rt_link_config){1, 2};
     config.links.workers[1] = (rt_link_config){0.5, 0.25};
     bw_table_init(&config, table);
     rt_config_fini(&config);
 }
 
+static void open_table(bool pin, bw_table *table)
+{
+    open_table_with(pin, 0, table);
+}
+
 static void starts_with_the_configuration(void **state)
 {
     (void)state;
     bw_table table;
-    open_table(false, &table);
+    open_table_with(false, 3, &table);
+    assert_true(bw_table_ps_rate(&table) == 3 * GBIT);
     assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
     assert_true(bw_table_rate(&table, 0, BW_DOWN) == 2 * GBIT);
     assert_true(bw_table_rate(&table, 1, BW_UP) == 0.5 * GBIT);
@@ -347,6 +354,7 @@ static void pinned_links_and_impossible_rates_stay(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(impossible); i++)
         assert_false(bw_table_measured(&table, 0, BW_UP, BW_PROBED, impossible[i]));
     assert_true(bw_table_rate(&table, 0, BW_UP) == GBIT);
+    assert_true(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.5)); // bytes/s
 }
 
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),

@@ -274,6 +274,13 @@ static void bad_journals_are_refused(void **state)
          "line 1: compute: worker 3, expected one below 3"},
         {"{\"kind\":\"alpha\",\"iteration\":1,\"value\":2}\n",
          "line 1: alpha: 2, expected a number in [0, 1]"},
+        {"{\"record\":\"batch\",\"iteration\":1}\n",
+         "line 1: samples: expected an integer in [0, 4294967295]"},
+        {"{\"record\":\"batch\",\"iteration\":2,\"samples\":0}\n",
+         "line 1: expected a later iteration, with samples"},
+        {"{\"record\":\"batch\",\"iteration\":2,\"samples\":1}\n"
+         "{\"record\":\"batch\",\"iteration\":2,\"samples\":1}\n",
+         "line 2: expected a later iteration, with samples"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_error error = {0};
@@ -414,9 +421,29 @@ static void fingerprints_see_the_order(void **state)
     assert_int_not_equal(dp_fingerprint_add(0, 0), dp_fingerprint_add(dp_fingerprint_add(0, 0), 0));
 }
 
+// Batches that were not full; what came after the checkpoint of a start is taken back.
+static void short_batches_read_back(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"record\":\"batch\",\"iteration\":3,\"samples\":7}\n"
+                               "{\"record\":\"batch\",\"iteration\":5,\"samples\":2}\n"
+                               "{\"record\":\"batch\",\"iteration\":8,\"samples\":1}\n"
+                               "{\"record\":\"resumed\",\"iteration\":5,\"inputs\":0}\n"
+                               "{\"record\":\"batch\",\"iteration\":6,\"samples\":90}\n";
+    static const uint32_t want[] = {64, 64, 64, 7, 64, 2, 64, 64, 64, 64};
+    dp_inputs inputs;
+    rt_error error = {0};
+    if (dp_inputs_load(config_write_file("batches", text), 3, &inputs, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(inputs.batch_count, 3);
+    for (uint32_t t = 0; t < RT_COUNT_OF(want); t++)
+        assert_int_equal(dp_inputs_samples(&inputs, t, 64), want[t]); // no batch is larger
+    dp_inputs_fini(&inputs);
+}
+
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
           TEST(dense_bytes_are_in_the_ticks), TEST(a_journal_reads_back),
-          TEST(bad_journals_are_refused), TEST(half_a_line_is_left_out),
-          TEST(a_run_is_planned_again_from_its_journal), TEST(fingerprints_see_the_order),
-          TEST(a_record_changes_one_rate))
+          TEST(bad_journals_are_refused), TEST(short_batches_read_back),
+          TEST(half_a_line_is_left_out), TEST(a_run_is_planned_again_from_its_journal),
+          TEST(fingerprints_see_the_order), TEST(a_record_changes_one_rate))

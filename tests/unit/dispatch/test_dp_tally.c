@@ -123,8 +123,8 @@ static void reports_of_two_iterations_mix(void **state)
     report(&s, 4, 0);
     report(&s, 4, 1);
     close_iteration(&s, 4);
-    rt_stream_stats stream = {0};
-    assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+    const dp_reading reading = {0};
+    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
     close_scene(&s);
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         cJSON *record = read_json(directory, "metrics.jsonl", t);
@@ -163,7 +163,10 @@ static void run_iteration(scene *s, uint32_t iteration)
     planned->placement_bytes[RT_PLACEMENT_WORKER] = 200 * iteration;
     for (uint32_t w = 0; w < WORKERS; w++) {
         const rt_wire_report one = {
-            .sample_count = SAMPLES, .stale_reads = 1, .loss_sum = iteration % 2 ? NAN : 1};
+            .sample_count = SAMPLES,
+            .stale_reads = 1,
+            .loss_sum = iteration % 2 ? NAN : 1,
+            .done = {.miss_pull = iteration, .update_push = 10 * w, .grad_push = 5}};
         dp_tally_report(s->tally, planned, w, &one, s->predictions[iteration - 1][w]);
     }
     close_iteration(s, iteration);
@@ -177,7 +180,7 @@ static void a_resumed_run_has_one_summary(void **state)
     (void)state;
     static scene s;
     rt_bytes saved = {0};
-    rt_stream_stats stream = {0};
+    const dp_reading reading = {0};
     const char *directory = test_directory();
     cJSON *summaries[2];
     for (uint32_t stops = 0; stops < 2; stops++) {
@@ -196,7 +199,7 @@ static void a_resumed_run_has_one_summary(void **state)
             run_iteration(&s, t);
         }
         assert_int_equal(dp_tally_bad_batches(s.tally), 2);
-        assert_int_equal(dp_tally_finish(s.tally, &stream, false, NULL), RT_OK);
+        assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
         close_scene(&s);
         summaries[stops] = read_json(directory, "summary.json", 0);
         cJSON_DeleteItemFromObject(summaries[stops], "seconds");
@@ -210,4 +213,65 @@ static void a_resumed_run_has_one_summary(void **state)
     rt_bytes_fini(&saved);
 }
 
-TEST_MAIN(TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))
+// Means per iteration, of every worker and of all; the flush at the end is part of them.
+static void the_summary_has_what_was_executed(void **state)
+{
+    (void)state;
+    static scene s;
+    const dp_reading reading = {0};
+    const char *directory = test_directory();
+    const rt_wire_report flushed = {.done = {.flush_push = 3 * ITERATIONS}};
+    open_scene(&s, directory, 1);
+    for (uint32_t t = 1; t <= ITERATIONS; t++)
+        run_iteration(&s, t);
+    dp_tally_flushed(s.tally, 1, &flushed);
+    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+    close_scene(&s);
+    cJSON *summary = read_json(directory, "summary.json", 0);
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(summary, "ops");
+    const cJSON *workers = cJSON_GetObjectItemCaseSensitive(summary, "ops_by_worker");
+    const double pulls = (ITERATIONS + 1) / 2.0;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const cJSON *one = cJSON_GetArrayItem(workers, (int)w);
+        test_close(number(one, "miss_pull"), pulls, 1e-9, 0, "pulls");
+        test_close(number(one, "update_push"), 10 * w, 1e-9, 1, "update pushes");
+        test_close(number(one, "grad_push"), 5, 1e-9, 0, "gradient pushes");
+        test_close(number(one, "flush_push"), w == 1 ? 3 : 0, 1e-9, 1, "flush pushes");
+    }
+    test_close(number(all, "miss_pull"), WORKERS * pulls, 1e-9, 0, "pulls");
+    test_close(number(all, "flush_push"), 3, 1e-9, 0, "flush pushes");
+    cJSON_Delete(summary);
+}
+
+// Sums that end early, wherever, leave a tally as it was created.
+static void sums_cut_short_leave_nothing(void **state)
+{
+    (void)state;
+    static scene s;
+    rt_bytes whole = {0}, fresh = {0}, after = {0};
+    const char *directory = test_directory();
+    open_scene(&s, directory, 1);
+    dp_tally_save(s.tally, &fresh);
+    run_iteration(&s, 1);
+    run_iteration(&s, 2);
+    dp_tally_save(s.tally, &whole);
+    close_scene(&s);
+    for (size_t size = 0; size < whole.size; size += 1 + whole.size / 50) {
+        rt_error error = {0};
+        open_scene(&s, directory, 1);
+        rt_reader reader = {whole.data, size, false};
+        assert_int_equal(dp_tally_load(s.tally, &reader, &error), RT_DATA);
+        assert_non_null(strstr(error.text, "sums of the run"));
+        after.size = 0;
+        dp_tally_save(s.tally, &after);
+        assert_int_equal(after.size, fresh.size);
+        assert_memory_equal(after.data, fresh.data, fresh.size);
+        close_scene(&s);
+    }
+    rt_bytes_fini(&whole);
+    rt_bytes_fini(&fresh);
+    rt_bytes_fini(&after);
+}
+
+TEST_MAIN(TEST(the_summary_has_what_was_executed), TEST(sums_cut_short_leave_nothing),
+          TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))

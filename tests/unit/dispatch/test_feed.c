@@ -114,7 +114,9 @@ static void a_run_ends_before_its_iterations_wrap(void **state)
     dp_feed_config config = config_of(&c);
     config.iteration = DP_ITERATIONS_MAX - LEFT;
     config.restored = planner_at(&c, config.iteration);
-    config.position = rt_stream_tell(c.stream);
+    rt_bytes position = {0};
+    rt_stream_tell(c.stream, &position);
+    config.position = &position;
     assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
     for (uint32_t t = 1; t <= LEFT; t++)
         expect_iteration(&c, feed, config.iteration + t);
@@ -122,6 +124,7 @@ static void a_run_ends_before_its_iterations_wrap(void **state)
     assert_true(planned->is_last);
     dp_feed_give(feed, planned);
     dp_feed_destroy(feed);
+    rt_bytes_fini(&position);
     fini(&c);
 }
 
@@ -170,4 +173,150 @@ static void a_cut_serves_a_request(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request))
+static int begin_pipe(feed_case *c)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    close(ends[0]);
+    begin(c, "stream.files=-");
+    return ends[1];
+}
+
+// Nothing follows: the cut does not wait for the next batch.
+static void a_cut_does_not_wait_for_input(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    dp_feed_config config = config_of(&c);
+    config.cuts = true;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 3; t++) {
+        write_batch(&c, writer);
+        expect_iteration(&c, feed, t);
+        dp_feed_request_cut(feed);
+        dp_planned *planned = take(&c, feed);
+        assert_true(planned->is_cut && !planned->is_last);
+        assert_int_equal(planned->cut, t);
+        dp_feed_give(feed, planned);
+        dp_feed_request_cut(feed); // nothing is new: it is kept for the next batch
+    }
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
+static void write_lines(int writer, const char *line, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(write(writer, line, strlen(line)), strlen(line));
+}
+
+// A batch that does not fill is planned, and the journal says how large it was.
+static void a_short_batch_is_in_the_journal(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    dp_inputs inputs;
+    const int writer = begin_pipe(&c);
+    c.config.batch_wait_ms = 1;
+    dp_feed_config config = config_of(&c);
+    config.journal = test_path("records.jsonl");
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    write_batch(&c, writer);
+    expect_iteration(&c, feed, 1);
+    c.config.samples_per_worker = 2; // of the lines that are written
+    write_batch(&c, writer);
+    dp_planned *planned = take(&c, feed);
+    assert_int_equal(planned->sample_count, 4);
+    dp_feed_give(feed, planned);
+    dp_feed_keep_journal(feed);
+    dp_feed_destroy(feed);
+    close(writer);
+    assert_int_equal(dp_inputs_load(test_path("records.jsonl"), WORKERS, &inputs, NULL), RT_OK);
+    assert_int_equal(inputs.batch_count, 1);
+    assert_int_equal(dp_inputs_samples(&inputs, 1, 8), 8);
+    assert_int_equal(dp_inputs_samples(&inputs, 2, 8), 4);
+    assert_int_equal(dp_inputs_samples(&inputs, 3, 8), 8);
+    dp_inputs_fini(&inputs);
+    fini(&c);
+}
+
+// What came before bad data is planned to its end; bad data alone is a failure.
+static void bad_data_ends_the_input(void **state)
+{
+    (void)state;
+    for (uint32_t good = 0; good < 2; good++) {
+        feed_case c;
+        dp_feed *feed;
+        dp_planned *planned;
+        rt_error error = {0};
+        const int writer = begin_pipe(&c);
+        dp_feed_config config = config_of(&c);
+        if (good)
+            write_batch(&c, writer);
+        write_lines(writer, "garbage\n", 1200);
+        close(writer);
+        assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+        if (good) {
+            expect_iteration(&c, feed, 1);
+            planned = take(&c, feed);
+            assert_true(planned->is_last);
+            dp_feed_give(feed, planned);
+            assert_int_equal(dp_feed_input_failure(feed, &error), RT_DATA);
+        } else {
+            rt_status status;
+            while ((status = dp_feed_take(feed, &planned, &error)) == RT_AGAIN)
+                (void)poll(&(struct pollfd){.fd = c.wake_fd, .events = POLLIN}, 1, -1);
+            assert_int_equal(status, RT_DATA);
+        }
+        assert_non_null(strstr(error.text, "are malformed"));
+        dp_feed_destroy(feed);
+        fini(&c);
+    }
+}
+
+// An input that cannot be counted needs no key of the user: caches have a size of their own.
+static void caches_of_an_input_of_unknown_length(void **state)
+{
+    (void)state;
+    static const char *const sets[][2] = {
+        {"stream.files=-", "stream.format=criteo"},
+        {"stream.format=synthetic", "stream.files=[]"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        rt_config config;
+        rt_schema schema;
+        uint64_t keys = 1;
+        dp_planner_config planner;
+        assert_int_equal(rt_config_init(&config), RT_OK);
+        assert_int_equal(rt_config_set(&config, sets[i][0], NULL), RT_OK);
+        assert_int_equal(rt_config_set(&config, sets[i][1], NULL), RT_OK);
+        assert_int_equal(rt_config_check(&config, NULL), RT_OK);
+        assert_int_equal(rt_stream_read_schema(&config.stream, 1, &schema, NULL), RT_OK);
+        assert_int_equal(dp_setup_count_keys(&config, &keys, NULL), RT_OK);
+        assert_int_equal(keys, 0);
+        assert_int_equal(dp_setup(&config, &schema, keys, &planner, NULL), RT_OK);
+        assert_int_equal(planner.slot_count[0], (64 << 20) / 128); // 16 values, as much state
+        config.samples_per_worker = 65536;
+        assert_int_equal(dp_setup(&config, &schema, keys, &planner, NULL), RT_OK);
+        assert_int_equal(planner.slot_count[0], 2 * 65536 * schema.keys_per_sample_max);
+        rt_config_fini(&config);
+    }
+    // With an end generated input is counted.
+    rt_config config;
+    uint64_t keys;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    assert_int_equal(rt_config_set(&config, "stream.format=synthetic", NULL), RT_OK);
+    assert_int_equal(rt_config_set(&config, "stream.samples_max=10", NULL), RT_OK);
+    assert_int_equal(dp_setup_count_keys(&config, &keys, NULL), RT_OK);
+    assert_true(keys > 26 && keys <= 260);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
+          TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
+          TEST(bad_data_ends_the_input), TEST(caches_of_an_input_of_unknown_length))

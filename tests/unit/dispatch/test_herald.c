@@ -1,4 +1,4 @@
-// Herald's adaptive scheduling: the profile against a count of every look-up with every other one,
+// Herald's adaptive scheduling: the profile against a count over all copies in caches,
 // the choice of tables against a sort, placements against Algorithm 1 over the chosen tables.
 #include "tests/support/test.h"
 
@@ -12,7 +12,7 @@
 
 // Exact sums of the weights that dp_herald.h promises, and how far rounding down may be away.
 typedef struct {
-    double lookups[RT_FIELDS_MAX], infrequent[RT_FIELDS_MAX];
+    double cached[RT_FIELDS_MAX], infrequent[RT_FIELDS_MAX];
 } weights;
 
 static uint32_t samples_with(const rt_batch *batch, uint64_t key)
@@ -23,17 +23,38 @@ static uint32_t samples_with(const rt_batch *batch, uint64_t key)
     return count;
 }
 
-static void add_naively(weights *w, const rt_batch *batch, uint32_t field_count, uint32_t workers)
+// Herald, section 3.2: an embedding in a cache is infrequent if fewer samples have it than one
+// worker trains.
+static void add_key(weights *w, const rt_batch *batch, uint32_t workers, uint64_t key,
+                    uint64_t holders)
 {
-    for (uint32_t f = 0; f < field_count; f++) {
-        w->lookups[f] *= 31.0 / 32;
+    const double copies = (double)rt_bit_count(holders) * DP_HERALD_UNIT;
+    const uint32_t f = rt_key_field(key);
+    w->cached[f] += copies;
+    if (samples_with(batch, key) * workers < batch->sample_count)
+        w->infrequent[f] += copies;
+}
+
+static void add_naively(weights *w, const planner_case *pc)
+{
+    const dp_directory *directory = dp_planner_directory(pc->planner);
+    const uint32_t workers = pc->shape.worker_count;
+    for (uint32_t f = 0; f < pc->shape.field_count; f++) {
+        w->cached[f] *= 31.0 / 32;
         w->infrequent[f] *= 31.0 / 32;
     }
-    for (uint32_t k = 0; k < batch->key_count; k++) {
-        uint32_t f = rt_key_field(batch->keys[k]);
-        w->lookups[f] += DP_HERALD_UNIT;
-        if (samples_with(batch, batch->keys[k]) < workers)
-            w->infrequent[f] += DP_HERALD_UNIT;
+    if (pc->shape.dispatch.view == RT_VIEW_STRICT) { // what the checker of plans has seen
+        for (uint32_t i = 0; i < plan_checker_key_count(pc->checker); i++) {
+            uint64_t key = plan_checker_key_at(pc->checker, i);
+            add_key(w, &pc->batch, workers, key, plan_checker_find(pc->checker, key).holders);
+        }
+        return;
+    }
+    for (uint64_t i = 0; i <= directory->mask; i++) { // test_shown checks these holders
+        const dp_entry *entry = &directory->entries[i];
+        if (entry->record)
+            add_key(w, &pc->batch, workers, entry->key,
+                    directory->records[entry->record - 1].shown.holders);
     }
 }
 
@@ -54,7 +75,10 @@ static void profile_counts(void **state)
                                .ids_per_field = 30 + 20 * round,
                                .bag_max = 1 + round % 3,
                                .zipf = 1.1,
-                               .dispatch = {.policy = RT_POLICY_RANDOM}};
+                               .cache = (cache_size)(round % 3),
+                               .eviction = (rt_eviction_kind)(round / 2),
+                               .dispatch = {.policy = RT_POLICY_HERALD,
+                                            .view = round % 2 ? RT_VIEW_STRICT : RT_VIEW_AUTO}};
         dp_herald_profile profile = {0};
         weights want = {0};
         planner_case pc;
@@ -63,12 +87,12 @@ static void profile_counts(void **state)
         for (uint32_t t = 0; t < 70; t++) {
             planner_case_look_up(&pc, t % 5 ? 60 : 11);
             dp_herald_count(&profile, dp_planner_view(pc.planner));
-            add_naively(&want, &pc.batch, shape.field_count, shape.worker_count);
+            add_naively(&want, &pc);
             planner_case_commit(&pc);
             for (uint32_t f = 0; f < RT_FIELDS_MAX; f++) {
-                check_weight(profile.lookups[f], want.lookups[f]);
+                check_weight(profile.cached[f], want.cached[f]);
                 check_weight(profile.infrequent[f], want.infrequent[f]);
-                mixed |= profile.infrequent[f] > 0 && profile.infrequent[f] < profile.lookups[f];
+                mixed |= profile.infrequent[f] > 0 && profile.infrequent[f] < profile.cached[f];
             }
         }
         assert_true(mixed);
@@ -80,7 +104,7 @@ static void profile_counts(void **state)
 
 static double degree(const dp_herald_profile *p, uint32_t f)
 {
-    return p->lookups[f] ? (double)p->infrequent[f] / (double)p->lookups[f] : 0;
+    return p->cached[f] ? (double)p->infrequent[f] / (double)p->cached[f] : 0;
 }
 
 static void chooses_the_highest(void **state)
@@ -94,8 +118,8 @@ static void chooses_the_highest(void **state)
         uint8_t fields[RT_FIELDS_MAX];
         bool chosen[RT_FIELDS_MAX] = {false};
         for (uint32_t f = 0; f < n; f++) { // small numbers: many equal quotients
-            p.lookups[f] = rt_random_below(&random, 8) * 6;
-            p.infrequent[f] = p.lookups[f] * rt_random_below(&random, 7) / 6;
+            p.cached[f] = rt_random_below(&random, 8) * 6;
+            p.infrequent[f] = p.cached[f] * rt_random_below(&random, 7) / 6;
         }
         uint32_t count = dp_herald_choose(&p, n, k, fields);
         assert_int_equal(count, k == 0 || k > n ? n : k);
@@ -121,7 +145,7 @@ static void big_counts(void **state)
     static dp_herald_profile p;
     uint8_t fields[RT_FIELDS_MAX];
     for (uint32_t f = 0; f < 3; f++)
-        p.lookups[f] = UINT64_C(1) << 53;
+        p.cached[f] = UINT64_C(1) << 53;
     p.infrequent[0] = (UINT64_C(1) << 52) + 1;
     p.infrequent[1] = (UINT64_C(1) << 52) + 3;
     p.infrequent[2] = (UINT64_C(1) << 52) + 2;

@@ -39,7 +39,7 @@ static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
     rt_error error = {0};
     rt_wire_hello hello = {
         .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = config_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     if (rt_peer_role(self) == RT_ROLE_PS)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, dp_roster_address(f->roster), &endpoint,
@@ -74,7 +74,7 @@ static void start(fixture *f, uint64_t without)
     const dp_roster_config config = {.ops = ops,
                                      .transport = f->transport,
                                      .config = &f->config,
-                                     .config_hash = HASH,
+                                     .identity = {.config_hash = HASH},
                                      .may_shrink = true,
                                      .without = without};
     if (dp_roster_create(&config, &f->roster, &error))
@@ -268,7 +268,7 @@ static void *join_by_member(void *argument)
                                      .self = rt_peer(RT_ROLE_WORKER, 1),
                                      .coordinator = dp_roster_address(j->f->roster),
                                      .address = "",
-                                     .config_hash = HASH,
+                                     .identity = {.config_hash = HASH},
                                      .timeout_start_s = test_limit_factor(),
                                      .timeout_peer_s = 20};
     j->status = rt_member_join(&j->member, &config, &j->error);

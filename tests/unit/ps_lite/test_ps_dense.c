@@ -184,35 +184,52 @@ static void test_bf16_sums(void **context)
 }
 
 // The answer is for all, once, and has every worker's record in its place.
-static void test_joins(void **context)
+enum { JOINERS = 3 };
+
+// All workers say what they can do; the last one's completes the answer.
+static void join_round(ps_dense *dense, uint32_t number)
 {
-    (void)context;
-    enum { WORKERS = 3 };
-    ps_dense *dense = NULL;
     rt_error error = {RT_OK, ""};
     rt_message answer = {0};
-    assert_int_equal(ps_dense_create(WORKERS, 100, &dense), RT_OK);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        const uint32_t worker = (i + 1) % WORKERS;
-        const rt_wire_dense_join join = {.collectives = worker + 10, .device = {(uint8_t)worker}};
+    for (uint32_t i = 0; i < JOINERS; i++) {
+        const uint32_t worker = (i + 1) % JOINERS;
+        const rt_wire_dense_join join = {.collectives = worker + number,
+                                         .device = {(uint8_t)worker}};
         rt_message message;
         assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_JOIN,
                                            rt_peer(RT_ROLE_WORKER, worker), 0, 1, sizeof join),
                          RT_OK);
         memcpy(rt_message_payload(&message), &join, sizeof join);
         assert_int_equal(ps_dense_receive(dense, worker, &message, &answer, &error), RT_OK);
-        assert_int_equal(answer.data != NULL, i == WORKERS - 1);
+        assert_int_equal(answer.data != NULL, i == JOINERS - 1);
         if (i == 0)
             assert_int_equal(ps_dense_receive(dense, worker, &message, &answer, &error), RT_WIRE);
         rt_message_release(&message);
     }
-    rt_wire_dense_join joins[WORKERS];
+    rt_wire_dense_join joins[JOINERS];
     assert_int_equal(rt_message_header(&answer)->type, RT_MESSAGE_DENSE_JOINED);
-    assert_int_equal(rt_message_header(&answer)->count, WORKERS);
+    assert_int_equal(rt_message_header(&answer)->count, JOINERS);
     memcpy(joins, rt_message_payload(&answer), sizeof joins);
-    for (uint32_t worker = 0; worker < WORKERS; worker++)
-        assert_true(joins[worker].collectives == worker + 10 && joins[worker].device[0] == worker);
+    for (uint32_t worker = 0; worker < JOINERS; worker++)
+        assert_true(joins[worker].collectives == worker + number &&
+                    joins[worker].device[0] == worker);
     rt_message_release(&answer);
+}
+
+static void test_joins(void **state)
+{
+    ps_dense *dense = NULL;
+    rt_error error = {RT_OK, ""};
+    rt_message answer = {0}, message;
+    (void)state;
+    assert_int_equal(ps_dense_create(JOINERS, 100, &dense), RT_OK);
+    join_round(dense, 10);
+    join_round(dense, 20); // what has come of it
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_JOIN, rt_peer(RT_ROLE_WORKER, 0),
+                                       0, 1, sizeof(rt_wire_dense_join)),
+                     RT_OK);
+    assert_int_equal(ps_dense_receive(dense, 0, &message, &answer, &error), RT_WIRE);
+    rt_message_release(&message);
     ps_dense_destroy(dense);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/files/rt_file.h"
 #include "tests/support/test.h"
 
 static ps_model_info info_of(uint64_t rows)
@@ -30,12 +31,19 @@ static void write_rows_as(const char *path, uint64_t rows, bool packed, rt_file_
     info.packed = packed;
     ps_model_writer *writer = NULL;
     float row[5];
-    assert_int_equal(ps_model_writer_open(path, &info, &writer, NULL), RT_OK);
+    rt_file_sum sum;
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
     for (uint64_t i = 0; i < rows; i++) {
         row_of(i, row);
         assert_int_equal(ps_model_writer_add(writer, i * 977, (uint32_t)i + 5, row, NULL), RT_OK);
     }
-    assert_int_equal(ps_model_writer_commit(writer, sum_p, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_commit(writer, &sum, NULL), RT_OK);
+    if (!packed)
+        assert_int_equal(sum.bytes, ps_model_file_bytes(&info));
+    if (sum_p)
+        *sum_p = sum;
 }
 
 static void write_rows(const char *path, uint64_t rows)
@@ -167,15 +175,17 @@ static void test_the_old_file_stays_until_the_new_one_is_complete(void **context
     char unfinished[300];
     const float row[5] = {0};
     const char *folder = test_directory(), *path = file_in(folder);
+    rt_file_place place = {.path = path}, nowhere = {.path = "/nowhere/at/all"};
+    const rt_sink sink = rt_file_sink(&place), no_sink = rt_file_sink(&nowhere);
     write_rows(path, 7);
-    assert_int_equal(ps_model_writer_open(path, &info, &writer, NULL), RT_OK);
+    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
     assert_int_equal(ps_model_writer_add(writer, 1, 2, row, NULL), RT_OK);
     assert_int_equal(read_rows(path, 7, NULL), RT_END);
     ps_model_writer_abort(writer);
     assert_int_equal(read_rows(path, 7, NULL), RT_END);
     snprintf(unfinished, sizeof unfinished, "%s.tmp", path);
     assert_int_not_equal(access(unfinished, F_OK), 0);
-    assert_int_equal(ps_model_writer_open("/nowhere/at/all", &info, &writer, &error), RT_IO);
+    assert_int_equal(ps_model_writer_open(&no_sink, &info, &writer, &error), RT_IO);
     assert_non_null(strstr(error.text, "/nowhere/at/all"));
     assert_int_equal(read_rows("/nowhere/at/all", 0, &error), RT_IO);
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "ps_lite/ps_model_file.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/rt_hash.h"
 
 #include "tests/support/test.h"
 
@@ -127,7 +129,7 @@ static void start(fixture *f)
     f->server = (ps_server_config){.transport = ops,
                                    .config = &f->config,
                                    .coordinator = f->address,
-                                   .config_hash = HASH,
+                                   .identity = {.config_hash = HASH},
                                    .schema = 77};
 }
 
@@ -152,7 +154,7 @@ static void join_run(fixture *f, uint64_t worker_hash)
                      f->shard_address, &f->worker, &error) != RT_OK)
         fail_msg("%s", error.text);
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = worker_hash};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     from_worker(f, RT_MESSAGE_HELLO, &hello, sizeof hello);
 }
 
@@ -173,11 +175,33 @@ typedef struct {
     float floats[DIM];
 } row_record;
 
+// The one piece of a small model, and what a coordinator answers.
+static void take_model(fixture *f, uint64_t offset, uint32_t status, const char *text)
+{
+    rt_wire_piece piece;
+    struct {
+        rt_wire_taken head;
+        char text[64];
+    } answer = {.head = {.status = status, .is_complete = status == 0}};
+    from_coordinator(f, RT_MESSAGE_SAVE, NULL, 0);
+    rt_message message = expect(f->coordinator, RT_MESSAGE_PIECE);
+    memcpy(&piece, rt_message_payload(&message), sizeof piece);
+    const uint8_t *bytes = rt_message_payload(&message) + sizeof piece;
+    const size_t size = message.size - sizeof(rt_wire_header) - sizeof piece;
+    assert_true(piece.offset == 0 && piece.total == size && piece.status == RT_OK);
+    assert_true(rt_message_header(&message)->iteration == 0 && piece.file == 0);
+    assert_true(piece.checksum == rt_hash_bytes(bytes, size) && piece.sum == piece.checksum);
+    assert_memory_equal(bytes, "RLYNROWS", 8);
+    rt_message_release(&message);
+    answer.head.offset = offset == UINT64_MAX ? size : offset;
+    snprintf(answer.text, sizeof answer.text, "%s", text);
+    from_coordinator(f, RT_MESSAGE_TAKEN, &answer, sizeof answer.head + strlen(text));
+}
+
 static void test_a_run_from_hello_to_stop(void **context)
 {
     (void)context;
     fixture f;
-    char path[256];
     start(&f);
     launch(&f);
     join_run(&f, HASH);
@@ -196,12 +220,7 @@ static void test_a_run_from_hello_to_stop(void **context)
     assert_true(got.head.key == 5 && got.head.version == 2 && got.head.tag == 9);
     assert_memory_equal(got.floats, push.floats, sizeof push.floats);
 
-    const char *folder = test_directory();
-    from_coordinator(&f, RT_MESSAGE_SAVE, folder, strlen(folder));
-    message = expect(f.coordinator, RT_MESSAGE_FINISHED);
-    rt_message_release(&message);
-    snprintf(path, sizeof path, "%s/rows-000-of-001.bin", folder);
-    assert_int_equal(access(path, R_OK), 0);
+    take_model(&f, UINT64_MAX, RT_OK, "");
     from_coordinator(&f, RT_MESSAGE_STOP, "all done", 8);
     end(&f, RT_STOPPED, "all done");
 }
@@ -253,8 +272,14 @@ static void test_broken_messages_are_told_to_the_coordinator(void **context)
     start(&f);
     launch(&f);
     join_run(&f, HASH);
-    from_coordinator(&f, RT_MESSAGE_SAVE, "/nowhere/at/all", 15);
-    expect_failed(&f, RT_IO, "/nowhere/at/all");
+    take_model(&f, 1u << 20, RT_OK, "");
+    expect_failed(&f, RT_WIRE, "a TAKEN of bytes that were not sent");
+
+    start(&f);
+    launch(&f);
+    join_run(&f, HASH);
+    from_coordinator(&f, RT_MESSAGE_PIECE, &push, sizeof push);
+    expect_failed(&f, RT_WIRE, "a PIECE of a file that no LOAD named");
 }
 
 static void expect_refusal(fixture *f, const char *text)
@@ -278,15 +303,15 @@ static void test_strangers_are_refused(void **context)
     start(&f);
     launch(&f);
     join_run(&f, HASH + 1);
-    expect_refusal(&f, "worker 0 runs another configuration");
+    expect_refusal(&f, "worker 0 runs with another configuration");
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 48); // as short as it ever was, of another program
-    expect_refusal(&f, "worker 0 runs lanyard  (protocol 4), the ps 0 lanyard " RT_PROGRAM_VERSION);
+    expect_refusal(&f, "a HELLO of 48 bytes");
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
     from_worker(&f, RT_MESSAGE_PUSH_ROW, &broken, sizeof broken);
     from_worker(&f, RT_MESSAGE_SLICE, &push, 7);
     from_worker(&f, RT_MESSAGE_HELLO, &hello, 3);
     expect_refusal(&f, "a HELLO of 3 bytes");
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     from_worker(&f, RT_MESSAGE_HELLO, &hello, sizeof hello);
     from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
     rt_message message = expect(f.worker, RT_MESSAGE_ROWS);
@@ -331,7 +356,7 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
                                   f.shard_address, &other, &error),
                      RT_OK);
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .rank = 1, .config_hash = HASH};
-    rt_control_put_text(hello.program, sizeof hello.program, RT_PROGRAM_VERSION);
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HELLO, 0, 1,
                &hello, sizeof hello);
     send_bytes(other, rt_peer(RT_ROLE_WORKER, 1), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_PULL, 3, 2,
@@ -370,7 +395,9 @@ static void hold_file(held_file *held)
     *held = (held_file){.load = {.shard_count = 1, .first = 1}, .writer = -1};
     snprintf(held->load.folder, sizeof held->load.folder, "%s", test_path(ROWS_FILE));
     *strrchr(held->load.folder, '/') = '\0';
-    assert_int_equal(ps_model_writer_open(test_path(ROWS_FILE), &info, &writer, NULL), RT_OK);
+    rt_file_place place = {.path = test_path(ROWS_FILE)};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
     assert_int_equal(ps_model_writer_add(writer, 5, 2, row, NULL), RT_OK);
     assert_int_equal(ps_model_writer_commit(writer, &sum, NULL), RT_OK);
     held->load.files[0].bytes = sum.bytes;

@@ -1,4 +1,5 @@
 // A shard alone: messages that break the rules, bounds, files.
+#include "runtime/files/rt_file.h"
 #include "tests/support/shard_case.h"
 
 #include <math.h>
@@ -265,8 +266,10 @@ static void test_save_and_load(void **context)
         drop_sent(&f);
     }
     const char *folder = test_directory();
-    assert_int_equal(ps_shard_save(f.shard, folder, 42, NULL, NULL, NULL, NULL, &error), RT_OK);
     snprintf(path, sizeof path, "%s/rows-000-of-001.bin", folder);
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_shard_save(f.shard, &sink, 42, NULL, NULL, NULL, NULL, &error), RT_OK);
     setup(&g);
     assert_int_equal(ps_shard_load(g.shard, path, 43, NULL, NULL, NULL, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "schema"));

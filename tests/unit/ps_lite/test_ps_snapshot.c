@@ -1,4 +1,5 @@
 // Which rows of a table go into a file, in which order, and which of its blocks are packed.
+#include "runtime/files/rt_file.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -95,9 +96,10 @@ static void what_changed_by_key(void **state)
         for (int backwards = 0; backwards < 2; backwards++) {
             ps_table *table = make_rows(count, backwards);
             const ps_model_info info = info_of(bases[i], true);
-            assert_int_equal(ps_snapshot_write(table, &info, test_path("changed"), NULL, NULL,
-                                               &sums[backwards], NULL),
-                             RT_OK);
+            rt_file_place place = {.path = test_path("changed")};
+            const rt_sink sink = rt_file_sink(&place);
+            assert_int_equal(
+                ps_snapshot_write(table, &info, &sink, NULL, NULL, &sums[backwards], NULL), RT_OK);
             ps_table_destroy(table);
         }
         assert_memory_equal(&sums[0], &sums[1], sizeof sums[0]);
@@ -131,14 +133,14 @@ static void progress_is_made_while_sorting(void **state)
     const ps_model_info info = info_of(0, false);
     calls seen = {.path = beside};
     snprintf(beside, sizeof beside, "%s.tmp", test_path("sorted"));
-    assert_int_equal(
-        ps_snapshot_write(table, &info, test_path("sorted"), note_call, &seen, NULL, &error),
-        RT_OK);
+    rt_file_place place = {.path = test_path("sorted")};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_snapshot_write(table, &info, &sink, note_call, &seen, NULL, &error), RT_OK);
     assert_true(seen.before >= comparisons_min / 65536);
     seen = (calls){.path = beside, .end_at = 3};
-    assert_int_equal(
-        ps_snapshot_write(table, &info, test_path("ended"), note_call, &seen, NULL, &error),
-        RT_STOPPED);
+    place.path = test_path("ended");
+    assert_int_equal(ps_snapshot_write(table, &info, &sink, note_call, &seen, NULL, &error),
+                     RT_STOPPED);
     assert_string_equal(error.text, "enough");
     assert_int_equal(seen.all, 3); // it is not asked again
     assert_int_not_equal(access(test_path("ended"), F_OK), 0);
@@ -153,7 +155,9 @@ static void stored_bytes(const char *blocks, uint32_t *stored)
     uint64_t key = 0;
     const size_t count = strlen(blocks);
     info.row_count = count * PS_MODEL_BLOCK_ROWS;
-    assert_int_equal(ps_model_writer_open(test_path("blocks"), &info, &writer, NULL), RT_OK);
+    rt_file_place place = {.path = test_path("blocks")};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
     for (size_t b = 0; b < count; b++) {
         rt_random random = {b + 1};
         for (uint32_t i = 0; i < PS_MODEL_BLOCK_ROWS; i++) {

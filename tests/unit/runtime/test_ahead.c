@@ -1,5 +1,5 @@
 // Files that another thread reads ahead: pieces of any size, slow ones, none at all.
-#include "runtime/stream/rt_ahead.h"
+#include "runtime/files/rt_ahead.h"
 
 #include <fcntl.h>
 #include <poll.h>

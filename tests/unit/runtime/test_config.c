@@ -411,7 +411,7 @@ static void test_set_errors(void **state)
     must_refuse(&config, "dispatch={\"policy\": \"laia\", \"alpha\": 2}",
                 "dispatch.alpha: 2 is out of range, expected a number in [0, 1], or \"auto\"");
     must_refuse(&config, "dispatch=laia",
-                "dispatch: value: line 1, column 1: not JSON from here on: \"laia\"");
+                "dispatch: is a section, not a key with a value (\"laia\"); did you mean \"dispatch.policy\"?");
     must_refuse(&config, "model.mlp=[1,",
                 "model.mlp: value: line 1, column 4: the text ends in the middle of a JSON value");
     must_refuse(&config, "network.bind=\"x",
@@ -450,14 +450,10 @@ static void test_check(void **state)
     check_says(SET("stream.files=x", "links.workers=[1,2,3]"),
                "links.workers: 3 links, expected one for each of the 4 workers");
     check_says(SET("stream.files=x", "links.workers=[1,2,3]", "workers=3"), NULL);
-    check_says(SET("stream.files=-"),
-               "cache.ratio: needs cache.distinct_keys, or use cache.rows, because standard "
-               "input cannot be read twice");
+    check_says(SET("stream.files=-"), NULL);
     check_says(SET("stream.files=-", "cache.rows=10"), NULL);
     check_says(SET("stream.files=-", "cache.distinct_keys=10"), NULL);
-    check_says(SET("stream.format=synthetic"),
-               "cache.ratio: needs cache.distinct_keys, or use cache.rows, because generated "
-               "input has no end (or give stream.samples_max)");
+    check_says(SET("stream.format=synthetic"), NULL);
     check_says(SET("stream.format=synthetic", "stream.samples_max=5"), NULL);
     check_says(SET("stream.files=x", "sim.iterations=10"),
                "sim.warmup: 10 iterations leave none of the 10 of sim.iterations");

@@ -34,7 +34,7 @@ static const bad_file bad_files[] = {
      "optimizer.rows.name: \"momentum\" is unknown, expected one of \"sgd\", \"adagrad\", "
      "\"rowwise_adagrad\", \"adam\", \"ftrl\""},
     {"{\"sim\": {\"dense\": 1}}", "sim.dense: 1 is not a truth value, expected true or false"},
-    {"{\"dispatch\": 1}", "dispatch: 1 is not a section, expected an object"},
+    {"{\"dispatch\": 1}", "dispatch: is a section, not a key with a value (1): expected an object"},
     {"{\"dispatch\": {\"alhpa\": 1}}",
      "dispatch.alhpa: unknown key, did you mean \"dispatch.alpha\"?"},
     {"{\"dispach\": {\"alpha\": 1}}", "dispach: unknown key, did you mean \"dispatch\"?"},
@@ -112,6 +112,32 @@ static const bad_file bad_files[] = {
     {"{\"include\": 3}", "include: 3 is no path, expected a string"},
     {"{\"include\": \"\"}", "include: \"\" is no path, expected a string"},
 };
+
+// A value that stands alone is one element, whatever stands beside it in its object.
+static void test_a_value_that_stands_alone(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"stream\": {\"files\": \"x.tsv\", \"format\": \"table\"}}",
+        "{\"network\": {\"ps\": \"a:1\", \"coordinator\": \"b:2\", \"interface\": \"c\"}}",
+        "{\"model\": {\"embedding_dim\": 7, \"cross_layers\": 2, \"init_scale\": 0.5}}"};
+    for (size_t i = 0; i < RT_COUNT_OF(texts); i++) {
+        rt_config config = config_fresh();
+        rt_error error = {0};
+        if (rt_config_load(&config, config_write_file("alone.json", texts[i]), &error))
+            fail_msg("%s", error.text);
+        assert_int_equal(config.stream.file_count, i == 0);
+        assert_int_equal(config.network_ps_count, i == 1);
+        assert_int_equal(config.model.embedding_dim_count, 0);
+        if (i == 0)
+            assert_string_equal(config.stream.files[0], "x.tsv");
+        if (i == 1)
+            assert_string_equal(config.network_ps[0], "a:1");
+        if (i == 2)
+            assert_int_equal(config.model.embedding_dim, 7);
+        rt_config_fini(&config);
+    }
+}
 
 static void test_every_error_of_a_file(void **state)
 {
@@ -351,7 +377,7 @@ static void test_files_in_configs(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(test_every_error_of_a_file), TEST(test_files_that_are_none),
-          TEST(test_unreadable_file), TEST(test_every_truncation), TEST(test_random_changes),
-          TEST(test_include), TEST(test_include_errors), TEST(test_include_depth),
-          TEST(test_files_in_configs))
+TEST_MAIN(TEST(test_a_value_that_stands_alone), TEST(test_every_error_of_a_file),
+          TEST(test_files_that_are_none), TEST(test_unreadable_file), TEST(test_every_truncation),
+          TEST(test_random_changes), TEST(test_include), TEST(test_include_errors),
+          TEST(test_include_depth), TEST(test_files_in_configs))

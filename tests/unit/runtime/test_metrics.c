@@ -266,6 +266,37 @@ static void test_pipe_gets_whole_lines_again(void **state)
     assert_int_equal(sum, 1);
 }
 
-TEST_MAIN(TEST(test_records), TEST(test_a_bound), TEST(test_a_bound_that_cannot_be_kept),
-          TEST(test_quality_record), TEST(test_without_a_file), TEST(test_full_disk_warns_once),
+// What an earlier run left stays until there is something to put in its place.
+static void test_records_beside_those_of_before(void **state)
+{
+    (void)state;
+    const char *path = metrics_path();
+    char older[600], fresh[600];
+    rt_error error = {0};
+    uint64_t sum;
+    snprintf(older, sizeof older, "%s.1", path);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    for (uint32_t kept = 0; kept < 2; kept++) {
+        rt_metrics *before = open_metrics(path), *metrics;
+        write_record(before, 5, 1);
+        rt_metrics_close(before);
+        rt_metrics_close(open_metrics(older));
+        assert_int_equal(rt_metrics_open_beside(path, &metrics, &error), RT_OK);
+        write_record(metrics, 7, 1);
+        assert_int_equal(read_records(path, &sum), 1);
+        assert_int_equal(sum, 5);
+        if (kept)
+            rt_metrics_keep(metrics);
+        write_record(metrics, 8, 1);
+        rt_metrics_close(metrics);
+        assert_int_equal(read_records(path, &sum), 1 + kept);
+        assert_int_equal(sum, kept ? 15 : 5);
+        assert_int_equal(access(fresh, F_OK), -1);
+        assert_int_equal(access(older, F_OK), kept ? -1 : 0);
+    }
+}
+
+TEST_MAIN(TEST(test_records_beside_those_of_before), TEST(test_records), TEST(test_a_bound),
+          TEST(test_a_bound_that_cannot_be_kept), TEST(test_quality_record),
+          TEST(test_without_a_file), TEST(test_full_disk_warns_once),
           TEST(test_lost_records_leave_whole_lines), TEST(test_pipe_gets_whole_lines_again))

@@ -40,7 +40,7 @@ static void files_in_sequence(void **state)
 {
     (void)state;
     char *files[] = {put_text("a", "y,u\n1,10\r\n0,11"), put_text("b", "y,u"), put_text("c", ""),
-                     put_packed("d", "y,u\n1,12\n\n", 10, 3), put_text("e", "header\n0,13\n")};
+                     put_packed("d", "y,u\n1,12\n\n", 10, 3), put_text("e", "y,u\n0,13\n")};
     rt_stream_config config = pair_config(files, 5);
     config.table.has_header = true;
     config.malformed_share_max = 0;
@@ -173,7 +173,7 @@ static void the_error_names_file_line_and_counts(void **state)
     rt_stream_stats stats;
     rt_error error = {0};
     assert_int_equal(read_pairs(text, 0, &all, &stats, &error), RT_DATA);
-    assert_non_null(strstr(error.text, "/pairs:1500: 1 of 1500 lines are malformed, "
+    assert_non_null(strstr(error.text, "/pairs:1500: 1 of the last 1500 lines are malformed, "
                                        "stream.malformed_share_max allows a share of 0; "
                                        "the last one: expected 2 cells, found 1"));
     rt_batch_fini(&all);
@@ -190,7 +190,7 @@ static void the_share_is_judged_at_samples_max(void **state)
     rt_stream_stats stats;
     rt_error error = {0};
     assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_DATA);
-    assert_int_equal(all.sample_count, 0); // the same call found the limit and the bad lines
+    assert_int_equal(all.sample_count, 10); // what was good comes before the failure
     assert_int_equal(stats.samples, 10);
     rt_batch_fini(&all);
     config.malformed_share_max = 0.5;
@@ -200,7 +200,7 @@ static void the_share_is_judged_at_samples_max(void **state)
     free(file);
     free(text);
     assert_int_equal(read_pairs("1,1\n\n\n1,2\n", 0, &all, &stats, &error), RT_DATA);
-    assert_non_null(strstr(error.text, "/pairs:3: 2 of 4 lines are malformed"));
+    assert_non_null(strstr(error.text, "/pairs:3: 2 of the last 4 lines are malformed"));
     assert_non_null(strstr(error.text, "found an empty line"));
     rt_batch_fini(&all);
 }
@@ -256,6 +256,190 @@ static void the_first_five_are_logged(void **state)
     free(log_path);
 }
 
+// 50,000 good lines do not pay for what follows them: the last 5,000 to 10,000 lines count. What
+// was good before the failure is given out.
+static void good_lines_do_not_pay_for_garbage(void **state)
+{
+    (void)state;
+    const uint32_t good = 50000;
+    char *text = pair_lines(good, 0), *garbage = pair_lines(1000, 1);
+    char *both = malloc(strlen(text) + strlen(garbage) + 1);
+    assert_non_null(both);
+    sprintf(both, "%s%s", text, garbage);
+    rt_batch all;
+    rt_stream_stats stats;
+    rt_error error = {0};
+    assert_int_equal(read_pairs(both, 0.01, &all, &stats, &error), RT_DATA);
+    assert_int_equal(all.sample_count, good);
+    assert_true(stats.malformed > 0 && stats.malformed <= 102); // 1% of 10,000
+    rt_batch_fini(&all);
+    // Garbage that lies far back is forgotten.
+    sprintf(both, "%.*s", (int)strlen(garbage) / 20, garbage);
+    strcat(both, text);
+    assert_int_equal(read_pairs(both, 0.06, &all, &stats, &error), RT_END);
+    assert_int_equal(stats.malformed, 50);
+    rt_batch_fini(&all);
+    free(both);
+    free(garbage);
+    free(text);
+}
+
+typedef struct {
+    const char *text;
+    rt_status want;
+    const char *words; // of the error
+} header_case;
+
+static rt_column named[] = {{.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
+                            {.name = "skip", .kind = RT_COLUMN_IGNORE},
+                            {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
+                            {.name = "v", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_NUMBER},
+                            {.name = "x", .kind = RT_COLUMN_DENSE}};
+
+static rt_stream_config named_config(char **files, uint32_t file_count)
+{
+    rt_stream_config config = {.format = RT_FORMAT_TABLE,
+                               .file_count = file_count,
+                               .files = files,
+                               .table = {',', true, 5, named}};
+    return config;
+}
+
+static void columns_are_those_of_the_header(void **state)
+{
+    (void)state;
+    static const header_case cases[] = {
+        {"y,skip,u,v,x\n1,s,2,3,0.5\n0,s,4,5,7\n", RT_END, ""},
+        {"x,v,u,y\n0.5,3,2,1\n7,5,4,0\n", RT_END, ""},
+        {"\xef\xbb\xbfu,what,\"y\",x,\"v\",else\n\"2\",\"a\"\"b\",\"1\",0.5,\"3\",\n4,,0,7,5,\n",
+         RT_END, ""},
+        {"y,skip,u,x\n1,s,2,0.5\n", RT_DATA,
+         "/h:1: the header lacks this column of "
+         "stream.table.columns: v"},
+        {"y,u,v,x,u\n", RT_DATA, "has this column twice: u"},
+        {"y,u,v,\"x\n", RT_DATA, "a quote that is not closed"},
+        {"x,v,u,y\n0.5,3,2\n", RT_DATA, "expected 4 cells, found 3"},
+        {"x,v,u,y\n0.5,z,2,1\n", RT_DATA, "column 2 (v)"},
+    };
+    for (uint32_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        char *file = put_text("h", cases[i].text);
+        rt_stream_config config = named_config(&file, 1);
+        rt_batch all;
+        rt_error error = {0};
+        rt_status status = read_all(&config, 0, 10, &all, NULL, &error);
+        if (status != cases[i].want || !strstr(error.text, cases[i].words))
+            fail_msg("case %u: %s: %s", i, rt_status_text(status), error.text);
+        if (status == RT_END) {
+            const uint64_t keys[] = {rt_key(0, 2), rt_key(1, 3), rt_key(0, 4), rt_key(1, 5)};
+            assert_int_equal(all.sample_count, 2);
+            assert_true(all.labels[0] == 1 && all.labels[1] == 0);
+            assert_true(all.dense[0] == 0.5f && all.dense[1] == 7);
+            assert_memory_equal(all.keys, keys, sizeof keys);
+        }
+        rt_batch_fini(&all);
+        free(file);
+    }
+}
+
+// Every file has its own order; who writes to a pipe next may send the header again.
+static void headers_of_several_files(void **state)
+{
+    (void)state;
+    char *files[] = {put_text("a", "y,u,v,x\n1,2,3,4\ny,u,v,x\n1,2,3,4\n"),
+                     put_text("b", "x,y,v,u\n4,1,3,2\n")};
+    rt_stream_config config = named_config(files, 2);
+    rt_batch all;
+    rt_stream_stats stats;
+    rt_error error = {0};
+    assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_END);
+    assert_int_equal(all.sample_count, 3);
+    assert_int_equal(stats.malformed, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(all.keys[2 * i], rt_key(0, 2));
+        assert_int_equal(all.keys[2 * i + 1], rt_key(1, 3));
+        assert_true(all.dense[i] == 4 && all.labels[i] == 1);
+    }
+    rt_batch_fini(&all);
+    free(files[0]);
+    free(files[1]);
+}
+
+static void labels_that_are_odd_are_counted(void **state)
+{
+    (void)state;
+    rt_batch all;
+    rt_stream_stats stats;
+    rt_error error = {0};
+    assert_int_equal(read_pairs("1,1\n0,2\n1.0,3\n-1,4\n2,5\n", 0, &all, &stats, &error), RT_END);
+    assert_int_equal(stats.odd_labels, 2);
+    assert_int_equal(stats.positive, 2);
+    rt_batch_fini(&all);
+}
+
+// A quoted cell may hold line feeds; one that is never closed costs its own line only.
+static void line_feeds_inside_quotes(void **state)
+{
+    (void)state;
+    static rt_column texts[] = {{.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
+                                {.name = "t", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_HASH}};
+    static const char text[] = "1,\"a\nb\"\n"
+                               "0,\"c \"\"d\"\"\n\n\ne\"\n"
+                               "1,\"open\n"
+                               "0,f\n"
+                               "1,\"g\r\nh\"";
+    static const char *const cells[] = {"a\nb", "c \"d\"\n\n\ne", "f", "g\r\nh"};
+    for (uint32_t batch_size = 1; batch_size < 6; batch_size++) {
+        char *file = put_text("q", text);
+        rt_stream_config config = pair_config(&file, 1);
+        config.table.columns = texts;
+        config.malformed_share_max = 0.5;
+        rt_batch all;
+        rt_stream_stats stats;
+        rt_error error = {0};
+        assert_int_equal(read_all(&config, 0, batch_size, &all, &stats, &error), RT_END);
+        assert_int_equal(all.sample_count, RT_COUNT_OF(cells));
+        assert_int_equal(stats.malformed, 1);
+        for (uint32_t i = 0; i < RT_COUNT_OF(cells); i++) {
+            const uint64_t id = rt_hash_bytes(cells[i], strlen(cells[i])) & RT_ID_MASK;
+            assert_int_equal(all.keys[i], rt_key(0, id));
+        }
+        rt_batch_fini(&all);
+        free(file);
+    }
+}
+
+// What has come is given out after a while though the pipe stays open, and lost is nothing.
+static void a_batch_that_does_not_fill(void **state)
+{
+    (void)state;
+    int ends[2];
+    char dash[] = "-", *paths[] = {dash};
+    rt_stream *stream;
+    rt_batch batch;
+    rt_error error = {0};
+    rt_stream_config config = pair_config(paths, 1);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    assert_int_equal(rt_stream_open(&config, 0, &stream, &error), RT_OK);
+    rt_stream_set_wait(stream, 1000000);
+    rt_batch_init(&batch, 0);
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_equal(write(ends[1], "0,1\n1,2\n1,", 10), 10);
+        assert_int_equal(rt_stream_read(stream, &batch, 10, &error), RT_OK);
+        assert_int_equal(batch.sample_count, 2);
+        assert_int_equal(write(ends[1], "3\n", 2), 2);
+        assert_int_equal(rt_stream_read(stream, &batch, 10, &error), RT_OK);
+        assert_int_equal(batch.sample_count, 1);
+    }
+    close(ends[1]);
+    assert_int_equal(rt_stream_read(stream, &batch, 10, &error), RT_END);
+    assert_int_equal(rt_stream_statistics(stream).samples, 9);
+    assert_int_equal(rt_stream_statistics(stream).bytes_lost, 0);
+    rt_stream_close(stream);
+    rt_batch_fini(&batch);
+    close(ends[0]);
+}
+
 static void lines_that_are_no_text(void **state)
 {
     (void)state;
@@ -271,7 +455,7 @@ static void lines_that_are_no_text(void **state)
     rt_stream_stats stats;
     rt_error error = {0};
     assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_DATA);
-    assert_non_null(strstr(error.text, "/a:2: 1 of 3 lines"));
+    assert_non_null(strstr(error.text, "/a:2: 1 of the last 3 lines"));
     assert_non_null(strstr(error.text, "at most 1048576 bytes"));
     rt_batch_fini(&all);
     static const char zeros[] = "1,2\n1,\0003\n1,4\n";
@@ -506,11 +690,14 @@ static void movielens_by_its_format_file(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(files_in_sequence), TEST(batch_sizes_and_limits), TEST(blank_lines),
-          TEST(malformed_share_is_judged), TEST(the_error_names_file_line_and_counts),
-          TEST(the_share_is_judged_at_samples_max), TEST(a_failed_stream_stays_failed),
-          TEST(the_first_five_are_logged), TEST(lines_that_are_no_text),
-          TEST(a_truncated_file_is_an_error), TEST(configurations_that_cannot_work),
-          TEST(counted_keys), TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
+TEST_MAIN(TEST(good_lines_do_not_pay_for_garbage), TEST(columns_are_those_of_the_header),
+          TEST(headers_of_several_files), TEST(labels_that_are_odd_are_counted),
+          TEST(line_feeds_inside_quotes), TEST(a_batch_that_does_not_fill), TEST(files_in_sequence),
+          TEST(batch_sizes_and_limits), TEST(blank_lines), TEST(malformed_share_is_judged),
+          TEST(the_error_names_file_line_and_counts), TEST(the_share_is_judged_at_samples_max),
+          TEST(a_failed_stream_stays_failed), TEST(the_first_five_are_logged),
+          TEST(lines_that_are_no_text), TEST(a_truncated_file_is_an_error),
+          TEST(configurations_that_cannot_work), TEST(counted_keys),
+          TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
           TEST(criteo_plain_and_packed_are_the_same), TEST(avazu_by_its_format_file),
           TEST(movielens_by_its_format_file))

@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_stream.h"
 #include "tests/support/config_case.h"
 
@@ -69,8 +70,8 @@ static uint64_t hash_of(const rt_batch *batch)
 }
 
 // Hashes of all batches from here to the end; positions before each, where wanted.
-static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes,
-                         rt_stream_position *positions, rt_stream_stats *stats)
+static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes, rt_bytes *positions,
+                         rt_stream_stats *stats)
 {
     rt_batch batch;
     rt_error error = {0};
@@ -78,7 +79,7 @@ static uint32_t read_all(rt_stream *stream, uint32_t samples, uint64_t *hashes,
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
     for (;;) {
         if (positions)
-            positions[count] = rt_stream_tell(stream);
+            rt_stream_tell(stream, &positions[count]);
         rt_status status = rt_stream_read(stream, &batch, samples, &error);
         if (status == RT_END)
             break;
@@ -101,10 +102,20 @@ static rt_stream *open_stream(const rt_config *config)
     return stream;
 }
 
+// A position as the first format of checkpoints has it.
+static rt_status seek_old(rt_stream *stream, const rt_position_old *old, rt_error *error)
+{
+    rt_bytes position = {0};
+    rt_bytes_put(&position, old, sizeof *old);
+    rt_status status = rt_stream_seek(stream, &position, error);
+    rt_bytes_fini(&position);
+    return status;
+}
+
 static void from_everywhere(const rt_config *config, uint32_t samples)
 {
     static uint64_t hashes[2][4096];
-    static rt_stream_position positions[4096];
+    static rt_bytes positions[4096];
     rt_stream_stats stats[2];
     rt_error error = {0};
     uint32_t count = read_all(open_stream(config), samples, hashes[0], positions, &stats[0]);
@@ -161,13 +172,13 @@ static void files_that_became_shorter(void **state)
         rt_error error = {0};
         set_up(&config, packed);
         rt_stream *stream = open_stream(&config);
-        const rt_stream_position far = {.samples = 9, .lines = 9, .file = 1, .offset = 1 << 20};
-        assert_int_equal(rt_stream_seek(stream, &far, &error), RT_DATA);
+        const rt_position_old far = {.samples = 9, .lines = 9, .file = 1, .offset = 1 << 20};
+        assert_int_equal(seek_old(stream, &far, &error), RT_DATA);
         assert_non_null(strstr(error.text, "1.csv"));
         rt_stream_close(stream);
         stream = open_stream(&config);
-        const rt_stream_position beyond = {.samples = 9, .lines = 9, .file = 4};
-        assert_int_equal(rt_stream_seek(stream, &beyond, &error), RT_DATA);
+        const rt_position_old beyond = {.samples = 9, .lines = 9, .file = 4};
+        assert_int_equal(seek_old(stream, &beyond, &error), RT_DATA);
         rt_stream_close(stream);
         rt_config_fini(&config);
     }
@@ -183,17 +194,18 @@ static void positions_that_cannot_be(void **state)
     set_up(&config, false);
     rt_stream *stream = open_stream(&config);
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
-    const rt_stream_position bad[] = {{.samples = 9, .lines = 8},
-                                      {.samples = 9, .lines = 9, .malformed = 1},
-                                      {.samples = 0, .lines = 1, .malformed = 2}};
+    const rt_position_old bad[] = {{.samples = 9, .lines = 8},
+                                   {.samples = 9, .lines = 9, .malformed = 1},
+                                   {.samples = 0, .lines = 1, .malformed = 2}};
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
-        assert_int_equal(rt_stream_seek(stream, &bad[i], &error), RT_DATA);
+        assert_int_equal(seek_old(stream, &bad[i], &error), RT_DATA);
         rt_stream_close(stream);
         stream = open_stream(&config);
     }
     const uint64_t blanks = UINT64_C(1) << 60;
-    const rt_stream_position blank = {.blank_lines = blanks, .first_blank = 1};
-    assert_int_equal(rt_stream_seek(stream, &blank, &error), RT_OK);
+    const rt_position_old blank = {.blank_lines = blanks, .first_blank = 1, .line = blanks};
+    assert_int_equal(seek_old(stream, &blank, &error), RT_OK);
+    assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_OK);   // what stands before it
     assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_DATA); // too many are bad
     assert_true(rt_stream_statistics(stream).malformed >= blanks);
     rt_stream_close(stream);
@@ -212,11 +224,11 @@ static void a_stop_ends_unpacking(void **state)
     set_up(&config, true);
     rt_stream *stream = open_stream(&config);
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
-    const rt_stream_position far = {.file = 1, .offset = UINT64_C(1) << 50};
+    const rt_position_old far = {.file = 1, .offset = UINT64_C(1) << 50};
     assert_int_equal(pipe(stop), 0);
     assert_int_equal(write(stop[1], "", 1), 1);
-    rt_stream_set_stop(stream, stop[0]);
-    if (rt_stream_seek(stream, &far, &error))
+    rt_stream_watch(stream, stop[0], -1);
+    if (seek_old(stream, &far, &error))
         fail_msg("%s", error.text);
     assert_int_equal(rt_stream_read(stream, &batch, 8, &error), RT_END);
     rt_stream_close(stream);

@@ -1,4 +1,4 @@
-// rt_source: against splitting the same text in memory.
+// The source of files: against splitting the same text in memory.
 #include "tests/unit/runtime/test_stream_support.h"
 
 #include <fcntl.h>
@@ -26,8 +26,22 @@ static char *make_text(uint64_t seed, size_t size_min, size_t *size_p)
     return text;
 }
 
+// fifo_ends: so that a pipe has an end.
+static rt_status open_paths(char **paths, uint32_t count, void **source_p, rt_error *error)
+{
+    const rt_stream_config config = {.files = paths, .file_count = count, .fifo_ends = true};
+    return rt_source_files.open(&config, 0, source_p, error);
+}
+
+static rt_source_counts counts_of(const void *source)
+{
+    rt_source_counts counts;
+    rt_source_files.counts(source, &counts);
+    return counts;
+}
+
 // Reads all lines of the source and compares with those of text.
-static void expect_lines(rt_source *source, uint32_t file, const char *text, size_t size)
+static void expect_lines(void *source, uint32_t file, const char *text, size_t size)
 {
     rt_error error;
     rt_line line;
@@ -38,7 +52,7 @@ static void expect_lines(rt_source *source, uint32_t file, const char *text, siz
         stop = stop ? stop : text + size;
         size_t length = (size_t)(stop - at);
         length -= length > 0 && at[length - 1] == '\r';
-        assert_int_equal(rt_source_line(source, &line, &error), RT_OK);
+        assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_OK);
         assert_int_equal(line.number, ++number);
         assert_int_equal(line.file, file);
         assert_int_equal(line.is_too_long, length > RT_LINE_MAX);
@@ -51,19 +65,19 @@ static void expect_lines(rt_source *source, uint32_t file, const char *text, siz
     }
 }
 
-static void expect_end(rt_source *source)
+static void expect_end(void *source)
 {
     rt_error error;
     rt_line line;
-    assert_int_equal(rt_source_line(source, &line, &error), RT_END);
-    assert_int_equal(rt_source_line(source, &line, &error), RT_END);
+    assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_END);
+    assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_END);
 }
 
-static rt_source *open_source(char **paths, uint32_t count)
+static void *open_source(char **paths, uint32_t count)
 {
     rt_error error = {0};
-    rt_source *source = NULL;
-    rt_status status = rt_source_open(paths, count, &source, &error);
+    void *source = NULL;
+    rt_status status = open_paths(paths, count, &source, &error);
     if (status)
         fail_msg("%s", error.text);
     return source;
@@ -77,20 +91,21 @@ static void plain_and_packed_lines(void **state)
     char *paths[4] = {put_bytes("a.tsv", text, size), put_packed("b.tsv.zst", text, size, size),
                       put_packed("c.zst", text, size, 10000),
                       put_packed("packed_without_the_name", text, size, 100000)};
-    rt_source *source = open_source(paths, 4);
+    void *source = open_source(paths, 4);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < 4; i++) {
         struct stat info;
-        assert_string_equal(rt_source_path(source, i), paths[i]);
+        assert_string_equal(rt_source_files.input_name(source, i), paths[i]);
         assert_int_equal(stat(paths[i], &info), 0);
         bytes += (uint64_t)info.st_size;
         expect_lines(source, i, text, size);
-        free(paths[i]);
     }
     expect_end(source);
-    assert_int_equal(rt_source_bytes_all(source), bytes);
-    assert_int_equal(rt_source_bytes_read(source), bytes);
-    rt_source_close(source);
+    assert_int_equal(counts_of(source).bytes_all, bytes);
+    assert_int_equal(counts_of(source).bytes_read, bytes);
+    rt_source_files.close(source);
+    for (uint32_t i = 0; i < 4; i++)
+        free(paths[i]);
     free(text);
 }
 
@@ -103,13 +118,13 @@ static void odd_ends_of_files(void **state)
         sprintf(name, "%u", i);
         paths[i] = put_text(name, texts[i]);
     }
-    rt_source *source = open_source(paths, RT_COUNT_OF(texts));
-    for (uint32_t i = 0; i < RT_COUNT_OF(texts); i++) {
+    void *source = open_source(paths, RT_COUNT_OF(texts));
+    for (uint32_t i = 0; i < RT_COUNT_OF(texts); i++)
         expect_lines(source, i, texts[i], strlen(texts[i]));
-        free(paths[i]);
-    }
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
+    for (uint32_t i = 0; i < RT_COUNT_OF(texts); i++)
+        free(paths[i]);
 }
 
 static void lines_that_are_too_long(void **state)
@@ -133,26 +148,26 @@ static void lines_that_are_too_long(void **state)
     text[RT_LINE_MAX] = 'a';
     paths[2] = put_bytes("one_line", text, RT_LINE_MAX + 1);
     text[RT_LINE_MAX] = '\n';
-    rt_source *source = open_source(paths, 4);
+    void *source = open_source(paths, 4);
     expect_lines(source, 0, text, size);
     expect_lines(source, 1, text, size);
     text[RT_LINE_MAX] = 'a';
     expect_lines(source, 2, text, RT_LINE_MAX + 1);
     expect_lines(source, 3, "next\n", 5);
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
     for (uint32_t i = 0; i < 4; i++)
         free(paths[i]);
     free(text);
 }
 
 // Reads to the end or the first error.
-static rt_status drain(rt_source *source, uint64_t *lines_p, rt_error *error)
+static rt_status drain(void *source, uint64_t *lines_p, rt_error *error)
 {
     rt_line line;
     rt_status status;
     *lines_p = 0;
-    while (!(status = rt_source_line(source, &line, error)))
+    while (!(status = rt_source_files.line(source, 0, 0, &line, error)))
         ++*lines_p;
     return status;
 }
@@ -167,21 +182,21 @@ static void packed_files_cut_anywhere(void **state)
     assert_true(frame < packed_size && packed_size < 30000);
     for (size_t cut = 0; cut < packed_size; cut += cut < 40 || packed_size - cut < 40 ? 1 : 37) {
         char *path = put_bytes("cut.zst", packed, cut);
-        rt_source *source = open_source(&path, 1);
+        void *source = open_source(&path, 1);
         rt_error error = {0};
         uint64_t lines;
         rt_status status = drain(source, &lines, &error);
         assert_int_equal(status, RT_DATA);
         assert_non_null(strstr(error.text, "cut.zst:"));
-        rt_source_close(source);
+        rt_source_files.close(source);
         free(path);
     }
     // Between two frames nothing shows that more was to come.
     char *path = put_bytes("cut.zst", packed, frame);
-    rt_source *source = open_source(&path, 1);
+    void *source = open_source(&path, 1);
     expect_lines(source, 0, text, 9000);
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
     free(path);
     free(packed);
     free(text);
@@ -197,18 +212,18 @@ static void damaged_packed_files(void **state)
     for (size_t i = 0; i < packed_size; i += 1 + i / 50) {
         packed[i] ^= 0x40;
         char *path = put_bytes("damaged.zst", packed, packed_size);
-        rt_source *source = open_source(&path, 1);
+        void *source = open_source(&path, 1);
         rt_error error = {0};
         uint64_t lines;
         rt_status status = drain(source, &lines, &error); // frames have checksums
-        rt_source_close(source);
+        rt_source_files.close(source);
         if (status == RT_DATA) {
             assert_non_null(strstr(error.text, "damaged.zst:"));
         } else {
             assert_int_equal(status, RT_END);
             source = open_source(&path, 1);
             expect_lines(source, 0, text, size);
-            rt_source_close(source);
+            rt_source_files.close(source);
             unharmed++;
         }
         free(path);
@@ -230,10 +245,10 @@ static void skippable_frames_are_skipped(void **state)
     memcpy(file + sizeof skippable, packed, packed_size);
     memcpy(file + sizeof skippable + packed_size, skippable, sizeof skippable);
     char *path = put_bytes("s", file, packed_size + 2 * sizeof skippable);
-    rt_source *source = open_source(&path, 1);
+    void *source = open_source(&path, 1);
     expect_lines(source, 0, text, sizeof text - 1);
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
     free(packed);
     free(path);
 }
@@ -241,8 +256,8 @@ static void skippable_frames_are_skipped(void **state)
 static void expect_open_fails(char **paths, uint32_t count, rt_status want, const char *words)
 {
     rt_error error = {0};
-    rt_source *source = NULL;
-    assert_int_equal(rt_source_open(paths, count, &source, &error), want);
+    void *source = NULL;
+    assert_int_equal(open_paths(paths, count, &source, &error), want);
     assert_null(source);
     if (!strstr(error.text, words))
         fail_msg("\"%s\" does not say \"%s\"", error.text, words);
@@ -262,14 +277,14 @@ static void inputs_that_cannot_be_read(void **state)
     char *bad[] = {gzip, text};
     static const char *const words[] = {"a.gz:1: packed with gzip", "text.zst:1: named .zst"};
     for (uint32_t i = 0; i < 2; i++) {
-        rt_source *source = open_source(&bad[i], 1);
+        void *source = open_source(&bad[i], 1);
         rt_error error = {0};
         uint64_t lines;
         assert_int_equal(drain(source, &lines, &error), RT_DATA);
         assert_int_equal(lines, 0);
         if (!strstr(error.text, words[i]))
             fail_msg("\"%s\" does not say \"%s\"", error.text, words[i]);
-        rt_source_close(source);
+        rt_source_files.close(source);
     }
     char *all[] = {good, absent, folder, gzip, text};
     for (uint32_t i = 0; i < RT_COUNT_OF(all); i++)
@@ -324,12 +339,12 @@ static void standard_input_in_pieces(void **state)
                          is_packed ? packed_size : size};
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, write_pieces, &job), 0);
-        rt_source *source = open_source(paths, 1);
+        void *source = open_source(paths, 1);
         expect_lines(source, 0, text, size);
         expect_end(source);
-        assert_int_equal(rt_source_bytes_all(source), 0);
-        assert_int_equal(rt_source_bytes_read(source), is_packed ? packed_size : size);
-        rt_source_close(source);
+        assert_int_equal(counts_of(source).bytes_all, 0);
+        assert_int_equal(counts_of(source).bytes_read, is_packed ? packed_size : size);
+        rt_source_files.close(source);
         assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0); // not ours to close
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
@@ -343,19 +358,19 @@ static void standard_input_line_by_line(void **state)
     (void)state;
     char dash[] = "-", *paths[] = {dash}, text[32];
     int writer = pipe_to_stdin();
-    rt_source *source = open_source(paths, 1);
+    void *source = open_source(paths, 1);
     for (int i = 0; i < 100; i++) {
         rt_error error;
         rt_line line;
         int size = sprintf(text, "%d\n", i);
         assert_int_equal(write(writer, text, (size_t)size), size);
-        assert_int_equal(rt_source_line(source, &line, &error), RT_OK);
+        assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_OK);
         assert_int_equal(line.length, size - 1);
         assert_memory_equal(line.text, text, size - 1);
     }
     close(writer);
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
 }
 
 // The same packed: what the writer flushed comes out, also more than fits in one block.
@@ -380,15 +395,15 @@ static void standard_input_packed_and_flushed(void **state)
     }
     int writer = pipe_to_stdin();
     assert_int_equal(write(writer, packed, out.pos), out.pos);
-    rt_source *source = open_source(paths, 1);
+    void *source = open_source(paths, 1);
     expect_lines(source, 0, text, size / 100 * 100);
-    rt_source_close(source);
+    rt_source_files.close(source);
     close(writer);
     ZSTD_freeCStream(packer);
     free(text);
 }
 
-// A wait for input ends when the descriptor of rt_source_set_stop is readable: before the first
+// A wait for input ends when the descriptor of rt_source_watch is readable: before the first
 // byte, between lines and within one. What was a whole line by then is given out first.
 static void standard_input_is_given_up(void **state)
 {
@@ -401,15 +416,15 @@ static void standard_input_is_given_up(void **state)
         int stop[2], writer = pipe_to_stdin();
         assert_int_equal(pipe(stop), 0);
         assert_int_equal(write(writer, texts[i], strlen(texts[i])), strlen(texts[i]));
-        rt_source *source = open_source(paths, 1);
-        rt_source_set_stop(source, stop[0]);
+        void *source = open_source(paths, 1);
+        rt_source_files.watch(source, &(rt_source_watch){stop[0], -1});
         for (uint32_t k = 0; i > 0 && k < 2; k++) {
-            assert_int_equal(rt_source_line(source, &line, &error), RT_OK);
+            assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_OK);
             assert_int_equal(line.text[0], 'a' + (int)k);
         }
         assert_int_equal(write(stop[1], "x", 1), 1);
-        assert_int_equal(rt_source_line(source, &line, &error), RT_STOPPED);
-        rt_source_close(source);
+        assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_STOPPED);
+        rt_source_files.close(source);
         close(writer);
         close(stop[0]);
         close(stop[1]);
@@ -421,27 +436,27 @@ static void a_pipe_without_a_writer(void **state)
 {
     (void)state;
     char path[512], *paths[] = {path};
-    rt_source *source;
+    void *source;
     rt_line line;
     rt_error error;
     int stop[2];
     snprintf(path, sizeof path, "%s/pipe", test_directory());
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(pipe(stop), 0);
-    assert_int_equal(rt_source_open(paths, 1, &source, &error), RT_OK);
-    rt_source_set_stop(source, stop[0]);
+    assert_int_equal(open_paths(paths, 1, &source, &error), RT_OK);
+    rt_source_files.watch(source, &(rt_source_watch){stop[0], -1});
     assert_int_equal(write(stop[1], "", 1), 1);
-    assert_int_equal(rt_source_line(source, &line, &error), RT_STOPPED);
-    rt_source_close(source);
+    assert_int_equal(rt_source_files.line(source, 0, 0, &line, &error), RT_STOPPED);
+    rt_source_files.close(source);
 
-    assert_int_equal(rt_source_open(paths, 1, &source, &error), RT_OK);
+    assert_int_equal(open_paths(paths, 1, &source, &error), RT_OK);
     int writer = open(path, O_WRONLY);
     assert_true(writer >= 0);
     assert_int_equal(write(writer, "one\ntwo\n", 8), 8);
     close(writer);
     expect_lines(source, 0, "one\ntwo\n", 8);
     expect_end(source);
-    rt_source_close(source);
+    rt_source_files.close(source);
 }
 
 TEST_MAIN(TEST(a_pipe_without_a_writer), TEST(plain_and_packed_lines), TEST(odd_ends_of_files),

@@ -1,5 +1,6 @@
 #include "runtime/wire/rt_wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,15 +36,46 @@ static void create_fills_the_header(void **state)
     rt_message message = {0};
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_PUSH_ROW, SENDER, 99, 5, 400), RT_OK);
     const uint8_t want[] = {
-        0x52, 0x4c, 0x41, 0x59,             // "RLAY"
-        4,    0,                            // version
-        22,   0,                            // PUSH_ROW
-        0,    0,    0,    0,                // epoch
-        3,    0,    0,    2,                // worker 3
-        99,   0,    0,    0,    0, 0, 0, 0, // iteration
-        5,    0,    0,    0,                // count
-        0,    0,    0,    0,                // stamp
-        0x90, 1,    0,    0,    0, 0, 0, 0, // 400
+        0x52,
+        0x4c,
+        0x41,
+        0x59, // "RLAY"
+        RT_WIRE_VERSION,
+        0,
+        22,
+        0, // PUSH_ROW
+        0,
+        0,
+        0,
+        0, // epoch
+        3,
+        0,
+        0,
+        2, // worker 3
+        99,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0, // iteration
+        5,
+        0,
+        0,
+        0, // count
+        0,
+        0,
+        0,
+        0, // stamp
+        0x90,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0, // 400
     };
     assert_int_equal(message.size, 440);
     assert_int_equal((uintptr_t)message.data % 8, 0);
@@ -148,7 +180,9 @@ static void bad_headers_are_named(void **state)
 {
     (void)state;
     refuse(offsetof(rt_wire_header, magic), 4, 0x12345678, "0x12345678");
-    refuse(offsetof(rt_wire_header, version), 2, RT_WIRE_VERSION + 1, "version 5");
+    char newer[32];
+    snprintf(newer, sizeof newer, "version %u", RT_WIRE_VERSION + 1);
+    refuse(offsetof(rt_wire_header, version), 2, RT_WIRE_VERSION + 1, newer);
     refuse(offsetof(rt_wire_header, version), 2, 0, "version 0");
     refuse(offsetof(rt_wire_header, type), 2, 0, "unknown type 0");
     refuse(offsetof(rt_wire_header, type), 2, 4711, "unknown type 4711");
@@ -156,7 +190,7 @@ static void bad_headers_are_named(void **state)
     refuse(offsetof(rt_wire_header, sender), 4, 0, "sender");
     refuse(offsetof(rt_wire_header, sender), 4, 0x02000040, "sender"); // worker 64
     refuse(offsetof(rt_wire_header, sender), 4, 0x01000001, "sender"); // coordinator 1
-    refuse(offsetof(rt_wire_header, sender), 4, 0x04000000, "sender"); // no such role
+    refuse(offsetof(rt_wire_header, sender), 4, 0x05000000, "sender"); // no such role
     refuse(offsetof(rt_wire_header, stamp), 4, 1, "time stamp");
     refuse(offsetof(rt_wire_header, count), 4, 3, "3 records");
     refuse(offsetof(rt_wire_header, payload_bytes), 8, 48, "header says 48");
@@ -259,6 +293,7 @@ static void names(void **state)
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_COORDINATOR, 0), text), "coordinator");
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_WORKER, 12), text), "worker 12");
     assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_PS, 0xffffff), text), "ps 16777215");
+    assert_string_equal(rt_peer_name(rt_peer(RT_ROLE_VISITOR, 63), text), "visitor 63");
     assert_string_equal(rt_peer_name(0xfeffffff, text), "unknown peer 0xfeffffff");
     assert_string_equal(rt_peer_name(0, text), "unknown peer 0");
     assert_string_equal(rt_message_type_name(RT_MESSAGE_PUSH_GRAD), "PUSH_GRAD");

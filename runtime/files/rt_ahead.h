@@ -20,6 +20,9 @@ void rt_ahead_close(rt_ahead *ahead); // also NULL
 // error names the file.
 rt_status rt_ahead_take(rt_ahead *ahead, void *bytes, size_t size, size_t *got_p, rt_error *error);
 
+// An eventfd of the user that is written, too, whenever take has something new to say. Until close.
+void rt_ahead_notify(rt_ahead *ahead, int wake_fd);
+
 // After RT_AGAIN: readable when take has something to say.
 int rt_ahead_fd(const rt_ahead *ahead);
 

@@ -1,4 +1,4 @@
-#include "runtime/stream/rt_ahead.h"
+#include "runtime/files/rt_ahead.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@ struct rt_ahead {
     pthread_mutex_t lock; // all below but path and the bytes
     pthread_cond_t room;
     int wake_fd;
+    int notify_fd;       // the user's, not to be touched once it has closed; -1: none
     bool closed;         // by the user
     bool ended;          // by the thread: nothing follows
     bool left;           // by either
@@ -45,10 +46,13 @@ static void leave(rt_ahead *ahead)
         destroy(ahead);
 }
 
+// With the lock.
 static void wake(const rt_ahead *ahead)
 {
     const uint64_t one = 1;
-    if (write(ahead->wake_fd, &one, sizeof one) < 0) {
+    if (write(ahead->wake_fd, &one, sizeof one) < 0 ||
+        (ahead->notify_fd >= 0 && !ahead->closed &&
+         write(ahead->notify_fd, &one, sizeof one) < 0)) {
         // it is readable already
     }
 }
@@ -139,6 +143,7 @@ rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     pthread_mutex_init(&ahead->lock, NULL);
     pthread_cond_init(&ahead->room, NULL);
+    ahead->notify_fd = -1;
     ahead->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ahead->path = rt_alloc(strlen(path) + 1, 1);
     rt_status status = RT_OK;
@@ -146,7 +151,7 @@ rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     else if (ahead->wake_fd < 0 || (strcpy(ahead->path, path), start(ahead)) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start a thread that reads %s", path);
-    if (status != RT_OK) {
+    if (status) {
         destroy(ahead);
         return status;
     }
@@ -163,6 +168,13 @@ void rt_ahead_close(rt_ahead *ahead)
     pthread_cond_signal(&ahead->room);
     pthread_mutex_unlock(&ahead->lock);
     leave(ahead);
+}
+
+void rt_ahead_notify(rt_ahead *ahead, int wake_fd)
+{
+    pthread_mutex_lock(&ahead->lock);
+    ahead->notify_fd = wake_fd;
+    pthread_mutex_unlock(&ahead->lock);
 }
 
 int rt_ahead_fd(const rt_ahead *ahead)

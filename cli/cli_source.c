@@ -1,0 +1,201 @@
+#include "cli/cli_source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
+
+#define PATH_SIZE (RT_PATH_MAX + 160)
+
+// ---- whole or torn ---------------------------------------------------------------------------
+
+static bool is_there(const char *folder, const char *name)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+int cli_source_open(const char *folder, const char *const *sets, uint32_t set_count,
+                    rt_config *config, cli_source *source)
+{
+    char path[PATH_SIZE];
+    rt_error error = {0};
+    struct stat info;
+    snprintf(path, sizeof path, "%s.old", folder);
+    if (stat(folder, &info) != 0 && errno == ENOENT && stat(path, &info) == 0) {
+        rt_fail(&error, RT_NOT_FOUND,
+                "%s is not there, but %s is: the process that put a new model in its place ended "
+                "between two renames; the whole one is %s",
+                folder, path, path);
+        return cli_fail(&error);
+    }
+    if (!is_there(folder, "config.json")) {
+        rt_fail(&error, RT_NOT_FOUND,
+                "%s: no config.json: expected the folder model/ of a run, or a checkpoint", folder);
+        return cli_fail(&error);
+    }
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    int code = cli_load(path, sets, set_count, "lanyard", config);
+    if (code == CLI_OK)
+        *source =
+            (cli_source){.folder = folder, .config = config, .schema = cli_schema_hash(config)};
+    return code;
+}
+
+static rt_status check_without_manifest(const cli_source *source, rt_error *error)
+{
+    ps_model_info info = {0};
+    ps_model_reader *reader;
+    char path[PATH_SIZE];
+    rt_status status = ps_model_file_path(source->folder, 0, source->config->ps_shard_count, path,
+                                          sizeof path, error);
+    if (!status)
+        status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
+    if (status)
+        return status;
+    ps_model_reader_close(reader);
+    if (info.iteration)
+        return rt_fail(error, RT_DATA,
+                       "%s: there is no " RT_MANIFEST_NAME
+                       ": this checkpoint was never completed, or has lost it",
+                       source->folder);
+    rt_warn("%s has no " RT_MANIFEST_NAME " (lanyard 0.1.0 wrote none): each file is checked, but "
+            "not whether they are of one run",
+            source->folder);
+    return RT_OK;
+}
+
+rt_status cli_source_check(const cli_source *source, rt_error *error)
+{
+    cJSON *root = NULL;
+    uint64_t schema = 0;
+    rt_status status = rt_manifest_read(source->folder, &root, error);
+    if (status == RT_NOT_FOUND)
+        return check_without_manifest(source, error);
+    if (status)
+        return status;
+    status = rt_manifest_check(source->folder, root, error);
+    if (!status && rt_manifest_hash(root, "schema", &schema) && schema != source->schema)
+        status = rt_fail(error, RT_CONFIG, "%s: of another model or stream format than %s says",
+                         source->folder, "its config.json");
+    cJSON_Delete(root);
+    return status;
+}
+
+// ---- rows ------------------------------------------------------------------------------------
+
+typedef struct {
+    const cli_source *source;
+    uint32_t shard, row_floats;
+    ps_table *table;
+    ps_model_info info;
+} loading;
+
+// replaces: a checkpoint's changes of rows that one before it holds.
+static rt_status add_row(const loading *l, uint64_t key, uint32_t version, const float *row,
+                         bool replaces, rt_error *error)
+{
+    rt_status status = ps_table_reserve(l->table, 1, error);
+    if (status)
+        return status;
+    ps_entry *entry = ps_table_find(l->table, key);
+    if (entry && !replaces)
+        return rt_fail(error, RT_DATA, "key %" PRIx64 " stands twice in the model", key);
+    entry = entry ? entry : ps_table_insert(l->table, key);
+    entry->version = version;
+    memcpy(ps_table_row(l->table, entry), row, l->row_floats * sizeof *row);
+    return RT_OK;
+}
+
+static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt_error *error);
+
+// A file of changes needs the checkpoint that they are changes of.
+static rt_status load_base(loading *l, const char *folder, uint32_t base, uint32_t before,
+                           rt_error *error)
+{
+    char parent[PATH_SIZE], path[PATH_SIZE + 64];
+    snprintf(parent, sizeof parent, "%s/..", folder);
+    if (base >= before)
+        return rt_fail(error, RT_DATA,
+                       "%s: builds on iteration %" PRIu32 ", expected one below %" PRIu32, folder,
+                       base, before);
+    rt_status status = rt_checkpoint_path(parent, base, path, sizeof path, error);
+    return status ? status : load_folder(l, path, base, error);
+}
+
+// That the file is the one that the folder's manifest names; without one there is nothing to say.
+static rt_status check_sum(const char *folder, const char *path, rt_file_sum sum, rt_error *error)
+{
+    cJSON *root = NULL;
+    rt_manifest_part part = {0};
+    const char *name = strrchr(path, '/');
+    rt_status status = rt_manifest_read(folder, &root, error);
+    if (status == RT_NOT_FOUND)
+        return RT_OK;
+    if (!status && rt_manifest_part_of(root, name ? name + 1 : path, &part) && part.has_hash &&
+        (part.sum.bytes != sum.bytes || part.sum.hash != sum.hash))
+        status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    cJSON_Delete(root);
+    return status;
+}
+
+static rt_status load_file(loading *l, const char *folder, const char *path, uint32_t before,
+                           rt_error *error)
+{
+    ps_model_reader *reader;
+    rt_status status = ps_model_reader_open(path, NULL, NULL, &l->info, &reader, error);
+    if (status)
+        return status;
+    const ps_model_info info = l->info;
+    if (info.dim != l->source->config->model.embedding_dim || info.schema != l->source->schema ||
+        l->row_floats > info.dim + info.state_floats)
+        status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
+    if (!status && info.base && (l->shard != CLI_ALL_SHARDS || info.shard == 0))
+        status = load_base(l, folder, info.base, before, error);
+    while (!status) {
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (!status)
+            status = add_row(l, key, version, row, info.base > 0, error);
+    }
+    if (status == RT_END)
+        status = check_sum(folder, path, ps_model_reader_sum(reader), error);
+    ps_model_reader_close(reader);
+    l->info = info;
+    return status;
+}
+
+// before: iteration of the checkpoint that builds on it.
+static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt_error *error)
+{
+    char path[PATH_SIZE + 160];
+    const uint32_t shards = l->source->config->ps_shard_count;
+    rt_status status = RT_OK;
+    for (uint32_t s = 0; s < shards && !status; s++) {
+        if (l->shard != CLI_ALL_SHARDS && l->shard != s)
+            continue;
+        status = ps_model_file_path(folder, s, shards, path, sizeof path, error);
+        if (!status)
+            status = load_file(l, folder, path, before, error);
+    }
+    return status;
+}
+
+rt_status cli_source_rows(const cli_source *source, uint32_t shard, uint32_t row_floats,
+                          ps_table *table, ps_model_info *info_p, rt_error *error)
+{
+    loading l = {.source = source, .shard = shard, .row_floats = row_floats, .table = table};
+    rt_status status = load_folder(&l, source->folder, UINT32_MAX, error);
+    if (info_p)
+        *info_p = l.info;
+    return status;
+}

@@ -1,0 +1,208 @@
+// The end of a run: what workers still hold goes to the shards, the model comes in from all boxes.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_run.h"
+#include "runtime/files/rt_folder.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/rt_hash.h"
+
+#define SAID_NS UINT64_C(5000000000) // how often it is said how far the model has come
+#define WORKER rt_peer(RT_ROLE_WORKER, 0)
+
+// ---- FINISH ----------------------------------------------------------------------------------
+
+static rt_status ask(dp_run *c, uint32_t peer, rt_message_type type, rt_error *error)
+{
+    rt_message message;
+    if (rt_control_create(&message, type, DP_SELF))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return dp_roster_send(c->roster, peer, &message, error);
+}
+
+// Every worker has carried out all, and the shards have all that it changed.
+static rt_status finish_workers(dp_run *c, rt_error *error)
+{
+    rt_status status = RT_OK;
+    c->phase = DP_RUN_FINISHES;
+    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
+        status = ask(c, rt_peer(RT_ROLE_WORKER, w), RT_MESSAGE_FINISH, error);
+    while (!status && c->finished_workers != dp_run_workers(c))
+        status = dp_run_turn(c, error);
+    return status;
+}
+
+// ---- the model -------------------------------------------------------------------------------
+
+// Files of the model that members send: worker 0 the dense part, every shard its rows.
+static uint32_t sender_count(const dp_run *c)
+{
+    return 1 + c->own.config->ps_shard_count;
+}
+
+static uint32_t sender_of(uint32_t i)
+{
+    return i == 0 ? WORKER : rt_peer(RT_ROLE_PS, i - 1);
+}
+
+static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
+{
+    if (i == 0)
+        snprintf(name, size, "dense.bin");
+    else
+        snprintf(name, size, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", i - 1,
+                 c->own.config->ps_shard_count);
+}
+
+static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
+{
+    rt_status status = RT_OK;
+    c->phase = DP_RUN_SAVES;
+    for (uint32_t i = 0; i < sender_count(c) && !status; i++) {
+        char name[64], path[RT_FOLDER_MAX + 64];
+        name_of(c, i, name, sizeof name);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        status = dp_collect_expect(&c->collect, sender_of(i), 0, path, error);
+        if (!status)
+            status = ask(c, sender_of(i), RT_MESSAGE_SAVE, error);
+    }
+    return status;
+}
+
+// RT_AGAIN: some of it is on its way.
+static rt_status look_at_model(const dp_run *c, uint64_t *got_p, uint64_t *total_p, rt_error *error)
+{
+    bool whole = true;
+    *got_p = *total_p = 0;
+    for (uint32_t i = 0; i < sender_count(c); i++) {
+        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));
+        if (in->status != RT_OK && in->status != RT_AGAIN)
+            return rt_fail(error, in->status, "%s", in->error.text);
+        whole &= in->status == RT_OK;
+        *got_p += in->got;
+        *total_p += in->total;
+    }
+    return whole ? RT_OK : RT_AGAIN;
+}
+
+static rt_status collect_model(dp_run *c, const char *folder, rt_error *error)
+{
+    uint64_t got, total, said_ns = rt_now_ns();
+    rt_status status = ask_for_model(c, folder, error);
+    while (!status && (status = look_at_model(c, &got, &total, error)) == RT_AGAIN) {
+        status = dp_run_turn(c, error);
+        if (rt_now_ns() - said_ns < SAID_NS)
+            continue;
+        said_ns = rt_now_ns();
+        rt_info("the model: %.1f of %.1f MB have come in", (double)got * 1e-6,
+                (double)total * 1e-6);
+    }
+    return status;
+}
+
+// scale.bin, where dense features are scaled. Without it *part is of no bytes.
+static rt_status write_scale(const dp_run *c, const char *folder, rt_manifest_part *part,
+                             rt_error *error)
+{
+    rt_bytes file = {0};
+    rt_status status = RT_OK;
+    if (dp_feed_put_scale(c->feed, &file))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
+    else
+        status = dp_checkpoint_write_scale(&file, folder, error);
+    *part = (rt_manifest_part){.sum.bytes = file.size,
+                               .xxh3 = rt_hash_bytes(file.data, file.size),
+                               .has_xxh3 = true};
+    rt_bytes_fini(&file);
+    return status;
+}
+
+static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *error)
+{
+    rt_json json;
+    rt_manifest_part part = {.has_xxh3 = true}, scale;
+    rt_status status = dp_checkpoint_write_config(c->own.config, folder, &part, error);
+    if (!status)
+        status = write_scale(c, folder, &scale, error);
+    if (status)
+        return status;
+    rt_manifest_begin(&json, "model");
+    rt_json_u64(&json, "iteration", dp_tally_iterations(c->tally));
+    rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
+    rt_json_u64(&json, "shards", c->own.config->ps_shard_count);
+    rt_manifest_put_hash(&json, "schema", c->own.schema);
+    rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
+    rt_json_begin_array(&json, "parts");
+    rt_manifest_put_part(&json, "config.json", &part);
+    if (scale.sum.bytes)
+        rt_manifest_put_part(&json, "scale.bin", &scale);
+    for (uint32_t i = 0; i < sender_count(c); i++) {
+        char name[64];
+        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));
+        name_of(c, i, name, sizeof name);
+        part =
+            (rt_manifest_part){.sum.bytes = in->total, .xxh3 = rt_parcel_sum(in), .has_xxh3 = true};
+        rt_manifest_put_part(&json, name, &part);
+    }
+    rt_json_end_array(&json);
+    return rt_manifest_write(&json, folder, error);
+}
+
+// What is trained is not lost with the place for the model.
+static void say_how_to_finish(const dp_run *c, rt_error *error)
+{
+    const uint32_t newest = c->checkpoint ? dp_checkpoint_newest(c->checkpoint) : 0;
+    char cause[sizeof error->text];
+    snprintf(cause, sizeof cause, "%s", error->text);
+    if (newest)
+        rt_fail(error, error->status,
+                "%.280s; all is trained, the model could not be written: once that is mended, "
+                "--resume finishes it, from the checkpoint of iteration %" PRIu32,
+                cause, newest);
+    else
+        rt_fail(error, error->status,
+                "%.280s; all is trained, the model could not be written, and there is no "
+                "checkpoint to finish it from (checkpoint.at_end makes one)",
+                cause);
+}
+
+static rt_status save_model(dp_run *c, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    rt_folder folder = {.lock_fd = -1};
+    if (!c->own.directory)
+        return RT_OK;
+    snprintf(path, sizeof path, "%s/model", c->own.directory);
+    rt_status status = rt_folder_begin(&folder, path, error);
+    if (!status)
+        status = collect_model(c, folder.draft, error);
+    if (!status)
+        status = write_manifest(c, folder.draft, error);
+    if (!status)
+        return rt_folder_commit(&folder, error);
+    dp_collect_fini(&c->collect);
+    rt_folder_abort(&folder);
+    return status;
+}
+
+rt_status dp_run_finish(dp_run *c, rt_error *error)
+{
+    if (dp_tally_samples(c->tally) == 0 && !c->interrupted)
+        return rt_fail(error, RT_DATA, "no sample was in the input: no model is written");
+    rt_status status = finish_workers(c, error);
+    if (status)
+        return status;
+    status = save_model(c, error);
+    if (status == RT_IO || status == RT_CONFIG)
+        say_how_to_finish(c, error);
+    if (status)
+        return status;
+    dp_reading reading;
+    dp_reading_take(c->feed, &reading);
+    c->input_failure = reading.failure;
+    status = dp_tally_finish(c->tally, &reading, c->interrupted, error);
+    if (!status && !c->input_failure.status && c->own.saved)
+        c->own.saved(c->own.announce_context);
+    return status;
+}

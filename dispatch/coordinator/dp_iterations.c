@@ -1,0 +1,396 @@
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dispatch/coordinator/dp_run.h"
+
+// ---- iterations ------------------------------------------------------------------------------
+
+// Workers wait to be taken back, and it is time.
+static bool takes_back(const dp_run *c)
+{
+    const uint64_t waiting = dp_roster_waiting(c->roster);
+    return c->checkpoint && !c->interrupted && waiting && rt_now_ns() >= c->take_back_ns &&
+           waiting & ~dp_flaps_aside(&c->flaps, time(NULL));
+}
+
+static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
+        status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+    if (!status && planned->iteration == 0) // a flush trains nothing: MARK, FINISH ask for its end
+        c->phase = planned->is_last ? DP_RUN_DRAINS : c->phase;
+    if (!status && planned->iteration == 0)
+        dp_tally_flush(c->tally, planned);
+    if (!status && planned->is_cut) {
+        c->hold = !planned->is_last && takes_back(c) ? planned->cut : 0;
+        return dp_cut_begin(&c->cut, planned, error);
+    }
+    if (status || planned->iteration == 0) {
+        dp_feed_give(c->feed, planned);
+        return status;
+    }
+    dp_flights_put(&c->flights, planned);
+    return RT_OK;
+}
+
+static rt_status send_what_is_planned(dp_run *c, rt_error *error)
+{
+    while (c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->prober.open &&
+           !dp_flights_full(&c->flights)) {
+        dp_planned *planned;
+        rt_status status = dp_feed_take(c->feed, &planned, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (!status)
+            status = send_planned(c, planned, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static void tell_records(dp_run *c)
+{
+    dp_input input;
+    while (dp_controller_next(&c->controller, &input))
+        dp_feed_tell(c->feed, &input);
+}
+
+// All workers agree, and not too often.
+static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
+{
+    const rt_config *config = c->own.config;
+    const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
+    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? f->reported : 0))
+        return rt_fail(error, RT_WIRE,
+                       "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
+                       f->skipped, f->bad ? "the others did" : "but every loss is finite");
+    if (!f->bad)
+        return RT_OK;
+    const uint64_t number = dp_tally_bad_batches(c->tally) + 1;
+    if (number > max)
+        return rt_fail(error, RT_DATA,
+                       "iteration %" PRIu32 " is bad batch number %" PRIu64 ": its loss is not "
+                       "finite; guards.bad_batches_max is %" PRIu32,
+                       iteration, number, max);
+    rt_warn("iteration %" PRIu32 ": the loss is not finite, %s (bad batch number %" PRIu64 ")",
+            iteration,
+            config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied",
+            number);
+    return RT_OK;
+}
+
+// All workers have reported.
+static void finish_iteration(dp_run *c, dp_flight *f)
+{
+    const dp_planned *planned = f->planned;
+    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    uint64_t now = rt_now_ns();
+    if (c->iteration_ns == 0)
+        dp_feed_keep_journal(c->feed);
+    dp_tally_iteration(c->tally, planned, &stats);
+    if (c->iteration_ns)
+        dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);
+    c->iteration_ns = now;
+    dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
+                          (double)planned->place_ns * 1e-9);
+    tell_records(c);
+    dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
+    dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
+}
+
+static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_wire_report report;
+    rt_reader reader = rt_message_reader(message);
+    const void *head = rt_reader_take(&reader, 1, sizeof report);
+    uint64_t sequence = rt_message_header(message)->iteration;
+    uint32_t worker = rt_peer_rank(peer);
+    dp_flight *f = dp_flights_find(&c->flights, sequence);
+    rt_peer_name(peer, name);
+    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f || f->reported >> worker & 1)
+        return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
+                       name, sequence);
+    memcpy(&report, head, sizeof report);
+    uint32_t expected = f->planned->iteration ? f->planned->label_offsets[worker + 1] -
+                                                    f->planned->label_offsets[worker]
+                                              : 0;
+    const float *predictions = rt_reader_take(&reader, report.sample_count, sizeof(float));
+    if (report.sample_count != expected || !predictions || reader.left)
+        return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
+                       name, report.sample_count, expected);
+    if (report.fingerprint != f->planned->fingerprint)
+        return rt_fail(error, RT_WIRE,
+                       "%s trained iteration %" PRIu32 " by another plan (fingerprint %016" PRIx64
+                       ", here %016" PRIx64 ")",
+                       name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
+    f->reported |= rt_bit(worker);
+    dp_tally_report(c->tally, f->planned, worker, &report, predictions);
+    dp_links_reported(&c->links, worker, &report);
+    dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
+    dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
+                           report.sample_count);
+    f->skipped |= report.skipped ? rt_bit(worker) : 0;
+    f->bad |= !isfinite(report.loss_sum);
+    if (rt_bit_count(f->reported) < c->limits.worker_count)
+        return RT_OK;
+    rt_status status = check_verdict(c, f, error);
+    if (!status)
+        finish_iteration(c, f);
+    return status;
+}
+
+// ---- checkpoints -----------------------------------------------------------------------------
+
+void dp_run_put_off_taking_back(dp_run *c)
+{
+    c->take_back_ns = rt_now_ns() + (uint64_t)(c->given->timeout_rejoin_s * 1e9);
+}
+
+// The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
+// then no iteration goes out that would have to be done again.
+static rt_status end_hold(dp_run *c, rt_error *error)
+{
+    if (!c->hold || c->cut.planned || dp_checkpoint_busy(c->checkpoint))
+        return RT_OK;
+    const bool is_written = dp_checkpoint_newest(c->checkpoint) == c->hold;
+    c->hold = 0;
+    if (is_written && takes_back(c))
+        return rt_fail(error, RT_AGAIN, "workers are back: all start anew from iteration %" PRIu32,
+                       dp_checkpoint_newest(c->checkpoint));
+    dp_run_put_off_taking_back(c);
+    return RT_OK;
+}
+
+// What is due of a checkpoint, and whether one is due.
+static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
+{
+    if (!c->checkpoint)
+        return RT_OK;
+    dp_checkpoint_step(c->checkpoint);
+    rt_status status = end_hold(c, error);
+    if (!c->hold) {
+        c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;
+        dp_cut_request(&c->cut);
+    }
+    return status || c->flights.count ? status : dp_cut_step(&c->cut, error);
+}
+
+// ---- probes ----------------------------------------------------------------------------------
+
+// What is due of probes of links, and whether one is due. A pause is not an iteration's time.
+static rt_status go_on_with_probes(dp_run *c, rt_error *error)
+{
+    const bool may_begin =
+        c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->interrupted;
+    if (c->interrupted)
+        dp_prober_stop(&c->prober);
+    if (c->prober.open)
+        c->iteration_ns = 0;
+    return dp_prober_step(&c->prober, may_begin, c->flights.count == 0, rt_now_ns(), error);
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+// A worker's answer to FINISH says what it did since its last report: the flush.
+static rt_status take_finished(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_wire_report report;
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || !rt_control_has(message, sizeof report) ||
+        c->phase != DP_RUN_FINISHES || c->finished_workers >> rt_peer_rank(peer) & 1)
+        return rt_fail(error, RT_WIRE, "%s: a FINISHED of %zu bytes that nobody waits for",
+                       rt_peer_name(peer, name), message->size - sizeof(rt_wire_header));
+    memcpy(&report, rt_message_payload(message), sizeof report);
+    dp_tally_flushed(c->tally, rt_peer_rank(peer), &report);
+    c->finished_workers |= rt_bit(rt_peer_rank(peer));
+    return RT_OK;
+}
+
+rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    dp_run *c = context;
+    char name[32];
+    uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_REPORT)
+        return take_report(c, peer, message, error);
+    if (type == RT_MESSAGE_LINK)
+        return dp_prober_take(&c->prober, peer, message, rt_now_ns(), error);
+    if (type == RT_MESSAGE_FINISHED)
+        return take_finished(c, peer, message, error);
+    if (type == RT_MESSAGE_MARK && c->prober.open)
+        return dp_prober_mark(&c->prober, peer, message, error);
+    if (type == RT_MESSAGE_MARK)
+        return dp_cut_mark(&c->cut, peer, message, error);
+    if (type == RT_MESSAGE_PART)
+        return dp_cut_part(&c->cut, peer, message, error);
+    if (type == RT_MESSAGE_PIECE)
+        return dp_collect_take(&c->collect, peer, message, error);
+    if (type == RT_MESSAGE_CUT)
+        return dp_cut_captured(&c->cut, peer, error);
+    if (type == RT_MESSAGE_WRITTEN && rt_peer_role(peer) == RT_ROLE_PS && c->checkpoint)
+        return dp_checkpoint_written(c->checkpoint, rt_peer_rank(peer), message, error);
+    return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
+                   rt_message_type_name(type));
+}
+
+static rt_status receive_all(dp_run *c, rt_error *error)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_status status = dp_roster_receive(c->roster, &peer, &message, error);
+        if (!status)
+            status = dp_run_take(c, peer, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status == RT_AGAIN ? RT_OK : status;
+    }
+}
+
+// The end of a part of a checkpoint ends a wait too. A descriptor that is closed leaves by itself.
+static void watch_child(dp_run *c)
+{
+    const int fd = c->checkpoint ? dp_checkpoint_fd(c->checkpoint) : -1;
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd >= 0 && epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        // it is watched already; without it waits end all the same, later
+    }
+}
+
+// Of whom the model is not all there yet, and how much is.
+static dp_awaited awaited_of_model(const dp_run *c)
+{
+    dp_awaited from = {.what = "has sent nothing more of the model"};
+    const rt_parcel_in *in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_WORKER, 0));
+    from.workers = in->status == RT_AGAIN;
+    from.number = in->answered;
+    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+        in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
+        from.shards |= in->status == RT_AGAIN ? rt_bit(s) : 0;
+        from.number += in->answered;
+    }
+    return from;
+}
+
+static dp_awaited awaited(const dp_run *c)
+{
+    const dp_flight *oldest = dp_flights_oldest(&c->flights);
+    if (oldest)
+        return (dp_awaited){.workers = dp_run_workers(c) & ~oldest->reported,
+                            .what = "has not trained an iteration",
+                            .number = oldest->planned->sequence};
+    if (c->prober.open)
+        return dp_prober_awaited(&c->prober);
+    if (c->cut.planned)
+        return dp_cut_awaited(&c->cut);
+    if (c->phase == DP_RUN_SAVES)
+        return awaited_of_model(c);
+    return (dp_awaited){
+        .workers = c->phase == DP_RUN_FINISHES ? dp_run_workers(c) & ~c->finished_workers : 0,
+        .what = "has not finished the run"};
+}
+
+// Waits for messages or plans, and notes a request to stop.
+static rt_status wait_for_events(dp_run *c, rt_error *error)
+{
+    eventfd_t count;
+    watch_child(c);
+    rt_status status = dp_roster_wait(c->roster, c->wait_fd, error);
+    (void)eventfd_read(c->wake_fd, &count);
+    struct pollfd stop = {.fd = c->own.stop_fd, .events = POLLIN};
+    if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
+        rt_info("stopping after the iterations that are under way");
+        c->interrupted = true;
+        c->hold = 0;
+        dp_feed_stop(c->feed);
+    }
+    const dp_awaited from = awaited(c);
+    return status ? status : dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
+}
+
+rt_status dp_run_turn(dp_run *c, rt_error *error)
+{
+    rt_status status = wait_for_events(c, error);
+    if (!status)
+        status = receive_all(c, error);
+    return status ? status : dp_collect_step(&c->collect, error);
+}
+
+// ---- reloading -------------------------------------------------------------------------------
+
+// True: the configuration should be read again. A request for a checkpoint is passed on.
+static bool take_signals(dp_run *c)
+{
+    struct signalfd_siginfo one;
+    bool reload = false;
+    while (c->own.signal_fd >= 0 && read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
+        reload |= one.ssi_signo == SIGHUP;
+        if (one.ssi_signo == SIGUSR1 && c->checkpoint)
+            c->cut.is_wanted = true;
+        else if (one.ssi_signo == SIGUSR1)
+            rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+    }
+    return reload;
+}
+
+static void take_over(dp_run *c, const dp_reloaded *values)
+{
+    const dp_reloaded *old = &c->in_force;
+    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
+        dp_controller_set_alpha(&c->controller, values->alpha_auto,
+                                values->alpha_auto ? old->alpha : values->alpha);
+    if (values->search_evaluations != old->search_evaluations ||
+        values->budget_ms != old->budget_ms)
+        dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
+    c->in_force = *values;
+    tell_records(c);
+}
+
+static void reload_config(dp_run *c)
+{
+    dp_reloaded values;
+    const bool asked = take_signals(c);
+    if (dp_reload_look(&c->reload, asked, rt_now_ns(), &c->in_force, &values))
+        take_over(c, &values);
+}
+
+// The last checkpoint is on disk, or has failed.
+static rt_status end_checkpoints(dp_run *c, rt_error *error)
+{
+    rt_status status = RT_OK;
+    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint) && !status) {
+        status = dp_run_turn(c, error);
+        if (!status)
+            dp_checkpoint_step(c->checkpoint);
+    }
+    return status;
+}
+
+rt_status dp_run_train(dp_run *c, rt_error *error)
+{
+    c->phase = DP_RUN_TRAINS;
+    while (c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned) {
+        rt_status status = send_what_is_planned(c, error);
+        reload_config(c);
+        if (!status)
+            status = dp_run_turn(c, error);
+        if (!status)
+            status = go_on_with_checkpoint(c, error);
+        if (!status)
+            status = go_on_with_probes(c, error);
+        if (status)
+            return status;
+    }
+    return end_checkpoints(c, error);
+}

@@ -1,0 +1,93 @@
+#include "dispatch/coordinator/dp_reading.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define PRINTED_MAX 8u // inputs
+
+void dp_reading_take(dp_feed *feed, dp_reading *reading)
+{
+    *reading = (dp_reading){.stats = dp_feed_stream_stats(feed), .feed = feed};
+    (void)dp_feed_input_failure(feed, &reading->failure);
+}
+
+static const char *state_name(rt_input_state state)
+{
+    switch (state) {
+    case RT_INPUT_UNREAD:
+        return "not reached";
+    case RT_INPUT_READ:
+        return "read";
+    case RT_INPUT_CONTINUED:
+        return "continued";
+    case RT_INPUT_GROWN:
+        return "grown";
+    case RT_INPUT_PASSED:
+        return "read before";
+    }
+    return "";
+}
+
+static bool next_input(const dp_reading *reading, uint32_t number, rt_stream_input *input)
+{
+    return reading->feed && dp_feed_report(reading->feed, number, input);
+}
+
+void dp_reading_write(const dp_reading *reading, rt_json *json)
+{
+    const rt_stream_stats *stats = &reading->stats;
+    rt_stream_input input;
+    rt_json_u64(json, "malformed_lines", stats->malformed);
+    rt_json_u64(json, "odd_labels", stats->odd_labels);
+    rt_json_u64(json, "input_bytes_lost", stats->bytes_lost);
+    rt_json_string(json, "input_error", reading->failure.text);
+    rt_json_begin_array(json, "inputs");
+    for (uint32_t i = 0; next_input(reading, i, &input); i++) {
+        rt_json_begin_object(json, NULL);
+        rt_json_string(json, "name", input.name);
+        rt_json_string(json, "state", state_name(input.state));
+        rt_json_u64(json, "from_byte", input.from);
+        rt_json_u64(json, "to_byte", input.to);
+        rt_json_u64(json, "lines", input.lines);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+}
+
+static void print_inputs(const dp_reading *reading)
+{
+    rt_stream_input input;
+    uint32_t count = 0;
+    uint64_t lines = 0;
+    bool is_again = false; // a run that went on: what it read is not what the list says
+    for (; next_input(reading, count, &input); count++) {
+        lines += input.lines;
+        is_again |= input.state != RT_INPUT_READ && input.state != RT_INPUT_UNREAD;
+    }
+    if (is_again && lines == 0)
+        printf("nothing was new in the input: it was read to its end before\n");
+    for (uint32_t i = 0, printed = 0; is_again && lines > 0 && i < count; i++) {
+        (void)next_input(reading, i, &input);
+        if (printed++ == PRINTED_MAX) {
+            printf("... (%" PRIu32 " inputs, all of them in summary.json)\n", count);
+            return;
+        }
+        printf("%s: %s, bytes %" PRIu64 " to %" PRIu64 ", %" PRIu64 " lines\n", input.name,
+               state_name(input.state), input.from, input.to, input.lines);
+    }
+}
+
+void dp_reading_print(const dp_reading *reading)
+{
+    const rt_stream_stats *stats = &reading->stats;
+    print_inputs(reading);
+    if (stats->malformed)
+        printf("%" PRIu64 " of %" PRIu64 " lines were malformed and left out\n", stats->malformed,
+               stats->lines);
+    if (stats->odd_labels)
+        printf("%" PRIu64 " labels were neither 0 nor 1\n", stats->odd_labels);
+    if (stats->bytes_lost)
+        printf("%" PRIu64 " bytes that pipes gave were not trained: restarts lost them, or they "
+               "were left when the run ended\n",
+               stats->bytes_lost);
+}

@@ -1,0 +1,95 @@
+// dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the
+// end.
+//
+// dp_coordinator.c begins and ends it, dp_iterations.c carries it from slice to slice, dp_ending.c
+// collects the model. One thread.
+#ifndef DP_RUN_H
+#define DP_RUN_H
+
+#include "dispatch/coordinator/dp_collect.h"
+#include "dispatch/coordinator/dp_coordinator.h"
+#include "dispatch/coordinator/dp_cut.h"
+#include "dispatch/coordinator/dp_feed.h"
+#include "dispatch/coordinator/dp_flaps.h"
+#include "dispatch/coordinator/dp_flights.h"
+#include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_overdue.h"
+#include "dispatch/coordinator/dp_prober.h"
+#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/planner/dp_controller.h"
+
+#define DP_SELF rt_peer(RT_ROLE_COORDINATOR, 0)
+
+typedef enum {
+    DP_RUN_JOINS,    // members, and what is read from a checkpoint
+    DP_RUN_TRAINS,   // slices go out
+    DP_RUN_DRAINS,   // the last one is out
+    DP_RUN_FINISHES, // workers are asked whether all is done
+    DP_RUN_SAVES     // the model comes in
+} dp_run_phase;
+
+typedef struct {
+    dp_run_phase phase;
+    dp_coordinator_config own; // its config is &kept: that of the workers that take part
+    rt_config kept;
+    const rt_config *given; // that of all
+    rt_transport *transport;
+    dp_roster *roster;
+    dp_feed *feed;
+    dp_tally *tally;
+    dp_slice_limits limits;
+    dp_flights flights;        // at most planner.run_ahead + 1
+    uint64_t finished_workers; // that answered FINISH
+    dp_collect collect;
+    dp_overdue overdue;
+    rt_error input_failure; // why the input ended early: the model is saved all the same
+    bool interrupted;
+    int wake_fd;                   // written by others
+    int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
+    char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
+    dp_checkpoint *checkpoint;
+    dp_cut cut;
+    uint64_t take_back_ns; // from then on workers that came back are taken back
+    uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
+    dp_flaps flaps;
+    uint64_t distinct_keys;
+    bool resumes;
+    uint32_t epoch;
+    dp_planner_config planner;
+    dp_account_config costs;
+    dp_resumed resumed; // planner NULL: a run of its own
+    dp_controller controller;
+    dp_links links;
+    dp_prober prober;
+    dp_reload reload;
+    dp_reloaded in_force;  // of the keys that can be reloaded, as configured
+    uint64_t iteration_ns; // end of the iteration before; 0: none yet
+} dp_run;
+
+// Mask of the workers that take part, by their places.
+static inline uint64_t dp_run_workers(const dp_run *run)
+{
+    return rt_bits_below(run->limits.worker_count);
+}
+
+// ---- dp_iterations.c
+
+// Takes a message of a member (dp_run *context). RT_WIRE, and what its part returns.
+rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error);
+
+// Waits for messages or plans, notes a request to stop, and takes all messages that came.
+rt_status dp_run_turn(dp_run *run, rt_error *error);
+
+// From now on workers that come back wait for timeouts.rejoin_s.
+void dp_run_put_off_taking_back(dp_run *run);
+
+// To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN:
+// workers are back, all is to start anew.
+rt_status dp_run_train(dp_run *run, rt_error *error);
+
+// ---- dp_ending.c
+
+// Everything is trained: the flush, the model, the summary.
+rt_status dp_run_finish(dp_run *run, rt_error *error);
+
+#endif

@@ -1,0 +1,261 @@
+#include "runtime/files/rt_manifest.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/files/rt_file.h"
+#include "runtime/rt_hash.h"
+#include "runtime/wire/rt_control.h"
+
+#define BYTES_MAX (1u << 20)
+#define FILE_BYTES_MAX (UINT64_C(1) << 50)
+#define SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
+
+// ---- writing
+
+void rt_manifest_begin(rt_json *json, const char *kind)
+{
+    rt_json_init(json, 2);
+    rt_json_begin_object(json, NULL);
+    rt_json_u64(json, "format", RT_MANIFEST_FORMAT);
+    rt_json_string(json, "kind", kind);
+    rt_json_string(json, "build", rt_build());
+}
+
+void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    rt_json_string(json, name, text);
+}
+
+void rt_manifest_put_part(rt_json *json, const char *name, const rt_manifest_part *part)
+{
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "name", name);
+    rt_json_u64(json, "bytes", part->sum.bytes);
+    if (part->has_hash)
+        rt_manifest_put_hash(json, "hash", part->sum.hash);
+    if (part->has_xxh3)
+        rt_manifest_put_hash(json, "xxh3", part->xxh3);
+    rt_json_end_object(json);
+}
+
+void rt_manifest_sign(const char *text, rt_bytes *bytes)
+{
+    char tail[64];
+    size_t length = text ? strlen(text) : 0;
+    while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
+        length--;
+    int size =
+        snprintf(tail, sizeof tail, SIGNATURE "%016" PRIx64 "\"\n}\n", rt_hash_bytes(text, length));
+    rt_bytes_put(bytes, text, length);
+    rt_bytes_put(bytes, tail, (size_t)size);
+}
+
+rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    rt_bytes bytes = {0};
+    rt_file *file = NULL;
+    rt_json_end_object(json);
+    const char *text = rt_json_text(json, NULL);
+    rt_manifest_sign(text, &bytes);
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
+    rt_status status = !text || bytes.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory")
+                                             : rt_file_create(path, &file, error);
+    if (!status)
+        status = rt_file_write(file, bytes.data, bytes.size, error);
+    if (!status)
+        status = rt_file_commit(file, error);
+    else
+        rt_file_abort(file);
+    rt_bytes_fini(&bytes);
+    rt_json_fini(json);
+    return status;
+}
+
+// ---- reading
+
+bool rt_manifest_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(value >= 0 && value <= (double)most) || value != floor(value))
+        return false;
+    *value_p = (uint64_t)value;
+    return true;
+}
+
+bool rt_manifest_u32(const cJSON *object, const char *name, uint64_t most, uint32_t *value_p)
+{
+    uint64_t value;
+    if (!rt_manifest_u64(object, name, most, &value))
+        return false;
+    *value_p = (uint32_t)value;
+    return true;
+}
+
+bool rt_manifest_hash(const cJSON *object, const char *name, uint64_t *hash_p)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    char *end;
+    if (!cJSON_IsString(item) || strlen(item->valuestring) != 16)
+        return false;
+    *hash_p = strtoull(item->valuestring, &end, 16);
+    return *end == '\0';
+}
+
+bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *part)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(root, "parts"))
+    {
+        const cJSON *own = cJSON_GetObjectItemCaseSensitive(one, "name");
+        if (!cJSON_IsString(own) || strcmp(own->valuestring, name) != 0)
+            continue;
+        *part = (rt_manifest_part){0};
+        part->has_hash = rt_manifest_hash(one, "hash", &part->sum.hash);
+        part->has_xxh3 = rt_manifest_hash(one, "xxh3", &part->xxh3);
+        return rt_manifest_u64(one, "bytes", FILE_BYTES_MAX, &part->sum.bytes) &&
+               (part->has_hash || part->has_xxh3);
+    }
+    return false;
+}
+
+static bool is_signed(const char *bytes, size_t size)
+{
+    const size_t tail = sizeof SIGNATURE - 1 + 16 + 4;
+    char want[64];
+    if (size < tail)
+        return false;
+    snprintf(want, sizeof want, SIGNATURE "%016" PRIx64 "\"\n}\n",
+             rt_hash_bytes(bytes, size - tail));
+    return memcmp(bytes + size - tail, want, tail) == 0;
+}
+
+static rt_status parse(const char *path, const char *bytes, size_t size, cJSON **root_p,
+                       rt_error *error)
+{
+    uint64_t format = 0;
+    if (size > BYTES_MAX || !is_signed(bytes, size))
+        return rt_fail(error, RT_DATA, "%s is damaged", path);
+    cJSON *root = cJSON_ParseWithLength(bytes, size);
+    const bool known = cJSON_IsObject(root) &&
+                       rt_manifest_u64(root, "format", UINT32_MAX, &format) && format >= 1 &&
+                       format <= RT_MANIFEST_FORMAT;
+    if (known) {
+        *root_p = root;
+        return RT_OK;
+    }
+    const cJSON *build = cJSON_GetObjectItemCaseSensitive(root, "build");
+    rt_fail(error, RT_DATA,
+            "%s has format %" PRIu64 " (made by lanyard %.64s), this is lanyard %s, which reads up "
+            "to %u",
+            path, format, cJSON_IsString(build) ? build->valuestring : "of an unknown build",
+            rt_build(), RT_MANIFEST_FORMAT);
+    cJSON_Delete(root);
+    return RT_DATA;
+}
+
+rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    if ((size_t)snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder) >= sizeof path)
+        return rt_fail(error, RT_CONFIG, "the path %s is too long", folder);
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return rt_fail(error, errno == ENOENT ? RT_NOT_FOUND : rt_status_of_errno(errno),
+                       "cannot open %s: %s", path, strerror(errno));
+    char *bytes = rt_alloc(BYTES_MAX + 2, 1);
+    rt_status status = bytes ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    const size_t size = bytes ? fread(bytes, 1, BYTES_MAX + 1, file) : 0;
+    if (!status && ferror(file))
+        status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    fclose(file);
+    if (!status)
+        status = parse(path, bytes, size, root_p, error);
+    rt_free(bytes);
+    return status;
+}
+
+// ---- checking
+
+static rt_status sum_file(const char *path, uint64_t *sum_p, rt_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    rt_hasher *hasher = rt_hasher_create();
+    const size_t size = 65536;
+    uint8_t *block = rt_alloc(size, 1);
+    rt_status status = RT_OK;
+    if (!file)
+        status =
+            rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
+    else if (!hasher || !block)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    for (size_t got = 1; got > 0 && !status;) {
+        got = fread(block, 1, size, file);
+        rt_hasher_add(hasher, block, got);
+        if (got == 0 && ferror(file))
+            status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    }
+    if (!status)
+        *sum_p = rt_hasher_sum(hasher);
+    if (file)
+        fclose(file);
+    rt_hasher_destroy(hasher);
+    rt_free(block);
+    return status;
+}
+
+static rt_status check_part(const char *folder, const char *name, const rt_manifest_part *part,
+                            rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 96];
+    struct stat info;
+    uint64_t sum = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (stat(path, &info) != 0)
+        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
+                       "%s, which %s/" RT_MANIFEST_NAME " names: %s", path, folder,
+                       strerror(errno));
+    if ((uint64_t)info.st_size != part->sum.bytes)
+        return rt_fail(error, RT_DATA,
+                       "%s has %" PRIu64 " bytes, the manifest says %" PRIu64
+                       ": it is not the file that belongs there",
+                       path, (uint64_t)info.st_size, part->sum.bytes);
+    if (!part->has_xxh3)
+        return RT_OK;
+    rt_status status = sum_file(path, &sum, error);
+    if (!status && sum != part->xxh3)
+        return rt_fail(error, RT_DATA,
+                       "%s has the sum %016" PRIx64 ", the manifest says %016" PRIx64
+                       ": it is damaged, or not the file that belongs there",
+                       path, sum, part->xxh3);
+    return status;
+}
+
+rt_status rt_manifest_check(const char *folder, const cJSON *root, rt_error *error)
+{
+    const cJSON *one, *parts = cJSON_GetObjectItemCaseSensitive(root, "parts");
+    if (cJSON_GetArraySize(parts) == 0)
+        return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " names no files", folder);
+    cJSON_ArrayForEach(one, parts)
+    {
+        rt_manifest_part part;
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(one, "name");
+        if (!cJSON_IsString(name) || strchr(name->valuestring, '/') ||
+            !rt_manifest_part_of(root, name->valuestring, &part))
+            return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " names a file without its sum",
+                           folder);
+        rt_status status = check_part(folder, name->valuestring, &part, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}

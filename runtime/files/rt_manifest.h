@@ -1,0 +1,52 @@
+// rt_manifest - manifest.json: which files make up a model or a checkpoint, and their sums.
+//
+// JSON whose last member is the checksum of all bytes before it. docs/MODEL_FORMAT.md.
+#ifndef RT_MANIFEST_H
+#define RT_MANIFEST_H
+
+#include <cjson/cJSON.h>
+
+#include "runtime/files/rt_pack.h"
+#include "runtime/rt_json.h"
+
+#define RT_MANIFEST_NAME "manifest.json"
+// Rises with every change to the files of a model or checkpoint that a program of the version
+// before could not read; files of the version before are read all the same.
+#define RT_MANIFEST_FORMAT 2u // 1: no scale.bin, dense.bin in a layout of its own
+
+typedef struct {
+    rt_file_sum sum;         // hash: of checkpoints
+    uint64_t xxh3;           // of all its bytes: of models
+    bool has_hash, has_xxh3; // which of the two the manifest has
+} rt_manifest_part;
+
+// ---- writing: an object that the caller fills between the two
+
+void rt_manifest_begin(rt_json *json, const char *kind); // "model", "checkpoint"
+void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash);
+void rt_manifest_put_part(rt_json *json, const char *name, const rt_manifest_part *part);
+
+// Ends the object, writes it to a folder, frees json. RT_IO, RT_NO_MEMORY.
+rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error);
+
+// Text of an object with one more member, the checksum of all bytes before it. bytes->failed.
+void rt_manifest_sign(const char *text, rt_bytes *bytes);
+
+// ---- reading
+
+// Of a folder; *root_p is the caller's (cJSON_Delete). RT_NOT_FOUND: there is none. RT_DATA:
+// damaged, or of a format that this version does not know; RT_IO, RT_NO_MEMORY.
+rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error);
+
+// false: there is no such member, or it is not one.
+bool rt_manifest_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p);
+bool rt_manifest_u32(const cJSON *object, const char *name, uint64_t most, uint32_t *value_p);
+bool rt_manifest_hash(const cJSON *object, const char *name, uint64_t *hash_p);
+bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *part);
+
+// Whether all that a manifest names is in the folder, with its size and, of models, its sum (the
+// hashes of a checkpoint's rows are their readers' business). RT_DATA: error names the file that is
+// missing, or is another one, and what was expected; RT_IO, RT_NO_MEMORY.
+rt_status rt_manifest_check(const char *folder, const cJSON *root, rt_error *error);
+
+#endif

@@ -1,0 +1,84 @@
+#include "runtime/stream/rt_file_mark.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/rt_hash.h"
+
+#define START_BYTES 64u
+#define COPY_HEAD_BYTES 4096u // fewer bytes say too little of whether two files are copies
+
+// Hash of the first size bytes, of the first START_BYTES, and how many of them there are.
+static uint64_t hash_head(int descriptor, size_t size, uint32_t *count_p, uint64_t *start_p)
+{
+    uint8_t *bytes = rt_alloc(RT_FILE_HEAD_BYTES, 1);
+    size_t count = 0;
+    while (bytes && count < size) {
+        ssize_t got = pread(descriptor, bytes + count, size - count, (off_t)count);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        count += (size_t)got;
+    }
+    const uint64_t hash = rt_hash_bytes(bytes, count);
+    *start_p = rt_hash_bytes(bytes, count < START_BYTES ? count : START_BYTES);
+    rt_free(bytes);
+    *count_p = (uint32_t)count;
+    return hash;
+}
+
+void rt_file_mark_init(const char *path, int descriptor, rt_file_mark *mark)
+{
+    struct stat info;
+    const size_t length = strlen(path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t cut = length < RT_FILE_NAME_BYTES ? 0 : length - (RT_FILE_NAME_BYTES - 1);
+    *mark = (rt_file_mark){.path_hash = rt_hash_bytes(path, length),
+                           .name_hash = rt_hash_bytes(name, strlen(name))};
+    memcpy(mark->name, path + cut, length - cut);
+    if (descriptor < 0 || fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+        mark->flags = RT_MARK_WAITS;
+        return;
+    }
+    mark->device = (uint64_t)info.st_dev;
+    mark->inode = (uint64_t)info.st_ino;
+    mark->head_hash =
+        hash_head(descriptor, RT_FILE_HEAD_BYTES, &mark->head_bytes, &mark->start_hash);
+}
+
+static bool has_head(const rt_file_mark *before, const rt_file_mark *now, int descriptor)
+{
+    uint32_t count;
+    uint64_t start;
+    if (before->head_bytes > RT_FILE_HEAD_BYTES || now->head_bytes < before->head_bytes)
+        return false;
+    if (now->head_bytes == before->head_bytes)
+        return now->head_hash == before->head_hash;
+    return hash_head(descriptor, before->head_bytes, &count, &start) == before->head_hash &&
+           count == before->head_bytes;
+}
+
+int rt_file_mark_match(const rt_file_mark *before, const rt_file_mark *now, int descriptor)
+{
+    const bool is_path = before->path_hash == now->path_hash;
+    if ((before->flags ^ now->flags) & RT_MARK_WAITS)
+        return 0;
+    if (now->flags & RT_MARK_WAITS)
+        return is_path ? RT_FILE_SURE : 0;
+    const bool is_inode = before->device == now->device && before->inode == now->inode;
+    const bool is_copy =
+        before->name_hash == now->name_hash && before->head_bytes >= COPY_HEAD_BYTES;
+    if (!is_path && !is_inode && !is_copy)
+        return 0;
+    if (is_path && now->head_bytes < before->head_bytes && now->head_bytes >= START_BYTES &&
+        now->start_hash == before->start_hash)
+        return RT_FILE_SURE; // it was cut off
+    if (!has_head(before, now, descriptor))
+        return is_path ? RT_FILE_REPLACED : 0;
+    if (is_path)
+        return RT_FILE_SURE;
+    return is_inode ? 2 : 1;
+}

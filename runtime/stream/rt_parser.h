@@ -1,0 +1,37 @@
+// rt_parser - the table of operations of those that make a sample of a line.
+//
+// To add a format of lines: one file with its operations, one line in the list of rt_stream.c, and
+// its name in rt_config_keys.c.
+#ifndef RT_PARSER_H
+#define RT_PARSER_H
+
+#include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_line.h"
+#include "runtime/stream/rt_stream.h"
+#include "runtime/wire/rt_bytes.h"
+
+typedef struct {
+    rt_format format; // stream.format
+    rt_status (*create)(const rt_stream_config *config, void **parser_p, rt_error *error);
+    void (*destroy)(void *parser); // NULL is fine
+    void (*schema)(const void *parser, rt_schema *schema);
+
+    // False: the line is malformed, problem says why; problem->goes_on: it may be whole with the
+    // line that follows.
+    bool (*parse)(void *parser, const rt_line *line, rt_line_sample *sample,
+                  rt_line_problem *problem);
+
+    // The first line of an input is none of samples. NULL, or *is_one_p false: it is one. name: of
+    // the input. RT_DATA: columns are missing; error names them.
+    rt_status (*header)(void *parser, const char *name, const rt_line *line, bool *is_one_p,
+                        rt_error *error);
+    bool (*is_header)(const void *parser, const rt_line *line); // it is the one that was read last
+
+    // What the parser keeps from line to line, for positions; NULL: nothing. seek: false: no such.
+    void (*tell)(const void *parser, rt_bytes *bytes);
+    bool (*seek)(void *parser, rt_reader *bytes);
+} rt_parser_ops;
+
+extern const rt_parser_ops rt_parser_criteo, rt_parser_table;
+
+#endif

@@ -1,0 +1,31 @@
+// rt_position - where reading goes on, as checkpoints keep it: bytes that belong to their readers.
+//
+//   u64 magic, u32 version, u32 size of what follows:
+//   counts of the stream; u64 size and bytes of the parser; name of the source, its bytes
+//
+// The first version had neither magic nor owner: 64 fixed bytes, rt_position_old. It is still read.
+#ifndef RT_POSITION_H
+#define RT_POSITION_H
+
+#include "runtime/wire/rt_bytes.h"
+
+#define RT_POSITION_BYTES_MAX (64u << 10)          // of a whole position
+#define RT_POSITION_SOURCE_BYTES_MAX (54u << 10)   // of it what a source may take
+#define RT_POSITION_MAGIC UINT64_C(0x4e4f49544953) // "SITION": more samples than anybody has read
+#define RT_POSITION_VERSION 2u
+#define RT_POSITION_HEAD_BYTES 16u
+
+typedef struct {
+    uint64_t samples, lines, malformed;
+    uint64_t offset; // of the next line in its unpacked file; of a generator: the next sample
+    uint64_t line;   // lines of the file before it
+    uint64_t blank_lines, first_blank; // just read, not judged yet, and the number of the first
+    uint32_t file, blank_file;
+} rt_position_old;
+_Static_assert(sizeof(rt_position_old) == 64, "file layout");
+
+// Takes a position of any version off the reader and puts it into position, which is cleared first.
+// False: there is none, or it is longer than any; position->failed: out of memory.
+bool rt_position_take(rt_reader *reader, rt_bytes *position);
+
+#endif

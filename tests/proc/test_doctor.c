@@ -1,0 +1,150 @@
+// `lanyard doctor` beside a coordinator that waits for its members: what it learns of it.
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/support/run_case.h"
+
+#define SAY_S 30.0
+
+typedef struct {
+    char coordinator[64], key[300], allow[300], server[300]; // KEY=VALUE
+} box;
+
+static unsigned free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int one = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(one, (const struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(one, (struct sockaddr *)&address, &size), 0);
+    close(one);
+    return ntohs(address.sin_port);
+}
+
+static void make_keys(const char *name)
+{
+    process p = {0};
+    const char *const all[] = {process_lanyard(), "keygen", run_folder(), "--name", name, NULL};
+    assert_int_equal(process_run(&p, all, SAY_S), 0);
+    process_fini(&p);
+}
+
+static void let_in(const char *list, const char *name)
+{
+    char from[600], to[600], line[256];
+    snprintf(to, sizeof to, "%s/%s", run_folder(), list);
+    (void)mkdir(to, 0755);
+    snprintf(from, sizeof from, "%s/%s.public", run_folder(), name);
+    snprintf(to + strlen(to), sizeof to - strlen(to), "/%s.public", name);
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    assert_true(in && out && fgets(line, sizeof line, in));
+    assert_true(fputs(line, out) >= 0);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+static box box_of(const char *name, const char *list, unsigned port)
+{
+    box b;
+    snprintf(b.coordinator, sizeof b.coordinator, "network.coordinator=127.0.0.1:%u", port);
+    snprintf(b.key, sizeof b.key, "security.key=%s/%s.secret", run_folder(), name);
+    snprintf(b.allow, sizeof b.allow, "security.allow=%s/%s", run_folder(), list);
+    snprintf(b.server, sizeof b.server, "security.server_key=%s/hub.public", run_folder());
+    return b;
+}
+
+static void ask_doctor(const box *b, const char *set, int want, const char *text)
+{
+    process p = {0};
+    const char *const all[] = {process_lanyard(),
+                               "doctor",
+                               "configs/demo.json",
+                               "--set",
+                               b->coordinator,
+                               "--set",
+                               b->key,
+                               "--set",
+                               b->allow,
+                               "--set",
+                               b->server,
+                               "--set",
+                               set,
+                               NULL};
+    const int status = process_run(&p, all, SAY_S);
+    if (status != want || !strstr(p.text, text))
+        fail_msg("exit status %d, expected %d and \"%s\"; it said:\n%s", status, want, text,
+                 p.text);
+    process_fini(&p);
+}
+
+// The port is open to all three; only one of them would be let in.
+static void the_coordinator_is_asked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"hub", "known", "unknown"};
+    const unsigned port = free_port();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        make_keys(names[i]);
+        let_in("all", names[i]);
+        if (i < 2)
+            let_in("some", names[i]);
+    }
+    const box hub = box_of("hub", "some", port), known = box_of("known", "all", port),
+              unknown = box_of("unknown", "all", port);
+    // On one machine every box has the coordinator's address, and all but one another key.
+    ask_doctor(&known, "seed=1", 1,
+               "belongs on this box by its address, and on box hub by its key");
+    process p = {0};
+    const char *const coordinator[] = {
+        process_lanyard(), "coordinator", "configs/demo.json", "--set", hub.coordinator, "--set",
+        hub.key,           "--set",       hub.allow,           "--set", hub.server,      NULL};
+    process_start(&p, coordinator);
+    process_await(&p, 0, "listening on", SAY_S);
+    ask_doctor(&hub, "seed=1", 0, "would let this box in: it knows the key, same build");
+    ask_doctor(&known, "seed=1", 1, "would let this box in: it knows the key, same build");
+    ask_doctor(&known, "seed=2", 1, "would not let this box in: visitor ");
+    ask_doctor(&known, "seed=2", 1, "runs with another configuration");
+    ask_doctor(&unknown, "seed=1", 1, "refuses this box's key");
+    for (int i = 0; i < 3; i++) // it was none of the run, and leaves its place to the next
+        ask_doctor(&hub, "seed=1", 0, "would let this box in");
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    assert_int_equal(process_end(&p, SAY_S), 1);
+    run_must_say(&p, "interrupted before the run began");
+    process_fini(&p);
+}
+
+static void doctor_out(const char *out, int want, const char *text)
+{
+    process p = {0};
+    const char *const all[] = {process_lanyard(), "doctor", "configs/demo.json",
+                               "--out",           out,      NULL};
+    const int status = process_run(&p, all, SAY_S);
+    if (status != want || !strstr(p.text, text))
+        fail_msg("--out %s: exit status %d, expected %d and \"%s\"; it said:\n%s", out, status,
+                 want, text, p.text);
+    process_fini(&p);
+}
+
+static void a_folder_must_be_possible(void **state)
+{
+    (void)state;
+    char out[600];
+    snprintf(out, sizeof out, "%s/new", run_folder());
+    doctor_out(out, 0, "new is not there; a run makes it");
+    doctor_out(run_folder(), 0, "this user can write to");
+    doctor_out("/no/such", 1,
+               "FIX  rights     /no/such is not there, and a run cannot make it in "
+               "/no: No such file");
+    doctor_out("/etc/passwd", 1,
+               "FIX  rights     this user cannot write to /etc/passwd: Not a "
+               "directory");
+}
+
+TEST_MAIN(TEST(the_coordinator_is_asked), TEST(a_folder_must_be_possible))

@@ -1,0 +1,136 @@
+// Every operation of simulations, counted again by tools/recount.py from rows and placements alone.
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/policies/dp_policy.h"
+#include "tests/support/run_case.h"
+
+#define RUN_S 120.0
+#define PYTHON "/usr/bin/python3"
+
+static const char *const evictions[] = {"emark", "lru", "lfu"};
+
+static void needs_python(void)
+{
+    process p = {0};
+    if (process_run(&p, (const char *const[]){PYTHON, "-c", "", NULL}, RUN_S) != 0)
+        test_skip(PYTHON " is not there");
+    process_fini(&p);
+}
+
+static void must_run(const char *const *arguments)
+{
+    process p = {0};
+    int status = process_run(&p, arguments, RUN_S);
+    if (status != 0)
+        fail_msg("%s %s: exit status %d\n%s", arguments[0], arguments[1], status, p.text);
+    process_fini(&p);
+}
+
+// One simulation of a policy; placements and trace go to these files.
+static void simulate(const char *policy, const char *eviction, bool full_sync, const char *first,
+                     const char *placements, const char *trace)
+{
+    char cache[64], spec[128];
+    snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
+    snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
+             full_sync ? "true" : "false", first);
+    must_run((const char *const[]){process_lanyard(),
+                                   "sim",
+                                   "configs/demo.json",
+                                   "--policies",
+                                   spec,
+                                   "--set",
+                                   "workers=4",
+                                   "--set",
+                                   "batch.samples_per_worker=16",
+                                   "--set",
+                                   "cache.rows=500",
+                                   "--set",
+                                   cache,
+                                   "--set",
+                                   "stream.samples_max=3500",
+                                   "--placements",
+                                   placements,
+                                   "--trace",
+                                   trace,
+                                   NULL});
+}
+
+static int recount(const char *eviction, bool full_sync, const char *first, const char *placements,
+                   const char *trace, process *p)
+{
+    return process_run(p,
+                       (const char *const[]){PYTHON, "tools/recount.py", placements, trace,
+                                             "--workers", "4", "--rows", "500", "--eviction",
+                                             eviction, "--first-touch", first,
+                                             full_sync ? "--full-sync" : NULL, NULL},
+                       RUN_S);
+}
+
+static void check(const char *policy, const char *eviction, bool full_sync, const char *first)
+{
+    char placements[400], trace[400];
+    process p = {0};
+    snprintf(placements, sizeof placements, "%s/placements", run_folder());
+    snprintf(trace, sizeof trace, "%s/trace", run_folder());
+    simulate(policy, eviction, full_sync, first, placements, trace);
+    if (recount(eviction, full_sync, first, placements, trace, &p) != 0 ||
+        !strstr(p.text, " 0 differ"))
+        fail_msg("%s, %s: %s", policy, eviction, p.text);
+    process_fini(&p);
+}
+
+static void every_policy_and_eviction(void **state)
+{
+    (void)state;
+    needs_python();
+    for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
+        for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
+            check(dp_policy_find((rt_policy_kind)policy)->name, evictions[e], false,
+                  e % 2 ? "pull" : "local");
+    }
+}
+
+static void full_synchronisation(void **state)
+{
+    (void)state;
+    needs_python();
+    for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
+        check("laia", evictions[e], true, "pull");
+}
+
+// It would notice: one operation more on one line.
+static void a_difference_is_found(void **state)
+{
+    (void)state;
+    char placements[400], trace[400], command[1000];
+    process p = {0};
+    needs_python();
+    snprintf(placements, sizeof placements, "%s/placements", run_folder());
+    snprintf(trace, sizeof trace, "%s/trace", run_folder());
+    snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s'", trace);
+    simulate("esd", "emark", false, "local", placements, trace);
+    must_run((const char *const[]){"/bin/sh", "-c", command, NULL});
+    assert_int_equal(recount("emark", false, "local", placements, trace, &p), 1);
+    assert_non_null(strstr(p.text, "iteration 10, worker 3: miss_pull 1"));
+    assert_non_null(strstr(p.text, " 1 differ"));
+    process_fini(&p);
+}
+
+static void one_policy_at_a_time(void **state)
+{
+    (void)state;
+    process p = {0};
+    const char *const two[] = {process_lanyard(), "sim",          "configs/demo.json", "--policies",
+                               "laia,esd",        "--placements", "/dev/null",         NULL};
+    assert_int_equal(process_run(&p, two, RUN_S), 1);
+    assert_non_null(strstr(p.text, "--placements: takes those of one policy, not of 2"));
+    process_fini(&p);
+}
+
+TEST_MAIN(TEST(every_policy_and_eviction), TEST(full_synchronisation), TEST(a_difference_is_found),
+          TEST(one_policy_at_a_time))

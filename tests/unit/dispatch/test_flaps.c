@@ -1,0 +1,53 @@
+// Who is put aside, for how long, and that a new process knows it too.
+#include "dispatch/coordinator/dp_flaps.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+#define T 1000000
+
+static void five_in_ten_minutes(void **state)
+{
+    (void)state;
+    dp_flaps flaps = {0};
+    for (uint32_t i = 0; i < DP_FLAPS_MAX; i++) {
+        assert_int_equal(dp_flaps_aside(&flaps, T + 10 * i), 0);
+        dp_flaps_note(&flaps, 3, T + 10 * i);
+        dp_flaps_note(&flaps, 63, T + 400 * i); // slower
+    }
+    assert_int_equal(dp_flaps_aside(&flaps, T + 1600), 0);
+    assert_int_equal(dp_flaps_aside(&flaps, T + 50), 8);
+    assert_int_equal(dp_flaps_aside(&flaps, T + DP_FLAPS_S), 8);
+    assert_int_equal(dp_flaps_aside(&flaps, T + DP_FLAPS_S + 1), 0);
+    assert_int_equal(dp_flaps_aside(&flaps, T), 0); // a clock that was set back
+    dp_flaps_note(&flaps, 3, T + DP_FLAPS_S + 1);   // once more soon after
+    assert_int_equal(dp_flaps_aside(&flaps, T + DP_FLAPS_S + 2), 8);
+}
+
+static void a_new_process_knows(void **state)
+{
+    (void)state;
+    dp_flaps flaps = {0}, got;
+    const char *folder = test_directory();
+    dp_flaps_read(&got, folder);
+    assert_memory_equal(&got, &flaps, sizeof got);
+    for (uint32_t i = 0; i < 2 * DP_FLAPS_MAX; i++)
+        dp_flaps_note(&flaps, i % 3, T + i);
+    dp_flaps_write(&flaps, folder);
+    dp_flaps_read(&got, folder);
+    assert_memory_equal(&got, &flaps, sizeof got);
+    dp_flaps_write(&flaps, "/nowhere/at/all"); // a warning, nothing more
+    char path[300];
+    snprintf(path, sizeof path, "%s/losses", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("7 x\n99 5\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    dp_flaps_read(&got, folder);
+    assert_memory_equal(&got, &(dp_flaps){0}, sizeof got);
+}
+
+TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows))

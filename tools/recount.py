@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Counts again, from the definitions alone, what a simulation says that it moves.
+
+    build/lanyard sim CONFIG --policies esd --trace TRACE --placements PLACEMENTS [--set ...]
+    tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu]
+                     [--first-touch local|pull] [--full-sync]
+
+PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
+pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
+and of docs/PROTOCOL.md. Not covered: dispatch.keeper, cache.lookahead, rows of different sizes. Needs
+nothing beyond Python's standard library. Exit status 1: a count differs.
+
+Synchronous training. Every key has a version, the iteration that trained it last. A worker may train
+a row only in the latest version.
+  - One worker trained it: that worker holds the latest version, and the parameter server (PS) lacks
+    it until the worker pushes it: when another worker trains the row (update push), or when its slot
+    is needed (evict push). With --full-sync it pushes at the beginning of the next iteration.
+  - Several did: each has its own gradient only and pushes it (gradient push); the PS has the latest
+    version, nobody else.
+  - A worker without the latest version pulls it (miss pull). A row never trained before is a first
+    touch, made by the worker itself, or pulled too (--first-touch pull).
+
+A cache has CACHE_ROWS slots. Free slots are a stack, at first with slot 0 on top. In an iteration rows
+are used worker by worker, first those that are there, then the others, each in order of appearance; a
+row takes a free slot or the victim's. No row that the worker trains in this iteration is a victim.
+  - lru: the victim was used longest ago. lfu: it has the lowest frequency, and reached it first. The
+    slot of an outdated copy is free at once.
+  - emark (ESD, section 8.1): the smallest (version, mark, frequency), where an outdated version is
+    smaller than the latest, then the lowest slot. Use sets the mark to target; when all latest rows
+    that could go have the mark target, target grows by one. An outdated copy keeps its slot and
+    frequency, and a pull of its row goes there.
+"""
+import argparse
+import collections
+import heapq
+import itertools
+import json
+import sys
+
+KINDS = ("miss_pull", "update_push", "evict_push", "flush_push", "grad_push", "first_touch",
+         "pull_sum")
+
+
+class Slot:
+    """A row in a cache."""
+    __slots__ = ("key", "latest", "mark", "frequency", "used", "turn")
+
+    def __init__(self, key):
+        self.key, self.latest = key, True
+        self.mark = self.frequency = self.used = self.turn = 0
+
+
+class Cache:
+    """One worker's slots, and which row has to go."""
+
+    def __init__(self, row_count, eviction):
+        self.eviction = eviction
+        self.slots = [None] * row_count
+        self.slot_of = {}
+        self.free = list(range(row_count - 1, -1, -1))
+        self.target = 1
+        self.turns = itertools.count(1)
+        self.queue, self.queue_iteration = [], 0
+
+    def has_latest(self, key):
+        return key in self.slot_of and self.slots[self.slot_of[key]].latest
+
+    def use(self, key, iteration):
+        slot = self.slots[self.slot_of[key]]
+        slot.latest, slot.mark, slot.used = True, self.target, iteration
+        slot.frequency += 1
+        slot.turn = next(self.turns)
+
+    def put(self, key, iteration):
+        at = self.free.pop()
+        self.slots[at], self.slot_of[key] = Slot(key), at
+        self.use(key, iteration)
+
+    def remove(self, key):
+        at = self.slot_of.pop(key)
+        self.slots[at] = None
+        self.free.append(at)
+
+    def outdate(self, key):
+        if self.eviction == "emark":
+            self.slots[self.slot_of[key]].latest = False
+        else:
+            self.remove(key)
+
+    def order(self, slot):
+        if self.eviction == "emark":
+            return slot.latest, slot.mark, slot.frequency
+        return (slot.frequency, slot.turn) if self.eviction == "lfu" else (slot.turn,)
+
+    def victim(self, iteration):
+        """The key that has to go. Within an iteration rows only leave the queue."""
+        if self.queue_iteration != iteration:
+            self.queue_iteration = iteration
+            self.queue = [(self.order(slot), at, slot.key) for at, slot in enumerate(self.slots)
+                          if slot and slot.used != iteration]
+            heapq.heapify(self.queue)
+        order, _, key = heapq.heappop(self.queue)
+        if self.eviction == "emark" and order[0] and order[1] == self.target:
+            self.target += 1  # the smallest mark of all that could go
+        return key
+
+
+class Recount:
+    """All workers and the parameter server."""
+
+    def __init__(self, options):
+        self.options = options
+        self.caches = [Cache(options.rows, options.eviction) for _ in range(options.workers)]
+        self.version = collections.defaultdict(int)  # latest
+        self.version_ps = collections.defaultdict(int)
+        self.unsynced = []  # (worker, key) with --full-sync
+
+    def holder(self, key):
+        return next((w for w, cache in enumerate(self.caches) if cache.has_latest(key)), None)
+
+    def release(self, trainers, counts):
+        for worker, _ in self.unsynced:
+            counts[worker]["update_push"] += 1
+        self.unsynced = []
+        for key, users in trainers.items():
+            holder = self.holder(key)
+            if holder is None:
+                continue
+            if self.version_ps[key] < self.version[key] and users != {holder}:
+                counts[holder]["update_push"] += 1
+                self.version_ps[key] = self.version[key]
+            if holder not in users:
+                self.caches[holder].outdate(key)
+
+    def make_room(self, worker, iteration, counts):
+        cache = self.caches[worker]
+        victim = cache.victim(iteration)
+        if cache.has_latest(victim) and self.version_ps[victim] < self.version[victim]:
+            counts[worker]["evict_push"] += 1
+            self.version_ps[victim] = self.version[victim]
+        cache.remove(victim)
+
+    def fetch(self, worker, key, counts):
+        if self.version[key] == 0:
+            counts[worker]["first_touch"] += 1
+        if self.version[key] > 0 or self.options.first_touch == "pull":
+            counts[worker]["miss_pull"] += 1
+
+    def place(self, worker, keys, iteration, counts):
+        cache = self.caches[worker]
+        missing = [key for key in keys if not cache.has_latest(key)]
+        absent = [key for key in missing if key not in cache.slot_of]
+        for key in keys:
+            if key in cache.slot_of:
+                cache.use(key, iteration)
+        for key in absent:
+            if not cache.free:
+                self.make_room(worker, iteration, counts)
+            cache.put(key, iteration)
+        for key in missing:
+            self.fetch(worker, key, counts)
+
+    def train(self, trainers, iteration, counts):
+        for key, users in trainers.items():
+            self.version[key] = iteration
+            if len(users) == 1:
+                if self.options.full_sync:
+                    self.unsynced.append((min(users), key))
+                    self.version_ps[key] = iteration  # the push comes before anything else
+                continue
+            self.version_ps[key] = iteration
+            for worker in users:
+                counts[worker]["grad_push"] += 1
+                self.caches[worker].outdate(key)
+
+    def step(self, iteration, samples):
+        """samples: (worker, keys) in the order of the batch. Returns counts by worker."""
+        counts = [dict.fromkeys(KINDS, 0) for _ in range(self.options.workers)]
+        rows = [{} for _ in range(self.options.workers)]  # keys in order of appearance
+        trainers = {}
+        for worker, keys in samples:
+            for key in keys:
+                rows[worker][key] = None
+                trainers.setdefault(key, set()).add(worker)
+        self.release(trainers, counts)
+        for worker, keys in enumerate(rows):
+            self.place(worker, list(keys), iteration, counts)
+        self.train(trainers, iteration, counts)
+        return counts
+
+
+def batches(path):
+    """Iterations of a file of placements, each with its samples."""
+    with open(path, encoding="ascii") as file:
+        lines = (line.split() for line in file)
+        for iteration, group in itertools.groupby(lines, key=lambda words: int(words[0])):
+            yield iteration, [(int(words[1]), words[2:]) for words in group]
+
+
+def read_trace(path):
+    with open(path, encoding="ascii") as file:
+        lines = [json.loads(line) for line in file]
+    return {(line["iteration"], line["worker"]): line for line in lines}
+
+
+def compare(options):
+    trace, recount = read_trace(options.trace), Recount(options)
+    compared = different = 0
+    for iteration, samples in batches(options.placements):
+        for worker, counts in enumerate(recount.step(iteration, samples)):
+            said = trace.pop((iteration, worker), None)
+            if said is None:
+                sys.exit(f"{options.trace}: no line of iteration {iteration}, worker {worker}")
+            for kind in KINDS:
+                compared += 1
+                if said.get(kind, 0) == counts[kind]:
+                    continue
+                different += 1
+                if different <= 10:
+                    print(f"iteration {iteration}, worker {worker}: {kind} {said.get(kind, 0)}, "
+                          f"counted {counts[kind]}")
+    if trace:
+        sys.exit(f"{options.trace}: {len(trace)} lines of iterations that {options.placements} "
+                 "does not have")
+    print(f"{compared} counts compared, {different} differ")
+    return 1 if different or not compared else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("placements")
+    parser.add_argument("trace")
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--rows", type=int, required=True, help="slots of a cache")
+    parser.add_argument("--eviction", choices=("emark", "lru", "lfu"), default="emark")
+    parser.add_argument("--first-touch", choices=("local", "pull"), default="local")
+    parser.add_argument("--full-sync", action="store_true")
+    sys.exit(compare(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
