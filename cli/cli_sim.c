@@ -108,6 +108,10 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     char fingerprint[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, result->fingerprint);
     rt_json_string(json, "plan_fingerprint", fingerprint);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = result->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     dp_decisions_write(&result->decisions, dp_account_unit_s(&result->costs), json);
     rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
     rt_json_u64(json, "cache_rows", result->slot_count);
@@ -134,6 +138,19 @@ static int print_json(const sim_run *runs, uint32_t count)
     int code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
     rt_json_fini(&json);
     return code;
+}
+
+// Who trains in the end, where that is not everybody.
+static void print_participants(const sim_run *run)
+{
+    const dp_sim_result *result = &run->result;
+    if (result->participants == rt_bits_below(result->costs.worker_count))
+        return;
+    printf("%s: in the end %u of %" PRIu32 " workers train:", run->spec,
+           rt_bit_count(result->participants), result->costs.worker_count);
+    for (uint64_t rest = result->participants; rest; rest &= rest - 1)
+        printf(" %u", rt_lowest_bit(rest));
+    printf("\n");
 }
 
 static void print_table(const sim_run *runs, uint32_t count)
@@ -164,6 +181,8 @@ static void print_table(const sim_run *runs, uint32_t count)
                account->predicted_s * 1e3 * scale, result->decision_ms_p50,
                result->planned_samples_per_s);
     }
+    for (uint32_t i = 0; i < count; i++)
+        print_participants(&runs[i]);
 }
 
 static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run, rt_error *error)

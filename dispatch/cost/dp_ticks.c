@@ -112,7 +112,7 @@ void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const d
     ticks->ps_limit_count = count;
     for (uint32_t i = 0; i < count; i++) {
         const limit *one = &limits[i];
-        const double dense = (double)dense_bytes * ticks->worker_count;
+        const double dense = (double)dense_bytes;
         ticks->ps_limits[i].share = slowest / one->rows_per_s;
         ticks->ps_limits[i].dense =
             one->dense_per_s > 0 ? to_long_ticks(dense, one->dense_per_s, ticks->tick_s) : 0;

@@ -21,6 +21,7 @@ void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
                        const double *compute_s_per_sample, dp_ticks *ticks);
 
 // The link of the parameter servers: of all shards (each way; 0: no limit), and of each.
+// dense_bytes: of all workers together, one way.
 void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
                          uint64_t dense_bytes, dp_ticks *ticks);
 

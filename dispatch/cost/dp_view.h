@@ -69,6 +69,8 @@ typedef struct {
     const dp_distinct *distinct; // distinct_count, in order of first appearance
     const uint8_t *held;         // distinct[i].held, packed
     const uint32_t *capacity;    // samples of each worker when all take equally many
+    const uint8_t *ranks;        // of the workers: a view has those that take part, numbered from
+                                 // 0; NULL: all of them
     uint32_t micro_batch_min, micro_batch_max; // what a policy may give a worker instead
     const dp_ticks *ticks;
     const uint32_t *cached; // by field: latest copies in all caches together, as the view shows

@@ -8,7 +8,7 @@
 
 #include "runtime/rt_base.h"
 
-#define DP_INPUTS_WAITING_MAX 512u // records that a planner or feed holds before they take effect
+#define DP_INPUTS_WAITING_MAX 1024u // records that a planner or feed holds before they take effect
 
 typedef enum {
     DP_INPUT_LINK_UP,            // bytes/s, worker to PS
@@ -19,6 +19,7 @@ typedef enum {
     DP_INPUT_TABLES,             // herald: tables that are scored; 0: all
     DP_INPUT_PS_LINK,            // bytes/s of the parameter servers, each way; 0: no limit
     DP_INPUT_SHARD_LINK,         // bytes/s of one of their shards, each way; 0: no limit
+    DP_INPUT_PARTICIPATES,       // whether a worker trains: 1, or 0: it sits out
     DP_INPUT_KINDS
 } dp_input_kind;
 

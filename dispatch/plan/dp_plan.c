@@ -112,6 +112,8 @@ void dp_counts_add_slice(rt_counts *counts, const dp_slice *slice)
 uint64_t dp_plan_fingerprint(const dp_plan *plan)
 {
     uint64_t sum = rt_mix(plan->iteration + 1) + plan->dense_chunk_floats;
+    if (plan->participants != rt_bits_below(plan->worker_count))
+        sum = rt_mix(sum ^ plan->participants);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_slice *slice = &plan->slices[w];
         const struct {

@@ -89,6 +89,7 @@ typedef struct {
     uint32_t iteration; // from 1; 0: not a training iteration (final flush)
     uint32_t worker_count;
     uint32_t sample_count;
+    uint64_t participants;       // workers that train and take part in the dense exchange
     uint32_t dense_chunk_floats; // of a message of the dense exchange
     dp_slice *slices;            // worker_count
     dp_hits hits;

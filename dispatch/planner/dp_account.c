@@ -2,19 +2,22 @@
 
 #include <math.h>
 
-double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
-                    const uint32_t *micro_batch)
+double dp_predict_s(const dp_account_config *config, uint64_t participants,
+                    const dp_traffic *traffic, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
-    const double dense = (double)config->dense_bytes * config->worker_count;
+    const double dense = (double)config->dense_bytes * rt_bit_count(participants);
     for (uint32_t j = 0; j < config->worker_count; j++) {
+        rows_up += (double)traffic[j].up;
+        rows_down += (double)traffic[j].down;
+    }
+    for (uint64_t rest = participants; rest; rest &= rest - 1) {
+        const uint32_t j = rt_lowest_bit(rest);
         double up = (double)(traffic[j].up + config->dense_bytes);
         double down = (double)(traffic[j].down + config->dense_bytes);
         double links = fmax(up / config->rates.links[j].up_bytes_per_s,
                             down / config->rates.links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->rates.compute_s_per_sample[j] * micro_batch[j]);
-        rows_up += (double)traffic[j].up;
-        rows_down += (double)traffic[j].down;
     }
     return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards,
                                      fmax(rows_up, rows_down), dense));
@@ -51,7 +54,7 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     }
     account->iterations++;
     account->samples += plan->sample_count;
-    account->predicted_s += dp_predict_s(config, traffic, micro_batch);
+    account->predicted_s += dp_predict_s(config, plan->participants, traffic, micro_batch);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;
     account->hits.keys += plan->hits.keys;

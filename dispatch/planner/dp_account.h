@@ -43,9 +43,10 @@ double dp_account_unit_s(const dp_account_config *config);
 
 // Iteration time of a plan:
 //     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
-// up_j, down_j: bytes of worker j, dense part included; c_j compute time per sample, m_j samples;
-// PS: dp_shards_s.
-double dp_predict_s(const dp_account_config *config, const dp_traffic *traffic,
-                    const uint32_t *micro_batch);
+// up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time per
+// sample, m_j samples; PS: dp_shards_s. The maximum is over those who take part: nobody waits for
+// what the others push.
+double dp_predict_s(const dp_account_config *config, uint64_t participants,
+                    const dp_traffic *traffic, const uint32_t *micro_batch);
 
 #endif

@@ -40,17 +40,19 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     work->plan.hits.keys += slice->row_count;
 }
 
-// All workers send chunks of one size: one that suits the slowest link.
-static uint32_t dense_chunk_floats(const dp_planner_config *config)
+// All who take part send chunks of one size: one that suits the slowest of their links.
+static uint32_t dense_chunk_floats(const dp_planner *planner)
 {
+    const dp_planner_config *config = &planner->config;
+    const uint32_t count = planner->view.worker_count;
     const double shared[] = {config->rates.ps_bytes_per_s, config->rates.shards.bytes_per_s[0]};
-    double slowest = config->rates.links[0].up_bytes_per_s;
+    double slowest = config->rates.links[planner->rank_of[0]].up_bytes_per_s;
     for (uint32_t i = 0; i < RT_COUNT_OF(shared); i++) {
         if (shared[i] > 0)
-            slowest = fmin(slowest, shared[i] / config->worker_count);
+            slowest = fmin(slowest, shared[i] / count);
     }
-    for (uint32_t j = 0; j < config->worker_count; j++) {
-        const dp_link *link = &config->rates.links[j];
+    for (uint32_t j = 0; j < count; j++) {
+        const dp_link *link = &config->rates.links[planner->rank_of[j]];
         slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
     }
     return dp_dense_chunk_floats(slowest);
@@ -63,7 +65,8 @@ static void collect(dp_planner *planner, dp_work *work)
     dp_plan_clear(plan);
     plan->iteration = planner->iteration;
     plan->sample_count = view->sample_count;
-    plan->dense_chunk_floats = dense_chunk_floats(&planner->config);
+    plan->participants = planner->participants;
+    plan->dense_chunk_floats = dense_chunk_floats(planner);
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
@@ -72,8 +75,7 @@ static void collect(dp_planner *planner, dp_work *work)
         uint32_t worker = planner->worker_of_sample[i];
         rt_assert(worker < plan->worker_count);
         dp_slice *slice = &plan->slices[worker];
-        rt_assert(slice->sample_count <
-                  rt_max_u64(planner->capacity[worker], planner->config.micro_batch_max));
+        rt_assert(slice->sample_count < dp_planner_micro_batch_max(&planner->config));
         rt_assert(view->offsets[i + 1] - view->offsets[i] <= planner->config.keys_per_sample_max);
         slice->samples[slice->sample_count++] = i;
     }
@@ -83,7 +85,7 @@ static void collect(dp_planner *planner, dp_work *work)
 
 // ---- operations ------------------------------------------------------------------------------
 
-static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
+rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
                           dp_reason reason)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
@@ -230,7 +232,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
     if (record->version_ps < record->version && trainers != record->copies.holders &&
-        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE))
+        dp_planner_push(planner, &work->plan, holder, record, DP_REASON_UPDATE))
         return RT_NO_MEMORY;
     if (trainers >> holder & 1)
         return RT_OK;
@@ -249,7 +251,7 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE))
+        if (dp_planner_push(planner, plan, worker, record, DP_REASON_UPDATE))
             return RT_NO_MEMORY;
     }
     planner->unsynced_count = 0;
@@ -281,7 +283,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         rt_assert(rt_bits_one(record->copies.holders));
         planner->turnover.evictions[worker]++;
         bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT)
+        if (dirty ? dp_planner_push(planner, plan, worker, record, DP_REASON_EVICT)
                   : add_drop(planner, plan, worker, record))
             return RT_NO_MEMORY;
     }
@@ -441,6 +443,8 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     at = stamp(planner, DP_STAGE_RELEASE, at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
+    if (!status)
+        status = dp_lineup_flush(planner, &work->plan);
     at = stamp(planner, DP_STAGE_PLACE, at);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         prefetch_record(planner, work, d);
@@ -451,6 +455,8 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
         dp_shown_follow(planner, work);
     at = stamp(planner, DP_STAGE_SHOWN, at);
     work->open = true;
+    if (!status)
+        dp_lineup_predict(planner, &work->plan);
     if (!status && !planner->config.dispatch.keeper) {
         status = settle(planner, work, NULL);
         *plan_p = &work->plan;
@@ -468,25 +474,33 @@ rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
     return settle(planner, last, NULL);
 }
 
+// A free slot still names its last record, which then has no copy in it.
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
+{
+    const uint32_t index = planner->caches[worker].slots[slot].record;
+    if (index >= planner->directory.record_top)
+        return NULL;
+    dp_record *record = &planner->directory.records[index];
+    if (record->version_ps == record->version || !(record->copies.holders >> worker & 1))
+        return NULL;
+    return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
+}
+
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
     rt_assert(!planner->works[0].open && !planner->works[1].open);
     dp_plan_clear(plan);
+    plan->participants = planner->participants;
     if (push_unsynced(planner, plan))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
-            uint32_t index = cache->slots[slot].record;
-            if (index >= planner->directory.record_top)
+            dp_record *record = dp_planner_dirty_in(planner, w, slot);
+            if (!record)
                 continue;
-            dp_record *record = &planner->directory.records[index];
-            // A free slot still names its last record, which then has no copy in it.
-            if (record->version_ps == record->version || !(record->copies.holders >> w & 1) ||
-                dp_cache_slot(planner->caches, w, &record->copies) != slot)
-                continue;
-            if (push_row(planner, plan, w, record, DP_REASON_FLUSH))
+            if (dp_planner_push(planner, plan, w, record, DP_REASON_FLUSH))
                 return RT_NO_MEMORY;
         }
     }

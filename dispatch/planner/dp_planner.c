@@ -10,7 +10,9 @@
 
 uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
 {
-    uint32_t equal = (config->sample_count_max + config->worker_count - 1) / config->worker_count;
+    const uint32_t fewest =
+        config->participants_min ? config->participants_min : config->worker_count;
+    uint32_t equal = (config->sample_count_max + fewest - 1) / fewest;
     return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
 }
 
@@ -147,6 +149,7 @@ static rt_status allocate(dp_planner *planner)
 
 static void compute_ticks(dp_planner *planner)
 {
+    dp_lineup_set(planner);
     const dp_planner_config *config = &planner->config;
     // A key costs a pull and a push; in snapshots a push by everybody else; and an eviction.
     uint64_t transfers = 2;
@@ -159,7 +162,8 @@ static void compute_ticks(dp_planner *planner)
     dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
     dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
-                        config->dense_bytes, &planner->ticks);
+                        config->dense_bytes * rt_bit_count(planner->participants), &planner->ticks);
+    dp_lineup_ticks(planner);
 }
 
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
@@ -174,6 +178,8 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     if (!planner)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
     planner->config = *config;
+    if (config->participants == 0)
+        planner->config.participants = rt_bits_below(config->worker_count);
     status = allocate(planner);
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");
@@ -260,7 +266,8 @@ static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
         return record->distinct;
     }
     uint32_t index = planner->view.distinct_count++;
-    uint64_t holders = planner->shown ? record->shown.holders : record->copies.holders;
+    const uint64_t holders =
+        dp_lineup_numbers(planner, planner->shown ? record->shown.holders : record->copies.holders);
     bool dirty = record->version != record->version_ps || rt_bits_many(holders);
     record->seen = planner->iteration;
     record->distinct = index;
@@ -313,6 +320,9 @@ static void set_value(dp_planner_config *config, const dp_input *input)
         config->dispatch.search_evaluations = (uint32_t)input->value;
     else if (kind == DP_INPUT_TABLES)
         config->dispatch.tables = (uint32_t)input->value;
+    else if (kind == DP_INPUT_PARTICIPATES)
+        config->participants = (config->participants & ~rt_bit(input->worker)) |
+                               (input->value > 0 ? rt_bit(input->worker) : 0);
 }
 
 void dp_planner_recompute(dp_planner *planner)
@@ -340,7 +350,6 @@ static void enter_inputs(dp_planner *planner)
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
-    uint32_t n = config->worker_count;
     rt_assert(planner->iteration < DP_ITERATIONS_MAX);
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
@@ -349,6 +358,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         return status;
     planner->iteration++;
     enter_inputs(planner);
+    const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
     planner->view = (dp_view){
@@ -364,7 +374,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .capacity = planner->capacity,
         .micro_batch_min = config->micro_batch_min,
         .micro_batch_max = config->micro_batch_max,
-        .ticks = &planner->ticks,
+        .ranks = planner->rank_of,
+        .ticks = &planner->view_ticks,
         .cached = planner->cached,
     };
     for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
@@ -372,7 +383,10 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         look_up_block(planner, batch->keys + i, count, planner->lookups + i);
     }
     if (config->dispatch.evict_cost) {
-        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, planner->evict);
+        int32_t evict[RT_WORKERS_MAX];
+        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
+        for (uint32_t j = 0; j < n; j++)
+            planner->evict[j] = evict[planner->rank_of[j]];
         planner->view.evict = planner->evict;
     }
     return RT_OK;
@@ -384,6 +398,7 @@ void dp_planner_place(dp_planner *planner)
     const uint32_t fields = planner->config.layout.field_count;
     dp_policy_report report = {.error = -1};
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
+    dp_lineup_ranks(planner, planner->worker_of_sample);
     if (planner->policy->report)
         planner->policy->report(planner->policy_state, &report);
     planner->decision = (dp_decision){
@@ -435,6 +450,8 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
         return config->dispatch.alpha;
     if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         return config->dispatch.search_evaluations;
+    if (kind == DP_INPUT_PARTICIPATES)
+        return (double)(planner->participants >> worker & 1);
     return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
 }
 
@@ -485,7 +502,7 @@ const uint32_t *dp_planner_placement(const dp_planner *planner)
 
 const dp_ticks *dp_planner_ticks(const dp_planner *planner)
 {
-    return &planner->ticks;
+    return &planner->view_ticks;
 }
 
 const dp_directory *dp_planner_directory(const dp_planner *planner)

@@ -30,6 +30,8 @@ typedef struct {
     uint32_t worker_count;
     uint32_t sample_count_max; // of a batch, N
     uint32_t keys_per_sample_max;
+    uint64_t participants;     // workers that train in the first iteration; 0: all
+    uint32_t participants_min; // the fewest that may ever train; 0: all of them must
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
     uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
     rt_eviction_kind eviction;
@@ -73,6 +75,7 @@ rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
 
 // The view of the batch that was looked up last, and its placement after dp_planner_place.
 const dp_view *dp_planner_view(const dp_planner *planner);
+// The view numbers the participants from 0, in the order of their ranks; the placement names ranks.
 const uint32_t *dp_planner_placement(const dp_planner *planner);
 
 // After finish: every dirty row is pushed (reason flush) and stays as a clean copy. The plan has
@@ -89,6 +92,10 @@ const dp_decision *dp_planner_decision(const dp_planner *planner);
 // order in which they were taken. RT_CONFIG: worker or value out of range. RT_AGAIN:
 // DP_INPUTS_WAITING_MAX records wait for their iteration.
 rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error);
+
+// The workers that train the batch looked up last. Never empty, and never fewer than
+// participants_min: where input records ask for that, all workers train.
+uint64_t dp_planner_participants(const dp_planner *planner);
 
 // The value in force for the batch looked up last. worker: 0 for kinds that are about none.
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);

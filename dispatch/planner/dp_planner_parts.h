@@ -23,7 +23,13 @@ typedef struct {
 
 struct dp_planner {
     dp_planner_config config;
-    dp_ticks ticks;
+    dp_ticks ticks;                    // of all workers, by rank
+    uint64_t participants;             // in force
+    uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
+    uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
+    dp_ticks view_ticks;               // of the participants, by number
+    uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
+    double predicted_s;                // of the last iteration, where not all train
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
@@ -68,6 +74,11 @@ struct dp_planner {
     dp_profile *profile; // or NULL
 };
 
+// dp_commit.c: the record of a dirty row in a slot, or NULL; its push into plan. RT_NO_MEMORY.
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
+rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
+                          dp_reason reason);
+
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
 
@@ -100,6 +111,31 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
 
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);
+
+// ---- dp_lineup.c: the workers that train, and what the policy sees of them ----
+
+// Values in force changed: participants, rank_of and number_of follow. Before the ticks.
+void dp_lineup_set(dp_planner *planner);
+
+// view_ticks: the columns of the participants, by their numbers.
+void dp_lineup_ticks(dp_planner *planner);
+
+// A set of ranks as the policy sees it: participants only, by number. And its answer, back to
+// ranks.
+uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
+void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample);
+
+// Workers that sit out push dirty rows, as many as their links move beside an iteration, so that
+// who needs one later need not wait for it. RT_NO_MEMORY.
+rt_status dp_lineup_flush(dp_planner *planner, dp_plan *plan);
+
+// How long the iteration is predicted to take: for the next dp_lineup_flush.
+void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);
+
+static inline bool dp_planner_all_train(const dp_planner *planner)
+{
+    return planner->participants == rt_bits_below(planner->config.worker_count);
+}
 
 static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)
 {

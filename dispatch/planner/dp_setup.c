@@ -66,6 +66,18 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
     return RT_OK;
 }
 
+// The fewest workers whose caches hold the largest micro-batch of an equal share.
+static uint32_t fewest_workers(const dp_planner_config *planner)
+{
+    uint32_t slots = planner->slot_count[0];
+    for (uint32_t j = 1; j < planner->worker_count; j++)
+        slots = (uint32_t)rt_min_u64(slots, planner->slot_count[j]);
+    const uint32_t samples = slots / planner->keys_per_sample_max;
+    const uint32_t fewest =
+        samples ? (planner->sample_count_max + samples - 1) / samples : UINT32_MAX;
+    return (uint32_t)rt_min_u64(fewest, planner->worker_count);
+}
+
 rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
                    dp_planner_config *planner, rt_error *error)
 {
@@ -105,5 +117,9 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         planner->rates.links[j] = (dp_link){config->links.workers[j].gbps_up * 1e9 / 8,
                                             config->links.workers[j].gbps_down * 1e9 / 8};
     }
+    if (config->dispatch.participants == RT_PARTICIPANTS_LIST)
+        planner->participants = config->dispatch.participant_mask;
+    if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
+        planner->participants_min = fewest_workers(planner);
     return RT_OK;
 }

@@ -22,7 +22,7 @@
 #define WEIGHT_MIN 0.2
 
 typedef struct {
-    double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
+    double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX]; // by rank: they outlive a change of the set
     double ps_up, ps_down;
 } weights;
 
@@ -34,7 +34,7 @@ typedef struct {
     dp_search *search;
     rt_random random;
     weights weights;
-    uint32_t last[RT_WORKERS_MAX]; // micro-batches of the batch before
+    uint32_t last[RT_WORKERS_MAX]; // micro-batches of the batch before, by number in its view
     uint32_t last_count;           // its samples
     uint32_t evaluations;
 } makespan;
@@ -86,15 +86,22 @@ static void set_limits(const makespan *self, const dp_view *view, dp_search_limi
     }
 }
 
-// A row counts on the worker's link and, at that link's rate, on the parameter servers'.
-static void set_prices(const makespan *self, const dp_ticks *ticks, dp_prices *prices)
+static uint32_t rank_of(const dp_view *view, uint32_t number)
 {
+    return view->ranks ? view->ranks[number] : number;
+}
+
+// A row counts on the worker's link and, at that link's rate, on the parameter servers'.
+static void set_prices(const makespan *self, const dp_view *view, dp_prices *prices)
+{
+    const dp_ticks *ticks = view->ticks;
     const weights *w = &self->weights;
-    for (uint32_t j = 0; j < self->worker_count; j++) {
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const uint32_t rank = rank_of(view, j);
         double ps = ticks->ps_row[0];
-        prices->up[j] = w->up[j] + w->ps_up * ps / ticks->push[0][j];
-        prices->down[j] = w->down[j] + w->ps_down * ps / ticks->pull[0][j];
-        prices->sample[j] = (int32_t)(ticks->compute[j] * fmax(w->up[j], w->down[j]));
+        prices->up[j] = w->up[rank] + w->ps_up * ps / ticks->push[0][j];
+        prices->down[j] = w->down[rank] + w->ps_down * ps / ticks->pull[0][j];
+        prices->sample[j] = (int32_t)(ticks->compute[j] * fmax(w->up[rank], w->down[rank]));
     }
 }
 
@@ -106,7 +113,7 @@ static double link_times(const makespan *self, const dp_ticks *ticks, weights *t
     times->ps_up = dp_ticks_shards(ticks, (double)loads.ps_up);
     times->ps_down = dp_ticks_shards(ticks, (double)loads.ps_down);
     double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
-    for (uint32_t j = 0; j < self->worker_count; j++) {
+    for (uint32_t j = 0; j < ticks->worker_count; j++) {
         double compute = (double)ticks->compute[j] * loads.samples[j];
         times->up[j] = (double)(loads.up[j] + ticks->dense_up[j]) + compute;
         times->down[j] = (double)(loads.down[j] + ticks->dense_down[j]) + compute;
@@ -131,25 +138,27 @@ static double follow(double *weight, double share)
     return *weight;
 }
 
-static void adapt(makespan *self, const dp_ticks *ticks)
+static void adapt(makespan *self, const dp_view *view)
 {
+    const dp_ticks *ticks = view->ticks;
     weights times, *w = &self->weights;
     double longest = link_times(self, ticks, &times), largest = 0;
     if (ticks->ps_row[0]) {
         largest = follow(&w->ps_up, times.ps_up / longest);
         largest = fmax(largest, follow(&w->ps_down, times.ps_down / longest));
     }
-    for (uint32_t j = 0; j < self->worker_count; j++) {
-        largest = fmax(largest, follow(&w->up[j], times.up[j] / longest));
-        largest = fmax(largest, follow(&w->down[j], times.down[j] / longest));
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        largest = fmax(largest, follow(&w->up[rank_of(view, j)], times.up[j] / longest));
+        largest = fmax(largest, follow(&w->down[rank_of(view, j)], times.down[j] / longest));
     }
     if (ticks->ps_row[0]) { // otherwise they count for nothing, and would grow without end
         w->ps_up = fmax(w->ps_up / largest, WEIGHT_MIN);
         w->ps_down = fmax(w->ps_down / largest, WEIGHT_MIN);
     }
-    for (uint32_t j = 0; j < self->worker_count; j++) {
-        w->up[j] = fmax(w->up[j] / largest, WEIGHT_MIN);
-        w->down[j] = fmax(w->down[j] / largest, WEIGHT_MIN);
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const uint32_t rank = rank_of(view, j);
+        w->up[rank] = fmax(w->up[rank] / largest, WEIGHT_MIN);
+        w->down[rank] = fmax(w->down[rank] / largest, WEIGHT_MIN);
     }
 }
 
@@ -159,11 +168,13 @@ static const uint32_t *start_sizes(const makespan *self, const dp_view *view,
 {
     if (view->micro_batch_max == 0 || self->last_count != view->sample_count)
         return view->capacity;
+    uint64_t sum = 0;
     for (uint32_t j = 0; j < view->worker_count; j++) {
         if (self->last[j] < limits->min[j] || self->last[j] > limits->max[j])
             return view->capacity;
+        sum += self->last[j];
     }
-    return self->last;
+    return sum == view->sample_count ? self->last : view->capacity; // another set had them
 }
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
@@ -172,14 +183,14 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     dp_search_limits limits;
     dp_prices prices;
     set_limits(self, view, &limits);
-    set_prices(self, view->ticks, &prices);
+    set_prices(self, view, &prices);
     dp_cost_matrix(view, self->cost, self->stride);
     dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
                           start_sizes(self, view, &limits)};
     dp_solver_transport.solve(self->solver, &problem, worker_of_sample);
     self->evaluations =
         dp_search_run(self->search, view, &prices, &limits, &self->random, worker_of_sample);
-    adapt(self, view->ticks);
+    adapt(self, view);
     memset(self->last, 0, sizeof self->last);
     for (uint32_t i = 0; i < view->sample_count; i++)
         self->last[worker_of_sample[i]]++;

@@ -269,6 +269,7 @@ static void collect_samples(dp_search *s, const dp_prices *prices)
 static void set_problem(dp_search *s, const dp_view *view, const dp_prices *prices)
 {
     s->view = view;
+    s->worker_count = view->worker_count;
     s->sample_count = view->sample_count;
     s->scale = scale_of(s, prices);
     make_classes(s, prices);

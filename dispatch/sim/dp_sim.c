@@ -6,6 +6,7 @@
 
 #include "dispatch/planner/dp_controller.h"
 #include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/planner/dp_participants.h"
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/plan/dp_trace.h"
 
@@ -29,6 +30,7 @@ typedef struct {
     dp_account_config costs; // in force, where result->costs is what the run began with
     dp_decisions decisions;
     dp_controller controller;
+    dp_participants *chooser; // dispatch.participants "auto"; NULL: nobody chooses
     rt_metrics *journal;
     uint32_t inputs_done; // of sim->inputs
 } simulation;
@@ -67,6 +69,38 @@ static double percentile_ms(uint32_t *times_ns, uint32_t count, double share)
     return times_ns[(uint32_t)(share * (count - 1))] * 1e-6;
 }
 
+static rt_status apply_input(simulation *s, dp_input *input, rt_error *error)
+{
+    rt_status status = dp_planner_apply(s->planner, input, error);
+    dp_account_apply(input, &s->costs);
+    if (s->chooser)
+        dp_participants_apply(s->chooser, input);
+    return status;
+}
+
+// The set that trains from now on, where it is time to choose one.
+static rt_status choose(simulation *s, rt_error *error)
+{
+    const uint64_t now = dp_planner_participants(s->planner);
+    uint64_t workers;
+    if (!s->chooser || s->sim->inputs || !dp_participants_due(s->chooser))
+        return RT_OK;
+    const uint64_t begin = rt_now_ns();
+    rt_status status = dp_participants_choose(s->chooser, now, &workers, NULL, NULL);
+    s->planning_ns += rt_now_ns() - begin;
+    if (status)
+        return rt_fail(error, status, "out of memory while the participants are chosen");
+    for (uint64_t rest = now ^ workers; rest && !status; rest &= rest - 1) {
+        const uint32_t worker = rt_lowest_bit(rest);
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                          .worker = worker,
+                          .value = (double)(workers >> worker & 1)};
+        status = apply_input(s, &input, error);
+        dp_journal_write(s->journal, &input);
+    }
+    return status;
+}
+
 // Records come into force with the look-up that follows: those of the journal that is replayed, or
 // those of the controllers.
 static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error)
@@ -78,12 +112,10 @@ static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error
         input = inputs->items[s->inputs_done];
         if (input.iteration > iteration)
             break;
-        status = dp_planner_apply(s->planner, &input, error);
-        dp_account_apply(&input, &s->costs);
+        status = apply_input(s, &input, error);
     }
     while (!inputs && !status && dp_controller_next(&s->controller, &input)) {
-        status = dp_planner_apply(s->planner, &input, error);
-        dp_account_apply(&input, &s->costs);
+        status = apply_input(s, &input, error);
         dp_journal_write(s->journal, &input);
     }
     return status;
@@ -183,10 +215,14 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         if (status)
             return status;
         status = apply_inputs(s, iteration + 1, error);
+        if (!status)
+            status = choose(s, error);
         if (status)
             return status;
         bool counted = iteration >= config->sim_warmup;
         status = plan_batch(s, counted, &plan);
+        if (!status && s->chooser)
+            status = dp_participants_see(s->chooser, s->batch);
         if (status)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
@@ -225,6 +261,7 @@ static void finish(simulation *s, dp_sim_result *result)
         s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;
     result->directory_keys = dp_planner_directory(s->planner)->key_count;
     result->decisions = s->decisions;
+    result->participants = dp_planner_participants(s->planner);
     result->directory_bytes = dp_directory_bytes(dp_planner_directory(s->planner));
 }
 
@@ -243,6 +280,9 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
+    if (!status && sim->config->dispatch.participants == RT_PARTICIPANTS_AUTO &&
+        dp_participants_create(&planner_config, &s.chooser))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
     if (!status) {
@@ -258,6 +298,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
         rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);
+    dp_participants_destroy(s.chooser);
     rt_metrics_close(s.journal);
     rt_free(s.decision_ns);
     rt_free(s.commit_ns);

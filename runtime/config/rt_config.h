@@ -151,6 +151,7 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
+typedef enum { RT_PARTICIPANTS_ALL, RT_PARTICIPANTS_AUTO, RT_PARTICIPANTS_LIST } rt_participants;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
 typedef struct {
@@ -170,6 +171,8 @@ typedef struct {
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
     bool measure_compute;        // the workers' measured computing times weigh on decisions
     uint32_t tables;             // herald: tables that are scored; 0: all
+    rt_participants participants;
+    uint64_t participant_mask; // ranks, where they are listed
 } rt_dispatch_config;
 
 typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;

@@ -20,6 +20,17 @@ static rt_status check_links(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_participants(const rt_config *config, rt_error *error)
+{
+    const uint64_t beyond =
+        config->dispatch.participant_mask & ~rt_bits_below(config->worker_count);
+    if (beyond)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: rank %u, expected one below workers (%u)",
+                       rt_lowest_bit(beyond), config->worker_count);
+    return RT_OK;
+}
+
 static rt_status check_files(const rt_stream_config *stream, rt_error *error)
 {
     uint32_t standard_input_count = 0;
@@ -213,6 +224,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
     rt_status status = check_links(config, error);
     if (status == RT_OK)
+        status = check_participants(config, error);
+    if (status == RT_OK)
         status = check_device(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
@@ -239,6 +252,10 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
+    if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: in a training run all workers take part, expected "
+                       "\"all\" (`lanyard sim` says which set is fastest)");
     for (uint32_t f = 1; f < model->embedding_dim_count; f++) {
         if (model->embedding_dims[f] != model->embedding_dims[0])
             return rt_fail(error, RT_CONFIG,

@@ -332,6 +332,11 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
+    LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
+         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
+         "found by planning the last batches on sets of workers; a box whose part of the dense "
+         "exchange takes longer than the others need sits out. `lanyard sim` only: `up` takes "
+         "`\"all\"`. No set is too small for its caches."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),

@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -480,5 +481,74 @@ const rt_config_list rt_config_shards = {
     .element = read_shard,
     .take = take_shards,
     .write = write_shards,
+    .takes_text = true,
+};
+
+// dispatch.participants ---------------------------------------------------------------------------
+
+typedef struct {
+    rt_participants word; // RT_PARTICIPANTS_LIST: a rank
+    uint32_t rank;
+} participant;
+
+static rt_status read_participant(void *element, const cJSON *value, const char *path,
+                                  rt_error *error)
+{
+    static const rt_config_key rank = {.type = RT_KEY_U32, .min = 0, .max = RT_WORKERS_MAX - 1};
+    participant *one = element;
+    char shown[RT_CONFIG_SHOWN_MAX];
+    one->word = RT_PARTICIPANTS_LIST;
+    if (!cJSON_IsString(value))
+        return rt_config_value_read(&rank, &one->rank, value, path, error);
+    if (strcmp(value->valuestring, "all") == 0)
+        one->word = RT_PARTICIPANTS_ALL;
+    else if (strcmp(value->valuestring, "auto") == 0)
+        one->word = RT_PARTICIPANTS_AUTO;
+    else
+        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+                       rt_config_participants.expected);
+    return RT_OK;
+}
+
+static rt_status take_participants(rt_config *config, const void *elements, uint32_t count,
+                                   bool is_alone, const char *path, rt_error *error)
+{
+    const participant *items = elements;
+    uint64_t ranks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_rank = items[i].word == RT_PARTICIPANTS_LIST;
+        if (is_rank ? ranks >> items[i].rank & 1 : !is_alone)
+            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: %s, expected %s", path, i,
+                           is_rank ? "stands there already" : "is a word",
+                           rt_config_participants.expected);
+        ranks |= is_rank ? rt_bit(items[i].rank) : 0;
+    }
+    config->dispatch.participants = items[0].word;
+    config->dispatch.participant_mask = ranks;
+    return RT_OK;
+}
+
+static void write_participants(const rt_config *config, rt_json *json, const char *name)
+{
+    static const char *const words[] = {"all", "auto"};
+    if (config->dispatch.participants != RT_PARTICIPANTS_LIST) {
+        rt_json_string(json, name, words[config->dispatch.participants]);
+        return;
+    }
+    rt_json_begin_array(json, name);
+    for (uint64_t rest = config->dispatch.participant_mask; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
+const rt_config_list rt_config_participants = {
+    .expected = "\"all\", \"auto\", or a list of at most 64 different ranks",
+    .count_min = 1,
+    .count_max = RT_WORKERS_MAX,
+    .element_size = sizeof(participant),
+    .element = read_participant,
+    .take = take_participants,
+    .write = write_participants,
     .takes_text = true,
 };

@@ -41,6 +41,7 @@ typedef struct {
 } model_slot;
 
 struct plan_checker {
+    uint64_t participants; // of the plan that is checked
     plan_checker_config config;
     model_slot *slots[RT_WORKERS_MAX];
     known_key *keys;
@@ -187,7 +188,8 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
     if (op->reason == DP_REASON_UPDATE && key->iteration != c->iteration && !c->config.full_sync)
         return wrong(c, op->key, "an update push of a row that nobody trains");
     bool flush = op->reason == DP_REASON_FLUSH;
-    if (op->reason > DP_REASON_FLUSH || (flush && c->iteration != 0) ||
+    const bool is_out = !(c->participants >> c->worker & 1);
+    if (op->reason > DP_REASON_FLUSH || (flush && c->iteration != 0 && !is_out) ||
         (!flush && c->iteration == 0 && !c->config.full_sync))
         return wrong(c, op->key, "PUSH_ROW for reason %u", op->reason);
     if (op->reason == DP_REASON_EVICT && key->holders != rt_bit(c->worker))
@@ -534,10 +536,14 @@ static void touch(plan_checker *c, uint32_t sample)
     }
 }
 
+// Workers that sit out have no samples, the others equal shares, or what the bounds allow.
 static bool check_share(plan_checker *c, uint32_t sample_count)
 {
-    uint32_t n = c->config.worker_count, total = c->batch->sample_count;
-    uint32_t least = total / n + (c->worker < total % n), most = least;
+    const uint32_t n = rt_bit_count(c->participants), total = c->batch->sample_count;
+    const uint32_t number = rt_bit_count(c->participants & (rt_bit(c->worker) - 1));
+    uint32_t least = total / n + (number < total % n), most = least;
+    if (!(c->participants >> c->worker & 1))
+        return sample_count == 0 || wrong(c, 0, "it sits out, and has samples");
     if (c->config.micro_batch_max) {
         least = (uint32_t)rt_min_u64(least, c->config.micro_batch_min);
         most = (uint32_t)rt_max_u64(most, c->config.micro_batch_max);
@@ -669,6 +675,7 @@ static bool run_slices(plan_checker *c, const dp_plan *plan)
 
 bool plan_checker_step(plan_checker *c, const rt_batch *batch, const dp_plan *plan, rt_error *error)
 {
+    c->participants = plan->participants;
     c->error = error;
     c->batch = batch;
     c->worker = 0;

@@ -8,7 +8,8 @@
 static uint32_t slot_count(const planner_shape *shape, uint32_t worker)
 {
     uint32_t n = shape->worker_count;
-    uint32_t samples = (shape->sample_count_max + n - 1) / n;
+    const uint32_t fewest = shape->participants_min ? shape->participants_min : n;
+    uint32_t samples = (shape->sample_count_max + fewest - 1) / fewest;
     samples = (uint32_t)rt_max_u64(samples, shape->dispatch.micro_batch_max);
     uint32_t rows = samples * shape->field_count * shape->bag_max;
     uint32_t all = shape->field_count * shape->ids_per_field;
@@ -30,6 +31,7 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
                                   .eviction = shape->eviction,
                                   .lookahead = shape->lookahead,
+                                  .participants_min = shape->participants_min,
                                   .layout.field_count = shape->field_count,
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,

@@ -323,24 +323,24 @@ static void predicted_times(void **state)
     dp_account_config config = {.worker_count = 2, .rates.links = {{1000, 2000}, {100, 50}}};
     dp_traffic traffic[2] = {{500, 500}, {10, 20}}; // 0.5 s up, 0.25 s down; 0.1 s, 0.4 s
     uint32_t samples[2] = {10, 30};
-    test_close(dp_predict_s(&config, traffic, samples), 0.5, 1e-12, 0, "links");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 0.5, 1e-12, 0, "links");
     config.rates.compute_s_per_sample[0] = 0.01; // 0.5 + 0.1
     config.rates.compute_s_per_sample[1] = 0.02; // 0.4 + 0.6
-    test_close(dp_predict_s(&config, traffic, samples), 1.0, 1e-12, 0, "computation");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 1.0, 1e-12, 0, "computation");
     config.rates.ps_bytes_per_s = 260; // 510 up, 520 down
-    test_close(dp_predict_s(&config, traffic, samples), 2.0, 1e-12, 0, "PS");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 2.0, 1e-12, 0, "PS");
     config.rates.ps_bytes_per_s = 10000;
     config.dense_bytes = 100; // 1: 120 bytes down in 2.4 s, + 0.6
-    test_close(dp_predict_s(&config, traffic, samples), 3.0, 1e-12, 0, "dense");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 3.0, 1e-12, 0, "dense");
     config.rates.ps_bytes_per_s = 100; // 720 down
-    test_close(dp_predict_s(&config, traffic, samples), 7.2, 1e-12, 0, "dense at the PS");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 7.2, 1e-12, 0, "dense at the PS");
     config.rates.shards =
         (dp_shards){4, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
-    test_close(dp_predict_s(&config, traffic, samples), 330 / 20.0, 1e-12, 0, "first shard");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 330 / 20.0, 1e-12, 0, "first shard");
     config.rates.shards.bytes_per_s[2] = 7;
-    test_close(dp_predict_s(&config, traffic, samples), 130 / 7.0, 1e-12, 0, "another shard");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 130 / 7.0, 1e-12, 0, "another shard");
     config.rates.ps_bytes_per_s = 10;
-    test_close(dp_predict_s(&config, traffic, samples), 72, 1e-12, 0, "all shards");
+    test_close(dp_predict_s(&config, 3, traffic, samples), 72, 1e-12, 0, "all shards");
 }
 
 // What the search counts in ticks is the time that the prediction names.
@@ -357,7 +357,7 @@ static void ticks_of_shards_are_the_predicted_time(void **state)
             static dp_ticks ticks;
             const double rows = 5000, bytes = rows * dp_row_bytes(&layout, 0, true);
             dp_ticks_compute(&layout, links, 2, 10, &ticks);
-            dp_ticks_add_shards(&layout, ps[i], &cases[i], dense, &ticks);
+            dp_ticks_add_shards(&layout, ps[i], &cases[i], 2 * dense, &ticks);
             const double expected = dp_shards_s(ps[i], &cases[i], bytes, 2 * (double)dense);
             test_close(dp_ticks_shards(&ticks, rows * ticks.ps_row[0]) * ticks.tick_s, expected,
                        1e-3, 0, "seconds");

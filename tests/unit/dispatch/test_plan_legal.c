@@ -31,6 +31,15 @@ static void finish(planner_case *pc)
         check_hits(pc);
 }
 
+// Somebody comes or goes; where too few would be left, all train.
+static void change_participants(planner_case *pc)
+{
+    dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                      .worker = rt_random_below(&pc->random, pc->shape.worker_count),
+                      .value = rt_random_below(&pc->random, 3) == 0};
+    assert_int_equal(dp_planner_apply(pc->planner, &input, NULL), RT_OK);
+}
+
 // Input records and flushes at random.
 static void disturb(planner_case *pc)
 {
@@ -45,6 +54,8 @@ static void disturb(planner_case *pc)
         dp_planner_set_link(pc->planner, rt_random_below(&pc->random, pc->shape.worker_count),
                             (dp_link){rate, 2 * rate});
     }
+    if (pc->shape.participants_min && rt_random_below(&pc->random, 3) == 0)
+        change_participants(pc);
 }
 
 static void run(const planner_shape *shape, uint32_t iterations)
@@ -75,6 +86,7 @@ typedef struct {
     uint32_t worker_count, sample_count_max, field_count;
     rt_view_kind view;
     bool keeper, full_sync, unequal;
+    uint32_t participants_min; // 0: all, always
 } family;
 
 // Everything that can be combined, with small batches.
@@ -83,6 +95,7 @@ static void run_family(family f)
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
+                           .participants_min = f.participants_min,
                            .dispatch = {.view = f.view,
                                         .keeper = f.keeper,
                                         .full_sync = f.full_sync,
@@ -112,43 +125,43 @@ static void run_family(family f)
 static void one_worker(void **state)
 {
     (void)state;
-    run_family((family){1, 5, 3, RT_VIEW_AUTO, false, false, false});
+    run_family((family){1, 5, 3, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void two_workers(void **state)
 {
     (void)state;
-    run_family((family){2, 8, 4, RT_VIEW_AUTO, false, false, false});
+    run_family((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    run_family((family){3, 10, 4, RT_VIEW_AUTO, false, false, false}); // shares of 4, 3 and 3
+    run_family((family){3, 10, 4, RT_VIEW_AUTO, false, false, false, 0}); // shares of 4, 3 and 3
 }
 
 static void four_workers(void **state)
 {
     (void)state;
-    run_family((family){4, 12, 5, RT_VIEW_AUTO, false, false, false});
+    run_family((family){4, 12, 5, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void seven_workers(void **state)
 {
     (void)state;
-    run_family((family){7, 20, 3, RT_VIEW_AUTO, false, false, false});
+    run_family((family){7, 20, 3, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void eight_workers(void **state)
 {
     (void)state;
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, false, false});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void sixty_four_workers(void **state)
 {
     (void)state;
-    run_family((family){64, 130, 2, RT_VIEW_AUTO, false, false, false});
+    run_family((family){64, 130, 2, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 // What decisions see changes placements, never what a plan owes them.
@@ -156,9 +169,9 @@ static void views(void **state)
 {
     (void)state;
     for (uint32_t view = RT_VIEW_SNAPSHOT; view <= RT_VIEW_STRICT; view++) {
-        run_family((family){2, 6, 3, (rt_view_kind)view, false, false, false});
-        run_family((family){5, 20, 3, (rt_view_kind)view, true, false, true});
-        run_family((family){7, 20, 3, (rt_view_kind)view, false, true, false});
+        run_family((family){2, 6, 3, (rt_view_kind)view, false, false, false, 0});
+        run_family((family){5, 20, 3, (rt_view_kind)view, true, false, true, 0});
+        run_family((family){7, 20, 3, (rt_view_kind)view, false, true, false, 0});
     }
 }
 
@@ -166,37 +179,47 @@ static void views(void **state)
 static void keepers(void **state)
 {
     (void)state;
-    run_family((family){1, 4, 3, RT_VIEW_AUTO, true, false, false});
-    run_family((family){2, 6, 3, RT_VIEW_AUTO, true, false, false});
-    run_family((family){3, 8, 4, RT_VIEW_AUTO, true, false, false});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false});
-    run_family((family){64, 70, 2, RT_VIEW_AUTO, true, false, false});
+    run_family((family){1, 4, 3, RT_VIEW_AUTO, true, false, false, 0});
+    run_family((family){2, 6, 3, RT_VIEW_AUTO, true, false, false, 0});
+    run_family((family){3, 8, 4, RT_VIEW_AUTO, true, false, false, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false, 0});
+    run_family((family){64, 70, 2, RT_VIEW_AUTO, true, false, false, 0});
 }
 
 static void full_synchronisation(void **state)
 {
     (void)state;
-    run_family((family){1, 4, 3, RT_VIEW_AUTO, false, true, false});
-    run_family((family){3, 8, 4, RT_VIEW_AUTO, false, true, false});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, true, false});
-    run_family((family){4, 16, 4, RT_VIEW_AUTO, true, true, false});
+    run_family((family){1, 4, 3, RT_VIEW_AUTO, false, true, false, 0});
+    run_family((family){3, 8, 4, RT_VIEW_AUTO, false, true, false, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, true, false, 0});
+    run_family((family){4, 16, 4, RT_VIEW_AUTO, true, true, false, 0});
 }
 
 static void unequal_micro_batches(void **state)
 {
     (void)state;
-    run_family((family){2, 9, 3, RT_VIEW_AUTO, false, false, true});
-    run_family((family){5, 20, 3, RT_VIEW_AUTO, true, false, true});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, true, true});
+    run_family((family){2, 9, 3, RT_VIEW_AUTO, false, false, true, 0});
+    run_family((family){5, 20, 3, RT_VIEW_AUTO, true, false, true, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, true, true, 0});
+}
+
+// Workers that sit out and come back, with everything else.
+static void participants_change(void **state)
+{
+    (void)state;
+    run_family((family){3, 9, 3, RT_VIEW_AUTO, false, false, false, 1});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false, 2});
+    run_family((family){5, 20, 3, RT_VIEW_SNAPSHOT, false, true, true, 1});
+    run_family((family){64, 130, 2, RT_VIEW_STRICT, false, false, false, 9});
 }
 
 // Batches of one sample, and more workers than samples.
 static void fewer_samples_than_workers(void **state)
 {
     (void)state;
-    run_family((family){1, 1, 2, RT_VIEW_AUTO, false, false, false});
-    run_family((family){8, 1, 3, RT_VIEW_AUTO, false, false, false});
-    run_family((family){8, 5, 3, RT_VIEW_AUTO, false, false, false});
+    run_family((family){1, 1, 2, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){8, 1, 3, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){8, 5, 3, RT_VIEW_AUTO, false, false, false, 0});
 }
 
 static void a_long_run(void **state)
@@ -446,6 +469,6 @@ static void records_wait_for_the_next_look_up(void **state)
 TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers), TEST(views),
           TEST(keepers), TEST(full_synchronisation), TEST(unequal_micro_batches),
-          TEST(fewer_samples_than_workers), TEST(a_long_run), TEST(keys_at_the_edges),
-          TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
+          TEST(participants_change), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(keys_at_the_edges), TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))

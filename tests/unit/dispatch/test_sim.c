@@ -2,6 +2,7 @@
 // and policies told by a SPEC.
 #include "dispatch/sim/dp_sim.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,7 +201,51 @@ static void a_spec_is_a_policy_and_its_keys(void **state)
     rt_config_fini(&config);
 }
 
+// ---- who takes part ----
+
+// Slow links make a large dense exchange slow, whatever moves of rows: no set of workers does
+// better than the one that is found, of all that there are.
+static void no_set_is_better_than_the_chosen_one(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    dp_sim_result result;
+    char set[64];
+    double best = INFINITY;
+    static const char *const common[] = {"dispatch.policy=esd", "cache.rows=2000", "sim.warmup=15"};
+    for (uint32_t mask = 1; mask < 16; mask++) {
+        size_t length = (size_t)snprintf(set, sizeof set, "dispatch.participants=[");
+        for (uint32_t w = 0; w < WORKERS; w++)
+            if (mask >> w & 1)
+                length += (size_t)snprintf(set + length, sizeof set - length, "%u,", w);
+        set[length - 1] = ']';
+        const char *const sets[] = {common[0], common[1], common[2], set, NULL};
+        assert_int_equal(run_traced(sets, 400000, NULL, &result, &error), RT_OK);
+        assert_int_equal(result.participants, mask);
+        best = fmin(best, result.account.predicted_s);
+    }
+    const char *const sets[] = {common[0], common[1], common[2], "dispatch.participants=auto",
+                                NULL};
+    assert_int_equal(run_traced(sets, 400000, NULL, &result, &error), RT_OK);
+    assert_int_equal(result.participants & 12, 0); // nobody with a slow link
+    assert_true(result.account.predicted_s <= 1.1 * best);
+}
+
+// Computing that takes longer than everything on the links: all hands are needed.
+static void all_take_part_where_computing_is_slow(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    dp_sim_result result;
+    const char *const sets[] = {"dispatch.policy=laia", "cache.rows=2000",
+                                "sim.compute_us_per_sample=5000", "dispatch.participants=auto",
+                                NULL};
+    assert_int_equal(run_traced(sets, 4000, NULL, &result, &error), RT_OK);
+    assert_int_equal(result.participants, 15);
+}
+
 TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error),
           TEST(so_many_iterations), TEST(the_dense_part_is_a_choice),
           TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
-          TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys))
+          TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys),
+          TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow))

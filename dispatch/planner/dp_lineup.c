@@ -1,0 +1,127 @@
+// Who takes part in an iteration: what the policy sees of the workers, and what becomes of those
+// that sit out. See dp_planner_parts.h.
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/cost/dp_ticks.h"
+#include "dispatch/planner/dp_account.h"
+#include "dispatch/planner/dp_planner_parts.h"
+
+// Of its link's time, the share that a worker which sits out spends on pushing what only it has.
+#define FLUSH_SHARE 0.5
+
+uint64_t dp_planner_participants(const dp_planner *planner)
+{
+    return planner->participants;
+}
+
+void dp_lineup_set(dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    const uint64_t all = rt_bits_below(config->worker_count);
+    const uint32_t fewest =
+        config->participants_min ? config->participants_min : config->worker_count;
+    const uint64_t left = planner->participants;
+    planner->participants = config->participants & all;
+    if (rt_bit_count(planner->participants) < fewest)
+        planner->participants = all;
+    uint32_t number = 0;
+    for (uint64_t rest = planner->participants; rest; rest &= rest - 1) {
+        planner->number_of[rt_lowest_bit(rest)] = (uint8_t)number;
+        planner->rank_of[number++] = (uint8_t)rt_lowest_bit(rest);
+    }
+    for (uint64_t rest = left & ~planner->participants; rest; rest &= rest - 1)
+        planner->flushed[rt_lowest_bit(rest)] = 0;
+}
+
+static void keep_columns(const dp_planner *planner, int32_t (*from)[RT_WORKERS_MAX],
+                         int32_t (*to)[RT_WORKERS_MAX], uint32_t field_count)
+{
+    for (uint32_t f = 0; f < field_count; f++) {
+        for (uint32_t j = 0; j < planner->view.worker_count; j++)
+            to[f][j] = from[f][planner->rank_of[j]];
+    }
+}
+
+void dp_lineup_ticks(dp_planner *planner)
+{
+    dp_ticks *all = &planner->ticks, *seen = &planner->view_ticks;
+    const uint32_t count = rt_bit_count(planner->participants);
+    planner->view.worker_count = count;
+    *seen = *all;
+    seen->worker_count = count;
+    keep_columns(planner, all->pull, seen->pull, all->field_count);
+    keep_columns(planner, all->push, seen->push, all->field_count);
+    keep_columns(planner, all->grad, seen->grad, all->field_count);
+    keep_columns(planner, &all->compute, &seen->compute, 1);
+    for (uint32_t j = 0; j < count; j++) {
+        seen->dense_up[j] = all->dense_up[planner->rank_of[j]];
+        seen->dense_down[j] = all->dense_down[planner->rank_of[j]];
+    }
+}
+
+uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks)
+{
+    uint64_t numbers = 0;
+    if (dp_planner_all_train(planner))
+        return ranks;
+    for (uint64_t rest = ranks & planner->participants; rest; rest &= rest - 1)
+        numbers |= rt_bit(planner->number_of[rt_lowest_bit(rest)]);
+    return numbers;
+}
+
+void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample)
+{
+    if (dp_planner_all_train(planner))
+        return;
+    for (uint32_t i = 0; i < planner->view.sample_count; i++)
+        worker_of_sample[i] = planner->rank_of[worker_of_sample[i]];
+}
+
+// ---- who sits out ----------------------------------------------------------------------------
+
+// Rows that its link moves in its share of the last iteration's time; at least one.
+static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
+{
+    const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
+    const double rows = FLUSH_SHARE * planner->predicted_s *
+                        planner->config.rates.links[worker].up_bytes_per_s / bytes;
+    return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
+}
+
+static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
+{
+    const dp_cache *cache = &planner->caches[worker];
+    uint32_t *slot = &planner->flushed[worker];
+    for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
+         ++*slot) {
+        dp_record *record = dp_planner_dirty_in(planner, worker, *slot);
+        if (!record)
+            continue;
+        if (dp_planner_push(planner, plan, worker, record, DP_REASON_FLUSH))
+            return RT_NO_MEMORY;
+        left--;
+    }
+    return RT_OK;
+}
+
+rt_status dp_lineup_flush(dp_planner *planner, dp_plan *plan)
+{
+    const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
+    for (uint64_t rest = out; rest; rest &= rest - 1) {
+        if (flush_some(planner, plan, rt_lowest_bit(rest)))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+void dp_lineup_predict(dp_planner *planner, const dp_plan *plan)
+{
+    dp_account_config costs;
+    dp_account account = {0};
+    if (dp_planner_all_train(planner))
+        return;
+    dp_account_init(&planner->config, &costs);
+    dp_account_add(&costs, plan, &account);
+    planner->predicted_s = account.predicted_s;
+}
