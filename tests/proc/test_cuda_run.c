@@ -67,7 +67,7 @@ static void check_waits(const char *log)
             fail_msg("%lu waits in %d iterations", waits, ITERATIONS);
     }
     fclose(file);
-    assert_int_equal(processes, 5); // four workers, and the coordinator's solver
+    assert_int_equal(processes, 6); // four workers, the solver, and `up`, which looks at it first
 }
 
 static void training_with_the_plugin_is_training(void **state)
