@@ -32,7 +32,7 @@ static const char config[] =
     " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 640,"
     "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8]}, \"cache\": {\"rows\": 600},"
-    " \"timeouts\": {\"start_s\": 5, \"peer_s\": 3}}";
+    " \"checkpoint\": {\"every_iterations\": 8}, \"timeouts\": {\"start_s\": 5, \"peer_s\": 3}}";
 
 static void must_be_clean(const process *one, int status, const char *order)
 {
@@ -135,8 +135,8 @@ RUN_CASE(worker, memory)
 RUN_CASE(coordinator, write)
 RUN_CASE(ps, write)
 RUN_CASE(worker, write)
+RUN_CASE(coordinator, sync)
 RUN_CASE(ps, sync)
-RUN_CASE(worker, sync)
 RUN_CASE(coordinator, send)
 RUN_CASE(ps, send)
 RUN_CASE(worker, send)
@@ -147,6 +147,6 @@ TEST_MAIN(TEST_SLOW(memory_of_reading_a_configuration, LIMIT_S),
           TEST_SLOW(memory_of_a_simulation, LIMIT_S), TEST_SLOW(memory_of_a_coordinator, LIMIT_S),
           TEST_SLOW(memory_of_a_ps, LIMIT_S), TEST_SLOW(memory_of_a_worker, LIMIT_S),
           TEST_SLOW(write_of_a_coordinator, LIMIT_S), TEST_SLOW(write_of_a_ps, LIMIT_S),
-          TEST_SLOW(write_of_a_worker, LIMIT_S), TEST_SLOW(sync_of_a_ps, LIMIT_S),
-          TEST_SLOW(sync_of_a_worker, LIMIT_S), TEST_SLOW(send_of_a_coordinator, LIMIT_S),
+          TEST_SLOW(write_of_a_worker, LIMIT_S), TEST_SLOW(sync_of_a_coordinator, LIMIT_S),
+          TEST_SLOW(sync_of_a_ps, LIMIT_S), TEST_SLOW(send_of_a_coordinator, LIMIT_S),
           TEST_SLOW(send_of_a_ps, LIMIT_S), TEST_SLOW(send_of_a_worker, LIMIT_S))
