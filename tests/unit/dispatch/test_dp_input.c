@@ -150,7 +150,7 @@ static void records_out_of_range_are_refused(void **state)
     for (uint32_t i = 0; i < DP_INPUTS_WAITING_MAX; i++)
         apply(pc.planner, DP_INPUT_ALPHA, 0, 0.5, 3 + i % 2);
     must_refuse(pc.planner, (dp_input){.kind = DP_INPUT_ALPHA, .value = 1}, RT_AGAIN,
-                "512 input records wait for their iteration");
+                "1024 input records wait for their iteration");
     for (uint32_t t = 1; t <= 4; t++)
         step(&pc);
     assert_int_equal(apply(pc.planner, DP_INPUT_ALPHA, 0, 1, 0).number, DP_INPUTS_WAITING_MAX + 1);
