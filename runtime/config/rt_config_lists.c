@@ -30,8 +30,9 @@ rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, con
     char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
     const bool is_alone = may_stand_alone(list, value);
     if (!is_alone && !cJSON_IsArray(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is not a list, expected %s", path,
-                       rt_config_show(value, shown), list->expected);
+        return rt_fail(error, RT_CONFIG, "%s: %s is not a %s, expected %s", path,
+                       rt_config_show(value, shown), list->takes_number ? "number" : "list",
+                       list->expected);
     const uint32_t count = is_alone ? 1 : (uint32_t)cJSON_GetArraySize(value);
     rt_status status = check_length(list, count, path, error);
     if (status)
