@@ -4,7 +4,8 @@
 //   collect    samples, look-ups and distinct rows of every worker
 //   settle     the iteration before becomes final: who keeps a gradient is known now
 //   release    rows leave their holders where others need them
-//   place      slots for all rows of every worker: hits first, then evictions and fills
+//   place      slots for all rows of every worker: hits first, then evictions and fills; who sits
+//              out pushes rows
 //   train      what training makes of every key
 //   show       the caches that the next decision sees (dp_shown.c)
 #include <math.h>
@@ -13,6 +14,8 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/cost/dp_ticks.h"
 
+// Of its link's time, the share that a worker which sits out spends on pushing what only it has.
+#define FLUSH_SHARE 0.5
 #define AHEAD 12u // keys between the prefetch of a record and its use
 
 // ---- collect ---------------------------------------------------------------------------------
@@ -85,7 +88,7 @@ static void collect(dp_planner *planner, dp_work *work)
 
 // ---- operations ------------------------------------------------------------------------------
 
-rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
+static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
                           dp_reason reason)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
@@ -232,7 +235,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
     if (record->version_ps < record->version && trainers != record->copies.holders &&
-        dp_planner_push(planner, &work->plan, holder, record, DP_REASON_UPDATE))
+        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE))
         return RT_NO_MEMORY;
     if (trainers >> holder & 1)
         return RT_OK;
@@ -251,7 +254,7 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        if (dp_planner_push(planner, plan, worker, record, DP_REASON_UPDATE))
+        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE))
             return RT_NO_MEMORY;
     }
     planner->unsynced_count = 0;
@@ -283,7 +286,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         rt_assert(rt_bits_one(record->copies.holders));
         planner->turnover.evictions[worker]++;
         bool dirty = record->version_ps < record->version;
-        if (dirty ? dp_planner_push(planner, plan, worker, record, DP_REASON_EVICT)
+        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT)
                   : add_drop(planner, plan, worker, record))
             return RT_NO_MEMORY;
     }
@@ -380,6 +383,57 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     return RT_OK;
 }
 
+// ---- who sits out ----------------------------------------------------------------------------
+
+// A free slot still names its last record, which then has no copy in it.
+static dp_record *dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
+{
+    const uint32_t index = planner->caches[worker].slots[slot].record;
+    if (index >= planner->directory.record_top)
+        return NULL;
+    dp_record *record = &planner->directory.records[index];
+    if (record->version_ps == record->version || !(record->copies.holders >> worker & 1))
+        return NULL;
+    return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
+}
+
+// Rows that its link moves in its share of the last iteration's time; at least one.
+static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
+{
+    const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
+    const double rows = FLUSH_SHARE * planner->predicted_s *
+                        planner->config.rates.links[worker].up_bytes_per_s / bytes;
+    return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
+}
+
+static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
+{
+    const dp_cache *cache = &planner->caches[worker];
+    uint32_t *slot = &planner->flushed[worker];
+    for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
+         ++*slot) {
+        dp_record *record = dirty_in(planner, worker, *slot);
+        if (!record)
+            continue;
+        if (push_row(planner, plan, worker, record, DP_REASON_FLUSH))
+            return RT_NO_MEMORY;
+        left--;
+    }
+    return RT_OK;
+}
+
+// Dirty rows of workers that sit out go to the PS, as many as their links move beside an iteration,
+// so that who needs one later need not wait for it.
+static rt_status flush_who_sits_out(dp_planner *planner, dp_plan *plan)
+{
+    const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
+    for (uint64_t rest = out; rest; rest &= rest - 1) {
+        if (flush_some(planner, plan, rt_lowest_bit(rest)))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
 // ---- train -----------------------------------------------------------------------------------
 
 // One trainer becomes the dirty owner. After several, the PS has the sum; see settle_key.
@@ -444,7 +498,7 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
     if (!status)
-        status = dp_lineup_flush(planner, &work->plan);
+        status = flush_who_sits_out(planner, &work->plan);
     at = stamp(planner, DP_STAGE_PLACE, at);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         prefetch_record(planner, work, d);
@@ -474,18 +528,6 @@ rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
     return settle(planner, last, NULL);
 }
 
-// A free slot still names its last record, which then has no copy in it.
-dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
-{
-    const uint32_t index = planner->caches[worker].slots[slot].record;
-    if (index >= planner->directory.record_top)
-        return NULL;
-    dp_record *record = &planner->directory.records[index];
-    if (record->version_ps == record->version || !(record->copies.holders >> worker & 1))
-        return NULL;
-    return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
-}
-
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
@@ -497,10 +539,10 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
-            dp_record *record = dp_planner_dirty_in(planner, w, slot);
+            dp_record *record = dirty_in(planner, w, slot);
             if (!record)
                 continue;
-            if (dp_planner_push(planner, plan, w, record, DP_REASON_FLUSH))
+            if (push_row(planner, plan, w, record, DP_REASON_FLUSH))
                 return RT_NO_MEMORY;
         }
     }

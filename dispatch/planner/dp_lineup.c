@@ -1,14 +1,9 @@
-// Who takes part in an iteration: what the policy sees of the workers, and what becomes of those
-// that sit out. See dp_planner_parts.h.
-#include <math.h>
+// Who takes part in an iteration, and what the policy sees of the workers. See dp_planner_parts.h.
 #include <string.h>
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/planner/dp_planner_parts.h"
-
-// Of its link's time, the share that a worker which sits out spends on pushing what only it has.
-#define FLUSH_SHARE 0.5
 
 uint64_t dp_planner_participants(const dp_planner *planner)
 {
@@ -76,43 +71,6 @@ void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample)
         return;
     for (uint32_t i = 0; i < planner->view.sample_count; i++)
         worker_of_sample[i] = planner->rank_of[worker_of_sample[i]];
-}
-
-// ---- who sits out ----------------------------------------------------------------------------
-
-// Rows that its link moves in its share of the last iteration's time; at least one.
-static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
-{
-    const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
-    const double rows = FLUSH_SHARE * planner->predicted_s *
-                        planner->config.rates.links[worker].up_bytes_per_s / bytes;
-    return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
-}
-
-static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
-{
-    const dp_cache *cache = &planner->caches[worker];
-    uint32_t *slot = &planner->flushed[worker];
-    for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
-         ++*slot) {
-        dp_record *record = dp_planner_dirty_in(planner, worker, *slot);
-        if (!record)
-            continue;
-        if (dp_planner_push(planner, plan, worker, record, DP_REASON_FLUSH))
-            return RT_NO_MEMORY;
-        left--;
-    }
-    return RT_OK;
-}
-
-rt_status dp_lineup_flush(dp_planner *planner, dp_plan *plan)
-{
-    const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
-    for (uint64_t rest = out; rest; rest &= rest - 1) {
-        if (flush_some(planner, plan, rt_lowest_bit(rest)))
-            return RT_NO_MEMORY;
-    }
-    return RT_OK;
 }
 
 void dp_lineup_predict(dp_planner *planner, const dp_plan *plan)

@@ -74,11 +74,6 @@ struct dp_planner {
     dp_profile *profile; // or NULL
 };
 
-// dp_commit.c: the record of a dirty row in a slot, or NULL; its push into plan. RT_NO_MEMORY.
-dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
-rt_status dp_planner_push(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
-                          dp_reason reason);
-
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
 
@@ -125,11 +120,7 @@ void dp_lineup_ticks(dp_planner *planner);
 uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
 void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample);
 
-// Workers that sit out push dirty rows, as many as their links move beside an iteration, so that
-// who needs one later need not wait for it. RT_NO_MEMORY.
-rt_status dp_lineup_flush(dp_planner *planner, dp_plan *plan);
-
-// How long the iteration is predicted to take: for the next dp_lineup_flush.
+// How long the iteration is predicted to take: who sits out pushes rows beside the next.
 void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);
 
 static inline bool dp_planner_all_train(const dp_planner *planner)
