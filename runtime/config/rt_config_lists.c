@@ -81,7 +81,7 @@ static rt_status take_files(rt_config *config, const void *elements, uint32_t co
         text_size += strlen(paths[i]) + 1;
     if (count > 0 && !(files = rt_alloc(1, count * sizeof *files + text_size)))
         return RT_NO_MEMORY;
-    char *text = (char *)(files + count);
+    char *text = count > 0 ? (char *)(files + count) : NULL;
     for (uint32_t i = 0; i < count; i++) {
         const size_t size = strlen(paths[i]) + 1;
         files[i] = memcpy(text, paths[i], size);
