@@ -1,9 +1,9 @@
 #include "runtime/files/rt_ahead.h"
+#include "runtime/rt_thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -120,22 +120,6 @@ static void *run(void *context)
 
 // ---- the user
 
-// Signals are for the threads that were there before.
-static int start(rt_ahead *ahead)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t detached;
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int reason = pthread_create(&thread, &detached, run, ahead);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return reason;
-}
-
 rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
 {
     rt_ahead *ahead = rt_alloc(1, sizeof *ahead);
@@ -149,7 +133,7 @@ rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
     rt_status status = RT_OK;
     if (!ahead->path)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    else if (ahead->wake_fd < 0 || (strcpy(ahead->path, path), start(ahead)) != 0)
+    else if (ahead->wake_fd < 0 || (strcpy(ahead->path, path), rt_thread_detach(run, ahead)) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start a thread that reads %s", path);
     if (status) {
         destroy(ahead);

@@ -1,11 +1,11 @@
 #include "runtime/files/rt_behind.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_thread.h"
 
 #define PIECE_BYTES ((size_t)256 << 10) // of one write
 
@@ -111,22 +111,6 @@ static void *run(void *context)
 
 // ---- the user
 
-// Signals are for the threads that were there before.
-static int start(rt_behind *behind)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t detached;
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int reason = pthread_create(&thread, &detached, run, behind);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return reason;
-}
-
 rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt_error *error)
 {
     rt_behind *behind = rt_alloc(1, sizeof *behind);
@@ -139,7 +123,7 @@ rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt
     rt_status status = RT_OK;
     if (!behind->path)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    else if (strcpy(behind->path, path), start(behind) != 0)
+    else if (strcpy(behind->path, path), rt_thread_detach(run, behind) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start a thread that writes %s", path);
     if (status != RT_OK) {
         destroy(behind);
