@@ -116,9 +116,11 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    dp_flight *f = dp_flights_find(&c->flights, sequence);
+    dp_flight *f = rt_peer_role(peer) == RT_ROLE_WORKER
+                       ? dp_flights_awaited(&c->flights, worker) // a worker trains them in order
+                       : NULL;
     rt_peer_name(peer, name);
-    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f || f->reported >> worker & 1)
+    if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
                        name, sequence);
     memcpy(&report, head, sizeof report);
