@@ -194,8 +194,6 @@ static void finish(fixture *f, rt_status want, const char *text)
     pthread_join(f->thread, NULL);
     if (f->status != want || !strstr(f->error.text, text))
         fail_msg("status %d (%s), expected %d with '%s'", f->status, f->error.text, want, text);
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        ops->end(f->members[m], 0);
     ops->close(f->transport);
     rt_config_fini(&f->config);
 }
@@ -293,6 +291,7 @@ static void expect_stop(fixture *f, rt_reason reason)
         }
         assert_int_equal(rt_message_header(&message)->iteration, reason);
         rt_message_release(&message);
+        ops->end(f->members[m], 0); // the coordinator waits for that
     }
 }
 
@@ -468,6 +467,7 @@ static void slices_wait_for_reports(void **state)
         rt_message_release(&slice);
     }
     say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
     finish(&f, RT_PEER, "enough");
 }
 
