@@ -379,13 +379,19 @@ static rt_status end_checkpoints(dp_run *c, rt_error *error)
     return status;
 }
 
+// Plans, reports or the answers to a cut are still to come.
+static bool is_under_way(const dp_run *c)
+{
+    return c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned;
+}
+
 rt_status dp_run_train(dp_run *c, rt_error *error)
 {
     c->phase = DP_RUN_TRAINS;
-    while (c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned) {
+    while (is_under_way(c)) {
         rt_status status = send_what_is_planned(c, error);
         reload_config(c);
-        if (!status)
+        if (!status && is_under_way(c)) // the last flush may have gone out just now
             status = dp_run_turn(c, error);
         if (!status)
             status = go_on_with_checkpoint(c, error);
