@@ -116,9 +116,11 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    dp_flight *f = dp_flights_find(&c->flights, sequence);
+    dp_flight *f = rt_peer_role(peer) == RT_ROLE_WORKER
+                       ? dp_flights_awaited(&c->flights, worker) // a worker trains them in order
+                       : NULL;
     rt_peer_name(peer, name);
-    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f || f->reported >> worker & 1)
+    if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
                        name, sequence);
     memcpy(&report, head, sizeof report);
@@ -377,13 +379,19 @@ static rt_status end_checkpoints(dp_run *c, rt_error *error)
     return status;
 }
 
+// Plans, reports or the answers to a cut are still to come.
+static bool is_under_way(const dp_run *c)
+{
+    return c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned;
+}
+
 rt_status dp_run_train(dp_run *c, rt_error *error)
 {
     c->phase = DP_RUN_TRAINS;
-    while (c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned) {
+    while (is_under_way(c)) {
         rt_status status = send_what_is_planned(c, error);
         reload_config(c);
-        if (!status)
+        if (!status && is_under_way(c)) // the last flush may have gone out just now
             status = dp_run_turn(c, error);
         if (!status)
             status = go_on_with_checkpoint(c, error);
