@@ -165,6 +165,55 @@ uint32_t dp_directory_version(const dp_directory *directory, uint64_t key)
     return 0;
 }
 
+void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
+                       void *context)
+{
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *entry = &directory->entries[i];
+        if (!entry_is_free(entry))
+            take(context, entry->record ? directory->records[entry->record - 1].version
+                                        : entry->version);
+    }
+}
+
+// An entry goes; those behind it that stand further from home than they must move up, so that no
+// probe meets a gap:
+//
+//     place     3    4    5    6    7          place     3    4    5    6    7
+//     key       a    X    b    c    -    ->    key       a    b    c    -    -      homes: b 4, c 5
+//
+// An entry moves into the gap unless its home lies behind the gap.
+static void erase_entry(dp_directory *directory, uint64_t gap)
+{
+    dp_entry *entries = directory->entries;
+    const uint64_t mask = directory->mask;
+    for (uint64_t at = (gap + 1) & mask; !entry_is_free(&entries[at]); at = (at + 1) & mask) {
+        const uint64_t distance = (at - dp_directory_home(directory, entries[at].key)) & mask;
+        if (distance < ((at - gap) & mask))
+            continue;
+        entries[gap] = entries[at];
+        if (entries[gap].record)
+            directory->records[entries[gap].record - 1].entry = (uint32_t)gap;
+        gap = at;
+    }
+    entries[gap] = (dp_entry){0};
+    directory->key_count--;
+}
+
+// What moves up comes from places that are still ahead, or, around the end, from the beginning,
+// where all that is left stays.
+uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor)
+{
+    const uint64_t before = directory->key_count;
+    for (uint64_t at = 0; at <= directory->mask; at++) {
+        const dp_entry *entry = &directory->entries[at];
+        while (!entry_is_free(entry) && !entry->record && entry->version < floor)
+            erase_entry(directory, at);
+        rt_assert(!entry->record || directory->records[entry->record - 1].version >= floor);
+    }
+    return before - directory->key_count;
+}
+
 uint64_t dp_directory_bytes(const dp_directory *directory)
 {
     return (directory->mask + 1) * sizeof(dp_entry) +
