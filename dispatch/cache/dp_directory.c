@@ -5,6 +5,8 @@
 
 #include "dispatch/plan/dp_plan.h"
 
+#define HALF_BITS 16u
+#define HALF_COUNT (1u << HALF_BITS)
 #define ENTRIES_MIN 1024u
 #define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
 #define LOAD_NUMERATOR 7u               // of 10
@@ -174,6 +176,53 @@ void dp_directory_walk(const dp_directory *directory, void (*take)(void *context
             take(context, entry->record ? directory->records[entry->record - 1].version
                                         : entry->version);
     }
+}
+
+// How many keys have a version with these upper bits, or with these lower ones below given upper
+// ones.
+typedef struct {
+    bool is_lower;
+    uint32_t upper;
+    uint64_t counts[HALF_COUNT];
+} histogram;
+
+static void count_version(void *context, uint32_t version)
+{
+    histogram *h = context;
+    if (!h->is_lower)
+        h->counts[version >> HALF_BITS]++;
+    else if (version >> HALF_BITS == h->upper)
+        h->counts[version & (HALF_COUNT - 1)]++;
+}
+
+// The half in which the rank-th newest is; *rank_p becomes its rank there. HALF_COUNT: there are
+// not so many.
+static uint32_t find_half(const histogram *h, uint64_t *rank_p)
+{
+    for (uint32_t half = HALF_COUNT; half-- > 0;) {
+        if (h->counts[half] >= *rank_p)
+            return half;
+        *rank_p -= h->counts[half];
+    }
+    return HALF_COUNT;
+}
+
+uint32_t dp_directory_newest(const dp_directory *directory, uint64_t rank)
+{
+    histogram *h = rt_alloc(1, sizeof *h);
+    uint32_t version = 0;
+    if (!h)
+        return 0;
+    dp_directory_walk(directory, count_version, h);
+    h->upper = find_half(h, &rank);
+    if (h->upper < HALF_COUNT) {
+        h->is_lower = true;
+        memset(h->counts, 0, sizeof h->counts);
+        dp_directory_walk(directory, count_version, h);
+        version = h->upper << HALF_BITS | find_half(h, &rank);
+    }
+    rt_free(h);
+    return version;
 }
 
 // An entry goes; those behind it that stand further from home than they must move up, so that no

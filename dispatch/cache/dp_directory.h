@@ -96,6 +96,9 @@ void dp_directory_release(dp_directory *directory, uint32_t record);
 void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
                        void *context);
 
+// Version of the rank-th newest key, from 1; 0 where there are fewer, or memory is short.
+uint32_t dp_directory_newest(const dp_directory *directory, uint64_t rank);
+
 // Forgets every key with a version below floor; none of them may have a record. Returns how many.
 uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor);
 

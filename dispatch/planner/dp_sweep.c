@@ -1,62 +1,10 @@
 #include "dispatch/planner/dp_sweep.h"
 
-#include <string.h>
-
 #include "dispatch/planner/dp_planner_parts.h"
 
 #define STEPS 8u // of rows.expire_iterations, from one sweep to the next
-#define HALF_BITS 16u
-#define HALF_COUNT (1u << HALF_BITS)
 
 // ---- the floor -------------------------------------------------------------------------------
-
-// How many keys have a version with these upper bits, or with these lower ones below given upper
-// ones.
-typedef struct {
-    bool is_lower;
-    uint32_t upper;
-    uint64_t counts[HALF_COUNT];
-} histogram;
-
-static void count_version(void *context, uint32_t version)
-{
-    histogram *h = context;
-    if (!h->is_lower)
-        h->counts[version >> HALF_BITS]++;
-    else if (version >> HALF_BITS == h->upper)
-        h->counts[version & (HALF_COUNT - 1)]++;
-}
-
-// The half in which the rank-th newest is; *rank_p becomes its rank there. HALF_COUNT: there are
-// not so many.
-static uint32_t find_half(const histogram *h, uint64_t *rank_p)
-{
-    for (uint32_t half = HALF_COUNT; half-- > 0;) {
-        if (h->counts[half] >= *rank_p)
-            return half;
-        *rank_p -= h->counts[half];
-    }
-    return HALF_COUNT;
-}
-
-// Version of the rank-th newest key, from 1; 0 where there are fewer. Memory fails: 0, too.
-static uint32_t newest(const dp_directory *directory, uint64_t rank)
-{
-    histogram *h = rt_alloc(1, sizeof *h);
-    uint32_t version = 0;
-    if (!h)
-        return 0;
-    dp_directory_walk(directory, count_version, h);
-    h->upper = find_half(h, &rank);
-    if (h->upper < HALF_COUNT) {
-        h->is_lower = true;
-        memset(h->counts, 0, sizeof h->counts);
-        dp_directory_walk(directory, count_version, h);
-        version = h->upper << HALF_BITS | find_half(h, &rank);
-    }
-    rt_free(h);
-    return version;
-}
 
 typedef struct {
     uint32_t floor;
@@ -91,9 +39,9 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
     const uint64_t keys = planner->directory.key_count;
     uint64_t floor = keys > rows->keep_min ? floor_by_age(planner) : 0;
     if (floor && rows->keep_min)
-        floor = rt_min_u64(floor, newest(&planner->directory, rows->keep_min));
+        floor = rt_min_u64(floor, dp_directory_newest(&planner->directory, rows->keep_min));
     if (rows->max && keys > rows->max)
-        floor = rt_max_u64(floor, newest(&planner->directory, rows->max / 8 * 7 + 1) + UINT64_C(1));
+        floor = rt_max_u64(floor, dp_directory_newest(&planner->directory, rows->max / 8 * 7 + 1) + UINT64_C(1));
     older o = {.floor = (uint32_t)rt_min_u64(floor, planner->iteration)};
     if (o.floor)
         dp_directory_walk(&planner->directory, find_older, &o);
