@@ -680,6 +680,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status)
         status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(
             config->journal, &feed->journal, error);
+    if (!status)
+        rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
