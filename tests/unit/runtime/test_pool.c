@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/rt_pool.h"
 #include "runtime/rt_thread.h"
@@ -9,15 +10,20 @@
 
 #define PARTS 37u
 #define PIECES 3000u
+#define SLOW_EVERY 16u // pieces of which a part takes long enough for others to come
+#define SLOW_US 300u
 
 typedef struct {
     atomic_uint done[PARTS];
     uint32_t plain[PARTS]; // written without atomics: what run returns from, all can read
+    bool slow;
 } counts;
 
 static void count_part(void *context, uint32_t part)
 {
     counts *c = context;
+    if (c->slow && part < 2)
+        usleep(SLOW_US);
     atomic_fetch_add(&c->done[part], 1);
     c->plain[part]++;
 }
@@ -38,8 +44,10 @@ static void every_part_runs_once(void **state)
     for (uint32_t threads = 1; threads <= 5; threads += 2) {
         counts c = {0};
         rt_pool *pool = pool_of(threads);
-        for (uint32_t piece = 0; piece < PIECES; piece++)
+        for (uint32_t piece = 0; piece < PIECES; piece++) {
+            c.slow = piece % SLOW_EVERY == 0;
             rt_pool_run(pool, piece % (PARTS + 1), count_part, &c);
+        }
         rt_pool_destroy(pool);
         for (uint32_t part = 0; part < PARTS; part++) {
             uint32_t expected = 0;
@@ -56,7 +64,7 @@ static void *run_pieces(void *context)
     rt_pool *pool = context;
     static const uint32_t parts = PARTS;
     for (uint32_t piece = 0; piece < PIECES; piece++) {
-        counts c = {0};
+        counts c = {.slow = piece % SLOW_EVERY == 0};
         rt_pool_run(pool, parts, count_part, &c);
         for (uint32_t part = 0; part < PARTS; part++)
             if (c.plain[part] != 1)
