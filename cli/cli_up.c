@@ -114,12 +114,15 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
 
 static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
 {
-    char name[32], rank_text[16];
-    char *arguments[] = {"lanyard",      role == RT_ROLE_PS ? "ps" : "worker",
+    char name[32], rank_text[16], share[16];
+    const bool is_ps = role == RT_ROLE_PS;
+    char *arguments[] = {"lanyard",      is_ps ? "ps" : "worker",
                          r->config_path, "--rank",
                          rank_text,      "--coordinator",
-                         r->address,     NULL};
+                         r->address,     is_ps ? NULL : "--share",
+                         share,          NULL};
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
+    snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
     return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
 }
 
