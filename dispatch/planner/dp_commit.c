@@ -20,27 +20,37 @@
 
 // ---- collect ---------------------------------------------------------------------------------
 
-// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys.
-static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
+// those of the workers before it.
+static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows)
 {
     const dp_view *view = &planner->view;
+    const uint64_t *latest = planner->latest;
+    const uint32_t *lookups = view->lookups, *offsets = view->offsets;
     dp_slice *slice = &work->plan.slices[worker];
+    uint32_t *row_of = planner->row_of, *row_keys = work->row_keys[worker];
+    uint32_t *lookup_rows = slice->lookup_rows;
+    uint32_t row_count = 0;
+    uint64_t hits = 0;
     for (uint32_t k = 0; k < slice->sample_count; k++) {
-        uint32_t sample = slice->samples[k];
-        for (uint32_t at = view->offsets[sample]; at < view->offsets[sample + 1]; at++) {
-            uint32_t d = view->lookups[at];
-            if (planner->row_owner[d] != worker + 1) {
-                planner->row_owner[d] = (uint8_t)(worker + 1);
-                planner->row_of[d] = slice->row_count;
-                work->row_keys[worker][slice->row_count++] = d;
+        const uint32_t sample = slice->samples[k];
+        const uint32_t *end = lookups + offsets[sample + 1];
+        for (const uint32_t *at = lookups + offsets[sample]; at < end; at++) {
+            const uint32_t d = *at;
+            if (row_of[d] <= rows) {
+                row_keys[row_count++] = d;
+                row_of[d] = rows + row_count;
                 work->trainers[d] |= rt_bit(worker);
             }
-            slice->lookup_rows[slice->lookup_count++] = planner->row_of[d];
-            work->plan.hits.lookups_hit += planner->latest[d] >> worker & 1;
+            *lookup_rows++ = row_of[d] - rows - 1;
+            hits += latest[d] >> worker & 1;
         }
     }
+    slice->row_count = row_count;
+    slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
+    work->plan.hits.lookups_hit += hits;
     work->plan.hits.lookups += slice->lookup_count;
-    work->plan.hits.keys += slice->row_count;
+    work->plan.hits.keys += row_count;
 }
 
 // All who take part send chunks of one size: one that suits the slowest of their links.
@@ -73,7 +83,7 @@ static void collect(dp_planner *planner, dp_work *work)
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
-    memset(planner->row_owner, 0, view->distinct_count * sizeof *planner->row_owner);
+    memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
         rt_assert(worker < plan->worker_count);
@@ -83,7 +93,7 @@ static void collect(dp_planner *planner, dp_work *work)
         slice->samples[slice->sample_count++] = i;
     }
     for (uint32_t w = 0; w < plan->worker_count; w++)
-        collect_rows(planner, work, w);
+        collect_rows(planner, work, w, (uint32_t)plan->hits.keys);
 }
 
 // ---- operations ------------------------------------------------------------------------------

@@ -52,8 +52,7 @@ struct dp_planner {
     uint32_t *worker_of_sample;
 
     // scratch of a commit
-    uint8_t *row_owner; // by distinct key: worker + 1 whose row number row_of holds
-    uint32_t *row_of;
+    uint32_t *row_of; // by distinct key: 1 + its last row, counted over all workers; 0: none
     uint32_t *missing; // distinct keys
 
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
