@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-
 rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config)
 {
     uint32_t slot_count = config->slot_count;

@@ -1,5 +1,6 @@
 #include "dispatch/cache/dp_eviction.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "dispatch/cache/dp_outdated.h"
@@ -452,17 +453,23 @@ uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead)
 {
     const emark *e = &eviction->emark;
     uint64_t at = (uint64_t)e->cursor + ahead;
+    if (e->outdated.valid_count)
+        return dp_outdated_peek(&e->outdated, ahead);
     return at < e->order_count ? (uint32_t)e->order[at] : DP_NO_SLOT;
 }
 
 // ---- saving ----------------------------------------------------------------------------------
+
+// Of a dp_emark_slot: which copies are outdated is a list of its own.
+#define SAVED_BYTES offsetof(dp_emark_slot, where)
 
 static void emark_save(const dp_eviction *v, rt_bytes *bytes)
 {
     const emark *e = &v->emark;
     const uint32_t head[] = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
     rt_bytes_put(bytes, head, sizeof head);
-    rt_bytes_put(bytes, e->slots, v->config.slot_count * sizeof *e->slots);
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++)
+        rt_bytes_put(bytes, &e->slots[slot], SAVED_BYTES);
     rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
 }
 
@@ -504,8 +511,11 @@ static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *read
     e->cursor = head[2];
     e->pinned_cursor = head[3];
     e->iteration = head[4];
-    if (!rt_reader_get(reader, e->slots, v->config.slot_count, sizeof *e->slots) ||
-        !rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if (!rt_reader_get(reader, &e->slots[slot], 1, SAVED_BYTES))
+            return RT_DATA;
+    }
+    if (!rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
         return RT_DATA;
     for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
         if ((e->slots[slot].mark != 0) != is_used[slot] || e->slots[slot].mark > e->target)

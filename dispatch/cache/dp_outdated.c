@@ -4,7 +4,7 @@
 
 #include "dispatch/cache/dp_sort.h"
 
-rt_status dp_outdated_init(dp_outdated *o, const dp_emark_slot *slots, const uint32_t *bytes,
+rt_status dp_outdated_init(dp_outdated *o, dp_emark_slot *slots, const uint32_t *bytes,
                            uint64_t *scratch, uint32_t slot_count)
 {
     memset(o, 0, sizeof *o);
@@ -13,14 +13,12 @@ rt_status dp_outdated_init(dp_outdated *o, const dp_emark_slot *slots, const uin
     o->scratch = scratch;
     o->capacity = slot_count + slot_count / 4 + 1; // a quarter more pays for making it one tail
     o->items = rt_alloc(o->capacity, sizeof *o->items);
-    o->where = rt_alloc(slot_count, sizeof *o->where);
-    return o->items && o->where ? RT_OK : RT_NO_MEMORY;
+    return o->items ? RT_OK : RT_NO_MEMORY;
 }
 
 void dp_outdated_fini(dp_outdated *o)
 {
     rt_free(o->items);
-    rt_free(o->where);
     memset(o, 0, sizeof *o);
 }
 
@@ -31,7 +29,7 @@ static uint32_t slot_at(const dp_outdated *o, uint32_t at)
 
 static bool is_valid(const dp_outdated *o, uint32_t at)
 {
-    return o->where[slot_at(o, at)] == at + 1;
+    return o->slots[slot_at(o, at)].where == at + 1;
 }
 
 static bool goes_first(const dp_outdated *o, uint32_t a, uint32_t b)
@@ -52,7 +50,7 @@ static void tidy(dp_outdated *o, uint32_t from)
         if (!is_valid(o, i))
             continue;
         o->items[kept] = o->items[i];
-        o->where[slot_at(o, kept)] = kept + 1;
+        o->slots[slot_at(o, kept)].where = kept + 1;
         kept++;
     }
     o->tail = from;
@@ -63,12 +61,12 @@ static void tidy(dp_outdated *o, uint32_t from)
 
 void dp_outdated_add(dp_outdated *o, uint32_t slot)
 {
-    rt_assert(o->where[slot] == 0);
+    rt_assert(o->slots[slot].where == 0);
     if (o->valid_count == 0 || o->count == o->capacity)
         tidy(o, 0);
     o->valid_count++;
     o->items[o->count++] = slot;
-    o->where[slot] = o->count;
+    o->slots[slot].where = o->count;
 }
 
 // By frequency, or frequency per byte, and slot; then by mark.
@@ -95,7 +93,7 @@ static void order_tail(dp_outdated *o)
     tidy(o, o->run_count < DP_OUTDATED_RUNS_MAX ? o->tail : 0);
     sort(o, o->items + o->tail, o->count - o->tail);
     for (uint32_t i = o->tail; i < o->count; i++)
-        o->where[slot_at(o, i)] = i + 1;
+        o->slots[slot_at(o, i)].where = i + 1;
     o->runs[o->run_count++] = (dp_outdated_run){o->tail, o->count};
     o->tail = o->count;
 }
