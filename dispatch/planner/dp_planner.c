@@ -353,9 +353,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     rt_assert(planner->iteration < DP_ITERATIONS_MAX);
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
-    rt_status status = dp_directory_reserve(&planner->directory, batch->key_count);
-    if (status)
-        return status;
+    if (dp_directory_reserve(&planner->directory, batch->key_count))
+        return RT_NO_MEMORY;
     planner->iteration++;
     enter_inputs(planner);
     const uint32_t n = planner->view_ticks.worker_count;
