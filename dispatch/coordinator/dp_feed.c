@@ -13,6 +13,7 @@
 #include "dispatch/plan/dp_broadcast.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
+#include "runtime/stream/rt_position.h"
 
 // One being read, one waiting, one being planned, one whose plan is not final; and cache.lookahead.
 #define BATCHES 4u
@@ -341,6 +342,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
+    planned->event = rt_position_event(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
     dp_planner_save(feed->planner, &planned->state);
     if (feed->scale)

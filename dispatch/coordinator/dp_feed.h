@@ -25,6 +25,7 @@ typedef struct {
     bool is_last;       // the final flush
     bool is_cut;        // everything up to here goes into a checkpoint:
     uint32_t cut;       // the last iteration before it
+    uint64_t event;     // of the journal where reading goes on behind it; 0: there is none
     rt_bytes state;     // rt_stream_tell, dp_planner_save
     rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale

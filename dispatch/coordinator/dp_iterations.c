@@ -11,6 +11,8 @@
 
 #include "dispatch/coordinator/dp_run.h"
 
+#define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
+
 // ---- iterations ------------------------------------------------------------------------------
 
 // Workers wait to be taken back, and it is time.
@@ -172,12 +174,29 @@ static rt_status end_hold(dp_run *c, rt_error *error)
     return RT_OK;
 }
 
+// What no checkpoint needs any more goes; where there is little room, what the newest does not
+// need. Then a checkpoint is due, too.
+static void cut_journal(dp_run *c)
+{
+    rt_journal *journal = rt_live_journal(c->live);
+    const bool is_pressed = rt_journal_is_pressed(journal);
+    const uint64_t event = dp_checkpoint_event(c->checkpoint, is_pressed);
+    if (event)
+        rt_journal_keep_from(journal, event);
+    if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
+        rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
+        rt_live_statistics(c->live).read > dp_checkpoint_event(c->checkpoint, true))
+        c->cut.is_wanted = true;
+}
+
 // What is due of a checkpoint, and whether one is due.
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
     if (!c->checkpoint)
         return RT_OK;
     dp_checkpoint_step(c->checkpoint);
+    if (c->live)
+        cut_journal(c);
     rt_status status = end_hold(c, error);
     if (!c->hold) {
         c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;

@@ -15,11 +15,12 @@
 #define ONE_CLASS_SAMPLES 10000u
 #define JOINED_LINES_MAX 64u // of one record whose quotes hold line feeds
 #define JOINED_BYTES_MAX (64u << 10)
-#define SOURCE_NAME_BYTES 16u
 #define COUNT_BATCH 4096u
 
 // A new source or format is one line here.
-static const rt_source_ops *const sources[] = {&rt_source_synthetic, &rt_source_files};
+static const rt_source_ops *const sources[] = {
+    &rt_source_synthetic, &rt_source_files, &rt_source_live,
+};
 static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table};
 
 typedef struct {
@@ -56,12 +57,13 @@ struct rt_stream {
 
 // ---- opening ---------------------------------------------------------------------------------
 
+// NULL: this build has none.
 static const rt_source_ops *source_of(const rt_stream_config *config)
 {
     size_t i = 0;
-    while (i + 1 < RT_COUNT_OF(sources) && !sources[i]->serves(config))
+    while (i < RT_COUNT_OF(sources) && !sources[i]->serves(config))
         i++;
-    return sources[i];
+    return i < RT_COUNT_OF(sources) ? sources[i] : NULL;
 }
 
 static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
@@ -84,6 +86,10 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
 {
     rt_status status = RT_OK;
     stream->source_ops = source_of(config);
+    if (!stream->source_ops)
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
+                       rt_config_choice_name("stream.source", (int)config->source));
     const bool gives_lines = stream->source_ops->line != NULL;
     if (gives_lines)
         status = create_parser(stream, config, error);
@@ -460,7 +466,7 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
 
 void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
 {
-    char name[SOURCE_NAME_BYTES] = {0};
+    char name[RT_POSITION_NAME_BYTES] = {0};
     state s = stream->state;
     rt_bytes parser = {0};
     position->size = 0;
@@ -512,7 +518,7 @@ static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error 
 
 static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error *error)
 {
-    char name[SOURCE_NAME_BYTES];
+    char name[RT_POSITION_NAME_BYTES];
     rt_reader reader = rt_bytes_reader(position);
     rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
     rt_reader_get(&reader, &stream->state, 1, sizeof stream->state);
@@ -565,6 +571,8 @@ bool rt_stream_is_countable(const rt_stream_config *config)
 {
     if (config->format == RT_FORMAT_SYNTHETIC)
         return config->samples_max > 0;
+    if (config->source != RT_SOURCE_FILE)
+        return false;
     for (uint32_t i = 0; i < config->file_count; i++) {
         struct stat info; // what is not there is named where it is opened
         if (strcmp(config->files[i], "-") == 0 ||
