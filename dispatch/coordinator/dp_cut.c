@@ -70,7 +70,7 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
 }
 
 // What the planner knew when it made the cut, the sums of the run, and the scale of dense features
-// where there is one.
+// where there is one, and the names of events.
 static void gather_state(const dp_cut *cut, rt_bytes *state)
 {
     const rt_bytes *planned = &cut->planned->state;
@@ -79,6 +79,7 @@ static void gather_state(const dp_cut *cut, rt_bytes *state)
     rt_bytes_put(state, planned->data, planned->size);
     dp_tally_save(cut->tally, state);
     rt_bytes_put(state, cut->planned->scale.data, cut->planned->scale.size);
+    rt_bytes_put(state, cut->planned->ids.data, cut->planned->ids.size);
 }
 
 // Every worker has carried out everything up to the cut, and shards have processed what they sent:

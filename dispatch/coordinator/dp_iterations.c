@@ -9,8 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_run.h"
 
+#define LIVE_RECORD_NS UINT64_C(1000000000)
 #define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
 
 // ---- iterations ------------------------------------------------------------------------------
@@ -100,6 +102,10 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (c->iteration_ns == 0)
         dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
+    if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
+        dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
+        c->live_ns = now;
+    }
     if (c->iteration_ns)
         dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);
     c->iteration_ns = now;
