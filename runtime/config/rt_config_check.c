@@ -40,7 +40,7 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
                        "stream.files: stream.source \"follow\" reads one file, by its path");
     if (!follows && stream->file_count > 0)
         return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
-    if (rt_config_source_is_live(stream) && stream->format == RT_FORMAT_TABLE &&
+    if (!follows && stream->format == RT_FORMAT_TABLE &&
         stream->table.has_header)
         return rt_fail(error, RT_CONFIG,
                        "stream.table.header: what stream.source \"%s\" is sent has none; expected "

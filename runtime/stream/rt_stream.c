@@ -23,6 +23,9 @@
 // A new source or format is one line here.
 static const rt_source_ops *const sources[] = {
     &rt_source_synthetic, &rt_source_files, &rt_source_live,
+#ifdef RT_HAS_KAFKA
+    &rt_source_kafka,
+#endif
 };
 static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table};
 
