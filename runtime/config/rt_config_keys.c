@@ -437,7 +437,21 @@ const rt_config_key rt_config_keys[] = {
 
     U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
-        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
+        "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
+        "end (`rows.max`)."),
+
+    U32("rows.expire_iterations", rows.expire_iterations, "0", IN(0, 1e9), "iterations",
+        "A row that no iteration has trained for so long ends: shards and caches forget it, and it "
+        "starts anew if its key comes back. 0: not by count."),
+    DOUBLE("rows.expire_s", rows.expire_s, "0", IN(0, 1e9), "s",
+           "The same by time, of this run; time while it was not running does not count. 0: not by "
+           "time."),
+    U64("rows.keep_min", rows.keep_min, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
+        "So many rows, the ones trained last, stay whatever their age."),
+    U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
+        "When all shards together have more, the rows that were trained longest ago end, until an "
+        "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),

@@ -22,7 +22,7 @@
 
 // A new source or format is one line here.
 static const rt_source_ops *const sources[] = {
-    &rt_source_synthetic, &rt_source_files, &rt_source_live,
+    &rt_source_synthetic, &rt_source_files, &rt_source_live, &rt_source_follow,
 #ifdef RT_HAS_KAFKA
     &rt_source_kafka,
 #endif
