@@ -145,7 +145,7 @@ static uint32_t leave_out_repeated(rt_journal *journal, rt_journal_entry *entry)
 {
     if (!entry->origin)
         return entry->count;
-    const uint64_t *known = rt_journal_memory_find(&journal->memory, entry->origin);
+    const uint64_t *known = rt_journal_memory_find(&journal->coming, entry->origin);
     uint64_t repeated = 0;
     if (known && *known >= entry->origin_first)
         repeated = rt_min_u64(*known - entry->origin_first + 1, entry->count);
@@ -160,11 +160,20 @@ static uint32_t leave_out_repeated(rt_journal *journal, rt_journal_entry *entry)
     return entry->count;
 }
 
+// What its origin sent before was not kept: it has to come first.
+static bool leaves_gap(rt_journal *journal, const rt_journal_entry *entry)
+{
+    const uint64_t *known = rt_journal_memory_find(&journal->coming, entry->origin);
+    return entry->origin && known && entry->origin_first > *known + 1 &&
+           entry->origin_first != entry->origin_left;
+}
+
 // Under the lock. Returns the events that it has.
 static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint64_t next)
 {
     rt_journal_entry *entry = &waiting->entry;
-    if (leave_out_repeated(journal, entry) == 0)
+    waiting->is_refused = leaves_gap(journal, entry);
+    if (waiting->is_refused || leave_out_repeated(journal, entry) == 0)
         return 0;
     const size_t begin = journal->block.size;
     rt_frame_head head = {.size = (uint32_t)(entry->note_size + entry->size),
@@ -182,9 +191,9 @@ static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint
     rt_frame_seal(&head, journal->block.data + begin + sizeof head);
     memcpy(journal->block.data + begin, &head, sizeof head);
     if (entry->origin)
-        rt_journal_memory_set(&journal->memory, entry->origin, head.origin_last);
+        rt_journal_memory_set(&journal->coming, entry->origin, head.origin_last);
     if (entry->note_size)
-        rt_journal_memory_note(&journal->memory, entry->note, entry->note_size);
+        rt_journal_memory_note(&journal->coming, entry->note, entry->note_size);
     return entry->count;
 }
 
@@ -264,7 +273,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     journal->block.size = 0;
     journal->block.failed = false;
     pthread_mutex_lock(&journal->lock);
-    copy_memory(&journal->memory, &journal->before);
+    copy_memory(&journal->memory, &journal->coming);
     for (rt_journal_waiting *w = list; w; w = w->next)
         next += put_frame(journal, w, next);
     pthread_mutex_unlock(&journal->lock);
@@ -274,9 +283,8 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     else if (journal->block.size > 0)
         status = write_block(journal, last.bytes, error);
     pthread_mutex_lock(&journal->lock);
-    if (status) {
-        copy_memory(&journal->before, &journal->memory);
-    } else {
+    if (!status) {
+        copy_memory(&journal->coming, &journal->memory);
         journal->counts.commits += journal->block.size > 0;
         journal->counts.commit_ns += rt_now_ns() - begin_ns;
         journal->counts.events += next - journal->counts.next;
@@ -318,7 +326,8 @@ static void tell_all(rt_journal *journal, rt_journal_waiting *list, rt_status st
     while (list) {
         rt_journal_waiting *next = list->next;
         if (list->entry.done)
-            list->entry.done(list->entry.context, status);
+            list->entry.done(list->entry.context,
+                             !status && list->is_refused ? RT_REFUSED : status);
         rt_free(list);
         list = next;
     }
@@ -538,7 +547,7 @@ void rt_journal_close(rt_journal *journal)
     rt_bytes_fini(&journal->block);
     rt_bytes_fini(&journal->reader_bytes);
     rt_bytes_fini(&journal->memory.note);
-    rt_bytes_fini(&journal->before.note);
+    rt_bytes_fini(&journal->coming.note);
     rt_free(journal->segments);
     rt_free(journal->directory);
     pthread_cond_destroy(&journal->wake);

@@ -23,8 +23,8 @@
 
 typedef struct rt_journal rt_journal;
 
-// Everything that was appended is on disk (RT_OK), or none of it is: RT_IO. In the journal's
-// thread; must not wait for the journal.
+// Everything that was appended is on disk (RT_OK), or none of it is: RT_IO; RT_REFUSED: what its
+// origin had sent before it is not there. In the journal's thread; must not wait for the journal.
 typedef void (*rt_journal_done)(void *context, rt_status status);
 
 typedef struct {
@@ -33,6 +33,7 @@ typedef struct {
     uint32_t count;
     uint64_t origin;       // 0: none
     uint64_t origin_first; // its number of the first line
+    uint64_t origin_left;  // the oldest that it still has: what came before is not waited for
     const void *note;      // NULL: the one before stays
     size_t note_size;
     rt_journal_done done; // NULL: nobody waits
@@ -67,7 +68,7 @@ rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry);
 // False: one is longer than RT_LINE_MAX.
 bool rt_journal_count_lines(const char *text, size_t size, uint32_t *count_p);
 
-// The last number that an origin has in the journal; 0: none.
+// The last number that an origin has on disk; 0: none.
 uint64_t rt_journal_origin(rt_journal *journal, uint64_t origin);
 
 // The latest note is appended to note.

@@ -15,6 +15,7 @@ typedef struct rt_journal_waiting {
     struct rt_journal_waiting *next;
     rt_journal_entry entry; // lines and note point behind this struct
     uint64_t arrival_ns;
+    bool is_refused;
 } rt_journal_waiting;
 
 struct rt_journal {
@@ -30,7 +31,7 @@ struct rt_journal {
     bool must_roll;   // the next commit begins a segment
     int file;         // the last segment; -1: it cannot be written any more
     rt_bytes block;   // of one commit
-    rt_journal_memory before; // as it was before the commit
+    rt_journal_memory coming; // as it will be after the commit
 
     // The reader's.
     int reader_file;
@@ -45,7 +46,7 @@ struct rt_journal {
     rt_journal_segment *segments;
     uint32_t segment_count, segment_capacity;
     uint64_t keep_from;
-    rt_journal_memory memory;
+    rt_journal_memory memory; // of what is committed
     rt_journal_counts counts; // bytes are added up when asked for
 };
 

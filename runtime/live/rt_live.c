@@ -15,7 +15,7 @@
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
 
-static const rt_intake_ops *const intakes[] = {&rt_intake_http, &rt_intake_tcp,
+static const rt_intake_ops *const intakes[] = {&rt_intake_http, &rt_intake_tcp, &rt_intake_feed,
 #ifdef RT_HAS_MQTT
                                                &rt_intake_mqtt,
 #endif

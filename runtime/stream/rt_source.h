@@ -73,4 +73,7 @@ extern const rt_source_ops rt_source_files, rt_source_synthetic, rt_source_live,
 extern const rt_source_ops rt_source_kafka;
 #endif
 
+// The source of a configuration; NULL: this build has none.
+const rt_source_ops *rt_source_of(const rt_stream_config *config);
+
 #endif

@@ -67,8 +67,7 @@ struct rt_stream {
 
 // ---- opening ---------------------------------------------------------------------------------
 
-// NULL: this build has none.
-static const rt_source_ops *source_of(const rt_stream_config *config)
+const rt_source_ops *rt_source_of(const rt_stream_config *config)
 {
     size_t i = 0;
     while (i < RT_COUNT_OF(sources) && !sources[i]->serves(config))
@@ -95,7 +94,7 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
                             bool with_input, rt_error *error)
 {
     rt_status status = RT_OK;
-    stream->source_ops = source_of(config);
+    stream->source_ops = rt_source_of(config);
     if (!stream->source_ops)
         return rt_fail(error, RT_UNSUPPORTED,
                        "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
