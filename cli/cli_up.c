@@ -298,6 +298,13 @@ static void judge(run *r, child *c, int status)
         r->first_failed = c;
 }
 
+// Ours say what is wrong before they end so.
+static bool has_said_why(const child *c)
+{
+    const int code = WEXITSTATUS(c->failure);
+    return c->peer && (code == CLI_FAILED || code == CLI_MEND || code == CLI_ENDED);
+}
+
 // Names the process that failed first; one that a signal ended goes before those that noticed it
 // and said so themselves, however quick they were. A worker that is still there after the
 // coordinator has gone is the one that it found silent.
@@ -320,7 +327,7 @@ static void report_failure(run *r)
     if (c && WIFSIGNALED(c->failure))
         rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
                      WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
-    else if (c)
+    else if (c && !has_said_why(c))
         rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->past_pid,
                      WEXITSTATUS(c->failure));
 }
