@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dispatch/plan/dp_broadcast.h"
+#include "dispatch/planner/dp_participants.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 
@@ -34,6 +35,7 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
+    dp_participants *chooser; // dispatch.participants "auto"; NULL: nobody chooses
     read_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
@@ -206,6 +208,8 @@ static void apply_one(dp_feed *feed, dp_input *input)
     if (workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
         rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
+    if (feed->chooser)
+        dp_participants_apply(feed->chooser, input);
     dp_journal_write(feed->journal, input);
     if (dp_input_subject(kind))
         rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
@@ -227,6 +231,20 @@ static void apply_told(dp_feed *feed)
     pthread_mutex_unlock(&feed->lock);
     for (uint32_t i = 0; i < count; i++)
         apply_one(feed, &told[i]);
+}
+
+// Who trains from now on, where it is time to choose.
+static rt_status choose_participants(dp_feed *feed)
+{
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    if (!feed->chooser)
+        return RT_OK;
+    rt_status status = dp_participants_records(
+        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    for (uint32_t i = 0; i < count && !status; i++)
+        apply_one(feed, &records[i]);
+    return status;
 }
 
 // ---- planner ---------------------------------------------------------------------------------
@@ -289,6 +307,7 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
     const rt_batch *batch = &read->batch;
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
+    planned->participants = plan->participants;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
@@ -303,8 +322,10 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
                           const dp_plan **plan_p)
 {
     apply_told(feed);
+    rt_status status = choose_participants(feed);
     uint64_t begin = rt_now_ns();
-    rt_status status = dp_planner_look_up(feed->planner, &read->batch);
+    if (!status)
+        status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
         return status;
     uint64_t looked_up = rt_now_ns();
@@ -323,6 +344,8 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
+    if (!status && feed->chooser)
+        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 
@@ -341,8 +364,12 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
+    rt_bytes lineup = {0};
+    if (feed->chooser)
+        dp_participants_save(feed->chooser, &lineup);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
-    dp_planner_save(feed->planner, &planned->state);
+    dp_planner_save(feed->planner, &lineup, &planned->state);
+    rt_bytes_fini(&lineup);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
@@ -605,6 +632,7 @@ static void release(dp_feed *feed)
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
+    dp_participants_destroy(feed->chooser);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
@@ -625,6 +653,26 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
     if (feed->ledger_fd < 0)
         rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
                  strerror(errno));
+}
+
+// A state that does not fit begins anew: it says what to judge by, not what is true.
+static rt_status create_chooser(dp_feed *feed, const dp_feed_config *config, rt_error *error)
+{
+    rt_error why = {0};
+    if (config->config->dispatch.participants != RT_PARTICIPANTS_AUTO)
+        return RT_OK;
+    if (dp_participants_create(config->planner, &feed->chooser))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
+    if (!config->restored || !config->lineup || !config->lineup->size)
+        return RT_OK;
+    rt_reader reader = rt_bytes_reader(config->lineup);
+    rt_status status =
+        dp_participants_load(feed->chooser, dp_planner_rates(config->restored), &reader, &why);
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "%s", why.text);
+    if (status)
+        rt_warn("%s: it is chosen anew", why.text);
+    return RT_OK;
 }
 
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
@@ -651,8 +699,10 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         rt_bytes_put(&feed->stood, config->position->data, config->position->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
+    if (!status)
+        status = create_chooser(feed, config, error);
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = NULL;
+    feed->config.position = feed->config.lineup = NULL;
     if (!status && (feed->stood.failed || allocate(feed)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->config.scale = NULL;

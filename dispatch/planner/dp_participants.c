@@ -5,6 +5,7 @@
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
+#include "runtime/rt_hash.h"
 
 #define CHANGE 0.1 // of a rate, that asks for another choice
 
@@ -218,5 +219,103 @@ rt_status dp_participants_choose(dp_participants *self, uint64_t current, uint64
     const bool better = t.current.workers == 0 ||
                         t.best.predicted_s < (1 - DP_PARTICIPANTS_GAIN) * t.current.predicted_s;
     *workers_p = t.best.workers && better ? t.best.workers : current;
+    return RT_OK;
+}
+
+rt_status dp_participants_records(dp_participants *self, uint64_t current, dp_input *records,
+                                  uint32_t *count_p)
+{
+    uint64_t workers = current;
+    *count_p = 0;
+    rt_status status =
+        dp_participants_due(self) ? dp_participants_choose(self, current, &workers, NULL, NULL)
+                                  : RT_OK;
+    for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
+        const uint32_t worker = rt_lowest_bit(rest);
+        records[(*count_p)++] = (dp_input){.kind = DP_INPUT_PARTICIPATES,
+                                           .worker = worker,
+                                           .value = (double)(workers >> worker & 1)};
+    }
+    return status;
+}
+
+// ---- state -----------------------------------------------------------------------------------
+
+void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
+{
+    const uint32_t oldest = self->next + DP_PARTICIPANTS_BATCHES - self->count;
+    rt_bytes_put_u64(bytes, self->seen);
+    rt_bytes_put_u64(bytes, self->chosen);
+    rt_bytes_put_u64(bytes, self->is_changed);
+    rt_bytes_put_u64(bytes, self->count);
+    for (uint32_t i = 0; i < self->count; i++) {
+        const rt_batch *batch = &self->batches[(oldest + i) % DP_PARTICIPANTS_BATCHES];
+        rt_bytes_put_u64(bytes, batch->sample_count);
+        rt_bytes_put_u64(bytes, batch->key_count);
+        rt_bytes_put(bytes, batch->key_offsets,
+                     (batch->sample_count + 1u) * sizeof *batch->key_offsets);
+        rt_bytes_put(bytes, batch->keys, batch->key_count * sizeof *batch->keys);
+    }
+}
+
+static bool are_offsets(const rt_batch *batch, uint32_t keys_per_sample_max)
+{
+    if (batch->key_offsets[0] != 0 || batch->key_offsets[batch->sample_count] != batch->key_count)
+        return false;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const uint32_t from = batch->key_offsets[i], end = batch->key_offsets[i + 1];
+        if (end < from || end - from > keys_per_sample_max)
+            return false;
+    }
+    return true;
+}
+
+static rt_status load_batch(dp_participants *self, rt_reader *reader)
+{
+    rt_batch *batch = &self->batches[self->next];
+    const uint64_t samples = rt_reader_u64(reader), keys = rt_reader_u64(reader);
+    const uint32_t most = self->config.keys_per_sample_max;
+    rt_batch_clear(batch);
+    if (reader->failed || samples < 1 || samples > self->config.sample_count_max ||
+        keys > samples * most)
+        return RT_DATA;
+    if (rt_batch_reserve(batch, (uint32_t)samples, (uint32_t)keys))
+        return RT_NO_MEMORY;
+    batch->sample_count = (uint32_t)samples;
+    batch->key_count = (uint32_t)keys;
+    if (!rt_reader_get(reader, batch->key_offsets, samples + 1, sizeof *batch->key_offsets) ||
+        !rt_reader_get(reader, batch->keys, keys, sizeof *batch->keys) || !are_offsets(batch, most))
+        return RT_DATA;
+    for (uint32_t i = 0; i < batch->key_count; i++) {
+        if (rt_key_field(batch->keys[i]) >= self->config.layout.field_count)
+            return RT_DATA;
+    }
+    self->next = (self->next + 1) % DP_PARTICIPANTS_BATCHES;
+    self->count++;
+    return RT_OK;
+}
+
+rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_reader *reader,
+                               rt_error *error)
+{
+    rt_status status = RT_OK;
+    const uint64_t seen = rt_reader_u64(reader), chosen = rt_reader_u64(reader);
+    const uint64_t is_changed = rt_reader_u64(reader), count = rt_reader_u64(reader);
+    rt_assert(self->seen == 0);
+    if (reader->failed || chosen > seen || is_changed > 1 ||
+        count != rt_min_u64(seen, DP_PARTICIPANTS_BATCHES))
+        status = RT_DATA;
+    for (uint64_t i = 0; i < count && !status; i++)
+        status = load_batch(self, reader);
+    if (status) {
+        self->count = self->next = 0;
+        return rt_fail(error, status, "who takes part: %s",
+                       status == RT_DATA ? "the state cannot be one of this run"
+                                         : rt_status_text(status));
+    }
+    self->seen = seen;
+    self->chosen = chosen;
+    self->is_changed = is_changed;
+    self->config.rates = *rates;
     return RT_OK;
 }

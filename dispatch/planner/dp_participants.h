@@ -16,6 +16,7 @@
 #define DP_PARTICIPANTS_H
 
 #include "dispatch/planner/dp_planner.h"
+#include "runtime/wire/rt_bytes.h"
 
 #define DP_PARTICIPANTS_BATCHES 48u // that a set is judged by
 #define DP_PARTICIPANTS_FIRST 8u    // iterations before the first choice
@@ -50,5 +51,19 @@ bool dp_participants_due(const dp_participants *chooser);
 // RT_NO_MEMORY.
 rt_status dp_participants_choose(dp_participants *chooser, uint64_t current, uint64_t *workers_p,
                                  dp_candidate *candidates, uint32_t *count_p);
+
+// The records that change the set for the next look-up; *count_p of RT_WORKERS_MAX. None where it is
+// not time to choose, or where the set stays. RT_NO_MEMORY.
+rt_status dp_participants_records(dp_participants *chooser, uint64_t current, dp_input *records,
+                                  uint32_t *count_p);
+
+// Its state as bytes: the batches that it judges by, and when it chose last. bytes->failed: out of
+// memory.
+void dp_participants_save(const dp_participants *chooser, rt_bytes *bytes);
+
+// Into one that has seen nothing, of the same configuration. rates: those in force now. RT_DATA: not
+// such a state (it has seen nothing then), RT_NO_MEMORY.
+rt_status dp_participants_load(dp_participants *chooser, const dp_rates *rates, rt_reader *reader,
+                               rt_error *error);
 
 #endif

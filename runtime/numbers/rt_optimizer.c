@@ -302,15 +302,27 @@ rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint
     return t;
 }
 
+float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient)
+{
+    if (!(config->clip_norm > 0))
+        return 1;
+    const double norm = sqrt(rt_optimizer_squares(dim, gradient));
+    return norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
+}
+
+void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                              float scale, float *values, float *state, const float *gradient)
+{
+    terms t = rt_optimizer_terms_of(config, step);
+    t.scale = scale;
+    rt_optimizer_find(config->kind)->step(config, t, dim, values, state, gradient);
+}
+
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
-    terms t = rt_optimizer_terms_of(config, step);
-    if (config->clip_norm > 0) {
-        double norm = sqrt(rt_optimizer_squares(dim, gradient));
-        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
-    }
-    rt_optimizer_find(config->kind)->step(config, t, dim, values, state, gradient);
+    rt_optimizer_step_scaled(config, dim, step, rt_optimizer_scale(config, dim, gradient), values,
+                             state, gradient);
 }
 
 // The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its
