@@ -353,7 +353,8 @@ rt_status ew_exchange_receive(ew_exchange *x, const rt_message *message, rt_erro
     if (rt_message_header(message)->type == RT_MESSAGE_DENSE_JOINED)
         return take_joined(x, message, error);
     if (!x->open || x->reducer)
-        return rt_fail(error, RT_WIRE, "a dense sum that nobody waits for");
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": a dense sum that nobody waits for",
+                       rt_peer_rank(rt_message_header(message)->sender));
     return ew_lanes_take(&x->lanes, message, error);
 }
 

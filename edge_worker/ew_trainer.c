@@ -317,8 +317,9 @@ static rt_status await_tasks(ew_trainer *t, rt_error *error)
     return status ? rt_fail(error, status, "the training thread has ended") : RT_OK;
 }
 
-rt_status ew_trainer_read_dense(ew_trainer *t, float *values, float *state, rt_error *error)
+static rt_status read_dense(void *context, float *values, float *state, rt_error *error)
 {
+    ew_trainer *t = context;
     uint32_t state_count;
     rt_status status = await_tasks(t, error);
     (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &state_count);
@@ -329,9 +330,10 @@ rt_status ew_trainer_read_dense(ew_trainer *t, float *values, float *state, rt_e
     return status;
 }
 
-rt_status ew_trainer_write_dense(ew_trainer *t, const float *values, const float *state,
-                                 rt_error *error)
+static rt_status write_dense(void *context, const float *values, const float *state,
+                             rt_error *error)
 {
+    ew_trainer *t = context;
     uint32_t state_count;
     rt_status status = await_tasks(t, error);
     (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &state_count);
@@ -342,10 +344,13 @@ rt_status ew_trainer_write_dense(ew_trainer *t, const float *values, const float
     return status;
 }
 
-void ew_trainer_shift(const ew_trainer *t, float log_odds, float *values)
+static void shift(const void *context, float log_odds, float *values)
 {
+    const ew_trainer *t = context;
     ew_model_shift(t->config.model, log_odds, values);
 }
+
+const ew_weights_ops ew_trainer_weights = {read_dense, write_dense, shift};
 
 // Tensors by name; values and state: host copies of the two blocks, state NULL to leave it out.
 static uint32_t list_tensors(const ew_trainer *t, const float *values, const float *state,
@@ -383,7 +388,7 @@ static rt_status host_copy_init(ew_trainer *t, host_copy *copy, rt_error *error)
     copy->state = rt_alloc(copy->state_count + 1u, sizeof *copy->state);
     copy->tensors = rt_alloc(RT_TENSORS_MAX, sizeof *copy->tensors);
     rt_status status = copy->values && copy->state && copy->tensors
-                           ? ew_trainer_read_dense(t, copy->values, copy->state, error)
+                           ? read_dense(t, copy->values, copy->state, error)
                            : rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
     if (status)
         host_copy_fini(copy);

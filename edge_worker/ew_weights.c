@@ -109,9 +109,9 @@ rt_status ew_weights_begin(ew_weights *w, float log_odds, rt_error *error)
 {
     if (!w->shared)
         return RT_OK;
-    rt_status status = ew_trainer_read_dense(w->trainer, w->values, w->state, error);
+    rt_status status = w->ops->read(w->context, w->values, w->state, error);
     if (!status)
-        ew_trainer_shift(w->trainer, log_odds, w->values);
+        w->ops->shift(w->context, log_odds, w->values);
     for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
         if (has_part(w, s))
             status = send_block(w, s, error);
@@ -189,5 +189,5 @@ rt_status ew_weights_receive(ew_weights *w, const rt_message *message, rt_error 
     if (w->left > 0)
         return RT_OK;
     w->version = w->wanted;
-    return ew_trainer_write_dense(w->trainer, w->values, w->state, error);
+    return w->ops->write(w->context, w->values, w->state, error);
 }

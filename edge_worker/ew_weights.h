@@ -8,27 +8,36 @@
 #define EW_WEIGHTS_H
 
 #include "edge_worker/ew_exchange.h"
-#include "edge_worker/ew_trainer.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/numbers/rt_stripes.h"
 
+// Where the model is: values, and the optimizer's state of all of them, out of it and into it.
 typedef struct {
-    bool shared; // the shards keep them: rt_stripes_keep
+    rt_status (*read)(void *context, float *values, float *state, rt_error *error);
+    rt_status (*write)(void *context, const float *values, const float *state, rt_error *error);
+    // What the training that follows does to the values before its step (ew_micro_batch).
+    void (*shift)(const void *context, float log_odds, float *values);
+} ew_weights_ops;
+
+typedef struct {
+    bool shared;        // the shards keep them: rt_stripes_keep
     rt_stripes stripes; // of the weights
     rt_optimizer_config optimizer;
     uint32_t sender; // of the messages
     ew_exchange *exchange;
-    ew_trainer *trainer;
+    const ew_weights_ops *ops;
+    void *context;
     uint64_t begun;   // iteration that the run goes on after
     uint64_t version; // iteration of the last step that the model has
 
     // a fetch
-    uint64_t wanted;                  // version; while left > 0
-    uint32_t left;                    // floats to come
-    uint32_t arrived[RT_SHARDS_MAX];  // of each part
-    float *values, *state;            // as far as they have come
+    uint64_t wanted;                 // version; while left > 0
+    uint32_t left;                   // floats to come
+    uint32_t arrived[RT_SHARDS_MAX]; // of each part
+    float *values, *state;           // as far as they have come
 } ew_weights;
 
-// The members up to trainer are filled in. RT_NO_MEMORY.
+// The members up to context are filled in. RT_NO_MEMORY.
 rt_status ew_weights_init(ew_weights *weights, rt_error *error);
 void ew_weights_fini(ew_weights *weights);
 

@@ -161,7 +161,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
                               .optimizer = config->optimizer_dense,
                               .sender = ew_run_self_to_shards(w),
                               .exchange = w->exchange,
-                              .trainer = w->trainer};
+                              .ops = &ew_trainer_weights,
+                              .context = w->trainer};
     return ew_weights_init(&w->weights, error);
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "edge_worker/device/ew_device.h"
-#include "ps_lite/ps_dense.h"
+#include "edge_worker/ew_weights.h"
 #include "ps_lite/ps_shard.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
@@ -34,8 +34,10 @@ typedef struct {
     bool awaits_verdict;           // its rows are as they were before the training
     bool dense_open, apply;
     bool blocked; // a full queue refused a message
-    uint32_t chunks_left;
-    uint64_t trained; // sequence of the last job
+    ew_exchange *exchange;
+    ew_weights weights;
+    uint64_t iteration; // of the last job
+    uint64_t trained;   // sequence of the last job
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began
@@ -147,6 +149,71 @@ static uint32_t random_speed(fabric *f)
     return speeds[rt_random_below(&f->random, RT_COUNT_OF(speeds))];
 }
 
+// ---- weights of who sits out
+
+static rt_status read_weights(void *context, float *values, float *state, rt_error *error)
+{
+    uint32_t count;
+    ew_model *model = context;
+    (void)ew_model_dense(model, EW_OPTIMIZER_STATE, &count);
+    rt_status status = ew_model_dense_read(model, EW_VALUES, values, error);
+    return status || !count ? status : ew_model_dense_read(model, EW_OPTIMIZER_STATE, state, error);
+}
+
+static rt_status write_weights(void *context, const float *values, const float *state,
+                               rt_error *error)
+{
+    uint32_t count;
+    ew_model *model = context;
+    (void)ew_model_dense(model, EW_OPTIMIZER_STATE, &count);
+    rt_status status = ew_model_dense_write(model, EW_VALUES, values, error);
+    return status || !count ? status
+                            : ew_model_dense_write(model, EW_OPTIMIZER_STATE, state, error);
+}
+
+static void shift_weights(const void *context, float log_odds, float *values)
+{
+    ew_model_shift(context, log_odds, values);
+}
+
+static const ew_weights_ops weights_ops = {read_weights, write_weights, shift_weights};
+
+// As rt_stripes_shards.
+static uint32_t dense_shards(const fabric *f)
+{
+    const fabric_shape *shape = &f->plan->shape;
+    const bool is_whole = rt_optimizer_find(shape->dense.kind)->state.per_block > 0;
+    return is_whole && shape->change_every ? 1 : f->s;
+}
+
+static void create_exchange(fabric *f, worker *w)
+{
+    uint32_t count;
+    rt_error error = {0};
+    ew_exchange_config exchange = {.collective = RT_COLLECTIVE_PS,
+                                   .wire = f->plan->shape.bf16 ? RT_DENSE_BF16 : RT_DENSE_FP32,
+                                   .rank = w->rank,
+                                   .worker_count = f->n,
+                                   .shard_count = dense_shards(f),
+                                   .gradients = ew_model_dense(w->model, EW_GRADIENTS, &count),
+                                   .timeout_s = 10,
+                                   .wake_fd = -1,
+                                   .send = send_to_shard,
+                                   .send_context = w};
+    exchange.count = count + 1;
+    exchange.device_gradients = exchange.gradients;
+    if (ew_exchange_create(&exchange, &w->exchange, &error))
+        fail_msg("%s", error.text);
+    w->weights = (ew_weights){.shared = f->plan->shape.change_every > 0,
+                              .stripes = {count, exchange.shard_count},
+                              .optimizer = f->plan->shape.dense,
+                              .sender = rt_peer(RT_ROLE_WORKER, w->rank),
+                              .exchange = w->exchange,
+                              .ops = &weights_ops,
+                              .context = w->model};
+    assert_int_equal(ew_weights_init(&w->weights, &error), RT_OK);
+}
+
 static void create_worker(fabric *f, uint32_t rank)
 {
     const fabric_shape *shape = &f->plan->shape;
@@ -181,6 +248,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .send_context = w,
     };
     assert_int_equal(ew_executor_create(&executor, &w->executor), RT_OK);
+    create_exchange(f, w);
     w->before = calloc((size_t)model.row_count_max * w->rows.stride, sizeof *w->before);
     assert_non_null(w->before);
 }
@@ -200,6 +268,8 @@ static void create_shard(fabric *f, uint32_t rank)
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
+                              .keeps_dense = shape->change_every > 0,
+                              .dense_optimizer = shape->dense,
                               .pulls_parked_max = 1 << 20,
                               .message_bytes = f->schedule->message_bytes,
                               .queue_messages_max = 1 << 12,
@@ -240,6 +310,8 @@ static void destroy(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
         ew_executor_destroy(f->workers[i].executor);
+        ew_exchange_destroy(f->workers[i].exchange, true);
+        ew_weights_fini(&f->workers[i].weights);
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
         free(f->workers[i].before);
@@ -259,6 +331,17 @@ static void destroy(fabric *f)
 }
 
 // ---- training --------------------------------------------------------------------------------
+
+static void must(const worker *w, rt_status status, const rt_error *error)
+{
+    if (status)
+        fail_msg("worker %u: %s", w->rank, error->text);
+}
+
+static bool takes_part(const worker *w, const rt_wire_slice *slice)
+{
+    return slice->workers >> w->rank & 1;
+}
 
 static const float *row_at(const worker *w, uint32_t slot)
 {
@@ -306,30 +389,25 @@ static void begin_job(worker *w)
     for (uint32_t r = 0; r < slice->counts.row_count; r++)
         memcpy(w->before + r * w->rows.stride, row_at(w, slice->row_slots[r]),
                w->rows.stride * sizeof(float));
-    w->training = true;
+    const rt_wire_slice *c = &slice->counts;
+    rt_error error = {0};
+    if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers))
+        must(w, ew_weights_begin(&w->weights, c->log_odds, &error), &error);
+    ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
+    w->training = w->dense_open = true;
     w->stepped = false;
     if (rt_random_below(&w->fabric->random, 2))
         step_job(w);
 }
 
-static void send_dense(worker *w, uint64_t iteration)
+static void send_dense(worker *w)
 {
     uint32_t count;
-    fabric *f = w->fabric;
+    rt_error error = {0};
     float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    gradients[count++] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
-    for (uint32_t first = 0; first < count; first += RT_WIRE_DENSE_CHUNK_FLOATS_MAX) {
-        rt_message message;
-        uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
-                                           rt_peer(RT_ROLE_WORKER, w->rank), iteration, first,
-                                           floats * sizeof(float)),
-                         RT_OK);
-        memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
-        queue_put(&f->up[w->rank * f->s], &message);
-        w->chunks_left++;
-    }
-    w->dense_open = true;
+    gradients[count] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
+    ew_exchange_trained(w->exchange);
+    must(w, ew_exchange_advance(w->exchange, &error), &error);
 }
 
 static void end_job(worker *w)
@@ -338,7 +416,7 @@ static void end_job(worker *w)
         step_job(w);
     w->training = w->found = false;
     w->awaits_verdict = true;
-    send_dense(w, w->job.slice->counts.iteration);
+    send_dense(w);
 }
 
 // As ew_worker and ew_trainer do it.
@@ -365,22 +443,24 @@ static void settle_job(worker *w, bool apply)
     assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
 }
 
+// As ew_turn: the verdict may be there before the rest.
 static void take_dense_sum(worker *w, const rt_message *message)
 {
+    float verdict;
     uint32_t count;
-    const rt_wire_header *header = rt_message_header(message);
-    float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    size_t first = header->count;
-    size_t end = first + header->payload_bytes / sizeof(float);
-    assert_true(w->dense_open && w->chunks_left && end <= count + 1);
-    memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);
-    if (end == count + 1)
-        settle_job(w, gradients[count] == 0);
-    if (--w->chunks_left)
+    rt_error error = {0};
+    must(w, ew_exchange_receive(w->exchange, message, &error), &error);
+    if (w->awaits_verdict && ew_exchange_last(w->exchange, &verdict))
+        settle_job(w, verdict == 0);
+    rt_status status = ew_exchange_take(w->exchange, &error);
+    if (status == RT_AGAIN)
         return;
+    must(w, status, &error);
     w->dense_open = false;
+    const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    must(w, ew_weights_step(&w->weights, w->iteration, w->apply, gradients, &error), &error);
     if (w->apply)
-        ew_model_dense_step(w->model, header->iteration);
+        ew_model_dense_step(w->model, w->iteration);
 }
 
 // ---- choices ---------------------------------------------------------------------------------
@@ -413,10 +493,46 @@ static bool may_hand_out(const fabric *f)
     return f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
 }
 
+// Whether the worker has the weights for its next iteration; after the last one, the last.
+static bool has_weights(worker *w)
+{
+    rt_error error = {0};
+    const rt_wire_slice *next = ew_executor_next_counts(w->executor);
+    uint64_t needed = w->weights.version;
+    if (next && takes_part(w, next))
+        needed = next->iteration - 1;
+    else if (!next && w->trained == w->fabric->plan->shape.iterations)
+        needed = w->fabric->plan->shape.iterations;
+    rt_status status = ew_weights_get(&w->weights, needed, &error);
+    must(w, status == RT_AGAIN ? RT_OK : status, &error);
+    w->fabric->result->fetched += status == RT_AGAIN;
+    return !status;
+}
+
+static void sit_out(worker *w)
+{
+    rt_counts done;
+    rt_error error = {0};
+    const fabric_plan *plan = w->fabric->plan;
+    const uint64_t sequence = w->job.sequence;
+    assert_int_equal(w->job.slice->counts.sample_count, 0);
+    assert_int_equal(w->job.slice->counts.row_count, 0);
+    w->trained = sequence;
+    must(w, ew_executor_trained(w->executor, NULL, true, &done, &error), &error);
+    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
+}
+
 static bool may_train(worker *w)
 {
-    if (!w->found && !w->dense_open)
-        w->found = ew_executor_next_job(w->executor, &w->job) == RT_OK;
+    if (w->found || w->dense_open)
+        return w->found;
+    while (has_weights(w) && ew_executor_next_job(w->executor, &w->job) == RT_OK) {
+        w->iteration = w->job.slice->counts.iteration;
+        w->found = takes_part(w, &w->job.slice->counts);
+        if (w->found)
+            break;
+        sit_out(w);
+    }
     return w->found;
 }
 
@@ -498,8 +614,10 @@ static void deliver_back(fabric *f, uint32_t index)
     uint32_t peer = rt_peer(RT_ROLE_PS, index / f->n);
     worker *w = &f->workers[index % f->n];
     rt_message message = queue_take(&f->back[index], peer);
-    if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
+    if (ew_exchange_takes(rt_message_header(&message)->type))
         take_dense_sum(w, &message);
+    else if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_STATE)
+        must(w, ew_weights_receive(&w->weights, &message, &error), &error);
     else if (ew_executor_receive(w->executor, peer, &message, &error))
         fail_msg("worker %u, from shard %u: %s", w->rank, index / f->n, error.text);
     rt_message_release(&message);
@@ -531,6 +649,8 @@ static void act(fabric *f, const action *a)
     case FLUSH_WORKER:
         f->workers[a->index].blocked = false;
         status = ew_executor_flush(f->workers[a->index].executor, &error);
+        if (!status)
+            status = ew_exchange_advance(f->workers[a->index].exchange, &error);
         break;
     case FLUSH_SHARD:
         status = ps_shard_flush(f->shards[a->index].shard, &error);
@@ -555,13 +675,14 @@ static void begin_slices(fabric *f)
 
 // ---- the end ---------------------------------------------------------------------------------
 
-static bool is_done(const fabric *f)
+static bool is_done(fabric *f)
 {
     if (f->handed < f->plan->slice_count)
         return false;
     for (uint32_t i = 0; i < f->n; i++) {
-        if (f->down[i].count || f->workers[i].dense_open ||
-            !ew_executor_idle(f->workers[i].executor))
+        worker *w = &f->workers[i];
+        if (f->down[i].count || w->dense_open || !ew_executor_idle(w->executor) ||
+            !has_weights(w) || ew_exchange_is_held_up(w->exchange))
             return false;
     }
     return true;
@@ -611,9 +732,36 @@ static void check_workers(fabric *f)
     memcpy(f->result->dense, dense, count * sizeof *dense);
 }
 
+// The shard's part is the workers', bit for bit, with its state.
+static void check_part(fabric *f, uint32_t rank)
+{
+    const ew_weights *w = &f->workers[0].weights;
+    const ps_weights *kept = ps_shard_weights(f->shards[rank].shard);
+    const uint32_t part = rank < w->stripes.shard_count ? rt_stripes_part(&w->stripes, rank) : 0;
+    uint32_t total, count;
+    const float *block = kept ? ps_weights_block(kept, &total) : NULL;
+    const float *values = ew_model_dense(f->workers[0].model, EW_VALUES, &count);
+    const float *state = ew_model_dense(f->workers[0].model, EW_OPTIMIZER_STATE, &count);
+    if (!w->shared || part == 0)
+        return;
+    assert_non_null(block);
+    assert_int_equal(ps_weights_version(kept), f->plan->shape.iterations);
+    assert_int_equal(total, part + rt_optimizer_state_floats(&w->optimizer, part));
+    for (uint32_t i = 0; i < part; i++)
+        assert_memory_equal(block + i, values + rt_stripes_place(&w->stripes, rank, i),
+                            sizeof *block);
+    for (uint32_t i = part; i < total && w->stripes.shard_count > 1; i++)
+        assert_memory_equal(block + i,
+                            state + (size_t)(i / part - 1) * w->stripes.count +
+                                rt_stripes_place(&w->stripes, rank, i % part),
+                            sizeof *block);
+}
+
 static void check_shards(fabric *f)
 {
     uint64_t rows = 0;
+    for (uint32_t i = 0; i < f->s; i++)
+        check_part(f, i);
     for (uint32_t i = 0; i < f->s; i++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(f->shards[i].shard, &statistics);

@@ -40,7 +40,7 @@ static void cut(driven *d, rt_bytes *state)
     assert_int_equal(dp_planner_finish(d->planner, &plan), RT_OK);
     assert_int_equal(dp_planner_flush(d->planner, &plan), RT_OK);
     *state = (rt_bytes){0};
-    dp_planner_save(d->planner, state);
+    dp_planner_save(d->planner, &(rt_bytes){0}, state);
     assert_false(state->failed);
     if (!dp_planner_legal(d->planner, &error))
         fail_msg("%s", error.text);
