@@ -685,6 +685,10 @@ static bool is_done(fabric *f)
             !has_weights(w) || ew_exchange_is_held_up(w->exchange))
             return false;
     }
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        if (f->up[i].count) // steps that nobody confirms
+            return false;
+    }
     return true;
 }
 
