@@ -10,18 +10,13 @@
 #include "edge_worker/ew_weights.h"
 #include "ps_lite/ps_shard.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/fabric_parts.h"
 #include "tests/support/test.h"
 
 #define TURNS_MAX 20000000u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
 typedef struct fabric fabric;
-
-typedef struct {
-    rt_message *messages;
-    uint32_t first, count, capacity;
-    uint32_t speed; // how readily the schedule picks it
-} queue;
 
 typedef struct {
     fabric *fabric;
@@ -37,7 +32,7 @@ typedef struct {
     ew_exchange *exchange;
     ew_weights weights;
     uint64_t iteration; // of the last job
-    uint64_t trained;   // sequence of the last job
+    uint64_t trained;   // sequence of the last job, or sweep
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began
@@ -59,59 +54,28 @@ struct fabric {
     uint32_t n, s; // workers, shards
     worker *workers;
     shard *shards;
-    queue *down;     // coordinator to worker
-    queue *up;       // worker x shard
-    queue *back;     // shard x worker
+    fabric_queue *down;     // coordinator to worker
+    fabric_queue *up;       // worker x shard
+    fabric_queue *back;     // shard x worker
     uint32_t handed; // slices given out
+    uint32_t floor;  // of the sweep that was given out last and is not carried out; or 0
     rt_random random;
 };
 
 // ---- queues ----------------------------------------------------------------------------------
 
-static void queue_put(queue *q, rt_message *message)
-{
-    if (q->first > 64 && q->first + q->count == q->capacity) {
-        memmove(q->messages, q->messages + q->first, q->count * sizeof *q->messages);
-        q->first = 0;
-    }
-    assert_int_equal(
-        rt_grow(&q->messages, &q->capacity, (uint64_t)q->first + q->count + 1, sizeof *q->messages),
-        RT_OK);
-    q->messages[q->first + q->count++] = *message;
-    *message = (rt_message){0};
-}
-
-// As a transport does: validated on arrival.
-static rt_message queue_take(queue *q, uint32_t sender)
-{
-    rt_error error = {0};
-    rt_message message = q->messages[q->first++];
-    q->count--;
-    if (rt_message_validate(&message, sender, &error))
-        fail_msg("%s", error.text);
-    assert_int_equal(rt_message_header(&message)->sender, sender);
-    return message;
-}
-
-static void queue_fini(queue *q)
-{
-    for (uint32_t i = 0; i < q->count; i++)
-        rt_message_release(&q->messages[q->first + i]);
-    rt_free(q->messages);
-}
-
-static bool queue_has_room(const fabric *f, const queue *q)
+static bool queue_has_room(const fabric *f, const fabric_queue *q)
 {
     return f->schedule->queue_max == 0 || q->count < f->schedule->queue_max;
 }
 
-static rt_status offer(fabric *f, queue *q, rt_message *message)
+static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
 {
     if (!queue_has_room(f, q)) {
         f->result->again++;
         return RT_AGAIN;
     }
-    queue_put(q, message);
+    fabric_queue_put(q, message);
     return RT_OK;
 }
 
@@ -132,14 +96,6 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     return offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
 }
 
-static rt_message copy_message(const rt_message *from)
-{
-    uint8_t *data = malloc(from->size);
-    assert_non_null(data);
-    memcpy(data, from->data, from->size);
-    return (rt_message){data, from->size, free, data};
-}
-
 // ---- parts -----------------------------------------------------------------------------------
 
 // Some parts are far slower than others: that makes the rare orders.
@@ -148,35 +104,6 @@ static uint32_t random_speed(fabric *f)
     static const uint32_t speeds[] = {1, 4, 16, 64};
     return speeds[rt_random_below(&f->random, RT_COUNT_OF(speeds))];
 }
-
-// ---- weights of who sits out
-
-static rt_status read_weights(void *context, float *values, float *state, rt_error *error)
-{
-    uint32_t count;
-    ew_model *model = context;
-    (void)ew_model_dense(model, EW_OPTIMIZER_STATE, &count);
-    rt_status status = ew_model_dense_read(model, EW_VALUES, values, error);
-    return status || !count ? status : ew_model_dense_read(model, EW_OPTIMIZER_STATE, state, error);
-}
-
-static rt_status write_weights(void *context, const float *values, const float *state,
-                               rt_error *error)
-{
-    uint32_t count;
-    ew_model *model = context;
-    (void)ew_model_dense(model, EW_OPTIMIZER_STATE, &count);
-    rt_status status = ew_model_dense_write(model, EW_VALUES, values, error);
-    return status || !count ? status
-                            : ew_model_dense_write(model, EW_OPTIMIZER_STATE, state, error);
-}
-
-static void shift_weights(const void *context, float log_odds, float *values)
-{
-    ew_model_shift(context, log_odds, values);
-}
-
-static const ew_weights_ops weights_ops = {read_weights, write_weights, shift_weights};
 
 // As rt_stripes_shards.
 static uint32_t dense_shards(const fabric *f)
@@ -209,7 +136,7 @@ static void create_exchange(fabric *f, worker *w)
                               .optimizer = f->plan->shape.dense,
                               .sender = rt_peer(RT_ROLE_WORKER, w->rank),
                               .exchange = w->exchange,
-                              .ops = &weights_ops,
+                              .ops = &fabric_weights_ops,
                               .context = w->model};
     assert_int_equal(ew_weights_init(&w->weights, &error), RT_OK);
 }
@@ -315,13 +242,13 @@ static void destroy(fabric *f)
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
         free(f->workers[i].before);
-        queue_fini(&f->down[i]);
+        fabric_queue_fini(&f->down[i]);
     }
     for (uint32_t i = 0; i < f->s; i++)
         ps_shard_destroy(f->shards[i].shard);
     for (uint32_t i = 0; i < f->n * f->s; i++) {
-        queue_fini(&f->up[i]);
-        queue_fini(&f->back[i]);
+        fabric_queue_fini(&f->up[i]);
+        fabric_queue_fini(&f->back[i]);
     }
     free(f->workers);
     free(f->shards);
@@ -465,7 +392,7 @@ static void take_dense_sum(worker *w, const rt_message *message)
 
 // ---- choices ---------------------------------------------------------------------------------
 
-typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD } action_kind;
+typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
 
 typedef struct {
     action_kind kind;
@@ -490,7 +417,18 @@ static bool may_hand_out(const fabric *f)
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < f->n; i++)
         least = rt_min_u64(least, f->workers[i].trained);
-    return f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+    return !f->floor && f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+}
+
+// Everything that was given out is carried out.
+static bool is_drained(const fabric *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->down[i].count || f->workers[i].dense_open ||
+            !ew_executor_idle(f->workers[i].executor))
+            return false;
+    }
+    return true;
 }
 
 // Whether the worker has the weights for its next iteration; after the last one, the last.
@@ -501,7 +439,7 @@ static bool has_weights(worker *w)
     uint64_t needed = w->weights.version;
     if (next && takes_part(w, next))
         needed = next->iteration - 1;
-    else if (!next && w->trained == w->fabric->plan->shape.iterations)
+    else if (!next && w->iteration == w->fabric->plan->shape.iterations)
         needed = w->fabric->plan->shape.iterations;
     rt_status status = ew_weights_get(&w->weights, needed, &error);
     must(w, status == RT_AGAIN ? RT_OK : status, &error);
@@ -557,6 +495,8 @@ static lottery draw(fabric *f)
     lottery all = {0};
     if (may_hand_out(f))
         enter(f, &all, HAND_OUT, 0, 16);
+    if (f->floor && is_drained(f))
+        enter(f, &all, EXPIRE, 0, 16);
     for (uint32_t i = 0; i < f->n; i++) {
         worker *w = &f->workers[i];
         if (f->down[i].count)
@@ -582,16 +522,29 @@ static lottery draw(fabric *f)
 static void hand_out(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
-        rt_message message = copy_message(&f->plan->slices[(size_t)f->handed * f->n + i]);
-        queue_put(&f->down[i], &message);
+        rt_message message = fabric_copy(&f->plan->slices[(size_t)f->handed * f->n + i]);
+        fabric_queue_put(&f->down[i], &message);
     }
-    f->handed++;
+    f->floor = f->plan->floors[f->handed++];
+}
+
+static void expire(fabric *f)
+{
+    rt_error error = {0};
+    uint64_t ended;
+    for (uint32_t i = 0; i < f->s; i++) {
+        if (ps_shard_expire(f->shards[i].shard, f->floor, NULL, NULL, &ended, &error))
+            fail_msg("shard %u: %s", i, error.text);
+    }
+    f->floor = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        f->workers[i].trained = f->handed;
 }
 
 static void deliver_slice(fabric *f, uint32_t rank)
 {
     rt_error error = {0};
-    rt_message message = queue_take(&f->down[rank], COORDINATOR);
+    rt_message message = fabric_queue_take(&f->down[rank], COORDINATOR);
     if (ew_executor_receive(f->workers[rank].executor, COORDINATOR, &message, &error))
         fail_msg("worker %u, slice: %s", rank, error.text);
     assert_null(message.data);
@@ -602,7 +555,7 @@ static void deliver_up(fabric *f, uint32_t index)
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_WORKER, index / f->s);
     shard *s = &f->shards[index % f->s];
-    rt_message message = queue_take(&f->up[index], peer);
+    rt_message message = fabric_queue_take(&f->up[index], peer);
     if (ps_shard_receive(s->shard, peer, &message, &error))
         fail_msg("shard %u: %s", s->rank, error.text);
     s->unsent = true;
@@ -613,7 +566,7 @@ static void deliver_back(fabric *f, uint32_t index)
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_PS, index / f->n);
     worker *w = &f->workers[index % f->n];
-    rt_message message = queue_take(&f->back[index], peer);
+    rt_message message = fabric_queue_take(&f->back[index], peer);
     if (ew_exchange_takes(rt_message_header(&message)->type))
         take_dense_sum(w, &message);
     else if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_STATE)
@@ -657,6 +610,9 @@ static void act(fabric *f, const action *a)
         f->shards[a->index].unsent = status == RT_AGAIN;
         status = status == RT_AGAIN ? RT_OK : status;
         break;
+    case EXPIRE:
+        expire(f);
+        break;
     }
     if (status)
         fail_msg("flush %u: %s", a->index, error.text);
@@ -677,12 +633,10 @@ static void begin_slices(fabric *f)
 
 static bool is_done(fabric *f)
 {
-    if (f->handed < f->plan->slice_count)
+    if (f->handed < f->plan->slice_count || !is_drained(f))
         return false;
     for (uint32_t i = 0; i < f->n; i++) {
-        worker *w = &f->workers[i];
-        if (f->down[i].count || w->dense_open || !ew_executor_idle(w->executor) ||
-            !has_weights(w) || ew_exchange_is_held_up(w->exchange))
+        if (!has_weights(&f->workers[i]) || ew_exchange_is_held_up(f->workers[i].exchange))
             return false;
     }
     for (uint32_t i = 0; i < f->n * f->s; i++) {
@@ -736,36 +690,14 @@ static void check_workers(fabric *f)
     memcpy(f->result->dense, dense, count * sizeof *dense);
 }
 
-// The shard's part is the workers', bit for bit, with its state.
-static void check_part(fabric *f, uint32_t rank)
-{
-    const ew_weights *w = &f->workers[0].weights;
-    const ps_weights *kept = ps_shard_weights(f->shards[rank].shard);
-    const uint32_t part = rank < w->stripes.shard_count ? rt_stripes_part(&w->stripes, rank) : 0;
-    uint32_t total, count;
-    const float *block = kept ? ps_weights_block(kept, &total) : NULL;
-    const float *values = ew_model_dense(f->workers[0].model, EW_VALUES, &count);
-    const float *state = ew_model_dense(f->workers[0].model, EW_OPTIMIZER_STATE, &count);
-    if (!w->shared || part == 0)
-        return;
-    assert_non_null(block);
-    assert_int_equal(ps_weights_version(kept), f->plan->shape.iterations);
-    assert_int_equal(total, part + rt_optimizer_state_floats(&w->optimizer, part));
-    for (uint32_t i = 0; i < part; i++)
-        assert_memory_equal(block + i, values + rt_stripes_place(&w->stripes, rank, i),
-                            sizeof *block);
-    for (uint32_t i = part; i < total && w->stripes.shard_count > 1; i++)
-        assert_memory_equal(block + i,
-                            state + (size_t)(i / part - 1) * w->stripes.count +
-                                rt_stripes_place(&w->stripes, rank, i % part),
-                            sizeof *block);
-}
-
 static void check_shards(fabric *f)
 {
-    uint64_t rows = 0;
+    uint64_t rows = 0, keys = 0;
+    for (uint32_t k = 0; k < f->plan->key_count; k++)
+        keys += f->plan->versions[k] > 0;
     for (uint32_t i = 0; i < f->s; i++)
-        check_part(f, i);
+        fabric_check_part(&f->workers[0].weights, f->workers[0].model,
+                          ps_shard_weights(f->shards[i].shard), i, f->plan->shape.iterations);
     for (uint32_t i = 0; i < f->s; i++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(f->shards[i].shard, &statistics);
@@ -776,7 +708,7 @@ static void check_shards(fabric *f)
         f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);
         rows += statistics.rows;
     }
-    assert_int_equal(rows, f->plan->key_count);
+    assert_int_equal(rows, keys);
 }
 
 static void collect_rows(fabric *f)
@@ -789,12 +721,20 @@ static void collect_rows(fabric *f)
     for (uint32_t k = 0; k < plan->key_count; k++) {
         uint32_t version = 0, at = rt_key_shard(plan->keys[k], f->s);
         const float *row = ps_shard_find(f->shards[at].shard, plan->keys[k], &version);
+        float *into = result->rows + (size_t)k * result->row_floats;
+        if (plan->versions[k] == 0) { // it would start anew
+            const fabric_shape *shape = &plan->shape;
+            const uint32_t dim = shape->model.embedding_dim;
+            assert_null(row);
+            rt_row_init(plan->keys[k], shape->seed, (float)shape->model.init_scale, dim, into);
+            rt_optimizer_init_state(&shape->rows, dim, into + dim);
+            continue;
+        }
         assert_non_null(row);
         if (version != plan->versions[k])
             fail_msg("key %" PRIx64 " has version %u at the PS, planned was %u", plan->keys[k],
                      version, plan->versions[k]);
-        memcpy(result->rows + (size_t)k * result->row_floats, row,
-               result->row_floats * sizeof(float));
+        memcpy(into, row, result->row_floats * sizeof(float));
     }
 }
 
