@@ -493,6 +493,8 @@ static bool shard_has_room(const fabric *f, uint32_t rank)
 static lottery draw(fabric *f)
 {
     lottery all = {0};
+    for (uint32_t i = 0; i < f->n; i++)
+        (void)may_train(&f->workers[i]); // who sits out is done with that, and may be given more
     if (may_hand_out(f))
         enter(f, &all, HAND_OUT, 0, 16);
     if (f->floor && is_drained(f))
