@@ -36,7 +36,7 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
-    dp_participants *chooser; // dispatch.participants "auto"; NULL: nobody chooses
+    dp_participants *chooser; // NULL: nobody chooses
     read_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
@@ -690,26 +690,6 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
                  strerror(errno));
 }
 
-// A state that does not fit begins anew: it says what to judge by, not what is true.
-static rt_status create_chooser(dp_feed *feed, const dp_feed_config *config, rt_error *error)
-{
-    rt_error why = {0};
-    if (config->config->dispatch.participants != RT_PARTICIPANTS_AUTO)
-        return RT_OK;
-    if (dp_participants_create(config->planner, &feed->chooser))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
-    if (!config->restored || !config->lineup || !config->lineup->size)
-        return RT_OK;
-    rt_reader reader = rt_bytes_reader(config->lineup);
-    rt_status status =
-        dp_participants_load(feed->chooser, dp_planner_rates(config->restored), &reader, &why);
-    if (status == RT_NO_MEMORY)
-        return rt_fail(error, status, "%s", why.text);
-    if (status)
-        rt_warn("%s: it is chosen anew", why.text);
-    return RT_OK;
-}
-
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
                          rt_error *error)
 {
@@ -737,7 +717,10 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         feed->iteration = feed->last_cut = config->iteration;
     }
     if (!status)
-        status = create_chooser(feed, config, error);
+        status = dp_participants_open(config->planner, config->lineup,
+                                      dp_planner_rates(feed->planner ? feed->planner
+                                                                     : config->restored),
+                                      &feed->chooser, error);
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
     feed->config.position = feed->config.lineup = NULL;
     if (!status && (feed->stood.failed || allocate(feed)))

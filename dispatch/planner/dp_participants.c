@@ -6,6 +6,7 @@
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_log.h"
 
 #define CHANGE 0.1 // of a rate, that asks for another choice
 
@@ -42,9 +43,51 @@ void dp_participants_destroy(dp_participants *self)
     rt_free(self);
 }
 
+// A state that does not fit begins anew: it says what to judge by, not what is true.
+rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *lineup,
+                               const dp_rates *rates, dp_participants **chooser_p, rt_error *error)
+{
+    rt_error why = {0};
+    const rt_participants kind = config->dispatch.participants;
+    *chooser_p = NULL;
+    if (kind != RT_PARTICIPANTS_AUTO && kind != RT_PARTICIPANTS_ROTATE)
+        return RT_OK;
+    if (dp_participants_create(config, chooser_p))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
+    if (!lineup || !lineup->size)
+        return RT_OK;
+    rt_reader reader = rt_bytes_reader(lineup);
+    rt_status status = dp_participants_load(*chooser_p, rates, &reader, &why);
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "%s", why.text);
+    if (status)
+        rt_warn("%s: it is chosen anew", why.text);
+    return RT_OK;
+}
+
+static bool rotates(const dp_participants *self)
+{
+    return self->config.dispatch.participants == RT_PARTICIPANTS_ROTATE;
+}
+
+// Any set that is large enough, by the seed.
+static uint64_t turned(const dp_participants *self)
+{
+    const dp_planner_config *config = &self->config;
+    const uint32_t n = config->worker_count, least = (uint32_t)rt_max_u64(config->participants_min, 1);
+    uint64_t workers = rt_mix(rt_mix(config->seed) + self->seen) & rt_bits_below(n);
+    for (uint64_t j = self->seen; rt_bit_count(workers) < least; j++)
+        workers |= rt_bit((uint32_t)(j % n));
+    return workers;
+}
+
 // Keys only: a planner looks at nothing else.
 rt_status dp_participants_see(dp_participants *self, const rt_batch *batch)
 {
+    if (rotates(self)) {
+        self->seen++;
+        return RT_OK;
+    }
     rt_batch *copy = &self->batches[self->next];
     rt_batch_clear(copy);
     if (rt_batch_reserve(copy, batch->sample_count, batch->key_count))
@@ -226,10 +269,12 @@ rt_status dp_participants_records(dp_participants *self, uint64_t current, dp_in
                                   uint32_t *count_p)
 {
     uint64_t workers = current;
+    rt_status status = RT_OK;
     *count_p = 0;
-    rt_status status =
-        dp_participants_due(self) ? dp_participants_choose(self, current, &workers, NULL, NULL)
-                                  : RT_OK;
+    if (rotates(self))
+        workers = self->seen && self->seen % DP_PARTICIPANTS_TURN == 0 ? turned(self) : current;
+    else if (dp_participants_due(self))
+        status = dp_participants_choose(self, current, &workers, NULL, NULL);
     for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
         records[(*count_p)++] = (dp_input){.kind = DP_INPUT_PARTICIPATES,
@@ -303,7 +348,7 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     const uint64_t is_changed = rt_reader_u64(reader), count = rt_reader_u64(reader);
     rt_assert(self->seen == 0);
     if (reader->failed || chosen > seen || is_changed > 1 ||
-        count != rt_min_u64(seen, DP_PARTICIPANTS_BATCHES))
+        count != (rotates(self) ? 0 : rt_min_u64(seen, DP_PARTICIPANTS_BATCHES)))
         status = RT_DATA;
     for (uint64_t i = 0; i < count && !status; i++)
         status = load_batch(self, reader);

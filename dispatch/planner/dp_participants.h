@@ -23,6 +23,10 @@
 #define DP_PARTICIPANTS_GAP 8u      // iterations between a choice and the next
 #define DP_PARTICIPANTS_GAIN 0.05   // share of the time that another set must save
 
+// dispatch.participants "rotate" has another set every DP_PARTICIPANTS_TURN iterations, whatever it
+// costs: what a run must withstand is tried with it.
+#define DP_PARTICIPANTS_TURN 3u
+
 typedef struct dp_participants dp_participants;
 
 // A set and its predicted seconds per iteration.
@@ -34,6 +38,11 @@ typedef struct {
 // config: of the planner whose participants are chosen; its own set is not looked at.
 // RT_NO_MEMORY.
 rt_status dp_participants_create(const dp_planner_config *config, dp_participants **chooser_p);
+
+// The same, where config says that participants are chosen; otherwise *chooser_p is NULL. lineup:
+// NULL or empty, or dp_participants_save of the run that goes on; rates: those in force there.
+rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *lineup,
+                               const dp_rates *rates, dp_participants **chooser_p, rt_error *error);
 void dp_participants_destroy(dp_participants *chooser);
 
 // A batch was looked up: it is copied. RT_NO_MEMORY.

@@ -31,7 +31,7 @@ typedef struct {
     dp_account_config costs; // in force, where result->costs is what the run began with
     dp_decisions decisions;
     dp_controller controller;
-    dp_participants *chooser; // dispatch.participants "auto"; NULL: nobody chooses
+    dp_participants *chooser; // NULL: nobody chooses
     rt_metrics *journal;
     uint32_t inputs_done; // of sim->inputs
 } simulation;
@@ -300,9 +300,8 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
-    if (!status && sim->config->dispatch.participants == RT_PARTICIPANTS_AUTO &&
-        dp_participants_create(&planner_config, &s.chooser))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
+    if (!status)
+        status = dp_participants_open(&planner_config, NULL, NULL, &s.chooser, error);
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
     if (!status) {
