@@ -37,9 +37,10 @@ typedef struct {
     double alpha, ps_bytes_per_s;
     uint32_t search_evaluations, tables;
     double shard_bytes_per_s[RT_SHARDS_MAX];
-    uint64_t participants; // mask; from FORMAT 4 on
+    uint64_t participants; // mask; from FORMAT 4 on, as is the next
+    double predicted_s;    // of the last iteration in which not all trained
 } snapshot_values;
-_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16 + 8, "file layout");
+_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16 + 16, "file layout");
 
 // Keys that were trained, and a sum over keys and versions that knows no order.
 static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t *sum_p)
@@ -119,7 +120,8 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                               config->dispatch.search_evaluations,
                               config->dispatch.tables,
                               {0},
-                              config->participants};
+                              config->participants,
+                              planner->predicted_s};
     memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
            sizeof values.shard_bytes_per_s);
     rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
@@ -249,7 +251,7 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
 {
     dp_planner_config *config = &planner->config;
     if (!(values->alpha >= 0 && values->alpha <= 1) || !(values->ps_bytes_per_s >= 0) ||
-        !isfinite(values->ps_bytes_per_s))
+        !isfinite(values->ps_bytes_per_s) || !(values->predicted_s >= 0))
         return bad(error, "a value in force is out of range");
     for (uint32_t s = 0; s < RT_SHARDS_MAX; s++) {
         if (!(values->shard_bytes_per_s[s] >= 0) || !isfinite(values->shard_bytes_per_s[s]))
@@ -258,6 +260,7 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     memcpy(config->rates.shards.bytes_per_s, values->shard_bytes_per_s,
            sizeof config->rates.shards.bytes_per_s);
     config->participants = values->participants & rt_bits_below(config->worker_count);
+    planner->predicted_s = values->predicted_s;
     config->dispatch.alpha = values->alpha;
     config->dispatch.search_evaluations = values->search_evaluations;
     config->dispatch.tables = values->tables;
@@ -377,6 +380,7 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
         head.worker_count > RT_WORKERS_MAX)
         return bad(error, "not of this version of the program");
     values.participants = planner->config.participants;
+    values.predicted_s = 0;
     if (!rt_reader_get(reader, &values, 1,
                        head.format == FORMAT ? sizeof values
                                              : offsetof(snapshot_values, participants)))

@@ -285,7 +285,7 @@ static void more_evictions_than_fills(void **context)
     batches all;
     begin_with_one(&shape, &pc, &one, &all, &state);
     // Behind head, values, sizes of caches, empty states of policy and lineup; rates.
-    const size_t at = 56 + 160 + shape.worker_count * sizeof(uint32_t) + 16 + 24;
+    const size_t at = 56 + 168 + shape.worker_count * sizeof(uint32_t) + 16 + 24;
     memcpy(counts, state.data + at, sizeof counts);
     assert_true(counts[0] > 0 && counts[1] <= counts[0]);
     for (uint32_t more = 0; more < 2; more++) {
