@@ -341,6 +341,10 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = planned->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
