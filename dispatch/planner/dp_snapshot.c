@@ -185,7 +185,7 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
         if (dp_cache_slot(caches, cache->worker, copies) != DP_NO_SLOT)
             return bad(error, "a worker has a key twice");
         dp_cache_put(cache, slot, copies, index);
-        if (caches == planner->caches && rt_bits_many(copies->holders))
+        if (caches == planner->caches && !planner->stale && rt_bits_many(copies->holders))
             return bad(error, "several workers hold the latest version of a key");
         cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
@@ -381,6 +381,8 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
     const uint32_t first = *slot_p;
     bool more = false;
+    if (planner->stale)
+        return RT_END; // copies are spent: they are pulled when they are read
     dp_plan_clear(plan);
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];

@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 5u
+#define RT_WIRE_VERSION 6u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -50,6 +50,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
+    XX(PUSH_DELTA, 36)      /* worker to PS: count x (rt_wire_delta, floats with state) */         \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
@@ -111,6 +112,18 @@ static inline bool rt_wire_is_for_ps(uint32_t keeper)
 {
     return keeper >= RT_WIRE_NO_STEP;
 }
+
+// PUSH_DELTA: followed by what changed of the row since the worker got it, values and state. It is
+// added when the row has version base and so many pulls of that version were answered; then the row
+// has the other version.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t base; // below version; 0: the initial row, which the PS may create
+    uint32_t pulls;
+    uint32_t reserved; // zero
+} rt_wire_delta;
+_Static_assert(sizeof(rt_wire_delta) == 24, "wire layout");
 
 // PROBE: followed by any number of bytes that mean nothing. bandwidth_probe/bw_probe.h.
 typedef enum { RT_PROBE_BEGIN = 1, RT_PROBE_ECHO = 2, RT_PROBE_END = 3 } rt_probe_kind;
