@@ -63,6 +63,13 @@ typedef enum {
 
 const char *rt_message_type_name(uint32_t type);
 
+// Whether a shard answers it with PUSHED.
+static inline bool rt_message_is_push(uint32_t type)
+{
+    return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
+           type == RT_MESSAGE_PUSH_DELTA;
+}
+
 typedef struct {
     uint32_t magic;
     uint16_t version;
