@@ -167,6 +167,10 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         if (!status)
             status = add_row(l, key, version, row, info.base > 0, error);
     }
+    for (uint64_t at = 0; status == RT_END && info.floor &&
+                          ps_table_erase_below(l->table, info.floor, &at);) {
+        // rows of the files before that have ended
+    }
     if (status == RT_END)
         status = check_sum(folder, path, ps_model_reader_sum(reader), error);
     ps_model_reader_close(reader);

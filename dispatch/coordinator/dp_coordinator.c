@@ -20,6 +20,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     const rt_schema *schema = rt_stream_schema(stream);
     dp_controller_init(config, &c->controller);
     dp_links_init(config, &c->links);
+    dp_ages_init(&c->ages, config->rows.expire_s);
     rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;

@@ -6,6 +6,7 @@
 #ifndef DP_RUN_H
 #define DP_RUN_H
 
+#include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
@@ -60,6 +61,7 @@ typedef struct {
     dp_resumed resumed; // planner NULL: a run of its own
     dp_controller controller;
     dp_links links;
+    dp_ages ages;
     dp_prober prober;
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured

@@ -74,6 +74,8 @@ typedef struct {
     uint32_t clock_spread;   // largest difference of the clocks of two copies that were read
 } dp_clocks;
 
+void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
+
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
 // DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
 // REDUCE, PUSH_DELTA).

@@ -393,7 +393,7 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 // ---- who sits out ----------------------------------------------------------------------------
 
 // A free slot still names its last record, which then has no copy in it.
-static dp_record *dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
 {
     const uint32_t index = planner->caches[worker].slots[slot].record;
     if (index >= planner->directory.record_top)
@@ -428,7 +428,7 @@ static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
     uint32_t *slot = &planner->flushed[worker];
     for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
          ++*slot) {
-        dp_record *record = dirty_in(planner, worker, *slot);
+        dp_record *record = dp_planner_dirty_in(planner, worker, *slot);
         if (!record)
             continue;
         if (flush_slot(planner, plan, worker, *slot, record))
@@ -563,7 +563,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
-            dp_record *record = dirty_in(planner, w, slot);
+            dp_record *record = dp_planner_dirty_in(planner, w, slot);
             if (!record)
                 continue;
             if (flush_slot(planner, plan, w, slot, record))

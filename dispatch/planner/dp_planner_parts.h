@@ -106,6 +106,9 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
         dp_planner_release(planner, index);
 }
 
+// The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
+
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);
 
