@@ -3,7 +3,7 @@
 
     build/lanyard sim CONFIG --policies esd --trace TRACE --placements PLACEMENTS [--set ...]
     tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu]
-                     [--first-touch local|pull] [--full-sync]
+                     [--first-touch local|pull] [--full-sync] [--staleness S|inf]
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
@@ -29,6 +29,19 @@ row takes a free slot or the victim's. No row that the worker trains in this ite
     smaller than the latest, then the lowest slot. Use sets the mark to target; when all latest rows
     that could go have the mark target, target grows by one. An outdated copy keeps its slot and
     frequency, and a pull of its row goes there.
+
+Bounded staleness S (HET, VLDB'22, section 3; --staleness). A row has a clock, a copy has the clock that
+the row had when it was pulled and one of its own, one more with every iteration that trains it there. A
+copy may be read while its own clock is at most S above that of its pull, and the row's at most S above
+its own.
+  - Read, worker by worker: a copy that is there and may not be read is pushed (update push). Then every
+    worker pulls what it lacks or has just pushed; a row that nobody has pushed yet is a first touch.
+  - Write: the clocks of all copies that were read go on by one.
+  - Then, worker by worker, while a cache has more than CACHE_ROWS rows, its victim is pushed (evict push)
+    and gone; within the iteration it had room for all. Rows of this iteration may be victims.
+  - A push sets the row's clock to the copy's, if that is larger.
+  - S = 0: no copy is there at the next read. Every worker pulls every row that it trains, and pushes its
+    gradient.
 """
 import argparse
 import collections
@@ -57,6 +70,7 @@ class Cache:
         self.eviction = eviction
         self.slots = [None] * row_count
         self.slot_of = {}
+        self.row_count = row_count
         self.free = list(range(row_count - 1, -1, -1))
         self.target = 1
         self.turns = itertools.count(1)
@@ -189,6 +203,89 @@ class Recount:
         return counts
 
 
+class Copy:
+    """A row at a worker, with bounded staleness."""
+    __slots__ = ("start", "current")
+
+    def __init__(self, clock):
+        self.start = self.current = clock
+
+
+class StaleRecount:
+    """All workers and the parameter server, with bounded staleness."""
+
+    def __init__(self, options):
+        self.staleness, self.first_touch = options.staleness, options.first_touch
+        self.caches = [Cache(options.rows, options.eviction) for _ in range(options.workers)]
+        self.copies = [{} for _ in range(options.workers)]
+        self.clock = collections.defaultdict(int)
+        self.pushed = set()
+
+    def push(self, worker, key, kind, counts):
+        counts[worker][kind] += 1
+        self.pushed.add(key)
+        self.clock[key] = max(self.clock[key], self.copies[worker].pop(key).current)
+
+    def fetch(self, worker, key, counts):
+        if key not in self.pushed:
+            counts[worker]["first_touch"] += 1
+        if key in self.pushed or self.first_touch == "pull":
+            counts[worker]["miss_pull"] += 1
+        self.copies[worker][key] = Copy(self.clock[key])
+
+    def is_valid(self, worker, key):
+        copy = self.copies[worker][key]
+        return (copy.current <= copy.start + self.staleness and
+                self.clock[key] <= copy.current + self.staleness)
+
+    def read(self, rows, iteration, counts):
+        absent = []
+        for worker, keys in enumerate(rows):
+            absent.append([key for key in keys if key not in self.copies[worker]])
+            for key in keys:
+                if key not in self.copies[worker]:
+                    continue
+                self.caches[worker].use(key, iteration)
+                if not self.is_valid(worker, key):
+                    self.push(worker, key, "update_push", counts)
+        for worker, keys in enumerate(rows):
+            cache = self.caches[worker]
+            for key in absent[worker]:
+                if not cache.free:  # beyond its size, for as long as the iteration lasts
+                    cache.free.append(len(cache.slots))
+                    cache.slots.append(None)
+                cache.put(key, iteration)
+            for key in keys:
+                if key not in self.copies[worker]:
+                    self.fetch(worker, key, counts)
+
+    def write(self, rows, iteration, counts):
+        for worker, keys in enumerate(rows):
+            for key in keys:
+                self.copies[worker][key].current += 1
+        for worker, cache in enumerate(self.caches):
+            while len(cache.slot_of) > cache.row_count:
+                victim = cache.victim(iteration + 1)
+                self.push(worker, victim, "evict_push", counts)
+                cache.remove(victim)
+
+    def step(self, iteration, samples):
+        counts = [dict.fromkeys(KINDS, 0) for _ in self.caches]
+        rows = [{} for _ in self.caches]
+        for worker, keys in samples:
+            rows[worker].update(dict.fromkeys(keys))
+        if self.staleness > 0:
+            self.read(rows, iteration, counts)
+            self.write(rows, iteration, counts)
+            return counts
+        for worker, keys in enumerate(rows):
+            for key in keys:
+                self.fetch(worker, key, counts)
+                counts[worker]["grad_push"] += 1
+        self.pushed.update(*rows)
+        return counts
+
+
 def batches(path):
     """Iterations of a file of placements, each with its samples."""
     with open(path, encoding="ascii") as file:
@@ -204,7 +301,8 @@ def read_trace(path):
 
 
 def compare(options):
-    trace, recount = read_trace(options.trace), Recount(options)
+    trace = read_trace(options.trace)
+    recount = Recount(options) if options.staleness is None else StaleRecount(options)
     compared = different = 0
     for iteration, samples in batches(options.placements):
         for worker, counts in enumerate(recount.step(iteration, samples)):
@@ -235,6 +333,7 @@ def main():
     parser.add_argument("--eviction", choices=("emark", "lru", "lfu"), default="emark")
     parser.add_argument("--first-touch", choices=("local", "pull"), default="local")
     parser.add_argument("--full-sync", action="store_true")
+    parser.add_argument("--staleness", type=float, help="S, or inf; without it: synchronous training")
     sys.exit(compare(parser.parse_args()))
 
 
