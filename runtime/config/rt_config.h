@@ -125,7 +125,7 @@ typedef struct {
     float decay_floor; // share of the learning rate that stays
 } rt_optimizer_config;
 
-typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU } rt_eviction_kind;
+typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
 
 typedef struct {
     uint64_t rows;          // rows per worker; 0: by ratio

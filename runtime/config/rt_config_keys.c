@@ -131,6 +131,8 @@ static const rt_config_choice evictions[] = {
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},
+    {"light_lfu", RT_EVICT_LIGHT_LFU,
+     "the same, but rows used ten times only count on, and stay until that count has decayed (HET)"},
     {0},
 };
 #define XX(kind, name, help) {#name, RT_POLICY_##kind, help},

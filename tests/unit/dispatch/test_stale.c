@@ -12,6 +12,7 @@
 #include "dispatch/planner/dp_planner.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/eviction_model.h"
+#include "tests/support/planner_case.h"
 #include "tests/support/random_batches.h"
 
 #define FIELDS 4u
@@ -413,17 +414,17 @@ static void every_operation_is_hets(void **state)
     rt_random random = {11};
     uint64_t reads = 0;
     uint32_t spread = 0;
-    for (uint32_t i = 0; i < RT_POLICY_COUNT * 3 * RT_COUNT_OF(bounds); i++) {
+    for (uint32_t i = 0; i < RT_POLICY_COUNT * 4 * RT_COUNT_OF(bounds); i++) {
         const uint32_t samples = 2 + rt_random_below(&random, 5);
         const uint32_t limits[] = {0, 1, samples * FIELDS, samples * FIELDS * 2};
         const shape s = {.seed = i + 1,
-                         .staleness = bounds[i / (RT_POLICY_COUNT * 3)],
+                         .staleness = bounds[i / (RT_POLICY_COUNT * 4)],
                          .worker_count = 1 + rt_random_below(&random, WORKERS_MAX),
                          .samples = samples,
                          .ids = 5 + rt_random_below(&random, 40),
                          .zipf = rt_random_below(&random, 3) * 0.6,
                          .policy = (rt_policy_kind)(i % RT_POLICY_COUNT),
-                         .eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % 3),
+                         .eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % 4),
                          .first_touch = (rt_first_touch)rt_random_below(&random, 2),
                          .limit = limits[rt_random_below(&random, 4)],
                          .iterations = 60,
@@ -456,4 +457,41 @@ static void no_read_is_beyond_the_bound(void **state)
     printf("%" PRIu64 " reads\n", reads);
 }
 
-TEST_MAIN(TEST_SLOW(every_operation_is_hets, 120), TEST_SLOW(no_read_is_beyond_the_bound, 120))
+// Staleness 0: nothing stays in a cache, every trainer pushes its gradient, also one alone.
+static void no_copy_is_used_twice(void **state)
+{
+    (void)state;
+    for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
+        const planner_shape s = {.seed = policy,
+                                 .worker_count = 3,
+                                 .sample_count_max = 24,
+                                 .field_count = FIELDS,
+                                 .ids_per_field = 30,
+                                 .bag_max = 1,
+                                 .zipf = 0.6,
+                                 .cache = CACHE_EVERYTHING,
+                                 .consistency = {.bounded = true},
+                                 .dispatch = {.policy = (rt_policy_kind)policy,
+                                              .alpha = 1,
+                                              .search_evaluations = 200}};
+        planner_case pc;
+        planner_case_init(&pc, &s);
+        for (uint32_t t = 0; t < 30; t++) {
+            planner_case_look_up(&pc, 24);
+            assert_true(planner_case_commit(&pc));
+            for (uint32_t w = 0; w < pc.plan->worker_count; w++) {
+                const dp_slice *slice = &pc.plan->slices[w];
+                assert_int_equal(slice->release.count, 0);
+                assert_int_equal(slice->fill.count, slice->row_count);
+                assert_int_equal(slice->after.count, slice->row_count);
+                for (uint32_t r = 0; r < slice->row_count; r++)
+                    assert_int_equal(slice->after.items[r].kind, DP_OP_PUSH_GRAD);
+            }
+            assert_int_equal(pc.plan->hits.keys_hit, 0);
+        }
+        planner_case_compare(&pc);
+        planner_case_fini(&pc);
+    }
+}
+
+TEST_MAIN(TEST(no_copy_is_used_twice), TEST_SLOW(every_operation_is_hets, 120), TEST_SLOW(no_read_is_beyond_the_bound, 120))
