@@ -77,7 +77,8 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
-                           .position = &c->resumed.position};
+                           .position = &c->resumed.position,
+                           .waiting = &c->resumed.waiting};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
@@ -313,6 +314,7 @@ static void close_all(dp_run *c)
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
+    rt_bytes_fini(&c->resumed.waiting);
     rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->own.ops->close(c->transport);

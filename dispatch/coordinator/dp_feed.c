@@ -42,6 +42,7 @@ struct dp_feed {
     uint32_t last_cut;     // iteration before the last cut, or where a run was resumed
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
+    rt_bytes waiting;      // restored; the reader's
     rt_bytes input_end;    // where it ended, once the reader has seen that; else empty
     dp_planned *planned;   // config.planned_max
     rt_queue *free_batches, *full_batches;
@@ -154,7 +155,11 @@ static void *run_reader(void *context)
     if (feed->config.restored && rt_stream_seek(feed->stream, &feed->stood, &error)) {
         fail(feed, &error);
         left = 0;
+    } else if (feed->waiting.size > 0 && rt_stream_restore(feed->stream, &feed->waiting, &error)) {
+        fail(feed, &error);
+        left = 0;
     }
+    rt_bytes_fini(&feed->waiting);
     tell_losses(feed);
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
@@ -237,8 +242,11 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_slice *slice = &plan->slices[w];
         planned->label_offsets[w] = at;
-        for (uint32_t k = 0; k < slice->sample_count; k++)
+        for (uint32_t k = 0; k < slice->sample_count; k++) {
+            planned->weights[at] =
+                batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
             planned->labels[at++] = batch->labels[slice->samples[k]];
+        }
     }
     planned->label_offsets[plan->worker_count] = at;
 }
@@ -277,7 +285,7 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
     bytes[RT_PLACEMENT_COORDINATOR] = 0;
     bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
     for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
-        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, &feed->config.limits);
+        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
     return status;
@@ -321,9 +329,20 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
     feed->stood.size = 0;
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
+    rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
     return status;
+}
+
+// Behind the scale, or behind a 0 in its place.
+static void save_waiting(dp_feed *feed, rt_bytes *bytes)
+{
+    if (feed->config.config->stream.join.file_count == 0)
+        return;
+    if (!feed->scale)
+        rt_bytes_put_u32(bytes, 0);
+    rt_stream_save(feed->stream, &feed->stood, bytes);
 }
 
 static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned *planned)
@@ -345,6 +364,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     dp_planner_save(feed->planner, &planned->state);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
+    save_waiting(feed, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;
@@ -561,7 +581,8 @@ static rt_status allocate(dp_feed *feed)
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
-        if (!feed->planned[i].labels ||
+        feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
+        if (!feed->planned[i].labels || !feed->planned[i].weights ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
@@ -592,6 +613,7 @@ static void release(dp_feed *feed)
         rt_bytes_fini(&feed->planned[i].scale);
         rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
+        rt_free(feed->planned[i].weights);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {
@@ -602,6 +624,7 @@ static void release(dp_feed *feed)
     }
     rt_bytes_fini(&feed->stood);
     rt_bytes_fini(&feed->input_end);
+    rt_bytes_fini(&feed->waiting);
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
@@ -649,11 +672,12 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
         rt_bytes_put(&feed->stood, config->position->data, config->position->size);
+        rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = NULL;
-    if (!status && (feed->stood.failed || allocate(feed)))
+    feed->config.position = feed->config.waiting = NULL;
+    if (!status && (feed->stood.failed || feed->waiting.failed || allocate(feed)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->config.scale = NULL;
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -665,6 +689,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status) {
         open_ledger(feed, config->ledger, config->is_fresh);
         rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
+        rt_stream_remember(stream);
         rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
         feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
         feed->planning_runs =

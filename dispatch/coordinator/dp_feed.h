@@ -26,12 +26,13 @@ typedef struct {
     bool is_cut;        // everything up to here goes into a checkpoint:
     uint32_t cut;       // the last iteration before it
     rt_bytes state;     // rt_stream_tell, dp_planner_save
-    rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
+    rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
+    float *weights;                             // likewise, 1 where the stream has none
     dp_ranges ranges;                           // of labels and dense features, as they were read
     uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
     dp_account account;                         // of this iteration alone
@@ -63,6 +64,7 @@ typedef struct {
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
     const rt_bytes *position;
+    const rt_bytes *waiting; // rt_stream_save; empty: nothing waits
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;

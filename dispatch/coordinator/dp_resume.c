@@ -320,8 +320,13 @@ static rt_status load_keys(resume *r, rt_error *error)
 // too.
 static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
 {
+    rt_reader head = *reader;
     if (reader->left == 0)
         return RT_OK;
+    if (rt_reader_u32(&head) == 0) { // there is none, but something follows
+        *reader = head;
+        return RT_OK;
+    }
     if (rt_scale_create(r->config->limits.dense_count, 0, &resumed->scale))
         return rt_fail(&r->damage, RT_NO_MEMORY, "out of memory");
     const rt_status status = rt_scale_load(resumed->scale, reader, &r->damage);
@@ -358,6 +363,12 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = dp_tally_load(r->config->tally, &reader, &r->damage);
     if (!status)
         status = load_scale(r, &reader, resumed);
+    if (!status) {
+        resumed->waiting.size = 0;
+        rt_bytes_put(&resumed->waiting, reader.next, reader.left);
+        status = resumed->waiting.failed ? rt_fail(&r->damage, RT_NO_MEMORY, "out of memory")
+                                         : RT_OK;
+    }
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;

@@ -435,7 +435,7 @@ static void loss_is_exact_on(const ew_device *device)
     buffer predictions = buffer_create(device, count, &random);
     buffer gradients = buffer_create(device, count, &random);
     buffer loss = buffer_create(device, 2, &random);
-    device->layers->loss(device->state, count, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, count, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&predictions);
@@ -457,15 +457,15 @@ static void loss_is_exact_on(const ew_device *device)
     // Alone, so that no large term hides it: log(1 + e^-40).
     z.values[0] = 40;
     upload(&z);
-    device->layers->loss(device->state, 1, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, 1, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&loss);
     memcpy(&got, loss.values, sizeof got);
     test_close(got, 4.248354255291589e-18, 1e-14, 0, "loss of a confident prediction");
-    device->layers->loss(device->state, count, z.device_values, NULL, 0.125f,
+    device->layers->loss(device->state, count, z.device_values, NULL, NULL, 0.125f,
                          predictions.device_values, NULL, NULL);
-    device->layers->loss(device->state, 0, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, 0, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&loss);

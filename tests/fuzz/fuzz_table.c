@@ -34,7 +34,7 @@ static rt_table *open_table(uint8_t choice)
     rt_table_config config = {choice & 1 ? ',' : '\t', false, RT_COUNT_OF(columns), columns};
     rt_table *table;
     rt_error error;
-    rt_assert(rt_table_create(&config, &table, &error) == RT_OK);
+    rt_assert(rt_table_create(&config, RT_COLUMNS_SAMPLES, &table, &error) == RT_OK);
     return table;
 }
 
