@@ -116,7 +116,7 @@ typedef struct {
     bool fifo_ends;             // the input from a FIFO ends with its last writer
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
-    double negatives_keep;      // share of the samples with label 0 that is trained, (0, 1]
+    double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
     rt_table_config table;      // table, json
     rt_libsvm_config libsvm;
     rt_join_config join;

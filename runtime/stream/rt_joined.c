@@ -62,7 +62,8 @@ static rt_status create_join(rt_joined *joined, const rt_stream_config *config, 
     const rt_join_settings settings = {.join = config->join,
                                        .dense_count = dense_count,
                                        .seed = seed,
-                                       .negatives_keep = config->negatives_keep};
+                                       .negatives_keep =
+                                           config->negatives_keep > 0 ? config->negatives_keep : 1};
     return rt_join_create(&settings, &joined->join, error);
 }
 

@@ -53,6 +53,7 @@ struct rt_stream {
     double negatives_keep;
     uint64_t left_out;     // negatives, by negatives_keep
     bool holds_outcomes;   // it is the second input of a join
+    bool sets_aside;       // one of these: samples are not for the batch at once, or not at all
     rt_joined *joined;     // NULL: samples have their labels with them
     rt_line_sample last;   // with joined: the event at hand, in storage of its own; of outcomes: it
     bool has_event, has_stopped;
@@ -124,8 +125,10 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->samples_max = config->samples_max ? config->samples_max : UINT64_MAX;
     stream->malformed_share_max = config->malformed_share_max;
     stream->seed = seed;
-    stream->negatives_keep = config->negatives_keep;
+    stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
     stream->holds_outcomes = config->holds_outcomes;
+    stream->sets_aside = config->holds_outcomes || config->join.file_count > 0 ||
+                         stream->negatives_keep < 1;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
     if (!status && with_input && config->join.file_count > 0)
@@ -329,16 +332,32 @@ static bool is_left_out(const rt_stream *stream, const rt_line_sample *sample)
                                stream->negatives_keep);
 }
 
+// What only some streams do with a sample. True: it is not for the batch.
+static __attribute__((noinline)) bool set_aside(rt_stream *stream, const rt_line *line,
+                                                rt_line_sample *sample)
+{
+    if (stream->joined || stream->holds_outcomes) {
+        if (!stream->schema.has_times)
+            sample->time_ms = rt_joined_arrival_ms(line->arrival_ns);
+        stream->last = *sample;
+        stream->has_event = true;
+        return true;
+    }
+    if (stream->negatives_keep == 1 || !is_left_out(stream, sample))
+        return false;
+    stream->left_out++;
+    return true;
+}
+
 // Parses the line into the next place of the batch, which has room; with a join: into `last`.
 static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
 {
     uint32_t i = batch->sample_count;
-    rt_line_sample sample = {
-        .weight = 1,
-        .dense = batch->dense + (size_t)i * batch->dense_count,
-        .keys = batch->keys + batch->key_count,
-    };
-    if (stream->joined) {
+    rt_line_sample sample;
+    sample.is_label_odd = false;
+    sample.dense = batch->dense + (size_t)i * batch->dense_count;
+    sample.keys = batch->keys + batch->key_count;
+    if (RT_UNLIKELY(stream->joined != NULL)) {
         sample.dense = stream->last.dense;
         sample.keys = stream->last.keys;
     }
@@ -350,19 +369,10 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
         return false;
     if (RT_UNLIKELY(sample.is_label_odd))
         note_odd_label(stream, line, sample.label);
-    if (RT_UNLIKELY(stream->joined || stream->holds_outcomes)) {
-        if (!stream->schema.has_times)
-            sample.time_ms = rt_joined_arrival_ms(line->arrival_ns);
-        stream->last = sample;
-        stream->has_event = true;
+    if (RT_UNLIKELY(stream->sets_aside) && set_aside(stream, line, &sample))
         return true;
-    }
-    if (RT_UNLIKELY(stream->negatives_keep < 1 && is_left_out(stream, &sample))) {
-        stream->left_out++;
-        return true;
-    }
     batch->labels[i] = sample.label;
-    if (batch->is_weighted) {
+    if (RT_UNLIKELY(batch->is_weighted)) {
         batch->weights[i] = sample.weight;
         batch->labels[i] *= sample.weight;
     }
