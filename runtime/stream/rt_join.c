@@ -357,6 +357,15 @@ bool rt_join_has_offer(const rt_join *join, int64_t *time_ms_p)
     return true;
 }
 
+// For one more, as far as that goes before others are ready.
+static void make_room(rt_join *join)
+{
+    while (join->ready_first == NONE && join->heap_count >= join->settings.join.events_max) {
+        join->counts.crowded++;
+        end_one(join, join->heap[0]);
+    }
+}
+
 // The event is in; its outcome may have come before.
 static rt_status settle_offer(rt_join *join)
 {
@@ -392,10 +401,7 @@ rt_status rt_join_admit(rt_join *join)
     pthread_mutex_lock(&join->lock);
     rt_assert(join->offered != NONE && join->ready_first == NONE);
     move_clock(join, join->records[join->offered].time_ms);
-    while (join->ready_first == NONE && join->heap_count >= join->settings.join.events_max) {
-        join->counts.crowded++;
-        end_one(join, join->heap[0]);
-    }
+    make_room(join);
     if (join->ready_first == NONE)
         status = settle_offer(join);
     pthread_mutex_unlock(&join->lock);
@@ -407,10 +413,6 @@ rt_status rt_join_admit(rt_join *join)
 static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, bool label)
 {
     uint32_t index;
-    while (join->heap_count >= join->settings.join.events_max && join->ready_first == NONE) {
-        join->counts.crowded++;
-        end_one(join, join->heap[0]);
-    }
     record one = fresh(join, id, time_ms, KEPT);
     one.known_ms = known_time(join, time_ms);
     one.is_early = true;
@@ -447,6 +449,8 @@ rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, bool labe
     pthread_mutex_lock(&join->lock);
     rt_assert(join->ready_first == NONE);
     move_clock(join, time_ms);
+    if (join->slot_count == 0 || find(join, id) == NONE)
+        make_room(join);
     *taken_p = join->ready_first == NONE;
     if (*taken_p) {
         join->counts.outcomes++;
