@@ -2,6 +2,7 @@
 
 CC := gcc
 CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
+AR := $(if $(filter %-gcc,$(CC)),$(CC:%-gcc=%-ar),ar)
 DATA :=
 PREFIX := /usr/local
 DESTDIR :=
@@ -27,7 +28,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wco
   $(if $(findstring clang,$(CC)),-Wno-string-conversion,-Wno-format-truncation)
 # Results are the same in every build: no fused multiply-add. Without math-errno sqrt is vectorised.
 CFLAGS := -std=gnu11 -g -O2 -ffp-contract=off -fno-math-errno
-LDLIBS := -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
+LDLIBS := -lmicrohttpd -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
 CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
   -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
   -Wno-missing-field-initializers -Werror
@@ -97,7 +98,7 @@ $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
 $(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o): $(DIR)/ucx
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
-	$(Q)ar rcs $@ $(filter %.o,$^)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
 $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"
