@@ -709,7 +709,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
         rt_bytes_put(&feed->stood, config->position->data, config->position->size);
-        rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
+        if (config->waiting)
+            rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below

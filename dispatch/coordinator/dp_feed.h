@@ -67,7 +67,7 @@ typedef struct {
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
     const rt_bytes *position;
-    const rt_bytes *waiting; // rt_stream_save; empty: nothing waits
+    const rt_bytes *waiting; // rt_stream_save; empty or NULL: nothing waits
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;
