@@ -244,8 +244,7 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
         const dp_slice *slice = &plan->slices[w];
         planned->label_offsets[w] = at;
         for (uint32_t k = 0; k < slice->sample_count; k++) {
-            planned->weights[at] =
-                batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
+            planned->weights[at] = batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
             planned->labels[at++] = batch->labels[slice->samples[k]];
         }
     }

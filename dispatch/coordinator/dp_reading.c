@@ -61,7 +61,8 @@ static void print_join(const rt_join_counts *join)
     if (join->waiting)
         printf("%" PRIu64 " events still wait for their outcomes\n", join->waiting);
     if (join->unmatched || join->repeated)
-        printf("%" PRIu64 " outcomes found no event, %" PRIu64 " ids came again and were left out\n",
+        printf("%" PRIu64 " outcomes found no event, %" PRIu64
+               " ids came again and were left out\n",
                join->unmatched, join->repeated);
     if (join->crowded)
         printf("%" PRIu64 " events or outcomes went before their time: stream.join.events_max\n",

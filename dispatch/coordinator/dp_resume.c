@@ -369,8 +369,8 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
     if (!status) {
         resumed->waiting.size = 0;
         rt_bytes_put(&resumed->waiting, reader.next, reader.left);
-        status = resumed->waiting.failed ? rt_fail(&r->damage, RT_NO_MEMORY, "out of memory")
-                                         : RT_OK;
+        status =
+            resumed->waiting.failed ? rt_fail(&r->damage, RT_NO_MEMORY, "out of memory") : RT_OK;
     }
     if (status) {
         dp_planner_destroy(r->planner);

@@ -300,7 +300,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "impossible log odds of its labels");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED) || flush != (c->dense_chunk_floats == 0) ||
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED) ||
+        flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
     if (c->sample_count > limits->sample_count_max || c->lookup_count > limits->lookup_count_max)

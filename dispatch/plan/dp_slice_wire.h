@@ -10,8 +10,8 @@
 #include "runtime/stream/rt_batch.h"
 #include "runtime/wire/rt_wire.h"
 
-#define DP_SLICE_UNIFORM 1u // every sample has one key per field: no bag offsets
-#define DP_SLICE_FLUSH 2u   // no training: the end of a run, or of a cut
+#define DP_SLICE_UNIFORM 1u  // every sample has one key per field: no bag offsets
+#define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
 #define DP_SLICE_WEIGHTED 4u // samples have weights
 
 typedef struct {

@@ -348,8 +348,7 @@ static rt_status parse_value(const char *path, const char *value, cJSON **tree_p
         if (status == RT_OK)
             return RT_OK;
         if (!key && *value != '{')
-            return rt_config_not_section(path, rt_config_show_text(value, shown),
-                                         value, error);
+            return rt_config_not_section(path, rt_config_show_text(value, shown), value, error);
         if (!key || key->type == RT_KEY_LIST || *value == '"')
             return rt_fail(error, status, "%s: value: %s", path, why.text);
         // A word where a number belongs: reading it says what is expected.

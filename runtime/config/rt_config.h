@@ -82,10 +82,10 @@ typedef struct {
 
 // Lines of "label index:value index:value ...".
 typedef struct {
-    double label_at_least; // from there on the label is 1
-    uint64_t index_first;  // the smallest index
-    uint32_t dense_count;  // so many indices are dense features, the others keys
-    uint32_t field_count;  // 0: all keys are one field
+    double label_at_least;          // from there on the label is 1
+    uint64_t index_first;           // the smallest index
+    uint32_t dense_count;           // so many indices are dense features, the others keys
+    uint32_t field_count;           // 0: all keys are one field
     uint64_t fields[RT_FIELDS_MAX]; // first index of every field, rising
     uint32_t values_max;            // keys of a field and sample; further ones are dropped
 } rt_libsvm_config;
@@ -103,17 +103,17 @@ typedef struct {
     double window_s; // an event waits so long for its outcome
     rt_join_unanswered unanswered;
     rt_join_late late;
-    double late_s;       // how much longer it is kept, for late ones
-    uint32_t events_max; // that wait, or are kept
-    rt_join_at_end at_end;  // what becomes of those that wait when the input ends
+    double late_s;         // how much longer it is kept, for late ones
+    uint32_t events_max;   // that wait, or are kept
+    rt_join_at_end at_end; // what becomes of those that wait when the input ends
 } rt_join_config;
 
 typedef struct {
     rt_format format;
     uint32_t file_count;
-    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max;       // stop after so many; 0: until the input ends
-    bool fifo_ends;             // the input from a FIFO ends with its last writer
+    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max; // stop after so many; 0: until the input ends
+    bool fifo_ends;       // the input from a FIFO ends with its last writer
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
@@ -287,7 +287,7 @@ typedef struct {
     rt_log_level log_level;
     uint64_t metrics_bytes_max; // "metrics.bytes_max"; 0: no bound
     uint64_t seed;
-    char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
+    char device[RT_NAME_MAX]; // of every worker: "auto", "cpu", "cuda", "cuda:N"
     rt_compute_config compute;
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
@@ -315,13 +315,13 @@ typedef struct {
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
     uint32_t guard_bad_batches_max;              // the run ends past so many
-    rt_collective collective;              // "network.collective": how dense gradients are summed
-    rt_dense_wire dense_wire;              // "network.dense_wire"
-    bool dense_overlap;                    // "network.dense_overlap"
-    char security_key[RT_PATH_MAX];        // own secret key file; "": no keys
-    char security_allow[RT_PATH_MAX];      // public keys of those that may join
-    char security_server_key[RT_PATH_MAX]; // public key file of the coordinator's box
-    bool security_insecure;                // other addresses than loopback without keys
+    rt_collective collective;               // "network.collective": how dense gradients are summed
+    rt_dense_wire dense_wire;               // "network.dense_wire"
+    bool dense_overlap;                     // "network.dense_overlap"
+    char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
+    char security_allow[RT_PATH_MAX];       // public keys of those that may join
+    char security_server_key[RT_PATH_MAX];  // public key file of the coordinator's box
+    bool security_insecure;                 // other addresses than loopback without keys
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing

@@ -40,9 +40,10 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                       : rows->max             ? "rows.max"
                                               : NULL;
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
-        return rt_fail(error, RT_CONFIG,
-                       "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
-                       (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+        return rt_fail(
+            error, RT_CONFIG,
+            "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
+            (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -97,8 +98,8 @@ rt_status rt_config_check_input(const rt_config *config, rt_error *error)
         return RT_OK;
     rt_status status = check_paths("stream.files", stream->files, stream->file_count, error);
     return status ? status
-                  : check_paths("stream.join.outcomes", stream->join.files,
-                                stream->join.file_count, error);
+                  : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
+                                error);
 }
 
 static bool is_number(const char *text)
@@ -130,8 +131,7 @@ static rt_status check_transform(const rt_column *column, const char *list, uint
         column->kind == RT_COLUMN_CATEGORICAL || column->kind == RT_COLUMN_IGNORE;
     if (transform == RT_TRANSFORM_NONE)
         return RT_OK;
-    if (column->kind != RT_COLUMN_DENSE &&
-        !(is_categorical && transform != RT_TRANSFORM_LOG1P))
+    if (column->kind != RT_COLUMN_DENSE && !(is_categorical && transform != RT_TRANSFORM_LOG1P))
         return rt_fail(error, RT_CONFIG,
                        AT ".transform: log1p is for dense columns, the others also for "
                           "categorical ones",
@@ -164,9 +164,8 @@ static rt_status check_from(const rt_table_config *table, const char *list, uint
                               "ignored columns",
                            list, index, k, column->from[k]);
         if (column->from_count == 1 && from->from_count > 0)
-            return rt_fail(error, RT_CONFIG,
-                           AT ".from[%u]: \"%s\" has no cell of its own", list, index, k,
-                           column->from[k]);
+            return rt_fail(error, RT_CONFIG, AT ".from[%u]: \"%s\" has no cell of its own", list,
+                           index, k, column->from[k]);
     }
     if (column->from_count > 1 && column->kind != RT_COLUMN_CATEGORICAL)
         return rt_fail(error, RT_CONFIG, AT ".kind: a cross is \"categorical\"", list, index);
@@ -180,9 +179,8 @@ static rt_status check_column(const rt_table_config *table, const char *list, bo
     const rt_column *column = &table->columns[index];
     if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
         !is_number(column->label_value))
-        return rt_fail(error, RT_CONFIG,
-                       AT ".value: %s is not a number, as \"at_least\" needs", list, index,
-                       rt_config_show_text(column->label_value, shown));
+        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
+                       list, index, rt_config_show_text(column->label_value, shown));
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG, AT ".separator: is also %.*sdelimiter", list, index,
                        (int)(strlen(list) - strlen("columns")), list);
@@ -191,8 +189,8 @@ static rt_status check_column(const rt_table_config *table, const char *list, bo
                        AT ".name: is needed with %.*sheader, which tells columns by their names",
                        list, index, (int)(strlen(list) - strlen("columns")), list);
     if (!is_text && !column->name[0] && !column->path[0] && column->from_count == 0)
-        return rt_fail(error, RT_CONFIG, AT ".path: is needed, or a name: members of objects have one",
-                       list, index);
+        return rt_fail(error, RT_CONFIG,
+                       AT ".path: is needed, or a name: members of objects have one", list, index);
     if ((column->kind == RT_COLUMN_TIME || is_dated(column->transform)) &&
         !is_time_format(column->time_format))
         return rt_fail(error, RT_CONFIG,
@@ -225,9 +223,8 @@ static rt_status check_columns(const rt_table_config *table, const char *list, b
     } single[] = {{RT_COLUMN_WEIGHT, "weight"}, {RT_COLUMN_ID, "id"}, {RT_COLUMN_TIME, "time"}};
     for (size_t i = 0; i < RT_COUNT_OF(single); i++) {
         if (counts[single[i].kind] > 1)
-            return rt_fail(error, RT_CONFIG,
-                           "%s: %u columns of kind \"%s\", expected at most one", list,
-                           counts[single[i].kind], single[i].name);
+            return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"%s\", expected at most one",
+                           list, counts[single[i].kind], single[i].name);
     }
     return RT_OK;
 }
@@ -248,11 +245,11 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
                        is_joined ? "none: labels come by stream.join" : "one");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
-                       "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u", list,
-                       field_count, RT_FIELDS_MAX);
+                       "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",
+                       list, field_count, RT_FIELDS_MAX);
     if (is_joined && counts[RT_COLUMN_ID] == 0)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: no column of kind \"id\", which stream.join needs", list);
+        return rt_fail(error, RT_CONFIG, "%s: no column of kind \"id\", which stream.join needs",
+                       list);
     return RT_OK;
 }
 

@@ -42,8 +42,7 @@ static const rt_config_choice id_kinds[] = {
 
 static rt_status read_name(void *element, const cJSON *value, const char *path, rt_error *error)
 {
-    static const rt_config_key name = {
-        .type = RT_KEY_TEXT, .min = 1, .size = RT_NAME_MAX};
+    static const rt_config_key name = {.type = RT_KEY_TEXT, .min = 1, .size = RT_NAME_MAX};
     return rt_config_value_read(&name, element, value, path, error);
 }
 
@@ -144,11 +143,12 @@ static const rt_config_key column_members[] = {
             "root by dots. Empty: `name`.",
             path),
      .size = RT_NAME_MAX, .is_brief = true},
-    {MEMBER("from", RT_KEY_LIST, "[]",
-            "Columns before this one that it is made from, by name; it has no cell of its own. One: "
-            "their cell once more. Two or more: their cross, an id of all their ids together "
-            "(categorical).",
-            from),
+    {MEMBER(
+         "from", RT_KEY_LIST, "[]",
+         "Columns before this one that it is made from, by name; it has no cell of its own. One: "
+         "their cell once more. Two or more: their cross, an id of all their ids together "
+         "(categorical).",
+         from),
      .list = &column_from, .is_brief = true},
     {MEMBER("edges", RT_KEY_LIST, "[]", "For `transform` bucket.", edges), .list = &column_edges,
      .is_brief = true},
@@ -256,8 +256,7 @@ const rt_config_list rt_config_join_columns = {
 
 static rt_status read_index(void *element, const cJSON *value, const char *path, rt_error *error)
 {
-    static const rt_config_key index = {
-        .type = RT_KEY_U64, .min = 0, .max = RT_CONFIG_INTEGER_MAX};
+    static const rt_config_key index = {.type = RT_KEY_U64, .min = 0, .max = RT_CONFIG_INTEGER_MAX};
     return rt_config_value_read(&index, element, value, path, error);
 }
 

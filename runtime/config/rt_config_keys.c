@@ -77,7 +77,8 @@ static const rt_config_choice formats[] = {
 static const rt_config_choice quote_rules[] = {
     {"auto", RT_QUOTES_AUTO, "as rfc4180, but none where the delimiter is a tab"},
     {"rfc4180", RT_QUOTES_RFC4180,
-     "a cell may be quoted: it may hold delimiters and line ends then, and \"\" stands for a quote"},
+     "a cell may be quoted: it may hold delimiters and line ends then, and \"\" stands for a "
+     "quote"},
     {"none", RT_QUOTES_NONE, "a quote is a byte like any other"},
     {0},
 };
@@ -257,7 +258,8 @@ const rt_config_key rt_config_keys[] = {
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
     U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
-        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores that "
+        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores "
+        "that "
         "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
         "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
     BOOL("compute.tf32", compute.tf32, "false",
@@ -414,7 +416,8 @@ const rt_config_key rt_config_keys[] = {
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
-         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
+         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
+         "shortest, "
          "found by planning the last batches on sets of workers; a box whose part of the dense "
          "exchange takes longer than the others need sits out. `lanyard sim` only: `up` takes "
          "`\"all\"`. No set is too small for its caches."),
@@ -573,9 +576,10 @@ const rt_config_key rt_config_keys[] = {
          "loopback addresses are listened on."),
     TEXT("security.certificate_key", security_certificate_key,
          "Its key, a PEM file that nobody else can read."),
-    TEXT("security.token", security_token,
-         "File with one word, at least 16 characters, that nobody else can read: every HTTP "
-         "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
+    TEXT(
+        "security.token", security_token,
+        "File with one word, at least 16 characters, that nobody else can read: every HTTP "
+        "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),

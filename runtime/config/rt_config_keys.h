@@ -106,8 +106,8 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_columns, rt_config_join_columns,
-    rt_config_outcomes, rt_config_libsvm_fields, rt_config_links, rt_config_shards, rt_config_participants;
+    rt_config_columns, rt_config_join_columns, rt_config_outcomes, rt_config_libsvm_fields,
+    rt_config_links, rt_config_shards, rt_config_participants;
 
 // RT_CONFIG names path, or the element; config is unchanged then. RT_NO_MEMORY.
 rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
@@ -132,8 +132,9 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
 rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
                                      rt_error *error);
 
-// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it; name:
-// if it is one of the choices of a key in that section, the text names the key. NULL: no text.
+// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it;
+// name: if it is one of the choices of a key in that section, the text names the key. NULL: no
+// text.
 rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
                                 rt_error *error);
 

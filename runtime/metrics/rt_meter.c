@@ -308,8 +308,7 @@ rt_quality rt_meter_total(const rt_meter *meter)
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(&meter->window, meter->total.seen - meter->window.seen,
-                      meter->weighs);
+    return quality_of(&meter->window, meter->total.seen - meter->window.seen, meter->weighs);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)

@@ -14,7 +14,6 @@ bool rt_negatives_keeps(uint64_t seed, uint64_t number, double share);
 
 // Computed in double precision and rounded once; corrected may be predictions. share 1: a copy, bit
 // for bit.
-void rt_negatives_correct(const float *predictions, uint32_t count, double share,
-                          float *corrected);
+void rt_negatives_correct(const float *predictions, uint32_t count, double share, float *corrected);
 
 #endif

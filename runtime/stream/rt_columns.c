@@ -120,8 +120,8 @@ static bool transform(const rt_columns *columns, const rt_columns_one *one, rt_c
     if (one->is_dated) {
         if (!parse_time(columns, one, value, &ms))
             return false;
-        *result_p = one->column.transform == RT_TRANSFORM_HOUR ? rt_date_hour(ms)
-                                                               : rt_date_weekday(ms);
+        *result_p =
+            one->column.transform == RT_TRANSFORM_HOUR ? rt_date_hour(ms) : rt_date_weekday(ms);
         return true;
     }
     if (!rt_columns_number(columns->locale, value, &number))
@@ -417,21 +417,20 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     const rt_column *asked = &one->column;
     const rt_cell wanted = {asked->label_value, strlen(asked->label_value)};
     one->is_label_number = rt_columns_number(columns->locale, wanted, &one->label_number);
-    one->is_label_one = one->is_label_number && one->label_number == 1 &&
-                        asked->label_rule == RT_LABEL_EQUALS;
+    one->is_label_one =
+        one->is_label_number && one->label_number == 1 && asked->label_rule == RT_LABEL_EQUALS;
     one->is_dated =
         asked->transform == RT_TRANSFORM_HOUR || asked->transform == RT_TRANSFORM_WEEKDAY;
     one->missing = (rt_cell){one->column.missing, strlen(one->column.missing)};
-    one->is_plain = asked->transform == RT_TRANSFORM_NONE && asked->from_count == 0 &&
-                    one->missing.length == 0;
+    one->is_plain =
+        asked->transform == RT_TRANSFORM_NONE && asked->from_count == 0 && one->missing.length == 0;
     one->kind = asked->kind;
     one->id_is_number = asked->id == RT_ID_NUMBER;
     rt_status status = check_column(columns, list, index, error);
     return status ? status : find_sources(columns, list, index, error);
 }
 
-static rt_status place_field(rt_columns *columns, const char *list, uint32_t index,
-                             rt_error *error)
+static rt_status place_field(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
 {
     rt_columns_one *one = &columns->items[index];
     rt_schema *schema = &columns->schema;
@@ -478,9 +477,8 @@ static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, 
         return rt_fail(error, RT_CONFIG, "%s: expected a categorical or multi column, found none",
                        list);
     if (schema->keys_per_sample_max > RT_KEYS_PER_SAMPLE_MAX)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: a sample may have %u keys, values_max add up to %u", list,
-                       RT_KEYS_PER_SAMPLE_MAX, schema->keys_per_sample_max);
+        return rt_fail(error, RT_CONFIG, "%s: a sample may have %u keys, values_max add up to %u",
+                       list, RT_KEYS_PER_SAMPLE_MAX, schema->keys_per_sample_max);
     return RT_OK;
 }
 

@@ -30,8 +30,8 @@ typedef struct {
 
 // What every cell asks for stands first, in one cache line.
 typedef struct {
-    int kind;             // rt_column_kind, or RT_COLUMN_PLAIN
-    uint32_t field;       // categorical, multi
+    int kind;       // rt_column_kind, or RT_COLUMN_PLAIN
+    uint32_t field; // categorical, multi
     bool id_is_number;
     bool is_label_number; // label_value is a number
     bool is_label_one;    // it is 1, so that 0 is what other labels should be
@@ -72,8 +72,8 @@ static inline void rt_columns_begin(const rt_columns *columns, rt_line_sample *s
 }
 
 // Puts one cell into the sample: the columns in their order, which is that of the fields, without
-// those that are derived. *dense_count: of the sample so far. False: it cannot be, rt_columns_expected
-// says what was.
+// those that are derived. *dense_count: of the sample so far. False: it cannot be,
+// rt_columns_expected says what was.
 bool rt_columns_take(rt_columns *columns, uint32_t index, rt_cell cell, rt_line_sample *sample,
                      uint32_t *dense_count);
 

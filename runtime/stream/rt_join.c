@@ -14,21 +14,21 @@
 #define SAVE_VERSION 1u
 #define KEYS_MAX (1u << 16)
 
-// An event goes through these in order; it may pass some over. An outcome without its event is EARLY
-// from the start.
+// An event goes through these in order; it may pass some over. An outcome without its event is
+// EARLY from the start.
 typedef enum { OFFERED, WAITING, READY, KEPT, LATE, GONE, STATES } event_state;
 
 typedef struct {
     uint64_t id;
-    int64_t time_ms;         // as it was given
-    int64_t known_ms;        // not above the clock when it came in
-    int64_t end_ms;          // of waiting, or of being kept
-    uint64_t number;         // in the order of coming
-    uint64_t since[STATES];  // step in which a state began
-    uint64_t turns[2];       // order among the ready, of READY and LATE
+    int64_t time_ms;        // as it was given
+    int64_t known_ms;       // not above the clock when it came in
+    int64_t end_ms;         // of waiting, or of being kept
+    uint64_t number;        // in the order of coming
+    uint64_t since[STATES]; // step in which a state began
+    uint64_t turns[2];      // order among the ready, of READY and LATE
     event_state state;
-    bool is_early;   // an outcome
-    bool label;      // of the outcome
+    bool is_early;      // an outcome
+    bool label;         // of the outcome
     bool is_unanswered; // it became ready because its window ended
     bool is_trained;    // as label 0
     float weight;
@@ -274,8 +274,7 @@ static void end_one(rt_join *join, uint32_t index)
     join->counts.unmatched += one->is_early;
     one->label = one->is_early ? one->label : false;
     one->is_unanswered = waited;
-    enter(join, index,
-          waited && join->settings.join.unanswered == RT_JOIN_NEGATIVE ? READY : GONE);
+    enter(join, index, waited && join->settings.join.unanswered == RT_JOIN_NEGATIVE ? READY : GONE);
 }
 
 static void end_until(rt_join *join, int64_t time_ms)
@@ -500,12 +499,11 @@ static void give_first(rt_join *join, rt_batch *batch, bool *given_p)
     record *one = &join->records[index];
     const bool is_negative = one->state == READY && !one->label;
     join->ready_first = one->next;
-    *given_p = !is_negative || rt_negatives_keeps(join->settings.seed, one->id,
-                                                  join->settings.negatives_keep);
+    *given_p = !is_negative ||
+               rt_negatives_keeps(join->settings.seed, one->id, join->settings.negatives_keep);
     if (*given_p)
         put(one, batch);
-    if (!one->is_unanswered || one->state != READY ||
-        join->settings.join.late != RT_LATE_TRAIN) {
+    if (!one->is_unanswered || one->state != READY || join->settings.join.late != RT_LATE_TRAIN) {
         enter(join, index, GONE);
         return;
     }
@@ -623,7 +621,8 @@ static void save_one(const rt_join *join, const record *one, event_state state, 
     rt_bytes_put_u32(bytes, one->key_count);
     if (one->payload)
         rt_bytes_put(bytes, one->payload,
-                     one->key_count * sizeof(uint64_t) + join->settings.dense_count * sizeof(float));
+                     one->key_count * sizeof(uint64_t) +
+                         join->settings.dense_count * sizeof(float));
 }
 
 void rt_join_save(rt_join *join, uint64_t step, rt_bytes *bytes)
@@ -679,8 +678,8 @@ static rt_status read_one(rt_join *join, rt_reader *bytes, record *one)
     one->since[one->state] = join->step;
     if (one->is_early)
         return one->key_count == 0 ? RT_OK : RT_DATA;
-    const size_t size = one->key_count * sizeof(uint64_t) +
-                        join->settings.dense_count * sizeof(float);
+    const size_t size =
+        one->key_count * sizeof(uint64_t) + join->settings.dense_count * sizeof(float);
     const void *payload = rt_reader_take(bytes, size, 1);
     if (!payload)
         return RT_DATA;
@@ -711,8 +710,7 @@ static rt_status put_back(rt_join *join, record *one)
 {
     uint32_t index;
     const event_state state = one->state;
-    if (state == OFFERED ? join->offered != NONE
-                         : join->slot_count && find(join, one->id) != NONE)
+    if (state == OFFERED ? join->offered != NONE : join->slot_count && find(join, one->id) != NONE)
         return RT_DATA;
     rt_status status = RT_OK;
     if (state == OFFERED) {

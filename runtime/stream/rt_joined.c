@@ -124,7 +124,8 @@ static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *er
     rt_line_sample sample;
     if (joined->has_head || joined->ended)
         return RT_OK;
-    rt_status status = rt_stream_next(joined->outcomes, &joined->batch, deadline_ns, &sample, error);
+    rt_status status =
+        rt_stream_next(joined->outcomes, &joined->batch, deadline_ns, &sample, error);
     joined->ended = status == RT_END;
     joined->has_head = !status;
     if (status)

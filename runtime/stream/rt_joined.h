@@ -12,9 +12,9 @@
 typedef struct rt_joined rt_joined;
 
 typedef struct {
-    bool ended;    // no event follows
-    bool idle;     // there is none now: outcomes need not wait for one
-    bool dated;    // events have times in their lines
+    bool ended;           // no event follows
+    bool idle;            // there is none now: outcomes need not wait for one
+    bool dated;           // events have times in their lines
     uint64_t deadline_ns; // as of rt_source_ops.line, for when only outcomes can come
 } rt_joined_events;
 
@@ -27,8 +27,9 @@ void rt_joined_watch(rt_joined *joined, int stop);
 // An event; the one before was asked for by rt_joined_fill. RT_NO_MEMORY.
 rt_status rt_joined_offer(rt_joined *joined, const rt_line_sample *sample, rt_error *error);
 
-// Fills batch up to sample_count samples. RT_OK: it is full. RT_AGAIN: an event is wanted, or, where
-// they have ended, nothing came until the deadline. RT_END. RT_STOPPED. RT_DATA, RT_IO: of outcomes.
+// Fills batch up to sample_count samples. RT_OK: it is full. RT_AGAIN: an event is wanted, or,
+// where they have ended, nothing came until the deadline. RT_END. RT_STOPPED. RT_DATA, RT_IO: of
+// outcomes.
 rt_status rt_joined_fill(rt_joined *joined, const rt_joined_events *events, rt_batch *batch,
                          uint32_t sample_count, rt_error *error);
 

@@ -22,7 +22,7 @@
 typedef struct {
     rt_columns *columns;
     rt_cell *cells; // by column
-    char *scratch; // SCRATCH_BYTES: texts of numbers and arrays of this line
+    char *scratch;  // SCRATCH_BYTES: texts of numbers and arrays of this line
     size_t scratch_used;
 } parser;
 
@@ -147,12 +147,15 @@ static bool array_cell(parser *p, const cJSON *array, const char *path, rt_cell 
         rt_cell value;
         p->scratch_used = (size_t)(text - p->scratch) + length;
         if (!is_scalar(one))
-            return rt_line_reject(problem, "%s: expected an array of strings and numbers, found %s"
-                                  " in it", path, cJSON_IsArray(one) ? "an array" : "an object");
+            return rt_line_reject(problem,
+                                  "%s: expected an array of strings and numbers, found %s"
+                                  " in it",
+                                  path, cJSON_IsArray(one) ? "an array" : "an object");
         if (!scalar_cell(p, one, &value) || !has_room(p, value.length))
             return rt_line_reject(problem, BEYOND, path);
         if (memchr(value.text, SEPARATOR, value.length))
-            return rt_line_reject(problem, "%s: a value in the array has the character \\x1f", path);
+            return rt_line_reject(problem, "%s: a value in the array has the character \\x1f",
+                                  path);
         memmove(text + length, value.text, value.length);
         length += value.length;
         text[length++] = SEPARATOR;
@@ -200,8 +203,7 @@ static bool take_object(parser *p, const cJSON *root, rt_line_sample *sample,
                                rt_columns_expected(p->columns, bad), cell->text, cell->length);
 }
 
-static bool parse(void *self, const rt_line *line, rt_line_sample *sample,
-                  rt_line_problem *problem)
+static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_line_problem *problem)
 {
     const char *end, *last = line->text + line->length;
     if (memchr(line->text, '\0', line->length) || memmem(line->text, line->length, "\\u0000", 6))

@@ -160,10 +160,9 @@ static bool take_pair(parser *p, rt_cell word, rt_line_sample *sample, rt_line_p
     if (!colon || !parse_index((rt_cell){word.text, left}, &index) ||
         index < p->config.index_first ||
         !rt_columns_number(p->locale, (rt_cell){colon + 1, word.length - left - 1}, &value))
-        return rt_line_reject(problem,
-                              "expected INDEX:NUMBER with an index from %llu on, found \"%.*s\"",
-                              (unsigned long long)p->config.index_first,
-                              (int)rt_min_u64(word.length, 24), word.text);
+        return rt_line_reject(
+            problem, "expected INDEX:NUMBER with an index from %llu on, found \"%.*s\"",
+            (unsigned long long)p->config.index_first, (int)rt_min_u64(word.length, 24), word.text);
     if (index < p->first_id)
         return take_dense(p, index - p->config.index_first, value, sample, problem);
     return take_id(p, index, value, problem);
@@ -181,8 +180,7 @@ static void put_keys(const parser *p, rt_line_sample *sample)
     }
 }
 
-static bool parse(void *self, const rt_line *line, rt_line_sample *sample,
-                  rt_line_problem *problem)
+static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_line_problem *problem)
 {
     parser *p = self;
     const char *at = line->text, *end = at + line->length;
@@ -193,8 +191,9 @@ static bool parse(void *self, const rt_line *line, rt_line_sample *sample,
     if (memchr(at, '\0', line->length))
         return rt_line_reject(problem, "expected text, found a zero byte");
     if (!next_word(&at, end, &word) ||
-        !rt_columns_number(p->locale, word.text[0] == '+' ? (rt_cell){word.text + 1, word.length - 1}
-                                                          : word, &label))
+        !rt_columns_number(p->locale,
+                           word.text[0] == '+' ? (rt_cell){word.text + 1, word.length - 1} : word,
+                           &label))
         return rt_line_reject(problem, "expected a label, a number, found \"%.*s\"",
                               (int)rt_min_u64(word.length, 24), word.text);
     p->line++;

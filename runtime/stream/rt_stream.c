@@ -1,12 +1,10 @@
 #include "runtime/stream/rt_stream.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_joined.h"
-#include "runtime/stream/rt_keyset.h"
 #include "runtime/stream/rt_parser.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
@@ -18,13 +16,12 @@
 #define JOINED_LINES_MAX 64u // of one record whose quotes hold line feeds
 #define JOINED_BYTES_MAX (64u << 10)
 #define SOURCE_NAME_BYTES 16u
-#define COUNT_BATCH 4096u
 #define IDLE_NS UINT64_C(50000000) // without an event, until outcomes are looked at
 
 // A new source or format is one line here.
 static const rt_source_ops *const sources[] = {&rt_source_synthetic, &rt_source_files};
 static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table, &rt_parser_json,
-                                              &rt_parser_libsvm};
+                                               &rt_parser_libsvm};
 
 typedef struct {
     uint64_t lines, malformed;
@@ -51,11 +48,11 @@ struct rt_stream {
     uint64_t wait_ns; // 0: a batch waits until it is full
     uint64_t seed;
     double negatives_keep;
-    uint64_t left_out;     // negatives, by negatives_keep
-    bool holds_outcomes;   // it is the second input of a join
-    bool sets_aside;       // one of these: samples are not for the batch at once, or not at all
-    rt_joined *joined;     // NULL: samples have their labels with them
-    rt_line_sample last;   // with joined: the event at hand, in storage of its own; of outcomes: it
+    uint64_t left_out;   // negatives, by negatives_keep
+    bool holds_outcomes; // it is the second input of a join
+    bool sets_aside;     // one of these: samples are not for the batch at once, or not at all
+    rt_joined *joined;   // NULL: samples have their labels with them
+    rt_line_sample last; // with joined: the event at hand, in storage of its own; of outcomes: it
     bool has_event, has_stopped;
     state state;
     rt_line last_bad;        // the last malformed line; its text is gone
@@ -127,8 +124,8 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->seed = seed;
     stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
     stream->holds_outcomes = config->holds_outcomes;
-    stream->sets_aside = config->holds_outcomes || config->join.file_count > 0 ||
-                         stream->negatives_keep < 1;
+    stream->sets_aside =
+        config->holds_outcomes || config->join.file_count > 0 || stream->negatives_keep < 1;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
     if (!status && with_input && config->join.file_count > 0)
@@ -327,9 +324,9 @@ static bool is_left_out(const rt_stream *stream, const rt_line_sample *sample)
 {
     const state *s = &stream->state;
     return sample->label == 0 &&
-           !rt_negatives_keeps(stream->seed,
-                               stream->schema.has_ids ? sample->id : s->all.lines - s->all.malformed,
-                               stream->negatives_keep);
+           !rt_negatives_keeps(
+               stream->seed, stream->schema.has_ids ? sample->id : s->all.lines - s->all.malformed,
+               stream->negatives_keep);
 }
 
 // What only some streams do with a sample. True: it is not for the batch.
@@ -532,8 +529,7 @@ static rt_status read_joined(rt_stream *stream, rt_batch *batch, uint32_t sample
     while (!stream->has_stopped) {
         if (events.deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
             events.deadline_ns = rt_now_ns() + stream->wait_ns;
-        rt_status status =
-            rt_joined_fill(stream->joined, &events, batch, sample_count, error);
+        rt_status status = rt_joined_fill(stream->joined, &events, batch, sample_count, error);
         if (!status)
             return RT_OK;
         if (status == RT_AGAIN && events.ended)
@@ -638,8 +634,7 @@ static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
     uint64_t parser_size = UINT64_MAX;
     if (bytes->left >= sizeof parser_size)
         memcpy(&parser_size, bytes->next + bytes->left - sizeof parser_size, sizeof parser_size);
-    if (bytes->left < 2 * sizeof parser_size ||
-        parser_size > bytes->left - 2 * sizeof parser_size)
+    if (bytes->left < 2 * sizeof parser_size || parser_size > bytes->left - 2 * sizeof parser_size)
         return rt_fail(error, RT_DATA,
                        "the position is one without stream.join and stream.negatives_keep");
     rt_reader more = {bytes->next + parser_size, bytes->left - parser_size - sizeof parser_size,
@@ -682,7 +677,8 @@ static rt_status check_counts(const rt_stream *stream, rt_error *error)
 {
     const state *s = &stream->state;
     if (!stream->parser || stream->joined ||
-        (s->all.malformed <= s->all.lines && s->samples + stream->left_out == s->all.lines - s->all.malformed))
+        (s->all.malformed <= s->all.lines &&
+         s->samples + stream->left_out == s->all.lines - s->all.malformed))
         return RT_OK;
     return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
                    (unsigned long long)s->samples, (unsigned long long)s->all.lines);
@@ -782,8 +778,7 @@ rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error
 
 bool rt_stream_is_weighted(const rt_stream_config *config)
 {
-    const bool has_columns =
-        config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
+    const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
     if (config->join.file_count > 0 && config->join.late == RT_LATE_TRAIN)
         return true;
     for (uint32_t i = 0; has_columns && i < config->table.column_count; i++) {
@@ -791,68 +786,4 @@ bool rt_stream_is_weighted(const rt_stream_config *config)
             return !config->holds_outcomes;
     }
     return false;
-}
-
-// ---- counting --------------------------------------------------------------------------------
-
-static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
-{
-    rt_batch batch;
-    rt_batch_init(&batch, stream->schema.dense_count);
-    rt_status status;
-    while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
-        if (rt_keyset_add(set, batch.keys, batch.key_count)) {
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
-                             (unsigned long long)rt_keyset_count(set));
-            break;
-        }
-    }
-    rt_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
-}
-
-static bool are_files(char *const *files, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct stat info; // what is not there is named where it is opened
-        if (strcmp(files[i], "-") == 0 ||
-            (stat(files[i], &info) == 0 && !S_ISREG(info.st_mode)))
-            return false;
-    }
-    return true;
-}
-
-bool rt_stream_is_countable(const rt_stream_config *config)
-{
-    if (config->format == RT_FORMAT_SYNTHETIC)
-        return config->samples_max > 0;
-    return are_files(config->files, config->file_count) &&
-           are_files(config->join.files, config->join.file_count);
-}
-
-rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
-                               uint64_t *distinct_keys_p, rt_error *error)
-{
-    rt_stream *stream;
-    rt_keyset set;
-    if (!rt_stream_is_countable(config))
-        return rt_fail(error, RT_CONFIG,
-                       config->format == RT_FORMAT_SYNTHETIC
-                           ? "the keys of an endless stream cannot be counted: set"
-                             " cache.distinct_keys or stream.samples_max"
-                           : "the keys of standard input or a pipe cannot be counted, it is read"
-                             " only once: set cache.distinct_keys");
-    rt_status status = rt_stream_open(config, seed, &stream, error);
-    if (status)
-        return status;
-    if (rt_keyset_init(&set)) {
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for counting keys");
-    } else {
-        status = count_batches(stream, &set, error);
-        if (!status)
-            *distinct_keys_p = rt_keyset_count(&set);
-        rt_keyset_fini(&set);
-    }
-    rt_stream_close(stream);
-    return status;
 }

@@ -14,8 +14,8 @@
 
 typedef struct {
     uint32_t dense_count;
-    uint32_t field_count;         // at most RT_FIELDS_MAX
-    uint32_t keys_per_sample_max; // the caps of multi-valued columns added up
+    uint32_t field_count;                 // at most RT_FIELDS_MAX
+    uint32_t keys_per_sample_max;         // the caps of multi-valued columns added up
     bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
 } rt_schema;
@@ -90,7 +90,8 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 // of this source; error names it. RT_IO.
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
 
-// ---- events that wait for their outcomes (stream.join), which positions do not hold --------------
+// ---- events that wait for their outcomes (stream.join), which positions do not hold
+// --------------
 
 // Before the first read: rt_stream_save will be asked for.
 void rt_stream_remember(rt_stream *stream);
@@ -104,8 +105,8 @@ void rt_stream_settle(rt_stream *stream, const rt_bytes *position);
 // After rt_stream_seek: what rt_stream_save wrote. RT_DATA, RT_NO_MEMORY.
 rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error *error);
 
-// Of a stream of outcomes: the next one. RT_AGAIN: none came until the deadline; RT_STOPPED, RT_END;
-// RT_DATA, RT_IO. batch is scratch.
+// Of a stream of outcomes: the next one. RT_AGAIN: none came until the deadline; RT_STOPPED,
+// RT_END; RT_DATA, RT_IO. batch is scratch.
 rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
                          rt_line_sample *sample, rt_error *error);
 

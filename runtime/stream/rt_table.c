@@ -230,8 +230,7 @@ static rt_status read_order(rt_table *table, const char *name, const rt_line *li
         const uint32_t column = find_column(table, value);
         for (uint32_t i = 0; i < table->order_count && column < table->columns->count; i++) {
             if (table->order[i] == column)
-                return fail_header(name, line,
-                                   "has this column twice: ", name_of(table, column),
+                return fail_header(name, line, "has this column twice: ", name_of(table, column),
                                    error);
         }
         table->order[table->order_count++] =
@@ -292,8 +291,7 @@ rt_status rt_table_create(const rt_table_config *config, rt_columns_purpose purp
     rt_table *table = rt_alloc(1, sizeof *table);
     if (!table)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a table");
-    table->list =
-        purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns" : "stream.table.columns";
+    table->list = purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns" : "stream.table.columns";
     table->delimiter = config->delimiter;
     table->has_quotes = config->quotes == RT_QUOTES_RFC4180 ||
                         (config->quotes == RT_QUOTES_AUTO && config->delimiter != '\t');
@@ -392,8 +390,7 @@ static bool is_order(const rt_table *table)
             return false;
     }
     for (uint32_t i = 0; i < table->columns->count; i++) {
-        if (rt_columns_reads(table->columns, i) &&
-            number_of(table, i) == table->order_count)
+        if (rt_columns_reads(table->columns, i) && number_of(table, i) == table->order_count)
             return false;
     }
     return true;

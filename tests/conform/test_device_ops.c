@@ -425,8 +425,8 @@ static void activate_and_back_on(const ew_device *device)
     check_activate(device, EW_RELU, 0, 9, 16);
 }
 
-// Weights as rt_batch.h has them: a sample, a positive, none at all, a correction of weight 0, and 1
-// as if there were none.
+// Weights as rt_batch.h has them: a sample, a positive, none at all, a correction of weight 0, and
+// 1 as if there were none.
 static void weighted_loss_is_exact_on(const ew_device *device)
 {
     const float logits[] = {0.5f, -2, 3, -0.25f, 20, 1, -90};
@@ -450,7 +450,8 @@ static void weighted_loss_is_exact_on(const ew_device *device)
         const long double e = expl(-(long double)logits[i]), p = 1 / (1 + e);
         // What is of label 1 and what of label 0, each with its own loss.
         sum += (double)(labels[i] * log1pl(e) + (weights[i] - labels[i]) * (log1pl(e) + logits[i]));
-        const double gradient = 0.125 * (double)(labels[i] * (p - 1) + (weights[i] - labels[i]) * p);
+        const double gradient =
+            0.125 * (double)(labels[i] * (p - 1) + (weights[i] - labels[i]) * p);
         expect(predictions.values[i], (double)p, (double)p, 0, "prediction", i);
         expect(gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
     }

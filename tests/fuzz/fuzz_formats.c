@@ -28,19 +28,31 @@ static void open_target(target *t, uint8_t choice)
         {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .id = id, .missing = "7"},
         {.name = "t", .kind = RT_COLUMN_TIME, .time_format = "%Y-%m-%d"},
         {.name = "m", .kind = RT_COLUMN_MULTI, .id = id, .separator = '|', .values_max = 4},
-        {.name = "x", .kind = RT_COLUMN_DENSE, .transform = RT_TRANSFORM_BUCKET, .edge_count = 2,
+        {.name = "x",
+         .kind = RT_COLUMN_DENSE,
+         .transform = RT_TRANSFORM_BUCKET,
+         .edge_count = 2,
          .edges = {-1, 2.5}},
         {.name = "w", .kind = RT_COLUMN_WEIGHT},
         {.name = "i", .kind = RT_COLUMN_ID},
-        {.name = "h", .kind = RT_COLUMN_CATEGORICAL, .transform = RT_TRANSFORM_HOUR,
-         .time_format = "unix", .from_count = 1, .from = {"x"}},
+        {.name = "h",
+         .kind = RT_COLUMN_CATEGORICAL,
+         .transform = RT_TRANSFORM_HOUR,
+         .time_format = "unix",
+         .from_count = 1,
+         .from = {"x"}},
         {.name = "c", .kind = RT_COLUMN_CATEGORICAL, .from_count = 2, .from = {"u", "h"}},
     };
-    rt_stream_config config = {
-        .table = {.delimiter = choice & 2 ? ';' : '\t', .quotes = RT_QUOTES_RFC4180,
-                  .column_count = RT_COUNT_OF(columns), .columns = columns},
-        .libsvm = {.label_at_least = 1, .index_first = choice & 1, .dense_count = 3,
-                   .field_count = 2, .fields = {5, 100}, .values_max = 4}};
+    rt_stream_config config = {.table = {.delimiter = choice & 2 ? ';' : '\t',
+                                         .quotes = RT_QUOTES_RFC4180,
+                                         .column_count = RT_COUNT_OF(columns),
+                                         .columns = columns},
+                               .libsvm = {.label_at_least = 1,
+                                          .index_first = choice & 1,
+                                          .dense_count = 3,
+                                          .field_count = 2,
+                                          .fields = {5, 100},
+                                          .values_max = 4}};
     const rt_parser_ops *const formats[] = {&rt_parser_json, &rt_parser_libsvm, &rt_parser_table};
     rt_error error;
     t->ops = formats[choice % KINDS / 4];

@@ -15,21 +15,21 @@
 #define EVENTS 40000u
 #define SETS_MAX 12
 
-#define FEATURES                                                                                  \
+#define FEATURES                                                                                   \
     "{\"name\": \"u\", \"kind\": \"categorical\"}, {\"name\": \"i\", \"kind\": \"categorical\"}, " \
     "{\"name\": \"x\", \"kind\": \"dense\"}"
-#define EVENT_COLUMNS                                                                           \
-    "stream.table.columns=[{\"name\": \"id\", \"kind\": \"id\"}, {\"name\": \"t\", \"kind\": "    \
+#define EVENT_COLUMNS                                                                          \
+    "stream.table.columns=[{\"name\": \"id\", \"kind\": \"id\"}, {\"name\": \"t\", \"kind\": " \
     "\"time\"}, " FEATURES "]"
-#define LABELLED_COLUMNS                                                                         \
+#define LABELLED_COLUMNS                                                                           \
     "stream.table.columns=[{\"name\": \"id\", \"kind\": \"ignore\"}, {\"name\": \"t\", \"kind\": " \
     "\"ignore\"}, " FEATURES ", {\"name\": \"y\", \"kind\": \"label\"}]"
-#define WEIGHTED_COLUMNS                                                                         \
+#define WEIGHTED_COLUMNS                                                                           \
     "stream.table.columns=[{\"name\": \"id\", \"kind\": \"ignore\"}, {\"name\": \"t\", \"kind\": " \
-    "\"ignore\"}, " FEATURES ", {\"name\": \"y\", \"kind\": \"label\"}, {\"name\": \"w\", "       \
+    "\"ignore\"}, " FEATURES ", {\"name\": \"y\", \"kind\": \"label\"}, {\"name\": \"w\", "        \
     "\"kind\": \"weight\"}]"
-#define JOIN                                                                                     \
-    "stream.join.columns=[{\"name\": \"id\", \"kind\": \"id\"}, {\"name\": \"t\", \"kind\": "      \
+#define JOIN                                                                                  \
+    "stream.join.columns=[{\"name\": \"id\", \"kind\": \"id\"}, {\"name\": \"t\", \"kind\": " \
     "\"time\"}]"
 
 static const char config[] =
@@ -166,8 +166,7 @@ static double summary_number(const char *out, const char *section, const char *n
     char *text = run_file(out, "summary.json", &size);
     assert_non_null(text);
     cJSON *json = cJSON_Parse(text);
-    const cJSON *object =
-        section ? cJSON_GetObjectItemCaseSensitive(json, section) : json;
+    const cJSON *object = section ? cJSON_GetObjectItemCaseSensitive(json, section) : json;
     assert_non_null(object);
     const double found = number(object, name);
     cJSON_Delete(json);
@@ -253,8 +252,8 @@ static void weights_are_repetitions(void **state)
     const quality weighted = evaluate("weighted"), twice = evaluate("twice");
     near(weighted.loss, twice.loss, 0.02, "log loss");
     near(weighted.calibration, twice.calibration, 0.02, "calibration");
-    near(summary_number("weighted", NULL, "logloss"), summary_number("twice", NULL, "logloss"), 0.02,
-         "log loss while training");
+    near(summary_number("weighted", NULL, "logloss"), summary_number("twice", NULL, "logloss"),
+         0.02, "log loss while training");
 }
 
 // The reader is ahead of the checkpoint that the run goes on from.

@@ -11,28 +11,28 @@
 #define ITEM '\x1e'
 #define END '\x1d'
 
-#define COLUMNS(user, tags, word, when, shop)                                                      \
-    "stream.table.columns=[{\"name\":\"rating\",\"kind\":\"label\",\"rule\":\"at_least\","            \
-    "\"value\":\"4\"},{\"name\":\"weight\",\"kind\":\"weight\"},"                                  \
-    "{\"name\":\"when\",\"kind\":\"time\",\"time_format\":\"%Y-%m-%d %H:%M:%S\"" when "},"         \
-    "{\"name\":\"price\",\"kind\":\"dense\",\"transform\":\"log1p\"},"                            \
-    "{\"name\":\"gap\",\"kind\":\"dense\",\"missing\":\"-7.5\"},"                                 \
-    "{\"name\":\"word\",\"kind\":\"categorical\"" word "},"                                        \
-    "{\"name\":\"user\",\"kind\":\"categorical\",\"id\":\"number\"" user "},"                      \
-    "{\"name\":\"tags\",\"kind\":\"multi\"" tags "},"                                              \
-    "{\"name\":\"shop\",\"kind\":\"ignore\"" shop "},"                                             \
-    "{\"name\":\"hidden\",\"kind\":\"ignore\"},"                                                   \
-    "{\"name\":\"unused\",\"kind\":\"ignore\"},"                                                   \
-    "{\"name\":\"b\",\"kind\":\"dense\",\"from\":\"price\",\"transform\":\"bucket\",\"edges\":"      \
-    "[0,1.5,10,100]},"                                                                             \
-    "{\"name\":\"hour\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"hour\","          \
-    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                      \
-    "{\"name\":\"day\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"weekday\","        \
-    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                      \
-    "{\"name\":\"class\",\"kind\":\"categorical\",\"from\":\"price\",\"transform\":\"bucket\","      \
-    "\"edges\":[0,1.5,10,100]},"                                                                   \
-    "{\"name\":\"shop2\",\"kind\":\"categorical\",\"from\":\"shop\",\"missing\":\"none\"},"          \
-    "{\"name\":\"x2\",\"kind\":\"categorical\",\"from\":[\"word\",\"hour\"]},"                     \
+#define COLUMNS(user, tags, word, when, shop)                                                   \
+    "stream.table.columns=[{\"name\":\"rating\",\"kind\":\"label\",\"rule\":\"at_least\","      \
+    "\"value\":\"4\"},{\"name\":\"weight\",\"kind\":\"weight\"},"                               \
+    "{\"name\":\"when\",\"kind\":\"time\",\"time_format\":\"%Y-%m-%d %H:%M:%S\"" when "},"      \
+    "{\"name\":\"price\",\"kind\":\"dense\",\"transform\":\"log1p\"},"                          \
+    "{\"name\":\"gap\",\"kind\":\"dense\",\"missing\":\"-7.5\"},"                               \
+    "{\"name\":\"word\",\"kind\":\"categorical\"" word "},"                                     \
+    "{\"name\":\"user\",\"kind\":\"categorical\",\"id\":\"number\"" user "},"                   \
+    "{\"name\":\"tags\",\"kind\":\"multi\"" tags "},"                                           \
+    "{\"name\":\"shop\",\"kind\":\"ignore\"" shop "},"                                          \
+    "{\"name\":\"hidden\",\"kind\":\"ignore\"},"                                                \
+    "{\"name\":\"unused\",\"kind\":\"ignore\"},"                                                \
+    "{\"name\":\"b\",\"kind\":\"dense\",\"from\":\"price\",\"transform\":\"bucket\",\"edges\":" \
+    "[0,1.5,10,100]},"                                                                          \
+    "{\"name\":\"hour\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"hour\","     \
+    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                   \
+    "{\"name\":\"day\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"weekday\","   \
+    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                   \
+    "{\"name\":\"class\",\"kind\":\"categorical\",\"from\":\"price\",\"transform\":\"bucket\"," \
+    "\"edges\":[0,1.5,10,100]},"                                                                \
+    "{\"name\":\"shop2\",\"kind\":\"categorical\",\"from\":\"shop\",\"missing\":\"none\"},"     \
+    "{\"name\":\"x2\",\"kind\":\"categorical\",\"from\":[\"word\",\"hour\"]},"                  \
     "{\"name\":\"x3\",\"kind\":\"categorical\",\"from\":[\"user\",\"word\",\"hidden\"]}]"
 
 static char *read_golden(const char *name)
@@ -107,8 +107,7 @@ static void check_golden(rt_config *config, const char *name, uint32_t batch_siz
     rt_error error = {0};
     rt_stream *stream;
     rt_batch batch;
-    if (rt_config_check(config, &error) ||
-        rt_stream_open(&config->stream, 1, &stream, &error))
+    if (rt_config_check(config, &error) || rt_stream_open(&config->stream, 1, &stream, &error))
         fail_msg("%s", error.text);
     const rt_schema *schema = rt_stream_schema(stream);
     rt_batch_init(&batch, schema->dense_count);
@@ -213,21 +212,24 @@ static void test_lines_of_json_that_are_none(void **state)
         {"[1]", "expected a JSON object"},
         {"{\"y\": 1, \"u\": {\"a\": 1}}", "u: expected one value, found an object"},
         {"{\"y\": 1, \"u\": [\"a\"]}", "u: expected one value, found an array (only kind multi"},
-        {"{\"y\": 1, \"m\": [[\"a\"]]}", "m: expected an array of strings and numbers, found an array"},
+        {"{\"y\": 1, \"m\": [[\"a\"]]}",
+         "m: expected an array of strings and numbers, found an array"},
         {"{\"y\": 1, \"u\": 12345678901234567890}", "u: an integer beyond 2^53 is not exact"},
         {"{\"y\": 1, \"u\": \"a\\u0000b\"}", "expected text, found a zero byte"},
         {"{\"y\": \"yes\"}", "column 1 (y): expected a number, found \"yes\""},
         {"{\"u\": \"a\"}", "column 1 (y): expected a number, found \"\""},
-        {"{\"y\": 1, \"d\": \"2024-02-30\"}", "(d): expected a time as time_format says, found \"2024-02-30\""},
+        {"{\"y\": 1, \"d\": \"2024-02-30\"}",
+         "(d): expected a time as time_format says, found \"2024-02-30\""},
         {"{\"y\": 1, \"w\": -1}", "(w): expected a number from 0 to 1e6, or nothing, found \"-1\""},
     };
     rt_config config = config_fresh();
     config_must_set(&config, "stream.format=json");
-    config_must_set(&config, "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\"},"
-                             "{\"name\":\"u\",\"kind\":\"categorical\"},"
-                             "{\"name\":\"m\",\"kind\":\"multi\"},{\"name\":\"w\",\"kind\":\"weight\"},"
-                             "{\"name\":\"d\",\"kind\":\"categorical\",\"transform\":\"weekday\","
-                             "\"time_format\":\"%Y-%m-%d\"}]");
+    config_must_set(&config,
+                    "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\"},"
+                    "{\"name\":\"u\",\"kind\":\"categorical\"},"
+                    "{\"name\":\"m\",\"kind\":\"multi\"},{\"name\":\"w\",\"kind\":\"weight\"},"
+                    "{\"name\":\"d\",\"kind\":\"categorical\",\"transform\":\"weekday\","
+                    "\"time_format\":\"%Y-%m-%d\"}]");
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
         check_message(&config, "{\"y\": 0, \"u\": true, \"m\": [\"a\", 1, null]}", cases[i][0],
                       cases[i][1]);
@@ -263,13 +265,19 @@ static void test_columns_that_cannot_be(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"{\"name\":\"c\",\"kind\":\"categorical\",\"from\":\"d\"}", "from[0]: no column before it is named \"d\""},
+        {"{\"name\":\"c\",\"kind\":\"categorical\",\"from\":\"d\"}",
+         "from[0]: no column before it is named \"d\""},
         {"{\"name\":\"c\",\"kind\":\"dense\",\"from\":[\"u\",\"y\"]}", "from[1]: \"y\" has no id"},
-        {"{\"name\":\"c\",\"kind\":\"dense\",\"from\":[\"u\",\"u\"]}", "kind: a cross is \"categorical\""},
-        {"{\"name\":\"c\",\"kind\":\"categorical\",\"transform\":\"log1p\"}", "transform: log1p is for dense"},
-        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"bucket\"}", "edges: is needed with transform \"bucket\""},
-        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"hour\",\"time_format\":\"%Y\"}", "time_format: \"%Y\" is none"},
-        {"{\"name\":\"c\",\"kind\":\"weight\"},{\"name\":\"e\",\"kind\":\"weight\"}", "2 columns of kind \"weight\""},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"from\":[\"u\",\"u\"]}",
+         "kind: a cross is \"categorical\""},
+        {"{\"name\":\"c\",\"kind\":\"categorical\",\"transform\":\"log1p\"}",
+         "transform: log1p is for dense"},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"bucket\"}",
+         "edges: is needed with transform \"bucket\""},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"hour\",\"time_format\":\"%Y\"}",
+         "time_format: \"%Y\" is none"},
+        {"{\"name\":\"c\",\"kind\":\"weight\"},{\"name\":\"e\",\"kind\":\"weight\"}",
+         "2 columns of kind \"weight\""},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_config config = config_fresh();
@@ -289,7 +297,8 @@ static void test_columns_that_cannot_be(void **state)
     }
 }
 
-// ---- dates ---------------------------------------------------------------------------------------
+// ---- dates
+// ---------------------------------------------------------------------------------------
 
 // Every day of 400 years, counted one by one.
 static void test_every_day_of_the_calendar(void **state)
@@ -318,7 +327,7 @@ static void test_every_day_of_the_calendar(void **state)
 static void test_dates_that_are_none(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"1999-02-29", "2000-13-01", "2000-00-01", "2000-04-31",
+    static const char *const bad[] = {"1999-02-29", "2000-13-01",  "2000-00-01", "2000-04-31",
                                       "2000-1-01",  "2000-01-01 ", "2000-01-0",  "",
                                       "0000-01-01", "2000/01/01"};
     int64_t ms;

@@ -89,8 +89,8 @@ static void drain(rt_join *join, outputs *out)
         assert_int_equal(batch.key_count, 2);
         assert_int_equal(batch.keys[1], batch.keys[0] + 1);
         assert_true(out->count < 3 * EVENTS);
-        out->items[out->count++] = (output){batch.keys[0], batch.labels[0], batch.weights[0],
-                                            batch.dense[0]};
+        out->items[out->count++] =
+            (output){batch.keys[0], batch.labels[0], batch.weights[0], batch.dense[0]};
         rt_batch_clear(&batch);
     }
     rt_batch_fini(&batch);
@@ -197,8 +197,8 @@ static void check_events(rt_join_late late, double keep)
     finish(join, &out);
     for (uint32_t i = 0; i < count; i++) {
         if (inputs[i].is_event)
-            expected += expect_event(&out, &inputs[i], outcome_of(inputs, count, inputs[i].id),
-                                     late, keep);
+            expected +=
+                expect_event(&out, &inputs[i], outcome_of(inputs, count, inputs[i].id), late, keep);
     }
     assert_int_equal(out.count, expected);
     assert_true(expected > EVENTS / 2 && expected < 2 * EVENTS);
@@ -246,9 +246,9 @@ static void test_edges_of_the_window(void **state)
         {1, 1000, true, false, 1},
         {2, 2000, false, true, 1}, // before its event
         {2, 3000, true, false, 1},
-        {2, 3000, true, false, 1},              // again
-        {1, 1000 + WINDOW_MS, false, true, 1},  // at the last moment
-        {1, 1001 + WINDOW_MS, false, true, 1},  // again: there is no such event any more
+        {2, 3000, true, false, 1},             // again
+        {1, 1000 + WINDOW_MS, false, true, 1}, // at the last moment
+        {1, 1001 + WINDOW_MS, false, true, 1}, // again: there is no such event any more
         {4, 2000 + WINDOW_MS, true, false, 1},
         {4, 2001 + 2 * WINDOW_MS, false, true, 1}, // a moment too late
     };
@@ -262,8 +262,8 @@ static void test_edges_of_the_window(void **state)
     assert_int_equal(out.count, RT_COUNT_OF(wanted));
     for (uint32_t i = 0; i < out.count; i++) {
         uint32_t at = 0;
-        while (at < out.count && (out.items[at].id != wanted[i].id ||
-                                  out.items[at].label != wanted[i].label))
+        while (at < out.count &&
+               (out.items[at].id != wanted[i].id || out.items[at].label != wanted[i].label))
             at++;
         assert_true(at < out.count);
     }

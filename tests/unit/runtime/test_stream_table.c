@@ -22,8 +22,8 @@ typedef struct {
 static void setup(fixture *f, char delimiter, const rt_column *columns, uint32_t column_count)
 {
     memset(f, 0, sizeof *f);
-    rt_table_config config = {.delimiter = delimiter, .column_count = column_count,
-                              .columns = (rt_column *)columns};
+    rt_table_config config = {
+        .delimiter = delimiter, .column_count = column_count, .columns = (rt_column *)columns};
     rt_error error = {0};
     if (rt_table_create(&config, RT_COLUMNS_SAMPLES, &f->table, &error))
         fail_msg("%s", error.text);
@@ -339,7 +339,8 @@ static void malformed_lines_say_why(void **state)
 
 static void expect_config_error(const rt_column *columns, uint32_t count, const char *words)
 {
-    rt_table_config config = {.delimiter = ',', .column_count = count, .columns = (rt_column *)columns};
+    rt_table_config config = {
+        .delimiter = ',', .column_count = count, .columns = (rt_column *)columns};
     rt_table *table = NULL;
     rt_error error = {0};
     assert_int_equal(rt_table_create(&config, RT_COLUMNS_SAMPLES, &table, &error), RT_CONFIG);
