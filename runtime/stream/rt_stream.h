@@ -25,6 +25,7 @@ typedef struct {
     uint64_t lines; // records of text: one that quotes hold together over several lines is one
     uint64_t malformed;
     uint64_t positive;   // samples with label 1
+    uint64_t duplicates; // events whose name (stream.id) had come before: in no sample
     uint64_t odd_labels; // labels that were neither 0 nor 1 and became one of them
     uint64_t left_out;   // negatives, by stream.negatives_keep
     rt_join_counts join;
@@ -90,8 +91,7 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 // of this source; error names it. RT_IO.
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
 
-// ---- events that wait for their outcomes (stream.join), which positions do not hold
-// --------------
+// ---- events that wait for their outcomes (stream.join), which positions do not hold ------------
 
 // Before the first read: rt_stream_save will be asked for.
 void rt_stream_remember(rt_stream *stream);
@@ -102,7 +102,12 @@ void rt_stream_save(rt_stream *stream, const rt_bytes *position, rt_bytes *waiti
 // Positions before this one will not be asked for. Any thread.
 void rt_stream_settle(rt_stream *stream, const rt_bytes *position);
 
-// After rt_stream_seek: what rt_stream_save wrote. RT_DATA, RT_NO_MEMORY.
+// Whether it is what rt_stream_save wrote that the reader gives next; takes it out of what it
+// wrote, if it is. False: it is cut off, or there is no memory.
+bool rt_stream_waiting_is_next(const rt_reader *reader);
+bool rt_stream_take_waiting(rt_reader *reader, rt_bytes *waiting);
+
+// After rt_stream_seek: what rt_stream_take_waiting took. RT_DATA, RT_NO_MEMORY.
 rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error *error);
 
 // Of a stream of outcomes: the next one. RT_AGAIN: none came until the deadline; RT_STOPPED,
@@ -112,6 +117,17 @@ rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_n
 
 // Whether its samples have weights (rt_batch.h).
 bool rt_stream_is_weighted(const rt_stream_config *config);
+// Names of events (stream.id): the window as it was at a position that was told less than 2 million
+// samples ago, appended to bytes; nothing where events have no names. Any thread. And back, before
+// the first read, after rt_stream_seek. RT_DATA: no such bytes.
+void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_bytes *bytes);
+rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error *error);
+
+// From now on it is noted when samples arrived. RT_NO_MEMORY.
+rt_status rt_stream_keep_arrivals(rt_stream *stream);
+// Of the batch that was read last, in nanoseconds of the clock of the day (0: unknown), of its first
+// *count_p samples: the others are unknown, too.
+const uint64_t *rt_stream_arrivals(const rt_stream *stream, uint32_t *count_p);
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream);
 
