@@ -117,10 +117,8 @@ static void wide_back_fields(const void *call, uint32_t from, uint32_t to)
 static void cpu_wide_back(void *state, const ew_lookups *lookups, const float *logit_gradients,
                           float *weight_gradients)
 {
-    const layer call = {.cpu = state,
-                        .lookups = lookups,
-                        .values = logit_gradients,
-                        .gradients = weight_gradients};
+    const layer call = {
+        .cpu = state, .lookups = lookups, .values = logit_gradients, .gradients = weight_gradients};
     const uint32_t fields = lookups->field_count;
     const uint64_t floats = (uint64_t)lookups->row_count * lookups->dim;
     ew_cpu_split(state, lookups->row_count, floats_of_row(lookups) / lookups->dim, wide_back_rows,
@@ -321,8 +319,8 @@ static void cpu_step(void *state, const rt_optimizer_config *optimizer, uint32_t
         return;
     }
     const optimizer_step call = {.optimizer = optimizer,
-                                 .terms = rt_optimizer_clipped_terms(optimizer, count, step,
-                                                                     gradients),
+                                 .terms =
+                                     rt_optimizer_clipped_terms(optimizer, count, step, gradients),
                                  .count = count,
                                  .values = values,
                                  .state = optimizer_state,
