@@ -400,6 +400,17 @@ double ew_model_loss(const ew_model *model)
     return loss_sum;
 }
 
+static bool shifts_bias(const ew_model *model, float log_odds)
+{
+    return log_odds != 0 && model->config.model.base_rate_auto;
+}
+
+void ew_model_shift(const ew_model *model, float log_odds, float *values)
+{
+    if (shifts_bias(model, log_odds))
+        values[output_bias(model)->offset] += log_odds;
+}
+
 // The predictions of a batch that shifts the bias, and the shift.
 static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
                             rt_error *error)
@@ -411,7 +422,7 @@ static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_ste
     rt_status status = fetch(model, batch, result, error);
     if (status)
         return status;
-    value += batch->log_odds;
+    value += batch->log_odds; // as ew_model_shift
     device->ops->copy(device->state, EW_COPY_IN, bias, &value, sizeof value);
     return device->ops->finish(device->state, error);
 }
@@ -423,7 +434,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);
-    const bool shifts = batch->log_odds != 0 && model->config.model.base_rate_auto;
+    const bool shifts = shifts_bias(model, batch->log_odds);
     rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
     if (status)
         return status;
