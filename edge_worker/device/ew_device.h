@@ -11,7 +11,8 @@
 // - Element-wise results depend on the inputs only. Sums have a fixed order on a given device, so
 //   a run repeats bit for bit; devices differ by the order, within the error of a sum.
 // - Nothing allocates except alloc and alloc_shared.
-// - One thread uses a device (on the CPU it has helpers, which change no bit); only rows_init, rows_get and rows_put may come from a second one, at
+// - One thread uses a device (on the CPU it has helpers, which change no bit); only rows_init,
+// rows_get and rows_put may come from a second one, at
 //   the same time, for slots that the first does not use. These three have run when they return.
 //   From the first thread they run after what it queued, from the second they wait for nothing.
 #ifndef EW_DEVICE_H

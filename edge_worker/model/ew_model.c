@@ -294,8 +294,8 @@ static void stage_slots(ew_model *model, const ew_micro_batch *batch)
     const ew_device *device = model->device;
     const uint32_t count = batch->row_count, rounded = rounded_rows(model, count);
     model->lookups.row_count = rounded;
-    model->lookups.row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
-                                               count * sizeof(uint32_t));
+    model->lookups.row_slots =
+        ew_device_stage(device, model->slots_buffer, batch->row_slots, count * sizeof(uint32_t));
     if (rounded == count)
         return;
     for (uint32_t k = 0; k < rounded - count; k++)
