@@ -35,6 +35,11 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
 {
     const char *name = rt_config_choice_name("stream.source", (int)stream->source);
     const bool follows = stream->source == RT_SOURCE_FOLLOW;
+    if (!rt_config_has_source(stream->source))
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.source: this build has no \"%s\": its library was missing "
+                       "(docs/DEPENDENCIES.md)",
+                       name);
     if (follows && (stream->file_count != 1 || strcmp(stream->files[0], "-") == 0))
         return rt_fail(error, RT_CONFIG,
                        "stream.files: stream.source \"follow\" reads one file, by its path");

@@ -14,7 +14,7 @@
 
 #include "runtime/config/rt_address.h"
 #include "runtime/live/rt_spool.h"
-#include "runtime/rt_json.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -36,6 +36,7 @@ typedef struct {
     char address[RT_NAME_MAX + 16];
     uint64_t feeder;
     uint32_t self;
+    rt_random random; // of ranks
     int wait_fd, wake_fd, stop_fd;
     bool is_answered; // the coordinator has said what it has
     uint64_t sent, kept; // last numbers
@@ -83,7 +84,6 @@ static rt_status take_name(feed *f, const char *directory, rt_error *error)
         if (status)
             return status;
     }
-    f->self = rt_peer(RT_ROLE_VISITOR, (uint32_t)(f->feeder & 0xffffff));
     return RT_OK;
 }
 
@@ -123,6 +123,8 @@ static void connect_to(feed *f)
     if (f->endpoint || now < f->pause_until_ns)
         return;
     f->pause_until_ns = now + RECONNECT_NS;
+    // Ranks are few: where another feeder has this one the coordinator says so (STOP).
+    f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
     const rt_status status = rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address,
                                                       &f->endpoint, &error);
     if (status) {
@@ -132,6 +134,7 @@ static void connect_to(feed *f)
         return;
     }
     f->heard_ns = rt_now_ns();
+    f->pause_until_ns = 0;
     (void)send_events(f, 0, 0, NULL, 0); // what do you have?
 }
 
@@ -190,7 +193,7 @@ static rt_status receive_all(feed *f, rt_error *error)
         status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_KEPT)
             status = take_answer(f, rt_message_header(&message), error);
-        else if (status == RT_NOT_FOUND)
+        else if (status == RT_NOT_FOUND || !status) // STOP: another feeder has the rank
             disconnect(f);
         rt_message_release(&message);
         if (status == RT_AGAIN || status == RT_NOT_FOUND)
@@ -364,6 +367,7 @@ rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_f
     f->counts = counts;
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = stop_fd;
+    f->random.state = rt_now_ns();
     rt_status status = open_all(f, directory, error);
     while (!status && !is_readable(stop_fd)) {
         status = turn(f, error);
