@@ -34,20 +34,15 @@ typedef struct {
     uint64_t unknown_keys, lookups;
 } evaluation;
 
-// Models of versions before scale.bin have none.
 static rt_status load_scale(evaluation *e, rt_error *error)
 {
-    char path[RT_PATH_MAX + 64];
     rt_tensors *tensors;
-    snprintf(path, sizeof path, "%s/scale.bin", e->source.folder);
-    if (access(path, F_OK) != 0 && errno == ENOENT)
-        return RT_OK;
-    rt_status status = rt_tensors_open(path, &tensors, error);
-    if (status)
+    rt_status status = cli_source_scale(&e->source, e->schema->dense_count, &tensors, error);
+    if (status || !tensors)
         return status;
     status = rt_scale_open(tensors, e->schema->dense_count, &e->scale, error);
     if (status)
-        rt_fail_in(error, "%s", path);
+        rt_fail_in(error, "%s/scale.bin", e->source.folder);
     rt_tensors_close(tensors);
     return status;
 }
@@ -188,7 +183,8 @@ static rt_status evaluate(evaluation *e, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "the generated stream has no end: set stream.samples_max to the number of "
                        "samples to evaluate");
-    rt_status status = ew_device_open("cpu", &e->device, error);
+    const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
+    rt_status status = ew_device_open_as(&wish, &e->device, error);
     e->device_open = status == RT_OK;
     if (!status)
         status = rt_stream_open(&e->config->stream, e->config->seed, &e->stream, error);

@@ -378,17 +378,33 @@ rt_status dp_run_turn(dp_run *c, rt_error *error)
 
 // ---- reloading -------------------------------------------------------------------------------
 
-// True: the configuration should be read again. A request for a checkpoint is passed on.
+// Somebody asks for a checkpoint. Where nothing is new it has to wait for that, which is said.
+static void want_checkpoint(dp_run *c)
+{
+    if (!c->checkpoint) {
+        rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+        return;
+    }
+    c->cut.is_wanted = true;
+    if (c->flights.count || dp_tally_iterations(c->tally) > dp_checkpoint_newest(c->checkpoint))
+        return;
+    if (dp_checkpoint_newest(c->checkpoint))
+        rt_info("nothing is new since the checkpoint of iteration %" PRIu32
+                ": the next one is made once something is",
+                dp_checkpoint_newest(c->checkpoint));
+    else
+        rt_info("nothing is trained yet: a checkpoint is made once something is");
+}
+
+// True: the configuration should be read again.
 static bool take_signals(dp_run *c)
 {
     struct signalfd_siginfo one;
     bool reload = false;
     while (c->own.signal_fd >= 0 && read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
         reload |= one.ssi_signo == SIGHUP;
-        if (one.ssi_signo == SIGUSR1 && c->checkpoint)
-            c->cut.is_wanted = true;
-        else if (one.ssi_signo == SIGUSR1)
-            rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+        if (one.ssi_signo == SIGUSR1)
+            want_checkpoint(c);
     }
     return reload;
 }

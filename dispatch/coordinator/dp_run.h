@@ -57,7 +57,7 @@ typedef struct {
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
     dp_flaps flaps;
     uint64_t distinct_keys;
-    bool resumes;
+    bool resumes, has_epoch;
     uint32_t epoch;
     dp_planner_config planner;
     dp_account_config costs;

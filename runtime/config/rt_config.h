@@ -235,10 +235,16 @@ typedef struct {
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 
 typedef struct {
+    uint32_t threads; // "compute.threads"; 0: the cores that a process may use
+    bool tf32;        // "compute.tf32"
+} rt_compute_config;
+
+typedef struct {
     rt_log_level log_level;
     uint64_t metrics_bytes_max; // "metrics.bytes_max"; 0: no bound
     uint64_t seed;
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
+    rt_compute_config compute;
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits

@@ -235,6 +235,13 @@ const rt_config_key rt_config_keys[] = {
          "one, else the CPU."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
+    U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
+        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores that "
+        "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
+        "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+    BOOL("compute.tf32", compute.tf32, "false",
+         "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
+         "several times faster; sums stay 32 bits. The model is a slightly different one."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
@@ -579,6 +586,7 @@ static const struct {
     const char *section, *help;
 } section_help[] = {
     {"metrics", "What is kept of the measurements (docs/METRICS.md); 1 to 2 KB an iteration."},
+    {"compute", "How workers use what they compute on."},
     {"stream", "Where samples come from."},
     {"stream.http", "Of `stream.source` http."},
     {"stream.tcp", "Of `stream.source` tcp."},

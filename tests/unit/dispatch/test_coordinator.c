@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
@@ -261,8 +263,10 @@ static void finish_workers(fixture *f)
     }
 }
 
-// The file of the model that a member has: one piece, until it is written.
-static void give_file(fixture *f, uint32_t member, const char *bytes)
+static const char rows[] = "rows of shard 0";
+
+// The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
+static void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
 {
     const size_t size = strlen(bytes);
     const rt_wire_piece piece = {.total = size,
@@ -272,7 +276,7 @@ static void give_file(fixture *f, uint32_t member, const char *bytes)
     rt_wire_taken taken = {0};
     rt_message message = expect(f, member, RT_MESSAGE_SAVE);
     rt_message_release(&message);
-    say(f, member, RT_MESSAGE_PIECE, 0, &piece, sizeof piece, bytes, size);
+    say(f, member, RT_MESSAGE_PIECE, iteration, &piece, sizeof piece, bytes, size);
     while (!taken.is_complete) {
         message = expect(f, member, RT_MESSAGE_TAKEN);
         memcpy(&taken, rt_message_payload(&message), sizeof taken);
@@ -298,8 +302,8 @@ static void expect_stop(fixture *f, rt_reason reason)
 static void end_well(fixture *f)
 {
     finish_workers(f);
-    give_file(f, 1, "dense weights");
-    give_file(f, 0, "rows of shard 0");
+    give_file(f, 1, 0, "dense weights");
+    give_file(f, 0, 0, rows);
     expect_stop(f, RT_REASON_COMPLETE);
 }
 
@@ -360,7 +364,7 @@ static void check_model(const fixture *f, uint32_t iterations, uint64_t samples)
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)HASH);
     text_must_be(manifest, "config", hash);
     part_must_be(manifest, "dense.bin", "dense weights");
-    part_must_be(manifest, "rows-000-of-001.bin", "rows of shard 0");
+    part_must_be(manifest, "rows-000-of-001.bin", rows);
     assert_true(rt_manifest_part_of(manifest, "config.json", &part));
     assert_true(rt_manifest_part_of(manifest, "scale.bin", &part));
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(manifest, "parts")), 4);
@@ -719,15 +723,14 @@ static uint32_t play_cut(fixture *f)
     rt_message_release(&message);
     assert_int_equal(order.base, 0);
     say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
-    const rt_wire_written written = {.bytes = 77, .hash = 88, .ns = 1000};
+    const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
     say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
     return iteration;
 }
 
-// A signal asks for a checkpoint; the run goes on after it.
-static void a_checkpoint_when_somebody_asks(void **state)
+// A signal asks for a checkpoint; the run goes on after it. copies: the shard's file comes here.
+static void ask_for_checkpoint(bool copies)
 {
-    (void)state;
     const struct signalfd_siginfo asks = {.ssi_signo = SIGUSR1};
     fixture f;
     int pair[2];
@@ -739,7 +742,7 @@ static void a_checkpoint_when_somebody_asks(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair), 0);
     f.own.signal_fd = pair[0];
     f.config.checkpoint.every_iterations = 1000000;
-    f.config.checkpoint.copies = false;
+    f.config.checkpoint.copies = copies;
     start(&f);
     assert_int_equal(f.welcome.epoch, 1);
     uint64_t samples = train_to(&f, 2);
@@ -755,6 +758,8 @@ static void a_checkpoint_when_somebody_asks(void **state)
         }
     }
     const uint32_t cut = play_cut(&f);
+    if (copies)
+        give_file(&f, 0, cut, rows);
     assert_int_equal(cut * WORKERS * BATCH, samples);
     samples += train_to(&f, ITERATIONS);
     assert_int_equal(samples, ITERATIONS * WORKERS * BATCH);
@@ -767,11 +772,25 @@ static void a_checkpoint_when_somebody_asks(void **state)
     assert_true(number(manifest, "iteration") == cut && number(manifest, "base") == 0);
     assert_true(number(manifest, "samples") == (double)(cut * WORKERS * BATCH));
     assert_true(rt_manifest_part_of(manifest, "rows-000-of-001.bin", &part));
-    assert_true(part.sum.bytes == 77 && part.sum.hash == 88);
+    assert_true(part.sum.bytes == strlen(rows) && part.sum.hash == 88);
+    strcat(folder, "/rows-000-of-001.bin");
+    assert_int_equal(access(folder, R_OK) == 0, copies);
     assert_true(rt_manifest_part_of(manifest, "dense.bin", &part) && part.sum.bytes == 5);
     cJSON_Delete(manifest);
     close(pair[0]);
     close(pair[1]);
+}
+
+static void a_checkpoint_when_somebody_asks(void **state)
+{
+    (void)state;
+    ask_for_checkpoint(false);
+}
+
+static void a_checkpoint_and_a_copy_of_the_rows(void **state)
+{
+    (void)state;
+    ask_for_checkpoint(true);
 }
 
 // With nothing to resume from a run that may begin anew does, and one that must not says so.
@@ -787,10 +806,55 @@ static void without_checkpoints_to_resume_from(void **state)
     rt_config_fini(&f.config);
 }
 
+// What is wrong with a configuration leaves nothing behind that the next start would stumble over.
+static void errors_before_the_first_member(void **state)
+{
+    (void)state;
+    fixture f;
+    struct rlimit none = {0, 0}, limit;
+    prepare(&f);
+    f.config.checkpoint.at_end = true;
+    f.config.cache.rows = 1;
+    assert_int_equal(dp_coordinator_run(&f.own, &f.error), RT_CONFIG);
+    assert_non_null(strstr(f.error.text, "the cache of worker 0 has 1 rows"));
+    assert_string_equal(f.address, "");
+    assert_int_equal(rmdir(f.out), 0); // it is empty
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none.rlim_max = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    f.error = (rt_error){0};
+    const rt_status status = dp_coordinator_run(&f.own, &f.error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(status, RT_LIMIT);
+    assert_string_equal(f.error.text, "out of descriptors");
+    rt_config_fini(&f.config);
+}
+
+// Checkpoints that were never completed are not there for a run that goes on if there is any.
+static void a_run_that_begins_anew(void **state)
+{
+    (void)state;
+    fixture f;
+    char folder[700];
+    prepare(&f);
+    snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-000000000003", f.out);
+    assert_int_equal(rt_checkpoint_make(folder, NULL), RT_OK);
+    f.own.resume = DP_RESUME_IF_ANY;
+    f.config.checkpoint.every_iterations = 1000000;
+    start(&f);
+    assert_int_equal(f.welcome.epoch, 1);
+    const uint64_t samples = train_to(&f, ITERATIONS);
+    take_flush(&f);
+    end_well(&f);
+    finish(&f, RT_OK, "");
+    check_model(&f, ITERATIONS, samples);
+}
+
 TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(computing_times_reach_the_planner),
           TEST(slices_wait_for_reports), TEST(a_report_on_other_samples),
           TEST(a_report_by_another_plan), TEST(a_report_on_another_slice),
           TEST(a_verdict_that_differs), TEST(a_bad_batch_that_was_applied), TEST(a_report_twice), TEST(a_report_before_its_turn),
           TEST(bad_batches_are_counted), TEST(messages_that_nobody_waits_for),
           TEST(whoever_answers_finish_twice), TEST(a_stop_ends_it_early),
-          TEST(a_checkpoint_when_somebody_asks), TEST(without_checkpoints_to_resume_from))
+          TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows), TEST(without_checkpoints_to_resume_from),
+          TEST(errors_before_the_first_member), TEST(a_run_that_begins_anew))

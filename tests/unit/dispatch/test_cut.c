@@ -142,6 +142,25 @@ static void what_nobody_waits_for(void **state)
     fini(&c);
 }
 
+// Whoever cannot be asked ends the run, which would wait for the answer.
+static void members_that_cannot_be_asked(void **state)
+{
+    (void)state;
+    cut_case c;
+    rt_error error = {0};
+    begin(&c);
+    c.transport.endpoint.broken = RT_NOT_FOUND;
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, w), SEQUENCE), RT_OK);
+    assert_int_equal(dp_cut_step(&c.cut, &error), RT_PEER);
+    assert_non_null(strstr(error.text, "ps 0"));
+    c.cut.planned = NULL;
+    assert_int_equal(dp_cut_begin(&c.cut, &c.planned, &error), RT_PEER);
+    assert_non_null(strstr(error.text, "worker 0"));
+    fini(&c);
+}
+
 static rt_status expired(cut_case *c, uint32_t shard, uint64_t rows, bool *is_over)
 {
     const rt_wire_expire answer = {.rows = rows};
@@ -182,5 +201,6 @@ static void a_sweep_is_a_cut(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(a_sweep_is_a_cut), TEST(shards_wait_for_every_worker), TEST(shards_wait_for_the_dense_part),
-          TEST(what_nobody_waits_for))
+TEST_MAIN(TEST(a_sweep_is_a_cut), TEST(shards_wait_for_every_worker),
+          TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
+          TEST(members_that_cannot_be_asked))
