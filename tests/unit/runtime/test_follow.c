@@ -90,10 +90,11 @@ static void follows_the_name(void **state)
     void *source = open_follow();
     must_give(source, "1");
     assert_int_equal(rename(path_of("log"), path_of("log.1")), 0);
-    add("log.1", "3\n"); // its writer has it still open
-    must_give(source, "2");
-    must_give(source, "3");
     add("log", "4\n");
+    must_give(source, "2");
+    must_wait(source);
+    add("log.1", "3\n"); // its writer has it still open
+    must_give(source, "3");
     must_give(source, "4");
     assert_int_equal(rename(path_of("log.1"), path_of("log.2")), 0);
     assert_int_equal(rename(path_of("log"), path_of("log.1")), 0);
