@@ -24,7 +24,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
-    c->planner.dense_bytes = c->own.dense_bytes;
+    dp_setup_dense(config, c->own.dense_bytes, &c->planner);
     c->planner.measure_error = config->sim_dispatch_error;
     dp_account_init(&c->planner, &c->costs);
     c->limits = (dp_slice_limits){
@@ -80,6 +80,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
+                           .lineup = &c->resumed.restored.lineup,
                            .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
@@ -90,6 +91,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
         c->resumed.planner = NULL;
     rt_scale_destroy(c->resumed.scale);
     c->resumed.scale = NULL;
+    rt_bytes_fini(&c->resumed.restored.lineup);
     c->cut.feed = c->prober.feed = c->feed;
     c->prober.metrics = dp_tally_metrics(c->tally);
     return status;
@@ -336,6 +338,7 @@ static void close_all(dp_run *c)
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
     rt_bytes_fini(&c->resumed.ids);
+    rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->own.ops->close(c->transport);

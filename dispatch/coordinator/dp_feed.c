@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dispatch/plan/dp_broadcast.h"
+#include "dispatch/planner/dp_participants.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
@@ -38,6 +39,7 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
+    dp_participants *chooser; // NULL: nobody chooses
     read_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
@@ -215,6 +217,8 @@ static void apply_one(dp_feed *feed, dp_input *input)
     if (workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
         rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
+    if (feed->chooser)
+        dp_participants_apply(feed->chooser, input);
     dp_journal_write(feed->journal, input);
     if (dp_input_subject(kind))
         rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
@@ -236,6 +240,20 @@ static void apply_told(dp_feed *feed)
     pthread_mutex_unlock(&feed->lock);
     for (uint32_t i = 0; i < count; i++)
         apply_one(feed, &told[i]);
+}
+
+// Who trains from now on, where it is time to choose.
+static rt_status choose_participants(dp_feed *feed)
+{
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    if (!feed->chooser)
+        return RT_OK;
+    rt_status status = dp_participants_records(
+        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    for (uint32_t i = 0; i < count && !status; i++)
+        apply_one(feed, &records[i]);
+    return status;
 }
 
 // ---- planner ---------------------------------------------------------------------------------
@@ -298,6 +316,7 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
     const rt_batch *batch = &read->batch;
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
+    planned->participants = plan->participants;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
@@ -313,8 +332,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
 static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
+    rt_status status = choose_participants(feed);
     uint64_t begin = rt_now_ns();
-    rt_status status = dp_planner_look_up(feed->planner, &read->batch);
+    if (!status)
+        status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
         return status;
     uint64_t looked_up = rt_now_ns();
@@ -334,6 +355,8 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
+    if (!status && feed->chooser)
+        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 
@@ -352,9 +375,13 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
+    rt_bytes lineup = {0};
+    if (feed->chooser)
+        dp_participants_save(feed->chooser, &lineup);
     planned->event = rt_position_event(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
-    dp_planner_save(feed->planner, &planned->state);
+    dp_planner_save(feed->planner, &lineup, &planned->state);
+    rt_bytes_fini(&lineup);
     rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
@@ -661,6 +688,7 @@ static void release(dp_feed *feed)
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
+    dp_participants_destroy(feed->chooser);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
@@ -711,8 +739,13 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
             rt_bytes_put(&feed->ids, config->ids->data, config->ids->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
+    if (!status)
+        status = dp_participants_open(config->planner, config->lineup,
+                                      dp_planner_rates(feed->planner ? feed->planner
+                                                                     : config->restored),
+                                      &feed->chooser, error);
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = feed->config.ids = NULL;
+    feed->config.position = feed->config.ids = feed->config.lineup = NULL;
     if (!status && (feed->stood.failed || feed->ids.failed || allocate(feed) ||
                     rt_stream_keep_arrivals(stream)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");

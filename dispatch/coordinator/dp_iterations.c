@@ -76,7 +76,8 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
     const rt_config *config = c->own.config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
-    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? f->reported : 0))
+    const uint64_t told = f->reported & f->planned->participants; // who sits out does not hear of it
+    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? told : 0))
         return rt_fail(error, RT_WIRE,
                        "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
                        f->skipped, f->bad ? "the others did" : "but every loss is finite");

@@ -166,7 +166,12 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
-typedef enum { RT_PARTICIPANTS_ALL, RT_PARTICIPANTS_AUTO, RT_PARTICIPANTS_LIST } rt_participants;
+typedef enum {
+    RT_PARTICIPANTS_ALL,
+    RT_PARTICIPANTS_AUTO,
+    RT_PARTICIPANTS_ROTATE,
+    RT_PARTICIPANTS_LIST
+} rt_participants;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
 typedef struct {

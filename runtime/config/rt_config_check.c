@@ -300,10 +300,12 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
-    if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
+    if (config->dispatch.participants != RT_PARTICIPANTS_ALL &&
+        (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         return rt_fail(error, RT_CONFIG,
-                       "dispatch.participants: in a training run all workers take part, expected "
-                       "\"all\" (`lanyard sim` says which set is fastest)");
+                       "network.collective: \"%s\" takes all workers into every iteration, "
+                       "expected \"ps\" or \"auto\" where dispatch.participants is not \"all\"",
+                       rt_config_choice_name("network.collective", (int)config->collective));
     for (uint32_t f = 1; f < model->embedding_dim_count; f++) {
         if (model->embedding_dims[f] != model->embedding_dims[0])
             return rt_fail(error, RT_CONFIG,

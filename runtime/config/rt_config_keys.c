@@ -386,8 +386,13 @@ const rt_config_key rt_config_keys[] = {
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
          "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
          "found by planning the last batches on sets of workers; a box whose part of the dense "
-         "exchange takes longer than the others need sits out. `lanyard sim` only: `up` takes "
-         "`\"all\"`. No set is too small for its caches."),
+         "exchange takes longer than the others need sits out. It has no samples, serves what others "
+         "need of its cache, and fetches the dense weights from the shards when it comes back. No "
+         "set is too small for its caches. `\"all\"` is the default because it is what was before: "
+         "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
+         "iterations again; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
+         "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
