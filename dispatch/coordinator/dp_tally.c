@@ -155,16 +155,20 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally);
 }
 
-// Plain numbers, as they are in memory: by their size a program knows its own.
-static uint64_t size_of_sums(const dp_tally *t)
+#define PLANNED_BYTES offsetof(dp_account, clocks)
+
+// Plain numbers, as they are in memory: by their size a program knows its own. Those of before have
+// no clocks.
+static uint64_t size_of_sums(const dp_tally *t, bool has_clocks)
 {
-    return sizeof t->planned + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
+    return PLANNED_BYTES + has_clocks * sizeof t->planned.clocks + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
 }
 
 void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, size_of_sums(t));
-    rt_bytes_put(bytes, &t->planned, sizeof t->planned);
+    rt_bytes_put_u64(bytes, size_of_sums(t, true));
+    rt_bytes_put(bytes, &t->planned, PLANNED_BYTES);
+    rt_bytes_put(bytes, &t->planned.clocks, sizeof t->planned.clocks);
     rt_bytes_put(bytes, t->executed, sizeof t->executed);
     rt_bytes_put(bytes, t->workers, sizeof t->workers);
     rt_bytes_put(bytes, t->placement_bytes, sizeof t->placement_bytes);
@@ -179,9 +183,11 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
     rt_meter_save(t->meter, bytes);
 }
 
-static bool take_sums(dp_tally *t, rt_reader *reader)
+static bool take_sums(dp_tally *t, bool has_clocks, rt_reader *reader)
 {
-    rt_reader_get(reader, &t->planned, 1, sizeof t->planned);
+    rt_reader_get(reader, &t->planned, 1, PLANNED_BYTES);
+    if (has_clocks)
+        rt_reader_get(reader, &t->planned.clocks, 1, sizeof t->planned.clocks);
     rt_reader_get(reader, t->executed, 1, sizeof t->executed);
     rt_reader_get(reader, t->workers, 1, sizeof t->workers);
     rt_reader_get(reader, t->placement_bytes, 1, sizeof t->placement_bytes);
@@ -197,9 +203,11 @@ static bool take_sums(dp_tally *t, rt_reader *reader)
 
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
 {
-    if (rt_reader_u64(reader) != size_of_sums(t))
+    const uint64_t size = rt_reader_u64(reader);
+    const bool has_clocks = size == size_of_sums(t, true);
+    if (!has_clocks && size != size_of_sums(t, false))
         return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
-    if (take_sums(t, reader))
+    if (take_sums(t, has_clocks, reader))
         return RT_OK;
     t->planned = (dp_account){0};
     memset(t->executed, 0, sizeof t->executed);
@@ -260,6 +268,7 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     sum->hits.keys += one->hits.keys;
     sum->hits.keys_hit += one->hits.keys_hit;
     sum->hits.distinct += one->hits.distinct;
+    dp_clocks_add(&sum->clocks, &one->clocks);
     for (uint32_t j = 0; j < worker_count; j++) {
         rt_counts_add(&sum->workers[j], &one->workers[j]);
         sum->traffic[j].up += one->traffic[j].up;
@@ -332,6 +341,16 @@ static void write_hits(rt_json *json, const dp_hits *hits)
     rt_json_end_object(json);
 }
 
+// Of bounded staleness; counts times scale.
+static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
+{
+    rt_json_begin_object(json, "staleness");
+    rt_json_double(json, "stale_keys", (double)clocks->stale_keys * scale);
+    rt_json_double(json, "clock_messages", (double)clocks->clock_messages * scale);
+    rt_json_u64(json, "clock_spread", clocks->clock_spread);
+    rt_json_end_object(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
                             const rt_stream_stats *stream)
 {
@@ -341,6 +360,10 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = planned->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
@@ -361,6 +384,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_placement(json, planned->placement_bytes, 1);
     write_hits(json, &account->hits);
+    if (tally->config.config->consistency.bounded)
+        write_clocks(json, &account->clocks, 1);
     rt_counts_write(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
@@ -516,6 +541,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_counts_write(&json, "ops", &executed, per_iteration);
     write_workers(tally, &json, per_iteration);
     write_hits(&json, &planned->hits);
+    if (tally->config.config->consistency.bounded)
+        write_clocks(&json, &planned->clocks, per_iteration);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
     rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
     dp_decisions_write(&tally->decisions, dp_account_unit_s(&tally->config.costs), &json);

@@ -40,7 +40,13 @@ static uint64_t padded(uint64_t bytes)
     XX(grad_rows, uint32_t, c->grad_count)                            \
     XX(grad_bases, uint32_t, c->grad_count)                           \
     XX(grad_keepers, uint8_t, c->grad_count)                          \
-    XX(keep_rows, uint32_t, c->keep_count)
+    XX(keep_rows, uint32_t, c->keep_count)                            \
+    XX(delta_slots, uint32_t, c->delta_count)                         \
+    XX(delta_held, uint32_t, c->delta_count)                          \
+    XX(delta_versions, uint32_t, c->delta_count)                      \
+    XX(delta_bases, uint32_t, c->delta_count)                         \
+    XX(delta_pulls, uint8_t, c->delta_count)                          \
+    XX(delta_reasons, uint8_t, c->delta_count)
 
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
@@ -83,10 +89,12 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_KEEP:
             counts->keep_count++;
             break;
+        case DP_OP_PUSH_DELTA:
+            counts->delta_count++;
+            break;
         case DP_OP_SEND:
         case DP_OP_RECV:
         case DP_OP_REDUCE:
-        case DP_OP_PUSH_DELTA:
         case DP_OP_MARK:
         case DP_OP_KINDS:
             rt_assert(!"an operation that slices do not carry");
@@ -109,7 +117,9 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
                             .workers = plan->iteration ? plan->participants : 0};
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
+    counts.delta_late = counts.delta_count;
     count_ops(&slice->after, &counts);
+    counts.delta_late = counts.delta_count - counts.delta_late;
     return counts;
 }
 
@@ -172,13 +182,27 @@ static void put_rows(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
+static void put_delta(const dp_op *op, const dp_slice_view *view, uint32_t at)
+{
+    WRITABLE(view->delta_slots, uint32_t)[at] = op->slot;
+    WRITABLE(view->delta_held, uint32_t)[at] = (uint32_t)op->mask;
+    WRITABLE(view->delta_versions, uint32_t)[at] = op->version;
+    WRITABLE(view->delta_bases, uint32_t)[at] = op->base;
+    WRITABLE(view->delta_pulls, uint8_t)[at] = op->keeper;
+    WRITABLE(view->delta_reasons, uint8_t)[at] = op->reason;
+}
+
 static void put_release(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t push = 0, drop = 0;
+    uint32_t push = 0, drop = 0, delta = 0;
     for (uint32_t i = 0; i < slice->release.count; i++) {
         const dp_op *op = &slice->release.items[i];
         if (op->kind == DP_OP_DROP) {
             WRITABLE(view->drop_slots, uint32_t)[drop++] = op->slot;
+            continue;
+        }
+        if (op->kind == DP_OP_PUSH_DELTA) {
+            put_delta(op, view, delta++);
             continue;
         }
         WRITABLE(view->push_slots, uint32_t)[push] = op->slot;
@@ -208,12 +232,17 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
-// Gradients name the row of the slice: rows and `after` operations stand in the same order.
+// Gradients name the row of the slice: rows and their operations stand in the same order.
 static void put_after(const dp_slice *slice, const dp_slice_view *view)
 {
     uint32_t grad = 0, keep = 0, row = 0;
+    uint32_t delta = view->counts.delta_count - view->counts.delta_late;
     for (uint32_t i = 0; i < slice->after.count; i++) {
         const dp_op *op = &slice->after.items[i];
+        if (op->kind == DP_OP_PUSH_DELTA) {
+            put_delta(op, view, delta++);
+            continue;
+        }
         while (slice->rows[row].slot != op->slot) {
             row++;
             rt_assert(row < slice->row_count);
@@ -307,7 +336,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
         c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
-        c->keep_count > c->row_count)
+        c->keep_count > c->row_count || c->delta_count > 2 * (uint64_t)limits->slot_count ||
+        c->delta_late > c->delta_count || (flush && c->delta_late))
         return bad(error, "more operations than slots");
     return RT_OK;
 }
@@ -355,6 +385,11 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
         if (v->pull_flags[i] & ~DP_OP_STATE)
             return bad(error, "unknown flags of a pull");
     }
+    for (uint32_t i = 0; i < c->delta_count; i++) {
+        if (v->delta_reasons[i] > DP_REASON_FLUSH || v->delta_pulls[i] > limits->worker_count ||
+            v->delta_versions[i] <= v->delta_bases[i])
+            return bad(error, "a change that can be that of no row");
+    }
     for (uint32_t i = 0; i < c->grad_count; i++) {
         if (v->grad_masks[i] == 0 ||
             (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
@@ -377,6 +412,7 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
     if (!all_below(v->row_slots, c->row_count, slots) ||
         !all_below(v->push_slots, c->push_count, slots) ||
         !all_below(v->drop_slots, c->drop_count, slots) ||
+        !all_below(v->delta_slots, c->delta_count, slots) ||
         !all_below(v->pull_slots, c->pull_count, slots) ||
         !all_below(v->init_slots, c->init_count, slots) ||
         !all_below(v->pull_sum_slots, c->pull_sum_count, slots))

@@ -22,13 +22,14 @@ typedef struct {
     uint32_t row_count;
     uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
     uint32_t grad_count, keep_count;
+    uint32_t delta_count, delta_late; // delta_late: of them, the last so many follow the training
     uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
     uint32_t reserved;           // zero
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 80, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 88, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
@@ -53,6 +54,10 @@ typedef struct {
     const uint32_t *grad_rows, *grad_bases;
     const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
     const uint32_t *keep_rows;   // keep_count
+    const uint32_t *delta_slots; // delta_count
+    const uint32_t *delta_held;  // version that the slot has
+    const uint32_t *delta_versions, *delta_bases;
+    const uint8_t *delta_pulls, *delta_reasons;
 } dp_slice_view;
 
 typedef struct {

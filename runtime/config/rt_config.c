@@ -1,5 +1,6 @@
 #include "runtime/config/rt_config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -315,7 +316,8 @@ static bool is_bare_text(const rt_config_key *key, const char *value)
     if (!key || *value == '"')
         return false;
     if (key->type == RT_KEY_LIST)
-        return key->list->takes_text && *value != '[';
+        return key->list->takes_text && *value != '[' &&
+               !(key->list->takes_number && isdigit((unsigned char)*value));
     return key->type == RT_KEY_TEXT || key->type == RT_KEY_CHOICE || key->type == RT_KEY_CHARACTER;
 }
 

@@ -140,7 +140,7 @@ typedef struct {
     float decay_floor; // share of the learning rate that stays
 } rt_optimizer_config;
 
-typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU } rt_eviction_kind;
+typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
 
 typedef struct {
     uint64_t rows;          // rows per worker; 0: by ratio
@@ -196,6 +196,13 @@ typedef struct {
 } rt_dispatch_config;
 
 typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;
+
+// How old a copy of a row may be that is trained on (HET, VLDB'22).
+#define RT_STALENESS_INF UINT32_MAX
+typedef struct {
+    bool bounded;       // otherwise every read has every update: strict BSP
+    uint32_t staleness; // s; RT_STALENESS_INF: any
+} rt_consistency_config;
 
 typedef struct {
     double gbps_up, gbps_down;
@@ -259,6 +266,7 @@ typedef struct {
     rt_optimizer_config optimizer_dense; // "optimizer.dense"
     rt_cache_config cache;
     rt_dispatch_config dispatch;
+    rt_consistency_config consistency;
     rt_links_config links;
     rt_placement_kind placement;  // "planner.placement"
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done

@@ -185,6 +185,46 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
                    section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
 }
 
+// With bounded staleness changes of several workers are added up, of values and of state. That means
+// something where state is a sum; a moving average is none, and ftrl's values follow from its state.
+static bool adds_up(rt_optimizer_kind kind)
+{
+    return kind == RT_OPTIMIZER_SGD || kind == RT_OPTIMIZER_ADAGRAD ||
+           kind == RT_OPTIMIZER_ROWWISE_ADAGRAD;
+}
+
+static rt_status check_consistency(const rt_config *config, rt_error *error)
+{
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    const bool is_stale = config->consistency.staleness > 0;
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"dispatch.keeper", "gradients are kept for synchronous training only", dispatch->keeper},
+        {"dispatch.full_sync", "it is for synchronous training only", dispatch->full_sync},
+        {"dispatch.evict_cost", "it knows synchronous training only",
+         is_stale && dispatch->evict_cost},
+        {"cache.lookahead", "rows leave a cache after an iteration, not within",
+         is_stale && config->cache.lookahead > 0},
+        {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
+         is_stale && dispatch->view == RT_VIEW_STRICT},
+    };
+    if (!config->consistency.bounded)
+        return RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "%s: not with consistency.staleness: %s",
+                           others[i].key, others[i].why);
+    if (is_stale && !adds_up(config->optimizer_rows.kind))
+        return rt_fail(error, RT_CONFIG,
+                       "optimizer.rows.name: %s cannot add up what several workers changed, as "
+                       "consistency.staleness above 0 needs: expected \"sgd\", \"adagrad\" or "
+                       "\"rowwise_adagrad\"",
+                       rt_config_choice_name("optimizer.rows.name", config->optimizer_rows.kind));
+    return RT_OK;
+}
+
 static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
                                rt_error *error)
 {
@@ -275,6 +315,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_rows(config, error);
     if (status == RT_OK)
         status = check_device(config, error);
+    if (status == RT_OK)
+        status = check_consistency(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (status == RT_OK)

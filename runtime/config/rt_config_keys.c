@@ -140,6 +140,8 @@ static const rt_config_choice evictions[] = {
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},
+    {"light_lfu", RT_EVICT_LIGHT_LFU,
+     "the same, but rows used ten times only count on, and stay until that count has decayed (HET)"},
     {0},
 };
 #define XX(kind, name, help) {#name, RT_POLICY_##kind, help},
@@ -427,6 +429,12 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
+
+    LIST("consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
+         "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
+         "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
+         "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
+         "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
 
     LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "

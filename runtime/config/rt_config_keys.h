@@ -101,7 +101,7 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_columns, rt_config_links, rt_config_shards, rt_config_participants;
+    rt_config_columns, rt_config_links, rt_config_shards, rt_config_participants, rt_config_staleness;
 
 // RT_CONFIG names path, or the element; config is unchanged then. RT_NO_MEMORY.
 rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, const cJSON *value,

@@ -485,6 +485,57 @@ const rt_config_list rt_config_shards = {
     .takes_text = true,
 };
 
+// consistency.staleness ---------------------------------------------------------------------------
+
+static rt_status read_staleness(void *element, const cJSON *value, const char *path,
+                                rt_error *error)
+{
+    static const rt_config_key bound = {.type = RT_KEY_U32, .min = 0, .max = RT_STALENESS_INF - 1.0};
+    rt_consistency_config *one = element;
+    char shown[RT_CONFIG_SHOWN_MAX];
+    *one = (rt_consistency_config){.bounded = true, .staleness = RT_STALENESS_INF};
+    if (!cJSON_IsString(value))
+        return rt_config_value_read(&bound, &one->staleness, value, path, error);
+    if (strcmp(value->valuestring, "off") == 0)
+        *one = (rt_consistency_config){0};
+    else if (strcmp(value->valuestring, "inf") != 0)
+        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+                       rt_config_staleness.expected);
+    return RT_OK;
+}
+
+static rt_status take_staleness(rt_config *config, const void *elements, uint32_t count,
+                                bool is_alone, const char *path, rt_error *error)
+{
+    (void)count; // 1
+    if (!is_alone)
+        return rt_fail(error, RT_CONFIG, "%s: a list, expected %s", path,
+                       rt_config_staleness.expected);
+    config->consistency = *(const rt_consistency_config *)elements;
+    return RT_OK;
+}
+
+static void write_staleness(const rt_config *config, rt_json *json, const char *name)
+{
+    const rt_consistency_config *consistency = &config->consistency;
+    if (consistency->bounded && consistency->staleness != RT_STALENESS_INF)
+        rt_json_u64(json, name, consistency->staleness);
+    else
+        rt_json_string(json, name, consistency->bounded ? "inf" : "off");
+}
+
+const rt_config_list rt_config_staleness = {
+    .expected = "\"off\", \"inf\", or a number of iterations below 2^32 - 1",
+    .count_min = 1,
+    .count_max = 1,
+    .element_size = sizeof(rt_consistency_config),
+    .element = read_staleness,
+    .take = take_staleness,
+    .write = write_staleness,
+    .takes_text = true,
+    .takes_number = true,
+};
+
 // dispatch.participants ---------------------------------------------------------------------------
 
 // By rt_participants.
