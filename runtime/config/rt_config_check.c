@@ -45,8 +45,7 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
                        "stream.files: stream.source \"follow\" reads one file, by its path");
     if (!follows && stream->file_count > 0)
         return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
-    if (!follows && stream->format == RT_FORMAT_TABLE &&
-        stream->table.has_header)
+    if (!follows && stream->format == RT_FORMAT_TABLE && stream->table.has_header)
         return rt_fail(error, RT_CONFIG,
                        "stream.table.header: what stream.source \"%s\" is sent has none; expected "
                        "false, and the columns in their order",
@@ -62,9 +61,10 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                       : rows->max             ? "rows.max"
                                               : NULL;
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
-        return rt_fail(error, RT_CONFIG,
-                       "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
-                       (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+        return rt_fail(
+            error, RT_CONFIG,
+            "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
+            (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -185,8 +185,9 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
                    section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
 }
 
-// With bounded staleness changes of several workers are added up, of values and of state. That means
-// something where state is a sum; a moving average is none, and ftrl's values follow from its state.
+// With bounded staleness changes of several workers are added up, of values and of state. That
+// means something where state is a sum; a moving average is none, and ftrl's values follow from its
+// state.
 static bool adds_up(rt_optimizer_kind kind)
 {
     return kind == RT_OPTIMIZER_SGD || kind == RT_OPTIMIZER_ADAGRAD ||

@@ -38,8 +38,8 @@ typedef struct {
     uint32_t self;
     rt_random random; // of ranks
     int wait_fd, wake_fd, stop_fd;
-    bool is_answered; // the coordinator has said what it has
-    uint64_t sent, kept; // last numbers
+    bool is_answered;              // the coordinator has said what it has
+    uint64_t sent, kept;           // last numbers
     uint64_t ends[UNANSWERED_MAX]; // last numbers of messages without an answer, a ring
     uint32_t end_first, end_count;
     rt_journal_frame frame; // what is left of one that was read
@@ -103,8 +103,8 @@ static rt_status send_events(feed *f, uint64_t first, uint32_t count, const char
 {
     const rt_wire_events head = {f->feeder, rt_journal_statistics(f->journal).first};
     rt_message message;
-    rt_status status = rt_message_create(&message, RT_MESSAGE_EVENTS, f->self, first, count,
-                                         sizeof head + size);
+    rt_status status =
+        rt_message_create(&message, RT_MESSAGE_EVENTS, f->self, first, count, sizeof head + size);
     if (status)
         return status;
     memcpy(rt_message_payload(&message), &head, sizeof head);
@@ -125,8 +125,8 @@ static void connect_to(feed *f)
     f->pause_until_ns = now + RECONNECT_NS;
     // Ranks are few: where another feeder has this one the coordinator says so (STOP).
     f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
-    const rt_status status = rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address,
-                                                      &f->endpoint, &error);
+    const rt_status status =
+        rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint, &error);
     if (status) {
         f->endpoint = NULL;
         if (rt_log_due(&f->limit, &count))
@@ -146,8 +146,9 @@ static rt_status rewind_to(feed *f, uint64_t kept, rt_error *error)
     const uint64_t from = rt_max_u64(rt_min_u64(kept + 1, counts.next), counts.first);
     if (kept + 1 > counts.next)
         return rt_fail(error, RT_DATA,
-                       "the coordinator has event %" PRIu64 " of this spool, which ends with %"
-                       PRIu64 ": it is an old copy; put the right one back, or empty the folder",
+                       "the coordinator has event %" PRIu64
+                       " of this spool, which ends with %" PRIu64
+                       ": it is an old copy; put the right one back, or empty the folder",
                        kept, counts.next - 1);
     const rt_status status = rt_journal_seek(f->journal, from, &lost, error);
     f->frame.count = 0;

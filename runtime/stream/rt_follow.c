@@ -94,8 +94,9 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
     strcpy(f->base, basename(copy));
     f->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (access(f->folder, R_OK | X_OK) != 0) {
-        const rt_status status = rt_fail(error, RT_IO, "stream.files: cannot read the folder %s: %s",
-                                         f->folder, strerror(errno));
+        const rt_status status =
+            rt_fail(error, RT_IO, "stream.files: cannot read the folder %s: %s", f->folder,
+                    strerror(errno));
         close_source(f);
         return status;
     }
@@ -142,8 +143,8 @@ static bool was_read(const follow *f, int fd, const struct stat *info)
 {
     for (uint32_t i = 0; i < f->done_count; i++) {
         const mark *done = &f->done[i];
-        const bool has_size = done->offset ? (uint64_t)info->st_size >= done->offset
-                                           : info->st_size == 0;
+        const bool has_size =
+            done->offset ? (uint64_t)info->st_size >= done->offset : info->st_size == 0;
         if (has_size && is_the_file(done, fd, info))
             return true;
     }

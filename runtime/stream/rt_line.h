@@ -14,10 +14,10 @@ typedef struct {
     const char *text; // length bytes; text[length] is a line end: '\n' or '\r'; others are inside
                       // only where quotes hold several lines together
     uint32_t length;
-    uint32_t file;    // index of the file that it stands in
-    uint64_t number;  // in that file, from 1
+    uint32_t file;       // index of the file that it stands in
+    uint64_t number;     // in that file, from 1
     uint64_t arrival_ns; // of the clock of the day: when it came from elsewhere; 0: unknown
-    bool is_too_long; // text is empty then
+    bool is_too_long;    // text is empty then
 } rt_line;
 
 // Where a parser puts a sample; all of it is undefined after a failure.

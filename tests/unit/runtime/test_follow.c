@@ -1,4 +1,5 @@
-// A file that grows: renamed, truncated, read on after a restart, against the lines that were written.
+// A file that grows: renamed, truncated, read on after a restart, against the lines that were
+// written.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +50,7 @@ static void must_give(void *source, const char *want)
 {
     rt_line line;
     rt_error error = {0};
-    const rt_status status =
-        rt_source_follow.line(source, rt_now_ns() + WAIT_NS, 0, &line, &error);
+    const rt_status status = rt_source_follow.line(source, rt_now_ns() + WAIT_NS, 0, &line, &error);
     if (status)
         fail_msg("no line, %s %s; expected %s", rt_status_text(status), error.text, want);
     assert_int_equal(line.length, strlen(want));

@@ -1,4 +1,5 @@
-// Names of events against a plain list: what is known, what has left the window, what a restart has.
+// Names of events against a plain list: what is known, what has left the window, what a restart
+// has.
 #include "runtime/stream/rt_ids.h"
 
 #include <stdlib.h>

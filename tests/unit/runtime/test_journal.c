@@ -1,4 +1,5 @@
-// The journal against a plain list of lines: commits, ends that tear files, damage, bounds, origins.
+// The journal against a plain list of lines: commits, ends that tear files, damage, bounds,
+// origins.
 #include "runtime/live/rt_journal.h"
 
 #include <dirent.h>
