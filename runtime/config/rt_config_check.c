@@ -304,6 +304,12 @@ static rt_status check_device(const rt_config *config, rt_error *error)
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_files(&config->stream, error);
+    if (!status && rt_config_source_is_live(&config->stream) &&
+        config->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.source: \"%s\" needs checkpoints, so that its journal does not grow "
+                       "for ever; expected planner.placement \"coordinator\"",
+                       rt_config_choice_name("stream.source", (int)config->stream.source));
     return status ? status : rt_config_check_model(config, error);
 }
 
