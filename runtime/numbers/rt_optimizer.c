@@ -61,8 +61,8 @@ WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t d
 
 static const rt_optimizer_ops sgd = {.name = "sgd", .flops_per_value = 2, .step = step_sgd};
 
-WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                               float *restrict values, float *restrict velocity,
+WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
+                               uint32_t plane, float *restrict values, float *restrict velocity,
                                const float *restrict gradient)
 {
     (void)plane;
@@ -77,8 +77,8 @@ static const rt_optimizer_ops momentum = {
     .name = "momentum", .state = {1, 0}, .flops_per_value = 4, .step = step_momentum};
 
 // Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
-WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                              float *restrict values, float *restrict squares,
+WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                              uint32_t plane, float *restrict values, float *restrict squares,
                               const float *restrict gradient)
 {
     (void)plane;
@@ -116,9 +116,9 @@ static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
 }
 
 // One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
-WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                                      float *restrict values, float *restrict square,
-                                      const float *restrict gradient)
+WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                                      uint32_t plane, float *restrict values,
+                                      float *restrict square, const float *restrict gradient)
 {
     (void)plane;
     *square += sum_of_squares(t, dim, values, gradient) / (float)dim;

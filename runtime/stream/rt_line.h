@@ -21,12 +21,16 @@ typedef struct {
 } rt_line;
 
 // Where a parser puts a sample; all of it is undefined after a failure.
+// id and time are there where the schema says so.
 typedef struct {
     float label;
+    float weight;
     bool is_label_odd; // the label is neither 0 nor 1, and was taken for one of them
     uint32_t key_count;
-    float *dense;   // schema's dense_count
-    uint64_t *keys; // room for schema's keys_per_sample_max
+    uint64_t id;     // a hash of it
+    int64_t time_ms; // since 1970-01-01 UTC
+    float *dense;    // schema's dense_count
+    uint64_t *keys;  // room for schema's keys_per_sample_max
 } rt_line_sample;
 
 // What is wrong with a line: which column, what was expected there, what was found.
