@@ -34,6 +34,14 @@ static int print_migrated(const char *path, uint32_t set_count)
     return code;
 }
 
+static int print_sources(void)
+{
+    for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
+        if (rt_config_has_source((rt_source_kind)kind))
+            puts(rt_config_choice_name("stream.source", kind));
+    return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+}
+
 static void print_counts(const char *what, const ew_counts *counts, uint32_t samples)
 {
     const double flops = (double)(counts->gemm_flops + counts->flops) / samples;
@@ -79,6 +87,7 @@ int cli_check(int argc, char **argv)
     const char *path = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     bool document = false, model = false, count = false, migrate = false;
+    bool sources = false;
     rt_config config;
     rt_error error = {0};
     cli_plan plan;
@@ -86,11 +95,14 @@ int cli_check(int argc, char **argv)
     const cli_option options[] = {{"document", NULL, &document},
                                   {"model", NULL, &model},
                                   {"count", NULL, &count},
-                                  {"migrate", NULL, &migrate}};
+                                  {"migrate", NULL, &migrate},
+                                  {"sources", NULL, &sources}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     if (document)
         return print_document();
+    if (sources)
+        return print_sources();
     if (migrate)
         return print_migrated(path, set_count);
     int code = (model ? cli_load_model : cli_load)(path, sets, set_count, "lanyard", &config);

@@ -54,13 +54,14 @@ static const cli_command commands[] = {
      "  --spool DIR  what the coordinator has not acknowledged waits there (journal.directory)\n"
      "Ends with its input, or by a signal; what is in the spool is sent by the next start.\n",
      cli_feed},
-    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
+    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document | --sources",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
      "  --count     read the input once to count its distinct keys: what a PS shard needs\n"
      "  --model     weights, operations and bytes of the model\n"
      "  --migrate   CONFIG itself, without defaults, by the names that keys have today\n"
-     "  --document  the reference of all keys (docs/CONFIG.md)\n",
+     "  --document  the reference of all keys (docs/CONFIG.md)\n"
+     "  --sources   what this build can read samples from (stream.source)\n",
      cli_check},
     {"doctor", "CONFIG [--out DIR] [--json] [--set KEY=VALUE]...",
      "test what this box needs for a run, and say what to fix",
@@ -160,7 +161,11 @@ int main(int argc, char **argv)
     if (asks_for_help(argv[1]) || strcmp(argv[1], "help") == 0)
         return usage(stdout);
     if (strcmp(argv[1], "--version") == 0) {
-        printf("lanyard %s\n", rt_build());
+        printf("lanyard %s\nsources:", rt_build());
+        for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
+            if (rt_config_has_source((rt_source_kind)kind))
+                printf(" %s", rt_config_choice_name("stream.source", kind));
+        printf("\n");
         return CLI_OK;
     }
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {

@@ -12,13 +12,15 @@ ALL_RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
 RIVALS := $(if $(QUICK),$(if $(wildcard /usr/include/lemon/core.h),$(ALL_RIVALS)),$(ALL_RIVALS))
 FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
 SUPPORT := $(DIR)/libsupport.a
+# Kafka for tests: the mock cluster of librdkafka, where that is.
+KAFKA_BOX := $(if $(call HAS,librdkafka/rdkafka_mock.h),$(DIR)/tests/streams/kafka_box)
 
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate tests/site tests/targets)
+test-run: all $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/mutate tests/site tests/streams tests/targets)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -28,6 +30,9 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 
 torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
+
+soak-streams: program $(KAFKA_BOX) ## every source of events for 5 minutes while processes are killed, by SEED=1: nothing lost, nothing twice
+	@SOAK_SHOW=1 SOAK_SEED=$(SEED) SOAK_SECONDS=$(if $(QUICK),5,300) DIR=$(DIR) LANYARD=$(PROGRAM) tests/streams/test_streams
 
 mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
 	tests/mutate/mutate --cc "$(CC)" --seed $(SEED) --count $(COUNT) $(if $(QUICK),--quick)
@@ -76,6 +81,10 @@ $(DIR)/tests/unit/bandwidth_probe/test_bw_probe: LDLIBS += -Wl,--wrap=rt_now_ns
 $(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
+
+$(KAFKA_BOX): $(DIR)/%: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $(WARNINGS) $< -lrdkafka -o $@
 
 $(RIVALS): $(DIR)/%: %.cc
 	@mkdir -p $(@D)

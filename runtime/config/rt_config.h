@@ -110,6 +110,7 @@ typedef struct {
 #define XX(kind, name, help) RT_SOURCE_##kind,
 typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
 #undef XX
+#define RT_SOURCE_COUNT (0 RT_SOURCE_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
 
 typedef struct {
     rt_format format;
@@ -377,6 +378,20 @@ static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 #undef NO
 #undef YES
     return stream->format != RT_FORMAT_SYNTHETIC && is_live[stream->source];
+}
+
+// Whether this build was made with the library that a source needs.
+static inline bool rt_config_has_source(rt_source_kind kind)
+{
+#ifndef RT_HAS_MQTT
+    if (kind == RT_SOURCE_MQTT)
+        return false;
+#endif
+#ifndef RT_HAS_KAFKA
+    if (kind == RT_SOURCE_KAFKA)
+        return false;
+#endif
+    return kind < RT_SOURCE_COUNT;
 }
 
 // Sets every key to its default. RT_NO_MEMORY.

@@ -36,13 +36,17 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
 {
     const char *name = rt_config_choice_name("stream.source", (int)stream->source);
     const bool follows = stream->source == RT_SOURCE_FOLLOW;
+    if (!rt_config_has_source(stream->source))
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.source: this build has no \"%s\": its library was missing "
+                       "(docs/DEPENDENCIES.md)",
+                       name);
     if (follows && (stream->file_count != 1 || strcmp(stream->files[0], "-") == 0))
         return rt_fail(error, RT_CONFIG,
                        "stream.files: stream.source \"follow\" reads one file, by its path");
     if (!follows && stream->file_count > 0)
         return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
-    if (!follows && stream->format == RT_FORMAT_TABLE &&
-        stream->table.has_header)
+    if (!follows && stream->format == RT_FORMAT_TABLE && stream->table.has_header)
         return rt_fail(error, RT_CONFIG,
                        "stream.table.header: what stream.source \"%s\" is sent has none; expected "
                        "false, and the columns in their order",
@@ -350,8 +354,9 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
                    section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
 }
 
-// With bounded staleness changes of several workers are added up, of values and of state. That means
-// something where state is a sum; a moving average is none, and ftrl's values follow from its state.
+// With bounded staleness changes of several workers are added up, of values and of state. That
+// means something where state is a sum; a moving average is none, and ftrl's values follow from its
+// state.
 static bool adds_up(rt_optimizer_kind kind)
 {
     return kind == RT_OPTIMIZER_SGD || kind == RT_OPTIMIZER_ADAGRAD ||
@@ -468,6 +473,12 @@ static rt_status check_device(const rt_config *config, rt_error *error)
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_files(&config->stream, error);
+    if (!status && rt_config_source_is_live(&config->stream) &&
+        config->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.source: \"%s\" needs checkpoints, so that its journal does not grow "
+                       "for ever; expected planner.placement \"coordinator\"",
+                       rt_config_choice_name("stream.source", (int)config->stream.source));
     return status ? status : rt_config_check_model(config, error);
 }
 

@@ -316,7 +316,7 @@ const rt_config_key rt_config_keys[] = {
             "`HOST:PORT,...` of some of them."),
     TEXT_OR("stream.kafka.topic", stream.kafka_topic, "events", "All its partitions are read."),
     TEXT_OR("stream.kafka.group", stream.kafka_group, "lanyard",
-            "Consumer group under which the offsets of checkpoints are made known."),
+            "Consumer group, a name for who reads: offsets are in checkpoints."),
     TEXT("stream.kafka.options", stream.kafka_options,
          "`name=value,...` for librdkafka: `security.protocol=ssl,ssl.ca.location=ca.pem`."),
     TEXT("stream.kafka.password", stream.kafka_password,

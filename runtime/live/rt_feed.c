@@ -14,7 +14,7 @@
 
 #include "runtime/config/rt_address.h"
 #include "runtime/live/rt_spool.h"
-#include "runtime/rt_json.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -36,9 +36,10 @@ typedef struct {
     char address[RT_NAME_MAX + 16];
     uint64_t feeder;
     uint32_t self;
+    rt_random random; // of ranks
     int wait_fd, wake_fd, stop_fd;
-    bool is_answered; // the coordinator has said what it has
-    uint64_t sent, kept; // last numbers
+    bool is_answered;              // the coordinator has said what it has
+    uint64_t sent, kept;           // last numbers
     uint64_t ends[UNANSWERED_MAX]; // last numbers of messages without an answer, a ring
     uint32_t end_first, end_count;
     rt_journal_frame frame; // what is left of one that was read
@@ -83,7 +84,6 @@ static rt_status take_name(feed *f, const char *directory, rt_error *error)
         if (status)
             return status;
     }
-    f->self = rt_peer(RT_ROLE_VISITOR, (uint32_t)(f->feeder & 0xffffff));
     return RT_OK;
 }
 
@@ -103,8 +103,8 @@ static rt_status send_events(feed *f, uint64_t first, uint32_t count, const char
 {
     const rt_wire_events head = {f->feeder, rt_journal_statistics(f->journal).first};
     rt_message message;
-    rt_status status = rt_message_create(&message, RT_MESSAGE_EVENTS, f->self, first, count,
-                                         sizeof head + size);
+    rt_status status =
+        rt_message_create(&message, RT_MESSAGE_EVENTS, f->self, first, count, sizeof head + size);
     if (status)
         return status;
     memcpy(rt_message_payload(&message), &head, sizeof head);
@@ -123,8 +123,10 @@ static void connect_to(feed *f)
     if (f->endpoint || now < f->pause_until_ns)
         return;
     f->pause_until_ns = now + RECONNECT_NS;
-    const rt_status status = rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address,
-                                                      &f->endpoint, &error);
+    // Ranks are few: where another feeder has this one the coordinator says so (STOP).
+    f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
+    const rt_status status =
+        rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint, &error);
     if (status) {
         f->endpoint = NULL;
         if (rt_log_due(&f->limit, &count))
@@ -132,6 +134,7 @@ static void connect_to(feed *f)
         return;
     }
     f->heard_ns = rt_now_ns();
+    f->pause_until_ns = 0;
     (void)send_events(f, 0, 0, NULL, 0); // what do you have?
 }
 
@@ -143,8 +146,9 @@ static rt_status rewind_to(feed *f, uint64_t kept, rt_error *error)
     const uint64_t from = rt_max_u64(rt_min_u64(kept + 1, counts.next), counts.first);
     if (kept + 1 > counts.next)
         return rt_fail(error, RT_DATA,
-                       "the coordinator has event %" PRIu64 " of this spool, which ends with %"
-                       PRIu64 ": it is an old copy; put the right one back, or empty the folder",
+                       "the coordinator has event %" PRIu64
+                       " of this spool, which ends with %" PRIu64
+                       ": it is an old copy; put the right one back, or empty the folder",
                        kept, counts.next - 1);
     const rt_status status = rt_journal_seek(f->journal, from, &lost, error);
     f->frame.count = 0;
@@ -190,7 +194,7 @@ static rt_status receive_all(feed *f, rt_error *error)
         status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_KEPT)
             status = take_answer(f, rt_message_header(&message), error);
-        else if (status == RT_NOT_FOUND)
+        else if (status == RT_NOT_FOUND || !status) // STOP: another feeder has the rank
             disconnect(f);
         rt_message_release(&message);
         if (status == RT_AGAIN || status == RT_NOT_FOUND)
@@ -364,6 +368,7 @@ rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_f
     f->counts = counts;
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = stop_fd;
+    f->random.state = rt_now_ns();
     rt_status status = open_all(f, directory, error);
     while (!status && !is_readable(stop_fd)) {
         status = turn(f, error);

@@ -13,8 +13,8 @@
 #include "runtime/rt_base.h"
 
 typedef struct {
-    uint64_t taken;  // events that came to the spool
-    uint64_t kept;   // that the coordinator has
+    uint64_t taken; // events that came to the spool
+    uint64_t kept;  // that the coordinator has
     uint64_t connections;
 } rt_feed_counts;
 

@@ -38,7 +38,7 @@ typedef struct {
     pthread_mutex_t lock; // the members below
     pthread_cond_t changed;
     bool stop;
-    uint32_t open;                // entries that wait for the journal
+    uint32_t open;               // entries that wait for the journal
     answer answers[ANSWERS_MAX]; // to be sent; one per peer
     uint32_t answer_count;
     rt_intake_counts counts;
@@ -237,8 +237,7 @@ static rt_status listen_for_feeders(intake *in, const rt_config *config, rt_erro
     rt_free(keys);
     snprintf(address, sizeof address, "tcp://%s", config->feed_listen);
     if (!status)
-        status =
-            rt_transport_zmq.listen(in->transport, SELF, address, bound, &in->endpoint, error);
+        status = rt_transport_zmq.listen(in->transport, SELF, address, bound, &in->endpoint, error);
     if (status)
         return rt_fail_in(error, "feed.listen");
     rt_info("feed: listening on %s", bound);

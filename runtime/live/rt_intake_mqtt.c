@@ -82,8 +82,8 @@ static void on_message(struct mosquitto *client, void *context,
         size--;
     if (size == 0)
         return;
-    const bool is_good = rt_journal_count_lines(text, size, &count) &&
-                         in->batch.size + size < RT_JOURNAL_FRAME_MAX;
+    const bool is_good =
+        rt_journal_count_lines(text, size, &count) && in->batch.size + size < RT_JOURNAL_FRAME_MAX;
     pthread_mutex_lock(&in->lock);
     in->counts.refused += !is_good;
     in->counts.unnamed += is_good && !*in->config->stream.id ? count : 0;
@@ -238,7 +238,7 @@ static bool connect_client(intake *in)
     if (rt_log_due(&in->limit, &count))
         rt_warn("stream.mqtt: no connection to %s:%" PRIu32 ": %s; trying again", in->host,
                 in->port,
-                error.status                ? error.text
+                error.status               ? error.text
                 : reason == MOSQ_ERR_ERRNO ? strerror(cause)
                                            : mosquitto_strerror(reason));
     return false;
@@ -299,8 +299,9 @@ static rt_status check(intake *in, rt_error *error)
         return rt_fail(error, RT_CONFIG, "stream.mqtt.topic: \"%s\" is no topic",
                        stream->mqtt_topic);
     if (!*stream->mqtt_client)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.mqtt.client: expected a name, for the session that the broker keeps");
+        return rt_fail(
+            error, RT_CONFIG,
+            "stream.mqtt.client: expected a name, for the session that the broker keeps");
     if (*stream->mqtt_ca || rt_address_is_loopback(stream->mqtt_broker) ||
         in->config->security_insecure)
         return RT_OK;

@@ -178,8 +178,7 @@ static bool answer(connection *c)
     pthread_mutex_unlock(&c->in->lock);
     if (c->answer_size == 0 && lines > c->told) {
         c->told = lines;
-        c->answer_size =
-            (size_t)snprintf(c->answer, sizeof c->answer, "%" PRIu64 "\n", lines);
+        c->answer_size = (size_t)snprintf(c->answer, sizeof c->answer, "%" PRIu64 "\n", lines);
     }
     if (c->answer_size > 0) {
         const ssize_t count = send(c->fd, c->answer, c->answer_size, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -202,8 +202,8 @@ static rt_status write_block(rt_journal *journal, uint64_t offset, rt_error *err
     const rt_bytes *block = &journal->block;
     size_t done = 0;
     while (done < block->size) {
-        const ssize_t count = pwrite(journal->file, block->data + done, block->size - done,
-                                     (off_t)(offset + done));
+        const ssize_t count =
+            pwrite(journal->file, block->data + done, block->size - done, (off_t)(offset + done));
         if (count < 0 && errno == EINTR)
             continue;
         if (count <= 0)

@@ -2,7 +2,8 @@
 //
 // Lines are appended from any thread and numbered from 1 on. A thread of the journal's own writes
 // what has come and calls fdatasync once for all of it (group commit); then everybody is told. One
-// reader reads what is committed. The folder holds segments, NUMBER.seg, named by their first event:
+// reader reads what is committed. The folder holds segments, NUMBER.seg, named by their first
+// event:
 //   head    magic, version, size, first event, known origins, the latest note; XXH3 of it
 //   frames  one per append: events, arrival, origin; XXH3 of it and of its lines
 // A frame that is cut off at the end of the last segment was never acknowledged and is removed at

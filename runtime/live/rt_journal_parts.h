@@ -28,9 +28,9 @@ struct rt_journal {
     rt_log_limit failures, damages;
 
     // The journal's thread.
-    bool must_roll;   // the next commit begins a segment
-    int file;         // the last segment; -1: it cannot be written any more
-    rt_bytes block;   // of one commit
+    bool must_roll;           // the next commit begins a segment
+    int file;                 // the last segment; -1: it cannot be written any more
+    rt_bytes block;           // of one commit
     rt_journal_memory coming; // as it will be after the commit
 
     // The reader's.

@@ -98,12 +98,11 @@ static void skip_lines(rt_journal_frame *frame, uint64_t count)
 
 static void take_frame(rt_journal *journal, const rt_frame_head *head, rt_journal_frame *frame)
 {
-    *frame = (rt_journal_frame){
-        .lines = (const char *)journal->reader_bytes.data + head->note_size,
-        .size = head->size - head->note_size,
-        .first = head->first,
-        .count = head->count,
-        .arrival_ns = head->arrival_ns};
+    *frame = (rt_journal_frame){.lines = (const char *)journal->reader_bytes.data + head->note_size,
+                                .size = head->size - head->note_size,
+                                .first = head->first,
+                                .count = head->count,
+                                .arrival_ns = head->arrival_ns};
     if (head->first < journal->reader_next)
         skip_lines(frame, journal->reader_next - head->first);
     journal->reader_next = head->first + head->count;

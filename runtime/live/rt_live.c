@@ -15,9 +15,12 @@
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
 
-static const rt_intake_ops *const intakes[] = {&rt_intake_http, &rt_intake_tcp, &rt_intake_feed,
+static const rt_intake_ops *const intakes[] = {
+    &rt_intake_http,
+    &rt_intake_tcp,
+    &rt_intake_feed,
 #ifdef RT_HAS_MQTT
-                                               &rt_intake_mqtt,
+    &rt_intake_mqtt,
 #endif
 };
 
@@ -116,8 +119,8 @@ int rt_intake_listen(const char *name, const char *key, const char *address, rt_
     const int on = 1;
     snprintf(text, sizeof text, "tcp://%s", address);
     if (!rt_address_resolve(text, &place, &length)) {
-        rt_fail(error, RT_CONFIG, "%s: \"%s\" is no address of this machine, expected \"HOST:PORT\"",
-                key, address);
+        rt_fail(error, RT_CONFIG,
+                "%s: \"%s\" is no address of this machine, expected \"HOST:PORT\"", key, address);
         return -1;
     }
     const int listener = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -195,9 +198,8 @@ static rt_status wait_for_frame(const source *s, uint64_t deadline_ns)
     const uint64_t now = rt_now_ns();
     int wait_ms = -1;
     if (deadline_ns)
-        wait_ms = now >= deadline_ns
-                      ? 0
-                      : (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
+        wait_ms =
+            now >= deadline_ns ? 0 : (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
     const int count = poll(wanted, 2, wait_ms);
     if (count > 0 && wanted[1].revents)
         return RT_STOPPED;

@@ -14,7 +14,7 @@
 #define SEGMENT_MAGIC UINT64_C(0x4c4e524a59414c52) // "RLAYJRNL"
 #define FRAME_MAGIC UINT32_C(0x4d415246)           // "FRAM"
 #define VERSION 1u
-#define HEAD_BYTES_MAX                                                             \
+#define HEAD_BYTES_MAX                                                                   \
     (sizeof(rt_segment_head) + RT_JOURNAL_ORIGINS_MAX * sizeof(rt_journal_origin_mark) + \
      RT_JOURNAL_NOTE_MAX + sizeof(uint64_t))
 

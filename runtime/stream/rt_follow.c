@@ -4,7 +4,7 @@
 // truncated (it is read from its start again) or renamed (it is read to its end, then the next one
 // from its start). Files are known by device, inode and their first bytes; one that was renamed is
 // looked for beside its old name, so a run that goes on finds it, and those that came between.
-// They are told apart by the time of their last change. One thread.
+// They come in the order of their last changes; those that were read are remembered. One thread.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +26,7 @@
 #define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
 #define LOOK_MS 500 // also where a file system tells nothing of changes
 #define HEAD_BYTES 256u
+#define DONE_MAX 64u // files that were read to their end and may still be there, renamed
 #define SETTLED_NS UINT64_C(1000000000) // a renamed file is done when it has not grown for so long
 
 typedef struct {
@@ -48,6 +49,8 @@ typedef struct {
     bool is_skipping;        // inside a line that is too long
     uint64_t renamed_ns;     // since when the file has had another name, as far as known; 0: not
     struct timespec changed; // the last change of the file that was read to its end
+    mark done[DONE_MAX];     // the newest last
+    uint32_t done_count;
     uint64_t arrival_ns, bytes_read;
 } follow;
 
@@ -91,8 +94,9 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
     strcpy(f->base, basename(copy));
     f->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (access(f->folder, R_OK | X_OK) != 0) {
-        const rt_status status = rt_fail(error, RT_IO, "stream.files: cannot read the folder %s: %s",
-                                         f->folder, strerror(errno));
+        const rt_status status =
+            rt_fail(error, RT_IO, "stream.files: cannot read the folder %s: %s", f->folder,
+                    strerror(errno));
         close_source(f);
         return status;
     }
@@ -132,6 +136,26 @@ static bool is_the_file(const mark *at, int fd, const struct stat *info)
     return at->device == info->st_dev && at->inode == info->st_ino &&
            (uint64_t)info->st_size >= at->head_size &&
            (at->head_size == 0 || hash_head(fd, at->head_size) == at->head_hash);
+}
+
+// An inode may serve another file later: then the first bytes, or the size, are others.
+static bool was_read(const follow *f, int fd, const struct stat *info)
+{
+    for (uint32_t i = 0; i < f->done_count; i++) {
+        const mark *done = &f->done[i];
+        const bool has_size =
+            done->offset ? (uint64_t)info->st_size >= done->offset : info->st_size == 0;
+        if (has_size && is_the_file(done, fd, info))
+            return true;
+    }
+    return false;
+}
+
+static void note_read(follow *f)
+{
+    if (f->done_count == DONE_MAX)
+        memmove(f->done, f->done + 1, --f->done_count * sizeof *f->done);
+    f->done[f->done_count++] = f->at;
 }
 
 static void begin_file(follow *f, int fd, const struct stat *info)
@@ -188,7 +212,8 @@ static int find_file(const follow *f, const mark *wanted, struct stat *found)
         if (wanted)
             is_better = best < 0 && is_the_file(wanted, fd, &info);
         else // the one that has the name now may not have been written to yet
-            is_better = !is_own && (is_named || !is_later(&f->changed, &info.st_mtim)) &&
+            is_better = !is_own && !was_read(f, fd, &info) &&
+                        (is_named || !is_later(&f->changed, &info.st_mtim)) &&
                         (best < 0 || is_later(&found->st_mtim, &info.st_mtim));
         if (is_better && best >= 0)
             close(best);
@@ -302,6 +327,7 @@ static rt_status look_at_end(follow *f)
     if (fd < 0)
         return RT_AGAIN;
     rt_info("%s: another file has the name: reading goes on there", f->path);
+    note_read(f);
     close(f->fd);
     begin_file(f, fd, &info);
     return RT_OK;
@@ -371,6 +397,8 @@ static void tell(const void *source, rt_bytes *bytes)
     if (f->fd >= 0)
         refresh_head(f->fd, &at);
     rt_bytes_put(bytes, &at, sizeof at);
+    rt_bytes_put_u64(bytes, f->done_count);
+    rt_bytes_put(bytes, f->done, f->done_count * sizeof *f->done);
 }
 
 static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
@@ -379,9 +407,15 @@ static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *pla
     struct stat info;
     mark at;
     (void)place;
-    if (!bytes || !rt_reader_get(bytes, &at, 1, sizeof at) || bytes->left ||
+    const bool is_read = bytes && rt_reader_get(bytes, &at, 1, sizeof at);
+    const uint64_t count = is_read ? rt_reader_u64(bytes) : 0;
+    if (!is_read || bytes->failed || count > DONE_MAX || bytes->left != count * sizeof *f->done ||
         at.head_size > HEAD_BYTES || at.offset > INT64_MAX)
         return rt_fail(error, RT_DATA, "the position in the file is damaged");
+    f->done_count = (uint32_t)count;
+    rt_reader_get(bytes, f->done, count, sizeof *f->done);
+    for (uint32_t i = 0; i < f->done_count; i++)
+        f->done[i].head_size = rt_min_u64(f->done[i].head_size, HEAD_BYTES);
     if (at.inode == 0) // nothing was read yet
         return RT_OK;
     const int fd = find_file(f, &at, &info);

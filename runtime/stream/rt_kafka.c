@@ -36,11 +36,11 @@ typedef struct {
     rt_source_watch watch;
     partition *partitions;
     uint32_t partition_count, partition_capacity, assigned_count;
-    uint64_t look_ns; // for partitions, next
+    uint64_t look_ns;            // for partitions, next
     rd_kafka_message_t *message; // NULL: none is open
     char *text;                  // of it, with room behind; text_size bytes from text_next on
     uint32_t text_capacity, text_next, text_size, last_next;
-    uint64_t line;     // of the message, the next one
+    uint64_t line; // of the message, the next one
     uint64_t arrival_ns;
     uint64_t bytes_read;
     rt_log_limit limit;
@@ -121,8 +121,8 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
     if (!status)
         status = set_options(conf, config->kafka_options, error);
     if (!status && *config->kafka_password)
-        status = rt_http_read_word("stream.kafka.password", config->kafka_password, &password,
-                                   error);
+        status =
+            rt_http_read_word("stream.kafka.password", config->kafka_password, &password, error);
     if (!status && password)
         status = set(conf, "sasl.password", password, error);
     if (password)
@@ -233,8 +233,8 @@ static rt_status look_for_partitions(kafka *k, rt_error *error)
     for (uint32_t i = 0; i < count; i++) {
         rd_kafka_topic_partition_t *one =
             rd_kafka_topic_partition_list_add(list, k->config->kafka_topic, (int32_t)i);
-        one->offset = k->partitions[i].next ? (int64_t)k->partitions[i].next
-                                            : RD_KAFKA_OFFSET_BEGINNING;
+        one->offset =
+            k->partitions[i].next ? (int64_t)k->partitions[i].next : RD_KAFKA_OFFSET_BEGINNING;
     }
     const rd_kafka_resp_err_t reason = rd_kafka_assign(k->client, list);
     rd_kafka_topic_partition_list_destroy(list);
@@ -350,8 +350,7 @@ static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
 
 static void end_message(kafka *k)
 {
-    k->partitions[k->message->partition] =
-        (partition){.next = (uint64_t)k->message->offset + 1};
+    k->partitions[k->message->partition] = (partition){.next = (uint64_t)k->message->offset + 1};
     close_message(k);
 }
 

@@ -67,8 +67,8 @@ struct rt_stream {
     rt_line_problem problem; // of it
     uint64_t bad_logged;     // of this process
     rt_event_id event_id;
-    rt_ids *ids;         // NULL: events have no names
-    uint64_t *arrivals;  // of the batch that is read, by sample; NULL: nobody asks
+    rt_ids *ids;        // NULL: events have no names
+    uint64_t *arrivals; // of the batch that is read, by sample; NULL: nobody asks
     uint32_t arrival_count, arrival_capacity;
     bool one_class_told;
     bool is_ended;

@@ -125,8 +125,8 @@ rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error 
 
 // From now on it is noted when samples arrived. RT_NO_MEMORY.
 rt_status rt_stream_keep_arrivals(rt_stream *stream);
-// Of the batch that was read last, in nanoseconds of the clock of the day (0: unknown), of its first
-// *count_p samples: the others are unknown, too.
+// Of the batch that was read last, in nanoseconds of the clock of the day (0: unknown), of its
+// first *count_p samples: the others are unknown, too.
 const uint64_t *rt_stream_arrivals(const rt_stream *stream, uint32_t *count_p);
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream);

@@ -1,4 +1,5 @@
-// kafka_box - a Kafka cluster for tests: librdkafka's mock (rdkafka_mock.h) in a process of its own.
+// kafka_box - a Kafka cluster for tests: librdkafka's mock (rdkafka_mock.h) in a process of its
+// own.
 //
 // Says where its brokers listen, in a line. Then takes blocks of lines from standard input, each
 // ended by an empty one, produces a message of every line to topic "events" (three partitions), and
