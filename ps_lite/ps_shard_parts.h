@@ -18,7 +18,7 @@ struct ps_shard {
     ps_table *table;
     ps_parked *parked;
     ps_aggregates *aggregates;
-    ps_dense *dense; // shard 0 only
+    ps_dense *dense;
     ps_outbox *outbox;
     float *sum;              // row_floats
     ps_aggregates *deltas;   // that wait, of row_floats, pull_tag: pulls of the base; or NULL
