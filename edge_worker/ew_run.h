@@ -6,6 +6,7 @@
 #define EW_RUN_H
 
 #include "bandwidth_probe/bw_passive.h"
+#include "edge_worker/executor/ew_bases.h"
 #include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"

@@ -9,6 +9,7 @@
 
 #include "dispatch/coordinator/dp_latency.h"
 #include "dispatch/plan/dp_trace.h"
+#include "runtime/numbers/rt_negatives.h"
 
 #define SHOW_TTY_NS UINT64_C(250000000)
 #define SHOW_FILE_NS UINT64_C(5000000000)
@@ -27,6 +28,7 @@ typedef struct {
 } reported;
 
 struct dp_tally {
+    bool is_weighted; // samples are, or negatives are left out
     dp_tally_config config;
     rt_meter *meter;
     rt_metrics *metrics;
@@ -111,7 +113,11 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     tally->config = *config;
     tally->tty = isatty(STDERR_FILENO);
+    const rt_stream_config *stream = &config->config->stream;
+    tally->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
     rt_status status = rt_meter_create(&tally->meter);
+    if (!status && tally->is_weighted)
+        rt_meter_weigh(tally->meter);
     if (!status)
         status = dp_ranges_init(&tally->ranges, config->dense_count);
     if (!status)
@@ -360,6 +366,10 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = planned->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
@@ -439,6 +449,18 @@ static void take_folder(dp_tally *tally)
         rt_warn("%s cannot be replaced: it is in %s", path, fresh);
 }
 
+// What the metrics say is of all samples, also of the negatives that were left out.
+static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
+{
+    const double keep = tally->config.config->stream.negatives_keep;
+    rt_negatives_correct(open->predictions, planned->sample_count, keep, open->predictions);
+    if (tally->is_weighted)
+        rt_meter_add_weighted(tally->meter, open->predictions, planned->labels, planned->weights,
+                              1 / keep, planned->sample_count);
+    else
+        rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+}
+
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
     reported *open = open_of(tally, planned);
@@ -448,7 +470,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
-    rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+    judge(tally, open, planned);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;

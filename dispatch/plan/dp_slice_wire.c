@@ -17,6 +17,7 @@ static uint64_t padded(uint64_t bytes)
 // because all three are made from this list.
 #define SLICE_ARRAYS(XX)                                              \
     XX(labels, float, c->sample_count)                                \
+    XX(weights, float, weight_count(c))                               \
     XX(dense, float, (uint64_t)c->sample_count * limits->dense_count) \
     XX(bag_offsets, uint32_t, bag_offset_count(c, limits))            \
     XX(lookup_rows, uint32_t, c->lookup_count)                        \
@@ -47,6 +48,11 @@ static uint64_t padded(uint64_t bytes)
     XX(delta_bases, uint32_t, c->delta_count)                         \
     XX(delta_pulls, uint8_t, c->delta_count)                          \
     XX(delta_reasons, uint8_t, c->delta_count)
+
+static uint64_t weight_count(const rt_wire_slice *c)
+{
+    return c->flags & DP_SLICE_WEIGHTED ? c->sample_count : 0;
+}
 
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
@@ -102,11 +108,13 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
     }
 }
 
-static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
+static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, const rt_batch *batch,
                                   const dp_slice_limits *limits)
 {
+    bool weighted = batch && batch->is_weighted;
     bool uniform = slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
+                                     (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0),
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
@@ -143,6 +151,7 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
                         const dp_slice_view *view)
 {
     float *labels = WRITABLE(view->labels, float);
+    float *weights = WRITABLE(view->weights, float);
     float *dense = WRITABLE(view->dense, float);
     uint32_t *offsets = WRITABLE(view->bag_offsets, uint32_t);
     uint32_t lookup = 0;
@@ -151,6 +160,8 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     for (uint32_t k = 0; k < slice->sample_count; k++) {
         uint32_t sample = slice->samples[k];
         labels[k] = batch->labels[sample];
+        if (weights)
+            weights[k] = batch->weights[sample];
         if (batch->dense_count)
             memcpy(dense + (size_t)k * batch->dense_count,
                    batch->dense + (size_t)sample * batch->dense_count,
@@ -263,7 +274,7 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
                           rt_message *message)
 {
     const dp_slice *slice = &plan->slices[worker];
-    rt_wire_slice counts = slice_counts(plan, slice, limits);
+    rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
     if (plan->iteration == 1)
         counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
@@ -290,9 +301,10 @@ void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint)
            sizeof fingerprint);
 }
 
-uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits)
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                        const dp_slice_limits *limits)
 {
-    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], limits);
+    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], batch, limits);
     return sizeof(rt_wire_header) + payload_bytes(&counts, limits);
 }
 
@@ -318,7 +330,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "impossible log odds of its labels");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED) ||
+        flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
     if (flush != (c->workers == 0) || c->workers & ~rt_bits_below(limits->worker_count))

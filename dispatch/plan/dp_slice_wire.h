@@ -10,8 +10,9 @@
 #include "runtime/stream/rt_batch.h"
 #include "runtime/wire/rt_wire.h"
 
-#define DP_SLICE_UNIFORM 1u // every sample has one key per field: no bag offsets
-#define DP_SLICE_FLUSH 2u   // no training: the end of a run, or of a cut
+#define DP_SLICE_UNIFORM 1u  // every sample has one key per field: no bag offsets
+#define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
+#define DP_SLICE_WEIGHTED 4u // samples have weights
 
 typedef struct {
     uint32_t flags;
@@ -35,6 +36,7 @@ _Static_assert(sizeof(rt_wire_slice) == 88, "wire layout");
 typedef struct {
     rt_wire_slice counts;
     const float *labels;                        // sample_count
+    const float *weights;                       // sample_count; NULL: all are 1
     const float *dense;                         // sample_count x dense_count
     const uint32_t *bag_offsets;                // sample_count x field_count + 1; NULL when uniform
     const uint32_t *lookup_rows;                // lookup_count, index into rows
@@ -79,7 +81,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint);
 
 // Size of that message.
-uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits);
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                        const dp_slice_limits *limits);
 
 // RT_WIRE: error says what is wrong. The view points into message.
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

@@ -353,6 +353,10 @@ static void simulation_and_run_agree(void **state)
          "dispatch.measure_compute=false"},
         {"dispatch.policy=esd", "cache.rows=500", "planner.placement=worker", "cache.lookahead=2",
          "dispatch.keeper=true"},
+        {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=rotate", "ps.shards=3",
+         "dispatch.measure_compute=false"},
+        {"dispatch.policy=makespan", "cache.rows=2000", "dispatch.participants=rotate",
+         "dispatch.keeper=true", "dispatch.measure_compute=false"},
         {"dispatch.policy=random", "cache.rows=430", "consistency.staleness=0"},
         {"dispatch.policy=laia", "cache.rows=300", "consistency.staleness=10",
          "cache.eviction=light_lfu", "planner.placement=worker"},
@@ -360,10 +364,8 @@ static void simulation_and_run_agree(void **state)
          "dispatch.first_touch=pull"},
         {"dispatch.policy=makespan", "cache.rows=400", "consistency.staleness=3",
          "dispatch.measure_compute=false"},
-        {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=rotate", "ps.shards=3",
-         "dispatch.measure_compute=false"},
-        {"dispatch.policy=makespan", "cache.rows=2000", "dispatch.participants=rotate",
-         "dispatch.keeper=true", "dispatch.measure_compute=false"},
+        {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=rotate",
+         "consistency.staleness=10", "dispatch.measure_compute=false"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         size_t count = 0;

@@ -110,7 +110,7 @@ static uint32_t random_speed(fabric *f)
 static uint32_t dense_shards(const fabric *f)
 {
     const fabric_shape *shape = &f->plan->shape;
-    const bool is_whole = rt_optimizer_find(shape->dense.kind)->state.per_block > 0;
+    const bool is_whole = !rt_optimizer_is_elementwise(&shape->dense);
     return is_whole && shape->change_every ? 1 : f->s;
 }
 
