@@ -39,7 +39,8 @@ static rt_status plan_caches(const rt_config *config, cli_plan *plan, rt_error *
 static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *error)
 {
     const ps_table_config table = {
-        .row_floats = (uint32_t)((plan->row_bytes + plan->state_bytes) / sizeof(float)),
+        .row_floats = (uint32_t)((plan->row_bytes + plan->state_bytes) / sizeof(float)) +
+                      (config->consistency.staleness > 0),
         .memory_bytes_max = config->ps_memory_bytes_max};
     const double rows = (double)plan->distinct_keys / config->ps_shard_count;
     const double fullest = config->ps_shard_count > 1 ? rows * SHARE_MAX : rows;
@@ -70,6 +71,8 @@ static void plan_memory(const rt_config *config, cli_plan *plan)
     const uint64_t row = plan->row_bytes + plan->state_bytes;
     const uint64_t dense_state = 2 + 1; // weights, gradients, optimizer
     plan->cache_bytes = plan->slot_count * row;
+    if (config->consistency.staleness > 0)
+        plan->cache_bytes *= 2; // rows as they came
     plan->worker_bytes = plan->cache_bytes + plan->slot_count * EXECUTOR_BYTES_PER_SLOT +
                          plan->dense_bytes * (dense_state + 1) +
                          plan->lookups * (plan->row_bytes * 3 + 32) +

@@ -67,11 +67,12 @@ rt_status ps_shard_check_deltas(ps_shard *shard, const ps_request *in, rt_error 
     if (status)
         return status;
     if ((uint64_t)waiting + in->count > shard->gradients_max)
-        return rt_fail(error, RT_LIMIT,
-                       "worker %u: changes of %u rows while %u wait for others, at most %u fit into "
-                       "%llu bytes",
-                       in->worker, in->count, waiting, shard->gradients_max,
-                       (unsigned long long)shard->config.gradient_bytes_max);
+        return rt_fail(
+            error, RT_LIMIT,
+            "worker %u: changes of %u rows while %u wait for others, at most %u fit into "
+            "%llu bytes",
+            in->worker, in->count, waiting, shard->gradients_max,
+            (unsigned long long)shard->config.gradient_bytes_max);
     if (ps_aggregates_reserve(shard->deltas, in->count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: changes of worker %u", in->worker);
     return ps_shard_reserve_rows(shard, in, error);

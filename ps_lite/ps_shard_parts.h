@@ -21,7 +21,7 @@ struct ps_shard {
     ps_dense *dense;
     ps_outbox *outbox;
     float *sum;              // row_floats
-    ps_aggregates *deltas;   // that wait, of row_floats: version, base, pulls (as pull_tag); or NULL
+    ps_aggregates *deltas;   // that wait, of row_floats, pull_tag: pulls of the base; or NULL
     uint32_t *parked_counts; // per worker, pulls of rows and of sums
     uint32_t floor;          // rows of versions below have ended; 0: none have
     ps_shard_statistics statistics;

@@ -102,8 +102,8 @@ static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, u
 rt_status dp_stale_flush(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot)
 {
     dp_record *record = &planner->directory.records[planner->caches[worker].slots[slot].record];
-    rt_status status = push_delta(planner, &plan->slices[worker].release, worker, slot, record,
-                                  DP_REASON_FLUSH);
+    rt_status status =
+        push_delta(planner, &plan->slices[worker].release, worker, slot, record, DP_REASON_FLUSH);
     planner->stale->copies[worker][slot].spent = true;
     return status;
 }
@@ -120,8 +120,7 @@ static void note_read(dp_planner *planner, dp_work *work, uint32_t d, uint32_t c
     stale->highest[d] = (uint32_t)rt_max_u64(stale->highest[d], clock);
     const uint32_t spread = stale->highest[d] - stale->lowest[d];
     rt_assert(spread <= 2 * (uint64_t)stale->staleness + 1);
-    work->plan.clocks.clock_spread =
-        (uint32_t)rt_max_u64(work->plan.clocks.clock_spread, spread);
+    work->plan.clocks.clock_spread = (uint32_t)rt_max_u64(work->plan.clocks.clock_spread, spread);
 }
 
 // A copy that is there: read as it is, or pushed, to be pulled again.
@@ -147,9 +146,9 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
         return RT_OK;
     }
     work->plan.clocks.stale_keys++;
-    return copy->spent ? RT_OK
-                       : push_delta(planner, &slice->release, worker, slot, record,
-                                    DP_REASON_UPDATE);
+    return copy->spent
+               ? RT_OK
+               : push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
 }
 
 static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
@@ -171,8 +170,7 @@ static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 static uint32_t take_slot(dp_planner *planner, uint32_t worker, dp_record *record, uint32_t index)
 {
     dp_cache *cache = &planner->caches[worker];
-    const uint32_t slot =
-        dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    const uint32_t slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, slot,
                           dp_row_bytes(&planner->config.layout, rt_key_field(record->key), true));
@@ -198,8 +196,8 @@ static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     op->version = record->version;
     op->flags = DP_OP_STATE;
     record->pulls = (uint8_t)(record->pulls + !local);
-    planner->stale->copies[worker][op->slot] = (dp_stale_copy){
-        record->copies.clock, record->copies.clock, record->version, false};
+    planner->stale->copies[worker][op->slot] =
+        (dp_stale_copy){record->copies.clock, record->copies.clock, record->version, false};
     note_read(planner, work, d, record->copies.clock);
     return RT_OK;
 }

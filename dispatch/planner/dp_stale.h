@@ -1,5 +1,5 @@
-// dp_stale - bounded staleness: which copies may be trained on, and what of them moves (HET, VLDB'22,
-// section 3).
+// dp_stale - bounded staleness: which copies may be trained on, and what of them moves (HET,
+// VLDB'22, section 3).
 //
 // Every row has a global clock c_g, every copy a start clock c_s (c_g when it was pulled) and a
 // current one c_c: one more with every iteration that trains it here. A copy may be read while
@@ -13,8 +13,8 @@
 //     read   worker by worker: copies that may not be read are pushed; then all pulls of the
 //            iteration, which have every push before them
 //     train  c_c + 1 for every row that was read
-//     trim   worker by worker: rows leave until no more than row_limit are left. Within an iteration
-//            a cache holds the rows of a micro-batch on top of that (dp_planner_config.overshoot).
+//     trim   worker by worker: rows leave until only the cache's own number is left. Within an
+//            iteration it holds the rows of a micro-batch on top of that (dp_planner_config.overshoot).
 // Two copies of a row that are read in one iteration differ by at most 2s + 1; by 2s, if both were
 // checked at one c_g (Lemma 1 of the paper). That is asserted at every read.
 //

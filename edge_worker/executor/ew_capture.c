@@ -73,8 +73,7 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
 static rt_status begin_group(ew_executor *e, uint32_t shard, ew_node **nodes, uint32_t room,
                              row_group *group)
 {
-    size_t record_bytes =
-        header_bytes(e) + (e->config.values + e->config.state) * sizeof(float);
+    size_t record_bytes = header_bytes(e) + (e->config.values + e->config.state) * sizeof(float);
     uint32_t most = ew_records_per_message(e, record_bytes);
     group->count =
         take_group(e, &e->push_rows[shard], most < room ? most : room, nodes + group->first);

@@ -427,8 +427,9 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     if (status)
         return status;
     if (e->config.bases ? view.counts.push_count : view.counts.delta_count)
-        return rt_fail(error, RT_WIRE, "slice %" PRIu64 " pushes %s, but consistency.staleness is %s",
-                       sequence, e->config.bases ? "rows" : "changes of rows",
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64 " pushes %s, but consistency.staleness is %s", sequence,
+                       e->config.bases ? "rows" : "changes of rows",
                        e->config.bases ? "above 0" : "0 or off");
     s->view = view;
     s->message = *message;

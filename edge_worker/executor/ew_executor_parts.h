@@ -139,8 +139,8 @@ uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
 
-// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD of a shard into
-// messages, and completes their nodes. RT_NO_MEMORY.
+// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD of a
+// shard into messages, and completes their nodes. RT_NO_MEMORY.
 rt_status ew_capture_rows(ew_executor *e, uint32_t shard);
 rt_status ew_capture_gradients(ew_executor *e, uint32_t shard);
 

@@ -97,9 +97,9 @@ static void destroy(het *h)
     }
     for (uint32_t w = 0; w < h->n; w++)
         ew_model_destroy(h->models[w]);
-    void *const all[] = {h->models, h->rows,  h->clocks, h->copies, h->held,      h->keys,
-                         h->slab,  h->labels, h->dense,  h->gradients, h->numbers,
-                         h->bags,  h->sum,    h->lookups, h->all_keys, h->all_counts};
+    void *const all[] = {h->models, h->rows,    h->clocks,   h->copies,    h->held,    h->keys,
+                         h->slab,   h->labels,  h->dense,    h->gradients, h->numbers, h->bags,
+                         h->sum,    h->lookups, h->all_keys, h->all_counts};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);
 }
@@ -181,20 +181,19 @@ static void compute(het *h, uint32_t worker, float *gradients)
         memcpy(h->slab + (size_t)r * h->floats, copy_at(h, worker, h->keys[r])->row,
                h->floats * sizeof(float));
     }
-    ew_micro_batch own = {.sample_count = h->sample_count,
-                          .lookup_count = h->row_count ? h->bags[h->sample_count *
-                                                                 h->plan->shape.field_count]
-                                                       : 0,
-                          .row_count = h->row_count,
-                          .labels = h->labels,
-                          .dense = h->dense,
-                          .lookup_rows = h->lookups,
-                          .bag_offsets = h->bags,
-                          .row_slots = row_slots,
-                          .slab = h->slab,
-                          .row_stride = h->floats,
-                          .scale = 1.0f / (float)batch->sample_count,
-                          .log_odds = h->iteration == 1 ? rt_batch_log_odds(batch) : 0};
+    ew_micro_batch own = {
+        .sample_count = h->sample_count,
+        .lookup_count = h->row_count ? h->bags[h->sample_count * h->plan->shape.field_count] : 0,
+        .row_count = h->row_count,
+        .labels = h->labels,
+        .dense = h->dense,
+        .lookup_rows = h->lookups,
+        .bag_offsets = h->bags,
+        .row_slots = row_slots,
+        .slab = h->slab,
+        .row_stride = h->floats,
+        .scale = 1.0f / (float)batch->sample_count,
+        .log_odds = h->iteration == 1 ? rt_batch_log_odds(batch) : 0};
     if (ew_model_step(h->models[worker], &own, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);
     memcpy(gradients, step.row_gradients, (size_t)h->row_count * h->dim * sizeof(float));
@@ -221,8 +220,7 @@ static void trim(het *h, uint32_t worker)
         uint32_t victim = UINT32_MAX;
         for (uint32_t k = 0; k < h->plan->key_count; k++) {
             const copy *c = copy_at(h, worker, k);
-            if (c->there &&
-                (victim == UINT32_MAX || c->used < copy_at(h, worker, victim)->used))
+            if (c->there && (victim == UINT32_MAX || c->used < copy_at(h, worker, victim)->used))
                 victim = k;
         }
         push(h, worker, victim);
@@ -286,7 +284,8 @@ static void check(const fabric_shape *shape, uint32_t schedules)
     het h;
     uint32_t count;
     rt_random random = {rt_mix(shape->seed)};
-    printf("seed %" PRIu64 ": s %" PRIu32 ", %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
+    printf("seed %" PRIu64 ": s %" PRIu32
+           ", %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
            shape->seed, shape->consistency.staleness, shape->worker_count, shape->shard_count,
            shape->dispatch.policy, shape->cache, shape->rows.kind);
     fabric_plan_init(&plan, shape);
@@ -304,8 +303,7 @@ static void check(const fabric_shape *shape, uint32_t schedules)
                                           .queue_max = rt_random_below(&random, 4)};
         fabric_run(&plan, &schedule, &result);
         assert_int_equal(result.row_floats, h.floats);
-        assert_memory_equal(result.rows, h.rows,
-                            (size_t)plan.key_count * h.floats * sizeof(float));
+        assert_memory_equal(result.rows, h.rows, (size_t)plan.key_count * h.floats * sizeof(float));
         assert_memory_equal(result.dense, ew_model_dense(h.models[0], EW_VALUES, &count),
                             result.dense_count * sizeof(float));
         fabric_result_fini(&result);
@@ -320,29 +318,30 @@ static fabric_shape shape_of(uint64_t seed, uint32_t staleness)
                                          .learning_rate = 0.05f,
                                          .epsilon = 1e-2f,
                                          .initial_accumulator = 0.1f};
-    return (fabric_shape){.seed = seed,
-                          .worker_count = 4,
-                          .shard_count = 2,
-                          .samples_per_worker = 8,
-                          .iterations = 40,
-                          .field_count = 4,
-                          .ids_per_field = 40,
-                          .bag_max = 1,
-                          .dense_count = 3,
-                          .zipf = 1.0,
-                          .cache = CACHE_MIDDLE,
-                          .eviction = RT_EVICT_LRU,
-                          .dispatch = {.policy = RT_POLICY_LAIA, .alpha = 1, .search_evaluations = 300},
-                          .consistency = {true, staleness},
-                          .model = {.kind = RT_MODEL_WDL,
-                                    .embedding_dim = 8,
-                                    .deep_input = RT_DEEP_ALL,
-                                    .mlp_layer_count = 2,
-                                    .mlp = {12, 6},
-                                    .init_scale = 0.1,
-                                    .base_rate_auto = true},
-                          .rows = adagrad,
-                          .dense = adagrad};
+    return (fabric_shape){
+        .seed = seed,
+        .worker_count = 4,
+        .shard_count = 2,
+        .samples_per_worker = 8,
+        .iterations = 40,
+        .field_count = 4,
+        .ids_per_field = 40,
+        .bag_max = 1,
+        .dense_count = 3,
+        .zipf = 1.0,
+        .cache = CACHE_MIDDLE,
+        .eviction = RT_EVICT_LRU,
+        .dispatch = {.policy = RT_POLICY_LAIA, .alpha = 1, .search_evaluations = 300},
+        .consistency = {true, staleness},
+        .model = {.kind = RT_MODEL_WDL,
+                  .embedding_dim = 8,
+                  .deep_input = RT_DEEP_ALL,
+                  .mlp_layer_count = 2,
+                  .mlp = {12, 6},
+                  .init_scale = 0.1,
+                  .base_rate_auto = true},
+        .rows = adagrad,
+        .dense = adagrad};
 }
 
 static const uint32_t bounds[] = {1, 3, 10, 100, RT_STALENESS_INF};

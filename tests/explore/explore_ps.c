@@ -135,8 +135,10 @@ static void take_delta(shard_turn *t, uint32_t worker, const ex_message *in)
     const ex_waiting change = {true, in->version, n->base, n->keeper, in->value};
     if (!row->exists && n->base == 0)
         create_row(row, in->key);
-    if (row->exists && (row->version > n->base || (row->version == n->base && row->pulls > n->keeper)) &&
-        t->model->broken != EX_BREAK_DELTA_ANY_BASE && t->model->broken != EX_BREAK_DELTA_NO_PULLS) {
+    if (row->exists &&
+        (row->version > n->base || (row->version == n->base && row->pulls > n->keeper)) &&
+        t->model->broken != EX_BREAK_DELTA_ANY_BASE &&
+        t->model->broken != EX_BREAK_DELTA_NO_PULLS) {
         ex_violate(t->model, "the shard refuses: a change of base %u, the row has version %u",
                    n->base, row->version);
         return;

@@ -230,12 +230,14 @@ static void same_delta(const ex_program *p, uint32_t worker, const ex_message *w
 static void same_message(const ex_program *p, uint32_t worker, const ex_message *want,
                          const rt_message *got)
 {
-    static const rt_message_type types[] = {
-        [EX_MESSAGE_PULL] = RT_MESSAGE_PULL,         [EX_MESSAGE_PULL_SUM] = RT_MESSAGE_PULL_SUM,
-        [EX_MESSAGE_PUSH_ROW] = RT_MESSAGE_PUSH_ROW, [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD,
-        [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA,
-        [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,         [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
-        [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED};
+    static const rt_message_type types[] = {[EX_MESSAGE_PULL] = RT_MESSAGE_PULL,
+                                            [EX_MESSAGE_PULL_SUM] = RT_MESSAGE_PULL_SUM,
+                                            [EX_MESSAGE_PUSH_ROW] = RT_MESSAGE_PUSH_ROW,
+                                            [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD,
+                                            [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA,
+                                            [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,
+                                            [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
+                                            [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED};
     const rt_wire_header *header = rt_message_header(got);
     const uint8_t *record = rt_message_payload(got);
     assert_int_equal(header->type, types[want->kind]);

@@ -165,8 +165,7 @@ static void start_push(turn *t, uint32_t at)
     uint32_t shard = ex_shard_of(scenario_of(t->model), slot->key);
     if (n->kind == EX_PUSH_GRAD)
         list_add(&t->push_grads[shard], at);
-    else if (!slot->full ||
-             slot->version != (n->kind == EX_PUSH_DELTA ? n->mask : n->version))
+    else if (!slot->full || slot->version != (n->kind == EX_PUSH_DELTA ? n->mask : n->version))
         ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
                    slot->full ? slot->version : 0);
     else
@@ -299,8 +298,8 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
     const ex_slot *slot = &t->self->slots[n->slot];
     const bool stale = p->scenario.staleness > 0;
     uint32_t version = stale ? n->version : p->latest[iteration - 1][n->key];
-    uint32_t value = stale ? p->reads[iteration][t->worker][n->key]
-                           : p->expected[iteration - 1][n->key];
+    uint32_t value =
+        stale ? p->reads[iteration][t->worker][n->key] : p->expected[iteration - 1][n->key];
     if (!slot->full || slot->key != n->key || slot->version != version || n->version != version)
         ex_violate(t->model, "stale read: iteration %u needs version %u, the slot has %s %u",
                    iteration, version,

@@ -1,7 +1,7 @@
 // Explores bounded staleness: PUSH_DELTA and the pulls between, in every order of events of small
-// runs (docs/PROTOCOL.md, "Explored"). A cache keeps one row; iterations train up to one per worker.
-// What is right are the plans carried out in the planned order (explore_stale.c): every training
-// must read exactly those values, and the PS must end with them.
+// runs (docs/PROTOCOL.md, "Explored"). A cache keeps one row; iterations train up to one per
+// worker. What is right are the plans carried out in the planned order (explore_stale.c): every
+// training must read exactly those values, and the PS must end with them.
 #include "tests/support/test.h"
 
 #include <inttypes.h>

@@ -24,10 +24,12 @@ static void read_all(const rt_message *message)
     const rt_wire_header *header = rt_message_header(message);
     rt_reader reader = rt_message_reader(message);
     volatile uint8_t last = 0;
-    size_t record_bytes =
-        header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad) : sizeof(rt_wire_pull);
+    _Static_assert(sizeof(rt_wire_delta) == sizeof(rt_wire_grad), "one size below");
+    const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA;
+    size_t record_bytes = is_delta || header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad)
+                                                                           : sizeof(rt_wire_pull);
     bool has_records = (header->type >= RT_MESSAGE_PULL && header->type <= RT_MESSAGE_PUSH_GRAD) ||
-                       header->type == RT_MESSAGE_PULL_SUM || header->type == RT_MESSAGE_SUM_ROWS;
+                       is_delta || header->type == RT_MESSAGE_PULL_SUM || header->type == RT_MESSAGE_SUM_ROWS;
     const uint8_t *records = rt_reader_take(&reader, header->count, record_bytes);
     rt_assert(records || !has_records); // validation has compared count and size
     if (records && header->count)

@@ -67,9 +67,9 @@ static void simulate(const char *policy, const char *eviction, bool full_sync, c
 static int recount(const char *eviction, bool full_sync, const char *first, const char *staleness,
                    const char *placements, const char *trace, process *p)
 {
-    const char *arguments[24] = {PYTHON,   "tools/recount.py", placements,   trace,
-                                 "--workers", "4",             "--rows",     "500",
-                                 "--eviction", eviction,       "--first-touch", first};
+    const char *arguments[24] = {
+        PYTHON, "tools/recount.py", placements, trace,           "--workers", "4", "--rows",
+        "500",  "--eviction",       eviction,   "--first-touch", first};
     size_t count = 12;
     if (full_sync)
         arguments[count++] = "--full-sync";
@@ -155,5 +155,6 @@ static void one_policy_at_a_time(void **state)
     process_fini(&p);
 }
 
-TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation), TEST_SLOW(bounded_staleness, 240),
-          TEST(a_difference_is_found), TEST(one_policy_at_a_time))
+TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation),
+          TEST_SLOW(bounded_staleness, 240), TEST(a_difference_is_found),
+          TEST(one_policy_at_a_time))

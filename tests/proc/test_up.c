@@ -364,6 +364,8 @@ static void simulation_and_run_agree(void **state)
          "dispatch.first_touch=pull"},
         {"dispatch.policy=makespan", "cache.rows=400", "consistency.staleness=3",
          "dispatch.measure_compute=false"},
+        {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=rotate",
+         "consistency.staleness=10", "dispatch.measure_compute=false"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         size_t count = 0;

@@ -394,8 +394,8 @@ static void step(run *r)
 static void check(const shape *s, uint64_t *reads, uint32_t *spread)
 {
     run r;
-    printf("seed %" PRIu64 ": s %" PRIu32 ", %" PRIu32 " workers, policy %d, eviction %d, limit %" PRIu32
-           "\n",
+    printf("seed %" PRIu64 ": s %" PRIu32 ", %" PRIu32
+           " workers, policy %d, eviction %d, limit %" PRIu32 "\n",
            s->seed, s->staleness, s->worker_count, s->policy, s->eviction, s->limit);
     run_init(&r, s);
     for (uint32_t t = 0; t < s->iterations; t++)
@@ -462,18 +462,17 @@ static void no_copy_is_used_twice(void **state)
 {
     (void)state;
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
-        const planner_shape s = {.seed = policy,
-                                 .worker_count = 3,
-                                 .sample_count_max = 24,
-                                 .field_count = FIELDS,
-                                 .ids_per_field = 30,
-                                 .bag_max = 1,
-                                 .zipf = 0.6,
-                                 .cache = CACHE_EVERYTHING,
-                                 .consistency = {.bounded = true},
-                                 .dispatch = {.policy = (rt_policy_kind)policy,
-                                              .alpha = 1,
-                                              .search_evaluations = 200}};
+        const planner_shape s = {
+            .seed = policy,
+            .worker_count = 3,
+            .sample_count_max = 24,
+            .field_count = FIELDS,
+            .ids_per_field = 30,
+            .bag_max = 1,
+            .zipf = 0.6,
+            .cache = CACHE_EVERYTHING,
+            .consistency = {.bounded = true},
+            .dispatch = {.policy = (rt_policy_kind)policy, .alpha = 1, .search_evaluations = 200}};
         planner_case pc;
         planner_case_init(&pc, &s);
         for (uint32_t t = 0; t < 30; t++) {
@@ -494,4 +493,5 @@ static void no_copy_is_used_twice(void **state)
     }
 }
 
-TEST_MAIN(TEST(no_copy_is_used_twice), TEST_SLOW(every_operation_is_hets, 120), TEST_SLOW(no_read_is_beyond_the_bound, 120))
+TEST_MAIN(TEST(no_copy_is_used_twice), TEST_SLOW(every_operation_is_hets, 120),
+          TEST_SLOW(no_read_is_beyond_the_bound, 120))

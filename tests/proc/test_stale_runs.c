@@ -1,0 +1,161 @@
+// Bounded staleness in whole runs: they repeat, go on from checkpoints as if nothing had been, end
+// rows, and say what does not go with it. (Simulation against run: test_up.c.)
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+#define SETS_MAX 12u
+
+// Ids drift, so that rows become old; small caches, so that some are cached when they end.
+static const char config[] =
+    "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 4800,"
+    "  \"synthetic\": {\"scale\": 0.001}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"ps\": {\"shards\": 2},"
+    " \"dispatch\": {\"measure_compute\": false}, \"sim\": {\"warmup\": 0},"
+    " \"cache\": {\"rows\": 700}, \"timeouts\": {\"start_s\": 20}}";
+
+// sets: may begin with a flag. out NULL: of a command that prints JSON.
+static void start(process *p, const char *command, const char *out, const char *const *sets)
+{
+    static char path[300], directory[300];
+    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), command, path};
+    size_t count = 3;
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out ? out : "");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(config, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    arguments[count++] = out ? "--out" : "--json";
+    if (out)
+        arguments[count++] = directory;
+    if (sets && strncmp(*sets, "--", 2) == 0)
+        arguments[count++] = *sets++;
+    for (; sets && *sets; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    *p = (process){0};
+    process_start(p, arguments);
+}
+
+static void run(const char *out, const char *const *sets)
+{
+    process p;
+    start(&p, "up", out, sets);
+    run_must_end(&p, 0);
+    process_fini(&p);
+}
+
+// A checkpoint that only has what changed since others: versions of pushes tell what did.
+static void in_two_parts(const char *staleness, const char *more)
+{
+    process p;
+    const char *const whole[] = {staleness, more, "checkpoint.every_iterations=15",
+                                 "checkpoint.full_every=9", NULL};
+    const char *const first[] = {staleness,
+                                 more,
+                                 "checkpoint.every_iterations=15",
+                                 "checkpoint.full_every=9",
+                                 "checkpoint.at_end=true",
+                                 "stream.samples_max=2880",
+                                 NULL};
+    const char *const second[] = {
+        "--resume", staleness, more, "checkpoint.every_iterations=15", "checkpoint.full_every=9",
+        NULL};
+    run("whole", whole);
+    run("parts", first);
+    start(&p, "up", "parts", second);
+    run_must_end(&p, 0);
+    run_must_say(&p, "going on after iteration 60, 2880 samples (caches as they were)");
+    process_fini(&p);
+    run_must_be_the_same("parts", "whole", 2);
+}
+
+static void in_two_parts_without_reuse(void **state)
+{
+    (void)state;
+    in_two_parts("consistency.staleness=0", "dispatch.policy=laia");
+}
+
+static void in_two_parts_with_light_lfu(void **state)
+{
+    (void)state;
+    in_two_parts("consistency.staleness=3", "cache.eviction=light_lfu");
+}
+
+static void in_two_parts_at_random(void **state)
+{
+    (void)state;
+    in_two_parts("consistency.staleness=100", "dispatch.policy=random");
+}
+
+static void in_two_parts_with_rows_that_end(void **state)
+{
+    (void)state;
+    in_two_parts("consistency.staleness=10", "rows.expire_iterations=16");
+}
+
+static void runs_repeat(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"consistency.staleness=5", "planner.run_ahead=4",
+                                       "cache.rows=300", NULL};
+    run("one", sets);
+    run("other", sets);
+    run_must_be_the_same("one", "other", 2);
+    run_same_line("one", "other", "auc");
+}
+
+static void must_be_refused(const char *command, const char *out, const char *const *sets,
+                            const char *words)
+{
+    process p;
+    start(&p, command, out, sets);
+    const int status = process_end(&p, RUN_CASE_S);
+    assert_true(status != 0);
+    run_must_say(&p, words);
+    process_fini(&p);
+}
+
+static void what_does_not_go_with_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sets[3], *words;
+    } cases[] = {
+        {{"consistency.staleness=7", "optimizer.rows.name=adam", NULL},
+         "optimizer.rows.name: adam cannot add up"},
+        {{"consistency.staleness=1", "optimizer.rows.name=ftrl", NULL},
+         "optimizer.rows.name: ftrl cannot add up"},
+        {{"consistency.staleness=0", "dispatch.keeper=true", NULL}, "dispatch.keeper: not with"},
+        {{"consistency.staleness=9", "cache.lookahead=2", NULL}, "cache.lookahead: not with"},
+        {{"consistency.staleness=9", "dispatch.view=strict", NULL}, "dispatch.view: not with"},
+        {{"consistency.staleness=-1", NULL}, "consistency.staleness"},
+        {{"consistency.staleness=often", NULL}, "expected \"off\", \"inf\", or a number"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
+        must_be_refused("sim", NULL, cases[i].sets, cases[i].words);
+}
+
+// Its versions run ahead of iterations: synchronous training would take new rows for old ones.
+static void no_way_back(void **state)
+{
+    (void)state;
+    static const char *const stale[] = {"consistency.staleness=2", "checkpoint.at_end=true",
+                                        "stream.samples_max=2880", NULL};
+    static const char *const strict[] = {"--resume", "checkpoint.at_end=true", NULL};
+    run("out", stale);
+    must_be_refused("up", "out", strict, "written with consistency.staleness above 0");
+}
+
+TEST_MAIN(TEST(in_two_parts_without_reuse), TEST(in_two_parts_with_light_lfu),
+          TEST(in_two_parts_at_random), TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat),
+          TEST(what_does_not_go_with_it), TEST(no_way_back))
