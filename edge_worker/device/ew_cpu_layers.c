@@ -277,9 +277,23 @@ static void cpu_activate_back(void *state, ew_activation activation, uint32_t ro
     ew_cpu_split(state, column_count, UINT64_C(2) * row_count, activate_back_columns, &call);
 }
 
-// log(1 + e^-|z|) + max(z, 0) - y z: neither overflows nor cancels.
+// w (log(1 + e^-|z|) + max(z, 0)) - y z: neither overflows nor cancels.
+static double weighted_loss(uint32_t count, const float *logits, const float *labels,
+                            const float *weights, float scale, float *gradients)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double z = logits[i], w = weights[i], y = labels[i], small = exp(-fabs(z));
+        const double prediction = (z >= 0 ? 1 : small) / (1 + small);
+        gradients[i] = (float)((w * prediction - y) * scale);
+        sum += w * log1p(small) + ((z > 0 ? w * z : 0) - y * z);
+    }
+    return sum;
+}
+
 static void cpu_loss(void *state, uint32_t count, const float *logits, const float *labels,
-                     float scale, float *predictions, float *gradients, double *loss)
+                     const float *weights, float scale, float *predictions, float *gradients,
+                     double *loss)
 {
     (void)state;
     double sum = 0;
@@ -292,6 +306,8 @@ static void cpu_loss(void *state, uint32_t count, const float *logits, const flo
         gradients[i] = (float)((prediction - labels[i]) * scale);
         sum += log1p(small) + ((z > 0 ? z : 0) - labels[i] * z); // the small term last
     }
+    if (labels && weights)
+        sum = weighted_loss(count, logits, labels, weights, scale, gradients);
     if (labels)
         *loss = sum;
 }
