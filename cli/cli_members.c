@@ -90,9 +90,10 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     rt_error error = {0};
     *arguments = (member_arguments){0};
     const bool is_worker = strcmp(role, "worker") == 0;
-    const cli_option options[] = {
-        {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL},
-        is_worker ? (cli_option){"share", &share, NULL} : (cli_option){"bind", &bind, NULL}};
+    const cli_option options[] = {{"rank", &rank_text, NULL},
+                                  {"coordinator", &coordinator, NULL},
+                                  is_worker ? (cli_option){"share", &share, NULL}
+                                            : (cli_option){"bind", &bind, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     // Without them, those of a worker which mpirun started.
@@ -140,7 +141,7 @@ static int fail(rt_status status, const rt_error *error)
 // failed shows in the status, so that whoever watches the process can start it again, or leave it.
 static int member_exit(rt_status status, const rt_error *error)
 {
-    if (status == RT_OK || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
+    if (!status || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
         return CLI_OK;
     if (status != RT_STOPPED)
         return fail(status, error);
@@ -278,7 +279,7 @@ static int coordinator_exit(rt_status status, const rt_error *error)
         rt_info("%s", error->text);
         return CLI_ANEW;
     }
-    if (status == RT_OK)
+    if (!status)
         return CLI_OK;
     // Another process was lost: with all of them started again the run can go on.
     const int code = fail(status, error);

@@ -20,7 +20,7 @@
 // workers, planner.run_ahead 1, and a checkpoint after iteration 3:
 //
 //     slices out   1 2     3       cut        MARK . . . CUT . .   4 5
-//     reports in       1:0   1:1 2:0   2:1 3:0 3:1  marks    captured
+//     reports in       1.0   1.1 2.0   2.1 3.0 3.1  marks    captured    (iteration.worker)
 //     flights      1 2 2   2 2     1   1 0 ...                     1 2
 //
 // No slice goes out while as many flights are open as may be, a cut waits for its marks and shards

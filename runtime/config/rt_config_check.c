@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,9 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                                               : NULL;
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
         return rt_fail(error, RT_CONFIG,
-                       "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
-                       (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+                       "rows.keep_min: %" PRIu64
+                       " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
+                       rows->keep_min, rows->max);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -130,7 +132,7 @@ static rt_status check_table(const rt_table_config *table, rt_error *error)
     for (uint32_t i = 0; i < table->column_count; i++) {
         rt_column_kind kind = table->columns[i].kind;
         rt_status status = check_column(table, i, error);
-        if (status != RT_OK)
+        if (status)
             return status;
         label_count += kind == RT_COLUMN_LABEL;
         field_count += kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI;
@@ -242,31 +244,31 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
     rt_status status = check_links(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_participants(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rows(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_device(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)
+    if (!status && config->stream.format == RT_FORMAT_TABLE)
         status = check_table(&config->stream.table, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_network(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_security(config, error);
-    if (status == RT_OK && config->dense_wire == RT_DENSE_BF16 &&
+    if (!status && config->dense_wire == RT_DENSE_BF16 &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         status = rt_fail(error, RT_CONFIG,
                          "network.dense_wire: \"bf16\" is for network.collective \"ps\" only");
-    if (status == RT_OK && config->sim_iterations > 0 &&
-        config->sim_warmup >= config->sim_iterations)
-        status = rt_fail(error, RT_CONFIG,
-                         "sim.warmup: %u iterations leave none of the %llu of sim.iterations",
-                         config->sim_warmup, (unsigned long long)config->sim_iterations);
+    if (!status && config->sim_iterations > 0 && config->sim_warmup >= config->sim_iterations)
+        status =
+            rt_fail(error, RT_CONFIG,
+                    "sim.warmup: %u iterations leave none of the %" PRIu64 " of sim.iterations",
+                    config->sim_warmup, config->sim_iterations);
     return status;
 }
 

@@ -64,7 +64,7 @@ void random_batches_fill(random_batches *batches, rt_batch *batch, uint32_t samp
         for (uint32_t f = 0; f < batches->field_count; f++)
             count = add_field(batches, f, keys, count);
         rt_status status = rt_batch_append(batch, 0, NULL, keys, count);
-        rt_assert(status == RT_OK);
+        rt_assert(!status);
     }
     rt_free(keys);
 }
