@@ -13,7 +13,7 @@
 #define RECORD 16u
 
 typedef struct {
-    uint32_t full; // mask of workers that take nothing
+    uint32_t full;    // mask of workers that take nothing
     rt_status broken; // what sending returns otherwise
     uint32_t count;
     struct {
