@@ -32,11 +32,13 @@ const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX])
         return rt_config_show_text(value->valuestring, text);
     if (cJSON_IsNumber(value))
         return rt_json_format_double(value->valuedouble, text);
-    return cJSON_IsArray(value)    ? "a list"
-           : cJSON_IsObject(value) ? "an object"
-           : cJSON_IsNull(value)   ? "null"
-           : cJSON_IsTrue(value)   ? "true"
-                                   : "false";
+    if (cJSON_IsArray(value))
+        return "a list";
+    if (cJSON_IsObject(value))
+        return "an object";
+    if (cJSON_IsNull(value))
+        return "null";
+    return cJSON_IsTrue(value) ? "true" : "false";
 }
 
 static void describe_range(const rt_config_key *key, const char *noun, char *text, size_t size)

@@ -150,12 +150,10 @@ static void add_chunk(tally *const tallies[3], const float *predictions, const f
             continue;
         }
         prediction_sum += p;
-        p = p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+        p = fmin(fmax(p, RT_METER_CLIP), 1 - RT_METER_CLIP);
         double log_p = log(p), log_q = log(1 - p);
         double position = (log_p - log_q + LOGIT_MAX) * BINS_PER_LOGIT;
-        uint32_t bin = position <= 0               ? 0
-                       : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
-                                                   : (uint32_t)position;
+        uint32_t bin = (uint32_t)fmin(fmax(position, 0), BIN_COUNT - 1);
         uint32_t label = labels[i] > 0.5f;
         positives += label;
         loss_sum -= label ? log_p : log_q;
