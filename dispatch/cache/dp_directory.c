@@ -90,7 +90,7 @@ static uint32_t take_record(dp_directory *directory)
     return directory->record_top++;
 }
 
-uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
+uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home)
 {
     uint64_t at = home;
     dp_entry *entry = &directory->entries[at];

@@ -69,9 +69,18 @@ static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t
     return rt_mix(key) & directory->mask;
 }
 
+// dp_directory_find_at where the entry at home is not that of key, or has no record.
+uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home);
+
 // The record of key, made if there is none; needs room from dp_directory_reserve. home:
 // dp_directory_home(directory, key), which a caller that fetched the entry ahead has at hand.
-uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home);
+static inline uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
+{
+    const dp_entry *entry = &directory->entries[home];
+    if (RT_LIKELY(entry->key == key && entry->record))
+        return entry->record - 1;
+    return dp_directory_probe(directory, key, home);
+}
 
 static inline uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
 {
