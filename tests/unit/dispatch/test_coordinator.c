@@ -398,6 +398,12 @@ static void a_run_from_hello_to_stop(void **state)
     assert_true(number(summary, "samples") == (double)samples);
     assert_true(number(summary, "stale_reads") == 0);
     assert_true(number(summary, "bad_batches") == 0);
+    static const char *const qualities[] = {
+        "logloss", "auc", "normalised_entropy", "calibration", "logloss_last_fifth",
+        "auc_last_fifth", "normalised_entropy_last_fifth", "calibration_last_fifth"};
+    for (size_t i = 0; i < RT_COUNT_OF(qualities); i++)
+        assert_true(isfinite(number(summary, qualities[i])));
+    assert_true(number(summary, "invalid_predictions") == 0);
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(summary, "interrupted")));
     cJSON_Delete(summary);
 }

@@ -189,8 +189,6 @@ static void what_is_wrong_leaves_the_values(void **state)
         {"{" STREAM ", \"dispatch\": {\"alpha\": 2}}", "dispatch.alpha: 2 is out of range"},
         {"{\"workers\": 2, \"no_such_key\": 1}", "no_such_key"},
         {"{" STREAM ", \"links\": {\"workers\": [1, 2, 3]}, \"workers\": 2}", "links.workers"},
-        {"{\"workers\": 2, " STREAM ", \"dispatch\": {\"participants\": \"auto\"}}",
-         "dispatch.participants"},
     };
     reload_case c;
     begin(&c);
