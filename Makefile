@@ -78,7 +78,7 @@ install: program ## install under PREFIX=/usr/local, below DESTDIR if that is gi
 	  "configs/systemd/lanyard-$$unit.service" >"$(INTO)/lib/systemd/system/lanyard-$$unit.service"; done
 	cp -r configs $(INTO)/share/lanyard
 	install -m 644 README.md LICENSE docs/*.md $(INTO)/share/doc/lanyard
-	install -m 644 docs/results/*.md $(INTO)/share/doc/lanyard/results
+	install -m 644 docs/results/*.md docs/results/race.svg $(INTO)/share/doc/lanyard/results
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -18,14 +18,23 @@ typedef struct {
     double low, high, step;
 } axis;
 
+// 1, 2, 5 or 10.
+static double round_digit(double digit)
+{
+    if (digit < 1.5)
+        return 1;
+    if (digit < 3.5)
+        return 2;
+    return digit < 7.5 ? 5 : 10;
+}
+
 // Round numbers around low and high, about five.
 static axis axis_of(double low, double high)
 {
     if (!(high > low))
         high = low + fmax(fabs(low) * 0.1, 1e-3);
     const double rough = (high - low) / 5, power = pow(10, floor(log10(rough)));
-    const double digit = rough / power;
-    const double step = (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10) * power;
+    const double step = round_digit(rough / power) * power;
     return (axis){floor(low / step + 1e-9) * step, ceil(high / step - 1e-9) * step, step};
 }
 

@@ -122,7 +122,7 @@ int cli_check(int argc, char **argv)
     code = puts(json) >= 0 && fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     rt_free(json);
     status = cli_plan_make(&config, count, &plan, &error);
-    if (status == RT_OK)
+    if (!status)
         cli_plan_print(&plan, &config, stderr);
     else if (status == RT_IO) // the data may be on another box
         fprintf(stderr, "no plan of memory and traffic: %s\n", error.text);

@@ -204,12 +204,10 @@ static void check_disk(doctor *d, const cli_plan *plan)
         return;
     }
     const double left = (double)info.f_bavail * (double)info.f_frsize;
-    say(d,
-        left < wanted         ? BROKEN
-        : left < wanted + 1e9 ? LOOK
-                              : FINE,
-        "disk", "%.1f GB are free at %s, %s %.2f GB for a model and its successor%s", left * 1e-9,
-        folder, plan->distinct_keys ? "a run needs" : "without its rows a run needs", wanted * 1e-9,
+    const grade enough = left < wanted + 1e9 ? LOOK : FINE;
+    say(d, left < wanted ? BROKEN : enough, "disk",
+        "%.1f GB are free at %s, %s %.2f GB for a model and its successor%s", left * 1e-9, folder,
+        plan->distinct_keys ? "a run needs" : "without its rows a run needs", wanted * 1e-9,
         left < wanted ? ": make room" : "");
 }
 

@@ -201,7 +201,7 @@ static rt_status evaluate(evaluation *e, rt_error *error)
                        "samples to evaluate");
     const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
     rt_status status = ew_device_open_as(&wish, &e->device, error);
-    e->device_open = status == RT_OK;
+    e->device_open = !status;
     if (!status)
         status = open_input(e, error);
     if (status)

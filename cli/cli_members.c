@@ -141,7 +141,7 @@ static int fail(rt_status status, const rt_error *error)
 // failed shows in the status, so that whoever watches the process can start it again, or leave it.
 static int member_exit(rt_status status, const rt_error *error)
 {
-    if (status == RT_OK || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
+    if (!status || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
         return CLI_OK;
     if (status != RT_STOPPED)
         return fail(status, error);
@@ -279,7 +279,7 @@ static int coordinator_exit(rt_status status, const rt_error *error)
         rt_info("%s", error->text);
         return CLI_ANEW;
     }
-    if (status == RT_OK)
+    if (!status)
         return CLI_OK;
     // Another process was lost: with all of them started again the run can go on.
     const int code = fail(status, error);

@@ -44,7 +44,7 @@ static size_t character(const char *text)
     const unsigned char *at = (const unsigned char *)text;
     if (at[0] < 0x80)
         return at[0] >= 0x20 && at[0] != 0x7f;
-    const size_t length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+    const size_t length = (size_t)2 + (at[0] >= 0xe0) + (at[0] >= 0xf0);
     if (strnlen(text, length) < length || !rt_json_is_utf8(text, length))
         return 0;
     return at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : length; // U+FFFE, U+FFFF
@@ -96,6 +96,7 @@ const char *cli_page_number(double value, char text[32])
             return text;
         }
     }
-    snprintf(text, 32, size >= 1000 ? "%.0f" : size >= 1 || value == 0 ? "%.4g" : "%.3g", value);
+    const char *small = size >= 1 || value == 0 ? "%.4g" : "%.3g";
+    snprintf(text, 32, size >= 1000 ? "%.0f" : small, value);
     return text;
 }

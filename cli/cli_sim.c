@@ -340,7 +340,7 @@ static rt_status open_outputs(const output_paths *paths, uint32_t run_count, dp_
 static void close_output(FILE *file, const char *path, rt_status *status, rt_error *error)
 {
     bool failed = file && ferror(file);
-    if (file && (fclose(file) != 0 || failed) && *status == RT_OK)
+    if (file && (fclose(file) != 0 || failed) && !*status)
         *status = rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
 }
 

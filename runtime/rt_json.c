@@ -59,8 +59,8 @@ static void append_line_break(rt_json *json)
 static size_t utf8_length(const unsigned char *text)
 {
     unsigned lead = text[0], low = 0x80, high = 0xbf;
-    size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (length == 1)
+    const size_t length = (size_t)2 + (lead >= 0xe0) + (lead >= 0xf0);
+    if (lead < 0x80)
         return 1;
     if (lead < 0xc2 || lead > 0xf4)
         return 0;

@@ -177,12 +177,12 @@ static void *run_reader(void *context)
         if (rt_queue_take(feed->free_batches, &item))
             break;
         rt_status status = read_one(feed, item, feed->batch_size, &error);
-        if (status != RT_OK && status != RT_END)
+        if (status && status != RT_END)
             fail_reading(feed, &error, has_read);
         has_read = true;
         if (status == RT_END)
             note_end(feed, item);
-        if (status != RT_OK || rt_queue_put(feed->full_batches, item))
+        if (status || rt_queue_put(feed->full_batches, item))
             break;
     }
     if (left == 0 && last == DP_ITERATIONS_MAX)
@@ -572,7 +572,7 @@ static rt_status plan_all(dp_feed *feed)
         rt_status status = next_batch(feed, &now.batch);
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
-        const bool has_batch = status == RT_OK;
+        const bool has_batch = !status;
         if (status == RT_AGAIN)
             status = RT_OK;
         if (!status && cut_is_due(feed))
@@ -593,7 +593,7 @@ static void *run_planner(void *context)
     dp_feed *feed = context;
     prctl(PR_SET_NAME, "planner");
     rt_status status = plan_all(feed);
-    if (status != RT_OK && status != RT_END && status != RT_STOPPED) {
+    if (status && status != RT_END && status != RT_STOPPED) {
         rt_error error = {0};
         rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
         fail(feed, &error);
@@ -822,7 +822,7 @@ rt_status dp_feed_take(dp_feed *feed, dp_planned **planned_p, rt_error *error)
 {
     void *item;
     rt_status status = rt_queue_try_take(feed->full_planned, &item);
-    if (status == RT_OK)
+    if (!status)
         *planned_p = item;
     note_idle(feed, status == RT_AGAIN);
     if (status != RT_END)

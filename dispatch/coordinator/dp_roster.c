@@ -217,7 +217,7 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
         status = roster->config.ops->send(roster->endpoint, peer, message);
     }
     rt_message_release(message);
-    if (status == RT_OK)
+    if (!status)
         return RT_OK;
     if (status == RT_AGAIN)
         return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
@@ -462,7 +462,7 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
         return;
     }
     rt_status status = join(roster, peer, message, &why);
-    if (status == RT_OK)
+    if (!status)
         return;
     if (status == RT_WIRE || !find_member(roster, peer) || roster->begun)
         log_stranger(roster, why.text);
@@ -532,7 +532,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         rt_status status = receive_one(roster, peer_p, message, &taken, error);
         if (status == RT_AGAIN)
             return check_silence(roster, error) ? error->status : RT_AGAIN;
-        if (status == RT_OK && !taken)
+        if (!status && !taken)
             return RT_OK;
         rt_message_release(message);
         if (status)

@@ -3,6 +3,28 @@
 //
 // dp_coordinator.c begins and ends it, dp_iterations.c carries it from slice to slice, dp_ending.c
 // collects the model. One thread.
+//
+// A run goes through its phases once, and each waits for others in turns (dp_run_turn):
+//
+//     JOINS      all say HELLO; a run that goes on: shards read their rows, workers fill caches
+//       |  WELCOME, or the first plan after a checkpoint
+//     TRAINS     slices go out, REPORTs come in
+//       |  the last plan, a flush, is out
+//     DRAINS     REPORTs of what is under way, the checkpoint at the end
+//       |  nothing is under way
+//     FINISHES   FINISH to the workers, until each has FINISHED
+//       |
+//     SAVES      SAVE to shards and worker 0, until all PIECEs are on disk; then the manifest
+//
+// While it TRAINS one flight is an iteration between its slices and the last REPORT on it. With two
+// workers, planner.run_ahead 1, and a checkpoint after iteration 3:
+//
+//     slices out   1 2     3       cut        MARK . . . CUT . .   4 5
+//     reports in       1.0   1.1 2.0   2.1 3.0 3.1  marks    captured    (iteration.worker)
+//     flights      1 2 2   2 2     1   1 0 ...                     1 2
+//
+// No slice goes out while as many flights are open as may be, a cut waits for its marks and shards
+// (cut.planned), links are probed (prober.open), or a checkpoint is to bring workers back (hold).
 #ifndef DP_RUN_H
 #define DP_RUN_H
 

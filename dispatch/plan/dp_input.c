@@ -49,9 +49,9 @@ rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error 
 {
     rt_assert(input->kind < DP_INPUT_KINDS);
     const input_kind *kind = &kinds[input->kind];
-    const uint32_t count = input->kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX
-                           : kind->subject                    ? worker_count
-                                                              : 1;
+    uint32_t count = kind->subject ? worker_count : 1;
+    if (input->kind == DP_INPUT_SHARD_LINK)
+        count = RT_SHARDS_MAX;
     if (input->worker >= count)
         return rt_fail(error, RT_CONFIG, "%s: %s %" PRIu32 ", expected one below %" PRIu32,
                        kind->name, kind->subject ? kind->subject : "worker", input->worker, count);

@@ -26,8 +26,8 @@ rt_status rt_config_init(rt_config *config)
 {
     rt_config fresh = {0};
     rt_status status = rt_config_value_defaults(rt_config_keys, &fresh);
-    rt_assert(status == RT_OK || status == RT_NO_MEMORY);
-    if (status == RT_OK)
+    rt_assert(!status || status == RT_NO_MEMORY);
+    if (!status)
         *config = fresh;
     else
         rt_config_fini(&fresh);
@@ -149,9 +149,9 @@ static rt_status read_section(rt_config *config, const cJSON *object, const char
         if (strchr(value->string, '.'))
             return rt_fail(error, RT_CONFIG, "%s: a key has no dots in a file, nest objects", path);
         rt_status status = rt_config_reject_duplicate(object, value, path, error);
-        if (status == RT_OK)
+        if (!status)
             status = read_any(config, value, path, error);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     return RT_OK;
@@ -234,7 +234,7 @@ static rt_status load_include(rt_config *config, const cJSON *tree, const char *
         return rt_fail(error, RT_CONFIG, "include: %s is longer than %d bytes",
                        rt_config_show(include, shown), RT_PATH_MAX - 1);
     rt_status status = load_file(config, target, link, error);
-    return status == RT_OK ? RT_OK : rt_fail_in(error, "include");
+    return status ? rt_fail_in(error, "include") : RT_OK;
 }
 
 static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
@@ -245,15 +245,15 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
         return rt_fail(error, RT_CONFIG, "line 1, column 1: %s, expected an object",
                        rt_config_show(tree, shown));
     rt_status status = load_include(config, tree, path, link, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     cJSON_DeleteItemFromObjectCaseSensitive(tree, "include");
     if (cJSON_GetObjectItemCaseSensitive(tree, "include"))
         return rt_fail(error, RT_CONFIG, "include: stands twice in its object");
     status = rt_config_check_version(tree, error);
-    if (status == RT_OK)
+    if (!status)
         status = rt_config_modernise(tree, path, error);
-    return status == RT_OK ? read_section(config, tree, "", error) : status;
+    return status ? status : read_section(config, tree, "", error);
 }
 
 // The tree is the caller's; the error does not name the file.
@@ -263,11 +263,11 @@ static rt_status parse_file(const char *path, include_chain *link, cJSON **tree_
     char *text = NULL;
     size_t size = 0;
     rt_status status = open_file(path, link, &file, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     status = read_bytes(file, &text, &size, error);
     close(file);
-    if (status != RT_OK)
+    if (status)
         return status;
     status = rt_config_parse(text, size, tree_p, error);
     rt_free(text);
@@ -280,10 +280,10 @@ static rt_status load_file(rt_config *config, const char *path, const include_ch
     cJSON *tree = NULL;
     include_chain link = {.parent = parent, .depth = parent ? parent->depth + 1 : 0};
     rt_status status = parse_file(path, &link, &tree, error);
-    if (status == RT_OK)
+    if (!status)
         status = load_tree(config, tree, path, &link, error);
     cJSON_Delete(tree);
-    return status == RT_OK ? RT_OK : rt_fail_in(error, "%s", path);
+    return status ? rt_fail_in(error, "%s", path) : RT_OK;
 }
 
 rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
@@ -292,28 +292,28 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
     cJSON *tree = NULL;
     include_chain link = {0};
     rt_status status = rt_config_init(&unused);
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, status, "%s: out of memory", path);
     status = rt_config_load(&unused, path, error); // says what is wrong with it
     rt_config_fini(&unused);
-    if (status != RT_OK)
+    if (status)
         return status;
     status = parse_file(path, &link, &tree, error);
-    if (status == RT_OK)
+    if (!status)
         status = rt_config_check_version(tree, error);
-    if (status == RT_OK)
+    if (!status)
         status = rt_config_modernise(tree, NULL, error);
-    if (status == RT_OK && rt_config_print_modern(tree, json_p))
+    if (!status && rt_config_print_modern(tree, json_p))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     cJSON_Delete(tree);
-    return status == RT_OK ? RT_OK : rt_fail_in(error, "%s", path);
+    return status ? rt_fail_in(error, "%s", path) : RT_OK;
 }
 
 // Takes next over if the status is RT_OK, else gives it back.
 static rt_status settle(rt_config *config, rt_config *next, rt_status status)
 {
-    rt_config unused = status == RT_OK ? *config : *next;
-    if (status == RT_OK)
+    rt_config unused = !status ? *config : *next;
+    if (!status)
         *config = *next;
     rt_config_fini(&unused);
     return status;
@@ -324,10 +324,10 @@ rt_status rt_config_load(rt_config *config, const char *path, rt_error *error)
     rt_config next;
     rt_error own = {0};
     rt_status status = rt_config_copy(config, &next);
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, status, "%s: out of memory", path);
     status = load_file(&next, path, NULL, &own);
-    if (status != RT_OK && error)
+    if (status && error)
         *error = own;
     return settle(config, &next, status);
 }
@@ -350,7 +350,7 @@ static rt_status parse_value(const char *path, const char *value, cJSON **tree_p
     rt_error why = {0};
     if (!is_bare_text(key, value)) {
         rt_status status = rt_config_parse(value, strlen(value), tree_p, &why);
-        if (status == RT_OK)
+        if (!status)
             return RT_OK;
         if (!key && *value != '{')
             return rt_config_not_section(path, rt_config_show_text(value, shown), value, error);
@@ -389,10 +389,10 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     if (!rt_config_find(path) && !rt_config_is_section(path))
         return rt_config_unknown(rt_config_keys, path, error);
     rt_status status = parse_value(path, equals + 1, &tree, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     status = rt_config_copy(config, &next);
-    if (status == RT_OK)
+    if (!status)
         status = settle(config, &next, read_any(&next, tree, path, error));
     else
         rt_fail(error, status, "%s: out of memory", path);

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -485,33 +486,33 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
     rt_status status = check_links(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_participants(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rows(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_device(config, error);
     if (status == RT_OK)
         status = check_consistency(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
     if (status == RT_OK)
         status = check_stream(&config->stream, error);
     if (status == RT_OK)
         status = check_network(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_security(config, error);
-    if (status == RT_OK && config->dense_wire == RT_DENSE_BF16 &&
+    if (!status && config->dense_wire == RT_DENSE_BF16 &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         status = rt_fail(error, RT_CONFIG,
                          "network.dense_wire: \"bf16\" is for network.collective \"ps\" only");
-    if (status == RT_OK && config->sim_iterations > 0 &&
-        config->sim_warmup >= config->sim_iterations)
-        status = rt_fail(error, RT_CONFIG,
-                         "sim.warmup: %u iterations leave none of the %llu of sim.iterations",
-                         config->sim_warmup, (unsigned long long)config->sim_iterations);
+    if (!status && config->sim_iterations > 0 && config->sim_warmup >= config->sim_iterations)
+        status =
+            rt_fail(error, RT_CONFIG,
+                    "sim.warmup: %u iterations leave none of the %" PRIu64 " of sim.iterations",
+                    config->sim_warmup, config->sim_iterations);
     return status;
 }
 

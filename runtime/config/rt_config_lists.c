@@ -17,8 +17,8 @@ static rt_status check_length(const rt_config_list *list, uint64_t count, const 
                               rt_error *error)
 {
     if (count > list->count_max)
-        return rt_fail(error, RT_CONFIG, "%s: has %llu elements, expected %s", path,
-                       (unsigned long long)count, list->expected);
+        return rt_fail(error, RT_CONFIG, "%s: has %" PRIu64 " elements, expected %s", path, count,
+                       list->expected);
     if (count < list->count_min)
         return rt_fail(error, RT_CONFIG, "%s: is empty, expected %s", path, list->expected);
     return RT_OK;
@@ -306,7 +306,7 @@ static rt_status read_link(void *element, const cJSON *value, const char *path, 
         return rt_config_value_read(&link_members[0], entry, value, path, error);
     }
     rt_status status = rt_config_members_read(link_members, entry, value, path, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
     if (both ? up || down : !(up && down))

@@ -95,7 +95,7 @@ rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error)
         if (!find(tree, one->before))
             continue;
         rt_status status = one->now ? move(tree, one, error) : drop(tree, one, error);
-        if (status != RT_OK)
+        if (status)
             return status;
         if (file && one->now)
             rt_warn("%s: %s is now called %s; `lanyard check --migrate` prints the file with "

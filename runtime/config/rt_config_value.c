@@ -32,11 +32,13 @@ const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX])
         return rt_config_show_text(value->valuestring, text);
     if (cJSON_IsNumber(value))
         return rt_json_format_double(value->valuedouble, text);
-    return cJSON_IsArray(value)    ? "a list"
-           : cJSON_IsObject(value) ? "an object"
-           : cJSON_IsNull(value)   ? "null"
-           : cJSON_IsTrue(value)   ? "true"
-                                   : "false";
+    if (cJSON_IsArray(value))
+        return "a list";
+    if (cJSON_IsObject(value))
+        return "an object";
+    if (cJSON_IsNull(value))
+        return "null";
+    return cJSON_IsTrue(value) ? "true" : "false";
 }
 
 static void describe_range(const rt_config_key *key, const char *noun, char *text, size_t size)
@@ -273,7 +275,7 @@ rt_status rt_config_value_defaults(const rt_config_key *keys, void *base)
             return RT_NO_MEMORY;
         rt_status status = rt_config_value_read(key, base, value, key->path, NULL);
         cJSON_Delete(value);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     return RT_OK;
@@ -405,7 +407,7 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
     char member_path[RT_CONFIG_KEY_PATH_MAX];
     const cJSON *value;
     rt_status status = rt_config_value_defaults(members, base);
-    for (value = object->child; value && status == RT_OK; value = value->next) {
+    for (value = object->child; value && !status; value = value->next) {
         const rt_config_key *key = members;
         rt_config_join(member_path, path, value->string);
         while (key->path && strcmp(key->path, value->string) != 0)
@@ -413,10 +415,10 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
         if (!key->path)
             return rt_config_unknown(members, member_path, error);
         status = rt_config_reject_duplicate(object, value, member_path, error);
-        if (status == RT_OK)
+        if (!status)
             status = rt_config_value_read(key, base, value, member_path, error);
     }
-    if (status != RT_OK)
+    if (status)
         return status;
     for (const rt_config_key *key = members; key->path; key++) {
         if (key->is_required && !cJSON_GetObjectItemCaseSensitive(object, key->path))

@@ -125,7 +125,7 @@ rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     else if (strcpy(behind->path, path), rt_thread_detach(run, behind) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start a thread that writes %s", path);
-    if (status != RT_OK) {
+    if (status) {
         destroy(behind);
         return status;
     }
@@ -164,7 +164,7 @@ rt_status rt_behind_look(rt_behind *behind, uint64_t *written_p, rt_error *error
     pthread_mutex_lock(&behind->lock);
     *written_p = behind->taken;
     const rt_status status = behind->ended ? behind->end.status : RT_AGAIN;
-    if (status != RT_OK && status != RT_AGAIN && error)
+    if (status && status != RT_AGAIN && error)
         *error = behind->end;
     pthread_mutex_unlock(&behind->lock);
     return status;

@@ -100,7 +100,7 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
 {
     const uint8_t *next = bytes;
     rt_status status = RT_OK;
-    while (size > 0 && status == RT_OK) {
+    while (size > 0 && !status) {
         const size_t some = rt_min_u64(size, PIECE_BYTES - file->filled);
         memcpy(file->piece + file->filled, next, some);
         file->filled += some;
@@ -148,15 +148,15 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     if (file->is_direct)
         set_direct(file, false); // the rest is no whole piece
     rt_status status = write_piece(file, error);
-    if (status == RT_OK && fsync(file->descriptor) != 0)
+    if (!status && fsync(file->descriptor) != 0)
         status = failed("sync", file->path_unfinished, error);
     const int closed = close(file->descriptor);
     file->descriptor = -1;
-    if (status == RT_OK && closed != 0)
+    if (!status && closed != 0)
         status = failed("close", file->path_unfinished, error);
-    if (status == RT_OK && rename(file->path_unfinished, file->path) != 0)
+    if (!status && rename(file->path_unfinished, file->path) != 0)
         status = failed("rename to its final name", file->path_unfinished, error);
-    if (status != RT_OK) {
+    if (status) {
         rt_file_abort(file);
         return status;
     }

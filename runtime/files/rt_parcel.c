@@ -270,7 +270,7 @@ rt_status rt_parcel_look(rt_parcel_in *in, uint32_t self, rt_message *answer)
         return RT_AGAIN;
     if (in->status == RT_AGAIN) {
         const rt_status status = rt_behind_look(in->behind, &written, &why);
-        if (status == RT_OK)
+        if (!status)
             in->status = RT_OK;
         else if (status != RT_AGAIN)
             fail(in, &why);

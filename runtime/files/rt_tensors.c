@@ -143,13 +143,13 @@ rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t 
     if (status == RT_LIMIT)
         return rt_fail(error, RT_LIMIT, "%s: %u tensors, at most %u fit into a file", path, count,
                        RT_TENSORS_MAX);
-    if (status != RT_OK)
+    if (status)
         rt_fail(error, status, "out of memory: %s", path);
-    if (status == RT_OK)
+    if (!status)
         status = rt_file_create(path, &file, error);
-    if (status == RT_OK) {
+    if (!status) {
         status = rt_file_write(file, bytes.data, bytes.size, error);
-        if (status == RT_OK)
+        if (!status)
             status = rt_file_commit(file, error);
         else
             rt_file_abort(file);
@@ -172,7 +172,7 @@ static rt_status read_all(const char *path, rt_tensors *tensors, rt_error *error
     else if (!(tensors->bytes = rt_alloc(1, (size_t)info.st_size)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s has %lld bytes", path,
                          (long long)info.st_size);
-    while (status == RT_OK && tensors->size < (uint64_t)info.st_size) {
+    while (!status && tensors->size < (uint64_t)info.st_size) {
         ssize_t got =
             read(descriptor, tensors->bytes + tensors->size, (size_t)info.st_size - tensors->size);
         if (got < 0 && errno == EINTR)
@@ -264,8 +264,8 @@ static rt_status take_entries(const char *path, rt_tensors *tensors, scanner at,
     while (skip(&at, " "))
         ;
     if (!ends || at.text != at.end)
-        return rt_fail(error, RT_DATA, "%s: its header and its %llu bytes do not fit", path,
-                       (unsigned long long)tensors->size);
+        return rt_fail(error, RT_DATA, "%s: its header and its %" PRIu64 " bytes do not fit", path,
+                       tensors->size);
     return RT_OK;
 }
 
@@ -299,8 +299,8 @@ static rt_status check_old(const char *path, const rt_tensors *tensors, rt_error
         return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", path,
                        header->version, OLD_VERSION);
     if (header->file_bytes != tensors->size)
-        return rt_fail(error, RT_DATA, "%s has %llu bytes, its header says %llu", path,
-                       (unsigned long long)tensors->size, (unsigned long long)header->file_bytes);
+        return rt_fail(error, RT_DATA, "%s has %" PRIu64 " bytes, its header says %" PRIu64, path,
+                       tensors->size, header->file_bytes);
     const uint64_t directory_bytes = header->tensor_count * sizeof(old_entry);
     if (header->tensor_count > RT_TENSORS_MAX || sizeof *header + directory_bytes > tensors->size ||
         rt_hash_bytes(header + 1, directory_bytes) != header->checksum)
@@ -344,7 +344,7 @@ static rt_status take_old(const char *path, rt_tensors *tensors, rt_error *error
     const old_header *header = (const old_header *)(void *)tensors->bytes;
     const old_entry *entries = (const old_entry *)(const void *)(header + 1);
     rt_status status = check_old(path, tensors, error);
-    for (uint32_t i = 0; status == RT_OK && i < header->tensor_count; i++)
+    for (uint32_t i = 0; !status && i < header->tensor_count; i++)
         status = take_old_entry(path, tensors, &entries[i], error);
     return status;
 }
@@ -367,9 +367,9 @@ rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *er
     if (!tensors)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     rt_status status = read_all(path, tensors, error);
-    if (status == RT_OK)
+    if (!status)
         status = take_all(path, tensors, error);
-    if (status != RT_OK) {
+    if (status) {
         rt_tensors_close(tensors);
         return status;
     }
@@ -392,7 +392,7 @@ rt_status rt_tensors_decode(const char *name, const void *bytes, size_t size,
     memcpy(tensors->bytes, bytes, size);
     tensors->size = size;
     rt_status status = take_all(name, tensors, error);
-    if (status != RT_OK) {
+    if (status) {
         rt_tensors_close(tensors);
         return status;
     }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,8 +103,7 @@ void rt_metrics_close(rt_metrics *metrics)
     if (metrics->file >= 0 && metrics->is_beside)
         (void)unlink(metrics->fresh);
     if (metrics->lost)
-        rt_info("metrics: %s: %llu records were lost", metrics->path,
-                (unsigned long long)metrics->lost);
+        rt_info("metrics: %s: %" PRIu64 " records were lost", metrics->path, metrics->lost);
     rt_json_fini(&metrics->json);
     rt_free(metrics);
 }

@@ -62,7 +62,8 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
     if (batch->dense_count)
         memcpy(batch->dense + (size_t)i * batch->dense_count, dense,
                batch->dense_count * sizeof(float));
-    memcpy(batch->keys + batch->key_count, keys, key_count * sizeof(uint64_t));
+    if (key_count)
+        memcpy(batch->keys + batch->key_count, keys, key_count * sizeof(uint64_t));
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += key_count;
     batch->key_offsets[i + 1] = batch->key_count;

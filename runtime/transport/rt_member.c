@@ -112,7 +112,7 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         (void)rt_member_beat(member, NULL);
         status = rt_member_receive(member, &message, &why);
         heard |= member->heard_ns != before;
-        if (status == RT_OK) {
+        if (!status) {
             status = take_welcome(member, &message, error);
             rt_message_release(&message);
             return status;
@@ -139,7 +139,7 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     if (status)
         return status;
     status = send_hello(member, error);
-    if (status == RT_OK)
+    if (!status)
         status = await_welcome(member, error);
     if (status)
         rt_member_leave(member, NULL);
@@ -161,7 +161,7 @@ rt_status rt_member_give_up(rt_member *member, rt_error *error)
     rt_error said = {0};
     if (member->endpoint)
         report(member, error);
-    while ((status == RT_AGAIN || status == RT_OK) && rt_now_ns() < end_ns) {
+    while ((status == RT_AGAIN || !status) && rt_now_ns() < end_ns) {
         bool ready;
         rt_message message = {0};
         (void)member->config.ops->wait(&member->endpoint, 1, -1, ANSWER_WAIT_MS, &ready);

@@ -197,7 +197,7 @@ static rt_status receive_by(rt_endpoint *endpoint, owner by, uint32_t *peer_p, r
         rt_status status = by == BY_ZMQ
                                ? rt_transport_zmq.receive(endpoint->zmq, peer_p, message, error)
                                : rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
-        uint8_t *of = status == RT_OK ? find_owner(endpoint, *peer_p) : NULL;
+        uint8_t *of = !status ? find_owner(endpoint, *peer_p) : NULL;
         if (!of)
             return status;
         if (*of == BY_NOBODY)

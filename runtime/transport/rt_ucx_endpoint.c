@@ -223,9 +223,9 @@ static void greeting_take(rt_endpoint *endpoint, rt_ucx_greeting *greeting)
         return;
     }
     rt_status status = rt_ucx_door_hear(greeting);
-    if (status == RT_OK && endpoint->state == RT_UCX_STATE_LISTENING)
+    if (!status && endpoint->state == RT_UCX_STATE_LISTENING)
         admit(endpoint, greeting);
-    else if (status == RT_OK)
+    else if (!status)
         connection_stands(endpoint, greeting);
     else if (status != RT_AGAIN && endpoint->state == RT_UCX_STATE_CONNECTING)
         retry_later(endpoint, "does not speak our protocol");

@@ -332,7 +332,7 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
                            ? frame_receive_listening(endpoint, &frame, &peer)
                            : frame_receive_connected(endpoint, &frame);
     rt_peer_name(peer, name);
-    if (status == RT_OK || status == RT_NOT_FOUND)
+    if (!status || status == RT_NOT_FOUND)
         *peer_p = peer;
     if (status == RT_NOT_FOUND)
         return rt_fail(error, status, "the connection to %s at %s ended", name, endpoint->address);

@@ -90,17 +90,22 @@ rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint
 {
     size_t length = strlen(text);
     rt_status status = rt_message_create(message, type, sender, 0, 0, length);
-    if (status == RT_OK)
+    if (!status)
         memcpy(rt_message_payload(message), text, length);
     return status;
+}
+
+static rt_reason reason_of(rt_status status)
+{
+    if (!status)
+        return RT_REASON_COMPLETE;
+    return rt_status_lasts(status) ? RT_REASON_LASTS : RT_REASON_FAILED;
 }
 
 rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,
                                 rt_status status, const char *text)
 {
-    const rt_reason reason = status == RT_OK           ? RT_REASON_COMPLETE
-                             : rt_status_lasts(status) ? RT_REASON_LASTS
-                                                       : RT_REASON_FAILED;
+    const rt_reason reason = reason_of(status);
     rt_status created = rt_control_create_text(message, type, sender, text);
     if (created == RT_OK)
         rt_message_header(message)->iteration = reason;
@@ -113,7 +118,7 @@ rt_status rt_control_create_struct(rt_message *message, rt_message_type type, ui
 {
     size_t length = text ? strlen(text) : 0;
     rt_status status = rt_message_create(message, type, sender, iteration, 1, size + length);
-    if (status != RT_OK)
+    if (status)
         return status;
     memcpy(rt_message_payload(message), bytes, size);
     if (length)

@@ -4,6 +4,7 @@
 #include "tests/support/exchange_case.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static bool take_all(exchange_group *g, rt_status *status_p, rt_error *error)
         if (w->done || !w->exchange)
             continue;
         rt_status status = ew_exchange_take(w->exchange, error);
-        w->done = status == RT_OK;
+        w->done = !status;
         done &= w->done;
         if (status != RT_AGAIN)
             *status_p = status;
@@ -115,9 +116,9 @@ static void check_sums(const exchange_group *g, uint64_t t)
             sum += gradient(rank, t, i);
         for (uint32_t rank = 0; rank < g->n; rank++)
             if (memcmp(&g->workers[rank].host[i], &sum, sizeof sum) != 0)
-                fail_msg("worker %u of %u, iteration %llu, float %u of %u: %.9g, expected %.9g",
-                         rank, g->n, (unsigned long long)t, i, g->count, g->workers[rank].host[i],
-                         sum);
+                fail_msg("worker %u of %u, iteration %" PRIu64
+                         ", float %u of %u: %.9g, expected %.9g",
+                         rank, g->n, t, i, g->count, g->workers[rank].host[i], sum);
     }
 }
 
@@ -686,7 +687,7 @@ static int mpi_worker(uint32_t rank, uint32_t count, bool dies)
         }
     }
     ew_exchange_destroy(x, true);
-    printf("hash %016llx\n", (unsigned long long)hash);
+    printf("hash %016" PRIx64 "\n", hash);
     return 0;
 }
 

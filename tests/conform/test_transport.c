@@ -55,7 +55,7 @@ static void many_in_order(const rt_transport_ops *ops)
     while (received < count) {
         assert_true(rt_now_ns() < end_ns);
         rt_message message = {0};
-        for (rt_status status = RT_OK; sent < count && status == RT_OK; sent += status == RT_OK) {
+        for (rt_status status = RT_OK; sent < count && !status; sent += !status) {
             message = number_message(worker(3), sent, sent % 50);
             status = ops->send(both.client, COORDINATOR, &message);
             rt_message_release(&message);

@@ -15,12 +15,12 @@ static rt_status send_until_gone(const rt_transport_ops *ops, rt_endpoint *endpo
 {
     uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
     rt_status status = RT_OK;
-    for (uint64_t number = 0; status == RT_OK || status == RT_AGAIN; number++) {
+    for (uint64_t number = 0; !status || status == RT_AGAIN; number++) {
         if (rt_now_ns() > end_ns)
             return RT_TIMEOUT;
         rt_message message = number_message(self, number, 1000);
         status = ops->send(endpoint, peer, &message);
-        assert_true((status == RT_OK) == (message.data == NULL)); // it stays unless it was sent
+        assert_true((!status) == (message.data == NULL)); // it stays unless it was sent
         rt_message_release(&message);
         if (status == RT_AGAIN)
             wait_moving(ops, endpoint, 1);
@@ -336,7 +336,7 @@ static void server_comes_later(const rt_transport_ops *ops)
     assert_int_equal(
         ops->connect(both.transport, worker(3), COORDINATOR, both.address, &both.client, NULL),
         RT_OK);
-    for (; sent < count_max && status == RT_OK; sent += status == RT_OK) {
+    for (; sent < count_max && !status; sent += !status) {
         message = number_message(worker(3), sent, 20);
         status = ops->send(both.client, COORDINATOR, &message);
         rt_message_release(&message);

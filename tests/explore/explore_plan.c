@@ -1,4 +1,5 @@
 // Scenarios become programs: planned by the real planner, and broken where a test wants it.
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -161,7 +162,7 @@ static uint8_t key_number(const ex_program *p, uint64_t key)
     for (uint32_t k = 0; k < p->scenario.key_count; k++)
         if (p->keys[k] == key)
             return (uint8_t)k;
-    fail_msg("a plan names key %llx, which is in no batch", (unsigned long long)key);
+    fail_msg("a plan names key %" PRIx64 ", which is in no batch", key);
     return 0;
 }
 

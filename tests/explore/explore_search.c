@@ -1,4 +1,5 @@
 // Every reachable state once, depth first.
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,7 +148,7 @@ static void enter(search *s)
     }
     s->counts->states++;
     if (s->options->states_max && s->counts->states > s->options->states_max)
-        fail_msg("more than %llu states", (unsigned long long)s->options->states_max);
+        fail_msg("more than %" PRIu64 " states", s->options->states_max);
     list_actions(s, top);
     if (top->count)
         return;

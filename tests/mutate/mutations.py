@@ -30,6 +30,7 @@ TRUTH = re.compile(r"\b(true|false)\b")
 NUMBER = re.compile(r"(?<![\w.'])(\d+)([uUlL]*)(?![\w.'])")
 # How large a buffer is: what matters of that is when it is too small.
 ARRAY = re.compile(r"\s+(?:static |const )*\w+ [^=()]*\w\[(?:\w+ [+*] )*\d+u?\]")
+GIVES_BACK = re.compile(r"\w_?(?:destroy|fini)\(|^static void (?:destroy|fini)\(")
 CONDITION = re.compile(r"^(\s*(?:\} else )?if \()(.*)(\)(?: \{)?)$")
 ASSIGNMENT = re.compile(r"^\s+((?:->|[^=!<>])+?) ?(?:[+\-|&^*/%]|<<|>>)?= .*;$")
 CALL = re.compile(r"^\s+(?:\(void\))?\w+\(.*\);$")
@@ -58,14 +59,17 @@ def blank(text: str) -> str:
 
 
 def bodies(code: list) -> Iterator[tuple]:
-    """First and last line inside every function."""
-    begin = None
+    """First and last line inside every function, but for those that give memory back."""
+    begin, head = None, ""
     for i, line in enumerate(code):
         if line == "{":
             begin = i + 1
         elif line == "}" and begin is not None:
-            yield begin, i - 1
+            if not GIVES_BACK.search(head):
+                yield begin, i - 1
             begin = None
+        if line and not line[0].isspace() and line not in "{}":
+            head = line
 
 
 def swaps(code: str, pattern: re.Pattern, others: dict) -> Iterator[str]:

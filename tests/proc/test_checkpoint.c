@@ -37,44 +37,21 @@ static const char config[] =
     " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
     " \"checkpoint\": {\"every_iterations\": 20, \"full_every\": 2, \"keep\": 3}}";
 
-// Starts "lanyard up CONFIG --out FOLDER/out FLAG --set SET..."; FLAG may be NULL.
 static void start(process *p, const char *out, const char *flag, const char *const *sets)
 {
-    static char path[300], directory[300];
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), "up", path, "--out", directory};
-    size_t count = 5;
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    if (flag)
-        arguments[count++] = flag;
-    for (; sets && *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    *p = (process){0};
-    process_start(p, arguments);
+    run_start_up(p, config, out, flag, sets);
 }
 
 static void run(const char *out, const char *flag, const char *const *sets)
 {
-    process p;
-    start(&p, out, flag, sets);
-    run_must_end(&p, 0);
-    process_fini(&p);
+    run_up(config, out, flag, sets);
 }
 
 static void write_file(const char *out, const char *name, const char *bytes, size_t size)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s/%s", run_folder(), out, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", out, name);
+    run_write(path, bytes, size);
 }
 
 static void strike(process *p, const char *out, const char *victim, int signal, uint32_t after)

@@ -27,34 +27,11 @@ static const char config[] =
     " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 20000},"
     " \"timeouts\": {\"start_s\": 20}}";
 
-static void run_into(process *p, const char *const *words, size_t word_count,
-                     const char *const *sets, int want)
-{
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard()};
-    size_t count = 1;
-    for (size_t i = 0; i < word_count; i++)
-        arguments[count++] = words[i];
-    for (; sets && *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    *p = (process){0};
-    process_start(p, arguments);
-    run_must_end(p, want);
-}
-
 // "lanyard up CONFIG --out FOLDER/out --set SET..."; what it said stays in p.
 static void up(process *p, const char *out, const char *flag, const char *const *sets)
 {
-    char path[300], directory[300];
-    const char *words[] = {"up", path, "--out", directory, flag};
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    run_into(p, words, flag ? 5 : 4, sets, 0);
+    run_start_up(p, config, out, flag, sets);
+    run_must_end(p, 0);
 }
 
 static cJSON *summary_of(const char *out)
@@ -223,10 +200,8 @@ static void one_wild_value(void **state)
 
 static void eval(process *p, const char *model, const char *const *sets, int want)
 {
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", run_folder(), model);
-    const char *const words[] = {"eval", path, "--json"};
-    run_into(p, words, 3, sets, want);
+    run_start(p, (const char *const[]){"eval", run_path(model), "--json", NULL}, sets);
+    run_must_end(p, want);
 }
 
 static double evaluated(const char *model)
@@ -241,16 +216,6 @@ static double evaluated(const char *model)
     return loss;
 }
 
-static void write_part(const char *name, const char *bytes, size_t size)
-{
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
 // One member of an object is not there any more.
 static void leave_out(const char *name, const char *member)
 {
@@ -262,7 +227,7 @@ static void leave_out(const char *name, const char *member)
     assert_non_null(to);
     memmove(from, to + 1, strlen(to + 1) + 1);
     snprintf(word, sizeof word, "out/%s", name);
-    write_part(word, text, strlen(text));
+    run_write(word, text, strlen(text));
     free(text);
 }
 
@@ -280,7 +245,7 @@ static void the_scale_is_part_of_the_model(void **state)
     char *bytes = run_file("out", "model/scale.bin", &size);
     assert_non_null(bytes);
     bytes[320 + 2] ^= 1; // of the first mean, behind 32 + 2 x 128 bytes and zeros
-    write_part("out/model/scale.bin", bytes, size);
+    run_write("out/model/scale.bin", bytes, size);
     eval(&p, "out/model", NULL, 1);
     run_must_say(&p, "scale.bin");
     process_fini(&p);
@@ -394,8 +359,9 @@ static void another_program_predicts_the_same(void **state)
             sets[count++] = models[m][i];
         up(&p, "out", NULL, sets);
         process_fini(&p);
-        const char *const words[] = {"eval", model, "--predictions", out};
-        run_into(&p, words, 4, (const char *const[]){tests, NULL}, 0);
+        const char *const words[] = {"eval", model, "--predictions", out, NULL};
+        run_start(&p, words, (const char *const[]){tests, NULL});
+        run_must_end(&p, 0);
         process_fini(&p);
         const char *const check[] = {
             "/usr/bin/python3", "tests/proc/check_predictions.py", model, rows, out, NULL};

@@ -30,46 +30,18 @@ static const char config[] =
 
 static const char *config_path(void)
 {
-    static char path[300];
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    return path;
+    run_write("config.json", config, strlen(config));
+    return run_path("config.json");
 }
 
-static const char *in_folder(const char *name)
-{
-    static char paths[4][400];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", run_folder(), name);
-    return path;
-}
-
-// "lanyard up CONFIG --out FOLDER/out FLAG --set SET..."
 static void start(process *p, const char *out, const char *flag, const char *const *sets)
 {
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), "up", config_path(), "--out",
-                                               in_folder(out)};
-    size_t count = 5;
-    if (flag)
-        arguments[count++] = flag;
-    for (; sets && *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    *p = (process){0};
-    process_start(p, arguments);
+    run_start_up(p, config, out, flag, sets);
 }
 
 static void run(const char *out, const char *flag, const char *const *sets)
 {
-    process p;
-    start(&p, out, flag, sets);
-    run_must_end(&p, 0);
-    process_fini(&p);
+    run_up(config, out, flag, sets);
 }
 
 // A command on a folder of the case; it must end with a status and say a text.
@@ -77,10 +49,10 @@ static void command(const char *name, const char *source, const char *out, int s
                     const char *text)
 {
     process p = {0};
-    const char *arguments[6] = {process_lanyard(), name, in_folder(source)};
+    const char *arguments[6] = {process_lanyard(), name, run_path(source)};
     if (out) {
         arguments[3] = "--out";
-        arguments[4] = in_folder(out);
+        arguments[4] = run_path(out);
     }
     process_start(&p, arguments);
     run_must_end(&p, status);
@@ -88,27 +60,19 @@ static void command(const char *name, const char *source, const char *out, int s
     process_fini(&p);
 }
 
-static void write_bytes(const char *name, const char *bytes, size_t size)
-{
-    FILE *file = fopen(in_folder(name), "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
 static void copy_file(const char *from, const char *to)
 {
     size_t size;
     char *bytes = run_file(".", from, &size);
     assert_non_null(bytes);
-    write_bytes(to, bytes, size);
+    run_write(to, bytes, size);
     free(bytes);
 }
 
 static void remove_all(const char *name)
 {
     process p = {0};
-    const char *const arguments[] = {"/bin/rm", "-r", in_folder(name), NULL};
+    const char *const arguments[] = {"/bin/rm", "-r", run_path(name), NULL};
     assert_int_equal(process_run(&p, arguments, RUN_CASE_S), 0);
     process_fini(&p);
 }
@@ -125,10 +89,10 @@ static void start_in(process *p, const char *box, const char *const *command_lin
                      const char *const *sets)
 {
     static char program[400];
-    const char *arguments[16 + 2 * SETS_MAX] = {"/usr/bin/env", "-C", in_folder(box), program};
+    const char *arguments[16 + 2 * SETS_MAX] = {"/usr/bin/env", "-C", run_path(box), program};
     size_t count = 4;
     assert_non_null(realpath(process_lanyard(), program));
-    (void)mkdir(in_folder(box), 0777);
+    (void)mkdir(run_path(box), 0777);
     while (*command_line)
         arguments[count++] = *command_line++;
     for (; sets && *sets; sets++) {
@@ -179,7 +143,7 @@ static void run_boxes(boxes *b, const char *flag)
 
 static bool exists(const char *name)
 {
-    return access(in_folder(name), F_OK) == 0;
+    return access(run_path(name), F_OK) == 0;
 }
 
 // SAVE named a folder of the coordinator's box to processes that cannot see it.
@@ -207,16 +171,16 @@ static void a_lost_folder_comes_back(void **state)
     boxes b = {.sets = {EVERY_40}};
     run_boxes(&b, NULL);
     process_fini(&b.coordinator);
-    assert_int_equal(rename(in_folder("c/run/model"), in_folder("calm")), 0);
+    assert_int_equal(rename(run_path("c/run/model"), run_path("calm")), 0);
     assert_true(exists("c/run/checkpoints/ckpt-000000000080/rows-001-of-002.bin")); // the copy
     remove_all("p1/run");
     size_t size;
     char *bytes = run_file("p0/run/checkpoints/ckpt-000000000040", "rows-000-of-002.bin", &size);
     assert_non_null(bytes);
     bytes[size / 2] ^= 1; // a base of the one that is resumed from
-    write_bytes("p0/run/checkpoints/ckpt-000000000040/rows-000-of-002.bin", bytes, size);
+    run_write("p0/run/checkpoints/ckpt-000000000040/rows-000-of-002.bin", bytes, size);
     free(bytes);
-    assert_int_equal(unlink(in_folder("c/run/checkpoints/ckpt-000000000120/manifest.json")), 0);
+    assert_int_equal(unlink(run_path("c/run/checkpoints/ckpt-000000000120/manifest.json")), 0);
     run_boxes(&b, "--resume");
     run_must_say(&b.coordinator, "ps 1 gets the copy of ");
     run_must_say(&b.coordinator, "ps 0 gets the copy of ");
@@ -249,13 +213,13 @@ static void a_damaged_copy_is_passed_over(void **state)
     boxes b = {.sets = {"checkpoint.every_iterations=40", "checkpoint.full_every=1"}};
     run_boxes(&b, NULL);
     process_fini(&b.coordinator);
-    assert_int_equal(rename(in_folder("c/run/model"), in_folder("calm")), 0);
+    assert_int_equal(rename(run_path("c/run/model"), run_path("calm")), 0);
     remove_all("p1/run");
     size_t size;
     char *bytes = run_file("c/run/checkpoints/ckpt-000000000120", "rows-001-of-002.bin", &size);
     assert_non_null(bytes);
     bytes[size / 2] ^= 1;
-    write_bytes("c/run/checkpoints/ckpt-000000000120/rows-001-of-002.bin", bytes, size);
+    run_write("c/run/checkpoints/ckpt-000000000120/rows-001-of-002.bin", bytes, size);
     free(bytes);
     run_boxes(&b, "--resume");
     run_must_say(&b.coordinator, "the checkpoint of iteration 120 is damaged and passed over");
@@ -278,21 +242,21 @@ static void a_torn_model_is_refused(void **state)
     const char *const rows = "one/model/rows-001-of-002.bin";
     copy_file("other/model/rows-001-of-002.bin", rows); // of another run
     command("eval", "one/model", NULL, 1, rows);
-    write_bytes(rows, good, size - 1);
+    run_write(rows, good, size - 1);
     command("eval", "one/model", NULL, 1, "bytes, the manifest says");
     good[size / 2] ^= 4;
-    write_bytes(rows, good, size);
+    run_write(rows, good, size);
     command("eval", "one/model", NULL, 1, "has the sum ");
     good[size / 2] ^= 4;
-    assert_int_equal(unlink(in_folder(rows)), 0);
+    assert_int_equal(unlink(run_path(rows)), 0);
     command("eval", "one/model", NULL, 1, "manifest.json names: No such file");
-    write_bytes(rows, good, size);
+    run_write(rows, good, size);
     free(good);
     copy_file("other/model/dense.bin", "one/model/dense.bin"); // AUC 0.682 instead of 0.787
     command("eval", "one/model", NULL, 1, "one/model/dense.bin");
-    assert_int_equal(unlink(in_folder("one/model/manifest.json")), 0); // as version 0.1.0 left it
+    assert_int_equal(unlink(run_path("one/model/manifest.json")), 0); // as version 0.1.0 left it
     command("eval", "one/model", NULL, 0, "not whether they are of one run");
-    assert_int_equal(unlink(in_folder("other/checkpoints/ckpt-000000000100/manifest.json")), 0);
+    assert_int_equal(unlink(run_path("other/checkpoints/ckpt-000000000100/manifest.json")), 0);
     command("eval", "other/checkpoints/ckpt-000000000100", NULL, 1, "was never completed");
 }
 
@@ -346,13 +310,13 @@ static void a_kill_leaves_the_old_or_the_new(void **state)
         test_skip("a library that is loaded first does not go with a sanitizer");
     run("hit", NULL, NULL);
     run("new", NULL, sets);
-    assert_int_equal(rename(in_folder("hit/model"), in_folder("old")), 0);
+    assert_int_equal(rename(run_path("hit/model"), run_path("old")), 0);
     for (uint32_t n = 1, killed = 1; killed; n++) {
         char order[64];
         process p;
-        (void)mkdir(in_folder("hit/model"), 0777);
-        const char *const files[] = {"dense.bin", "scale.bin", "config.json", "manifest.json",
-                                     "rows-000-of-002.bin", "rows-001-of-002.bin"};
+        (void)mkdir(run_path("hit/model"), 0777);
+        const char *const files[] = {"dense.bin",     "scale.bin",           "config.json",
+                                     "manifest.json", "rows-000-of-002.bin", "rows-001-of-002.bin"};
         for (size_t i = 0; i < RT_COUNT_OF(files); i++) {
             char from[64], to[64];
             snprintf(from, sizeof from, "old/%s", files[i]);
@@ -407,16 +371,16 @@ static void what_could_not_be_saved_is_finished_later(void **state)
     process p;
     const char *const sets[] = {"checkpoint.every_iterations=40", NULL};
     run("calm", NULL, sets);
-    assert_int_equal(mkdir(in_folder("hit"), 0777), 0);
-    assert_int_equal(mkdir(in_folder("hit/model.tmp"), 0777), 0);
-    assert_int_equal(mkdir(in_folder("hit/model.tmp/rows-001-of-002.bin.tmp"), 0777), 0);
+    assert_int_equal(mkdir(run_path("hit"), 0777), 0);
+    assert_int_equal(mkdir(run_path("hit/model.tmp"), 0777), 0);
+    assert_int_equal(mkdir(run_path("hit/model.tmp/rows-001-of-002.bin.tmp"), 0777), 0);
     start(&p, "hit", NULL, sets);
     run_must_end(&p, 1);
     run_must_say(&p, "rows-001-of-002.bin.tmp");
     run_must_say(&p, "--resume finishes it, from the checkpoint of iteration 120");
     process_fini(&p);
     assert_false(exists("hit/model"));
-    assert_int_equal(rmdir(in_folder("hit/model.tmp/rows-001-of-002.bin.tmp")), 0);
+    assert_int_equal(rmdir(run_path("hit/model.tmp/rows-001-of-002.bin.tmp")), 0);
     run("hit", "--resume", sets);
     run_must_be_the_same("hit", "calm", SHARDS);
 }
@@ -442,14 +406,14 @@ static void a_checkpoint_of_the_version_before_is_read(void **state)
     const char *const folder = "run/checkpoints/ckpt-000000000010";
     if (access("tests/golden/checkpoint-1/manifest.json", R_OK) != 0)
         test_skip("is run from the root of the repository");
-    assert_int_equal(rt_checkpoint_make(in_folder(folder), NULL), RT_OK);
+    assert_int_equal(rt_checkpoint_make(run_path(folder), NULL), RT_OK);
     for (size_t i = 0; i < RT_COUNT_OF(files); i++) {
         char from[100], to[100], bytes[1 << 16];
         snprintf(from, sizeof from, "tests/golden/checkpoint-1/%s", files[i]);
         snprintf(to, sizeof to, "%s/%s", folder, files[i]);
         FILE *file = fopen(from, "r");
         assert_non_null(file);
-        write_bytes(to, bytes, fread(bytes, 1, sizeof bytes, file));
+        run_write(to, bytes, fread(bytes, 1, sizeof bytes, file));
         fclose(file);
     }
     command("eval", folder, NULL, 0, "samples: log loss");

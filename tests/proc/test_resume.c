@@ -22,28 +22,12 @@ static const char config[] = "{\"workers\": 2, \"batch\": {\"samples_per_worker\
                              " \"cache\": {\"rows\": 500}, \"timeouts\": {\"start_s\": 20},"
                              " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}";
 
-static void write_file(const char *name, const void *bytes, size_t size)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
 // "lanyard up CONFIG --out FOLDER/out --set SET... FLAG"; FLAG may be NULL. Must end well, and say
 // the text if there is one.
 static void run(const char *const sets[2], const char *flag, const char *text)
 {
-    char path[300], out[300];
-    const char *arguments[] = {process_lanyard(), "up",    path,    "--out", out, "--set",
-                               sets[0],           "--set", sets[1], flag,    NULL};
-    process p = {0};
-    write_file("config.json", config, sizeof config - 1);
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(out, sizeof out, "%s/out", run_folder());
-    process_start(&p, arguments);
+    process p;
+    run_start_up(&p, config, "out", flag, (const char *const[]){sets[0], sets[1], NULL});
     run_must_end(&p, 0);
     if (text)
         run_must_say(&p, text);
@@ -119,7 +103,7 @@ static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
     rt_manifest_sign(text, &signed_text);
     assert_false(signed_text.failed);
     snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
-    write_file(name, signed_text.data, signed_text.size);
+    run_write(name, signed_text.data, signed_text.size);
     rt_bytes_fini(&signed_text);
     free(manifest);
 }

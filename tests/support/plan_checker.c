@@ -113,9 +113,9 @@ static uint32_t number_of(plan_checker *c, uint64_t key)
     uint32_t number = c->key_count++;
     size_t slots = c->config.worker_count * sizeof(uint32_t);
     rt_status status = rt_grow(&c->keys, &c->key_capacity, c->key_count, sizeof *c->keys);
-    rt_assert(status == RT_OK);
+    rt_assert(!status);
     status = rt_grow(&c->slot_of, &c->slot_of_capacity, c->key_count, slots);
-    rt_assert(status == RT_OK);
+    rt_assert(!status);
     c->keys[number] = (known_key){.key = key, .content = initial_content(key)};
     *place = number + 1;
     return number;
@@ -559,9 +559,9 @@ static bool check_placement(plan_checker *c, const dp_plan *plan)
 {
     uint32_t n = c->config.worker_count, placed = 0, total = c->batch->sample_count;
     rt_status status = rt_grow(&c->placed, &c->placed_capacity, total, sizeof *c->placed);
-    rt_assert(status == RT_OK);
+    rt_assert(!status);
     status = rt_grow(&c->touched, &c->touched_capacity, c->batch->key_count, sizeof *c->touched);
-    rt_assert(status == RT_OK);
+    rt_assert(!status);
     memset(c->placed, 0, total);
     c->touched_count = 0;
     for (c->worker = 0; c->worker < n; c->worker++) {

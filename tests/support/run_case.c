@@ -10,12 +10,63 @@
 #include "runtime/rt_base.h"
 #include "tests/support/test.h"
 
+#define WORDS_MAX 64
+
 const char *run_folder(void)
 {
     static char path[200];
     if (!path[0])
         snprintf(path, sizeof path, "%s", test_directory());
     return path;
+}
+
+const char *run_path(const char *name)
+{
+    static char paths[4][400];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", run_folder(), name);
+    return path;
+}
+
+void run_write(const char *name, const void *bytes, size_t size)
+{
+    FILE *file = fopen(run_path(name), "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+void run_start(process *p, const char *const *words, const char *const *sets)
+{
+    const char *arguments[WORDS_MAX] = {process_lanyard()};
+    size_t count = 1;
+    while (*words && count < WORDS_MAX)
+        arguments[count++] = *words++;
+    for (; sets && *sets && count + 2 < WORDS_MAX; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    assert_true(count < WORDS_MAX && !(sets && *sets));
+    *p = (process){0};
+    process_start(p, arguments);
+}
+
+void run_start_up(process *p, const char *config, const char *out, const char *flag,
+                  const char *const *sets)
+{
+    run_write("config.json", config, strlen(config));
+    run_start(
+        p, (const char *const[]){"up", run_path("config.json"), "--out", run_path(out), flag, NULL},
+        sets);
+}
+
+void run_up(const char *config, const char *out, const char *flag, const char *const *sets)
+{
+    process p;
+    run_start_up(&p, config, out, flag, sets);
+    run_must_end(&p, 0);
+    process_fini(&p);
 }
 
 void run_must_end(process *p, int want)

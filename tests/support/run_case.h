@@ -15,6 +15,23 @@
 
 const char *run_folder(void);
 
+// A path below it; static, until the fourth call after this one.
+const char *run_path(const char *name);
+
+// Writes a file of that name below it, whose folder is there.
+void run_write(const char *name, const void *bytes, size_t size);
+
+// Starts "lanyard WORD... --set SET...": lists that end with NULL; sets may be NULL.
+void run_start(process *p, const char *const *words, const char *const *sets);
+
+// Starts "lanyard up CONFIG --out FOLDER/out FLAG --set SET..."; flag may be NULL. config: its
+// text.
+void run_start_up(process *p, const char *config, const char *out, const char *flag,
+                  const char *const *sets);
+
+// The same, to its good end.
+void run_up(const char *config, const char *out, const char *flag, const char *const *sets);
+
 void run_must_end(process *p, int want); // its status
 void run_must_say(const process *p, const char *text);
 

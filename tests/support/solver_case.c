@@ -1,5 +1,6 @@
 #include "tests/support/solver_case.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +94,9 @@ solver_case solver_case_make(uint64_t seed, uint32_t rows, uint32_t sinks, solve
             cost[j] = INT32_MIN; // between the rows: not to be used
     }
     fill_capacity(&random, &made, capacities);
-    snprintf(made.name, sizeof made.name, "rows %u, sinks %u, costs %d, capacities %d, seed %llu",
-             rows, sinks, (int)costs, (int)capacities, (unsigned long long)seed);
+    snprintf(made.name, sizeof made.name,
+             "rows %u, sinks %u, costs %d, capacities %d, seed %" PRIu64, rows, sinks, (int)costs,
+             (int)capacities, seed);
     return made;
 }
 

@@ -255,11 +255,10 @@ static void keys_are_one_run_per_field(void **state)
     static const struct {
         uint32_t fields[5];
         rt_status want;
-    } cases[] = {{{0, 1, 0, 0, 1}, RT_OK},   {{0, 1, 0, 1, 1}, RT_OK},
-                 {{0, 0, 0, 0, 1}, RT_WIRE}, {{1, 1, 0, 0, 1}, RT_WIRE},
-                 {{1, 0, 0, 0, 1}, RT_WIRE}, {{0, 1, 0, 1, 0}, RT_WIRE},
-                 {{0, 2, 0, 0, 1}, RT_WIRE}, {{0, 1, 0, 1, 2}, RT_WIRE},
-                 {{0, 1, 1, 1, 1}, RT_WIRE}, {{0, 1, 0, 0, 0}, RT_WIRE}};
+    } cases[] = {{{0, 1, 0, 0, 1}, RT_OK},   {{0, 1, 0, 1, 1}, RT_OK},   {{0, 0, 0, 0, 1}, RT_WIRE},
+                 {{1, 1, 0, 0, 1}, RT_WIRE}, {{1, 0, 0, 0, 1}, RT_WIRE}, {{0, 1, 0, 1, 0}, RT_WIRE},
+                 {{0, 2, 0, 0, 1}, RT_WIRE}, {{0, 1, 0, 1, 2}, RT_WIRE}, {{0, 1, 1, 1, 1}, RT_WIRE},
+                 {{0, 1, 0, 0, 0}, RT_WIRE}};
     for (size_t c = 0; c < RT_COUNT_OF(cases); c++) {
         uint64_t keys[5];
         for (uint32_t k = 0; k < 5; k++)

@@ -2,6 +2,7 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,7 +26,7 @@
 #define HASH UINT64_C(0xabcdef0123456789)
 #define SCHEMA UINT64_C(0x1122334455667788)
 #define WORKERS 2u
-#define BATCH 8u      // samples of a worker
+#define BATCH 8u // samples of a worker
 #define ITERATIONS 40u
 #define PATIENCE_S 20u // a step that takes longer has failed
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -152,18 +153,19 @@ static void prepare(fixture *f)
     strcpy(c->network_bind, "127.0.0.1");
     snprintf(f->out, sizeof f->out, "%s", test_path("out"));
     assert_int_equal(mkdir(f->out, 0700), 0);
-    f->own = (dp_coordinator_config){.config = c,
-                                     .identity = {.config_hash = HASH, .given_hash = 5, .format = 2},
-                                     .schema = SCHEMA,
-                                     .ops = ops,
-                                     .resume = DP_RESUME_NO,
-                                     .directory = f->out,
-                                     .dense_bytes = 4000,
-                                     .stop_fd = -1,
-                                     .signal_fd = -1,
-                                     .announce = note_address,
-                                     .saved = note_saved,
-                                     .announce_context = f};
+    f->own =
+        (dp_coordinator_config){.config = c,
+                                .identity = {.config_hash = HASH, .given_hash = 5, .format = 2},
+                                .schema = SCHEMA,
+                                .ops = ops,
+                                .resume = DP_RESUME_NO,
+                                .directory = f->out,
+                                .dense_bytes = 4000,
+                                .stop_fd = -1,
+                                .signal_fd = -1,
+                                .announce = note_address,
+                                .saved = note_saved,
+                                .announce_context = f};
 }
 
 // Up to the WELCOMEs.
@@ -352,16 +354,15 @@ static void check_model(const fixture *f, uint32_t iterations, uint64_t samples)
     cJSON *manifest;
     rt_manifest_part part;
     snprintf(folder, sizeof folder, "%s/model", f->out);
-    if (rt_manifest_read(folder, &manifest, &error) ||
-        rt_manifest_check(folder, manifest, &error))
+    if (rt_manifest_read(folder, &manifest, &error) || rt_manifest_check(folder, manifest, &error))
         fail_msg("%s", error.text);
     text_must_be(manifest, "kind", "model");
     assert_true(number(manifest, "iteration") == iterations);
     assert_true(number(manifest, "samples") == (double)samples);
     assert_true(number(manifest, "shards") == 1);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)SCHEMA);
+    snprintf(hash, sizeof hash, "%016" PRIx64, SCHEMA);
     text_must_be(manifest, "schema", hash);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)HASH);
+    snprintf(hash, sizeof hash, "%016" PRIx64, HASH);
     text_must_be(manifest, "config", hash);
     part_must_be(manifest, "dense.bin", "dense weights");
     part_must_be(manifest, "rows-000-of-001.bin", rows);
@@ -397,6 +398,12 @@ static void a_run_from_hello_to_stop(void **state)
     assert_true(number(summary, "samples") == (double)samples);
     assert_true(number(summary, "stale_reads") == 0);
     assert_true(number(summary, "bad_batches") == 0);
+    static const char *const qualities[] = {
+        "logloss", "auc", "normalised_entropy", "calibration", "logloss_last_fifth",
+        "auc_last_fifth", "normalised_entropy_last_fifth", "calibration_last_fifth"};
+    for (size_t i = 0; i < RT_COUNT_OF(qualities); i++)
+        assert_true(isfinite(number(summary, qualities[i])));
+    assert_true(number(summary, "invalid_predictions") == 0);
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(summary, "interrupted")));
     cJSON_Delete(summary);
 }
@@ -613,8 +620,9 @@ static void bad_batches_are_counted(void **state)
         }
     }
     expect_stop(&f, RT_REASON_LASTS);
-    finish(&f, RT_DATA,
-           "iteration 3 is bad batch number 3: its loss is not finite; guards.bad_batches_max is 2");
+    finish(
+        &f, RT_DATA,
+        "iteration 3 is bad batch number 3: its loss is not finite; guards.bad_batches_max is 2");
 }
 
 // Each of these ends a run that trains.
@@ -853,8 +861,9 @@ static void a_run_that_begins_anew(void **state)
 TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(computing_times_reach_the_planner),
           TEST(slices_wait_for_reports), TEST(a_report_on_other_samples),
           TEST(a_report_by_another_plan), TEST(a_report_on_another_slice),
-          TEST(a_verdict_that_differs), TEST(a_bad_batch_that_was_applied), TEST(a_report_twice), TEST(a_report_before_its_turn),
-          TEST(bad_batches_are_counted), TEST(messages_that_nobody_waits_for),
-          TEST(whoever_answers_finish_twice), TEST(a_stop_ends_it_early),
-          TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows), TEST(without_checkpoints_to_resume_from),
+          TEST(a_verdict_that_differs), TEST(a_bad_batch_that_was_applied), TEST(a_report_twice),
+          TEST(a_report_before_its_turn), TEST(bad_batches_are_counted),
+          TEST(messages_that_nobody_waits_for), TEST(whoever_answers_finish_twice),
+          TEST(a_stop_ends_it_early), TEST(a_checkpoint_when_somebody_asks),
+          TEST(a_checkpoint_and_a_copy_of_the_rows), TEST(without_checkpoints_to_resume_from),
           TEST(errors_before_the_first_member), TEST(a_run_that_begins_anew))

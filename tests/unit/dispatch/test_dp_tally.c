@@ -318,5 +318,6 @@ static void people_are_told(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed), TEST(sums_cut_short_leave_nothing),
-          TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))
+TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed),
+          TEST(sums_cut_short_leave_nothing), TEST(reports_of_two_iterations_mix),
+          TEST(a_resumed_run_has_one_summary))

@@ -43,8 +43,7 @@ static void begin(reload_case *c)
     if (rt_config_load(&c->running, c->path, &error))
         fail_msg("%s", error.text);
     const rt_dispatch_config *d = &c->running.dispatch;
-    c->in_force =
-        (dp_reloaded){d->alpha, d->alpha_auto, d->search_evaluations, d->budget_ms};
+    c->in_force = (dp_reloaded){d->alpha, d->alpha_auto, d->search_evaluations, d->budget_ms};
     c->source = (dp_reload_source){.path = c->path};
     dp_reload_init(&c->source, &c->running, &c->reload);
 }
@@ -82,8 +81,8 @@ static void must_say(reload_case *c, bool asked, bool want, const char *words)
         fail_msg("read: %d, expected %d; said '%s', expected '%s'", was_read, want, said, words);
 }
 
-static void check_values(const dp_reloaded *values, double alpha, bool is_auto, uint32_t evaluations,
-                         double budget_ms)
+static void check_values(const dp_reloaded *values, double alpha, bool is_auto,
+                         uint32_t evaluations, double budget_ms)
 {
     assert_true(values->alpha_auto == is_auto && (is_auto || values->alpha == alpha));
     assert_int_equal(values->search_evaluations, evaluations);
@@ -108,7 +107,8 @@ static void it_is_looked_at_once_a_second(void **state)
     reload_case c;
     begin(&c);
     must_say(&c, false, true, "");
-    write_file(&c, "{\"workers\": 2, " STREAM ", \"dispatch\": {\"alpha\": 0.25, \"search_evaluations\": 1000,"
+    write_file(&c, "{\"workers\": 2, " STREAM
+                   ", \"dispatch\": {\"alpha\": 0.25, \"search_evaluations\": 1000,"
                    " \"budget_ms\": 10}}");
     c.now_ns += SECOND - 1;
     must_say(&c, false, false, "");
@@ -189,7 +189,6 @@ static void what_is_wrong_leaves_the_values(void **state)
         {"{" STREAM ", \"dispatch\": {\"alpha\": 2}}", "dispatch.alpha: 2 is out of range"},
         {"{\"workers\": 2, \"no_such_key\": 1}", "no_such_key"},
         {"{" STREAM ", \"links\": {\"workers\": [1, 2, 3]}, \"workers\": 2}", "links.workers"},
-        {"{\"workers\": 2, " STREAM ", \"dispatch\": {\"participants\": \"auto\"}}", "dispatch.participants"},
     };
     reload_case c;
     begin(&c);

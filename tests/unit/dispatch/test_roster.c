@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // pthread_tryjoin_np
 #include "dispatch/coordinator/dp_roster.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -125,8 +126,7 @@ static void await_waiting(fixture *f, uint64_t want)
         rt_message message = {0};
         rt_error error = {0};
         if (rt_now_ns() > f->end_ns)
-            fail_msg("%#llx wait, expected %#llx", (unsigned long long)dp_roster_waiting(f->roster),
-                     (unsigned long long)want);
+            fail_msg("%#" PRIx64 " wait, expected %#" PRIx64, dp_roster_waiting(f->roster), want);
         join_again_if_refused(f, 1);
         say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
         say(f->workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);

@@ -21,7 +21,7 @@ typedef struct {
     uint32_t folder; // of this iteration
     uint32_t iteration, base, shard_count;
     uint64_t schema;
-    uint32_t parts; // of planner.bin, dense.bin, rows of shard 0, 1...: how many it names
+    uint32_t parts;    // of planner.bin, dense.bin, rows of shard 0, 1...: how many it names
     uint32_t unhashed; // which part has no hash; UINT32_MAX: all have one
 } written;
 
@@ -46,8 +46,8 @@ static const char *directory(void)
 static const char *folder_of(uint32_t iteration)
 {
     static char folder[RT_FOLDER_MAX];
-    assert_int_equal(
-        rt_checkpoint_path(directory(), iteration, folder, sizeof folder, NULL), RT_OK);
+    assert_int_equal(rt_checkpoint_path(directory(), iteration, folder, sizeof folder, NULL),
+                     RT_OK);
     return folder;
 }
 
@@ -285,9 +285,9 @@ static void own_parts_that_are_not_those_of_the_manifest(void **state)
     assert_int_equal(unlink(file_of(4, "dense.bin")), 0);
     must_fail(4, RT_DATA, "dense.bin: No such file");
     write_checkpoint(of(4, 0));
-    assert_int_equal(rt_pack_write(file_of(4, "planner.bin"), DP_CHECKPOINT_MAGIC, "State of 4", 10,
-                                   &sum, NULL),
-                     RT_OK); // whole, but another one, of the same length
+    assert_int_equal(
+        rt_pack_write(file_of(4, "planner.bin"), DP_CHECKPOINT_MAGIC, "State of 4", 10, &sum, NULL),
+        RT_OK); // whole, but another one, of the same length
     must_fail(4, RT_DATA, "planner.bin is not the file that the manifest names");
     put_file(file_of(4, "planner.bin"), dense, 100);
     must_fail(4, RT_DATA, "planner.bin");

@@ -3,6 +3,7 @@
 // process that trains iteration after iteration.
 #include "ps_lite/ps_shard.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -479,8 +480,8 @@ static void check_end(world *w, uint64_t seed)
         assert_non_null(row);
         assert_int_equal(version, w->want_version[key]);
         if (memcmp(row, w->want[key], w->row_floats * sizeof *row) != 0)
-            fail_msg("seed %llu: row %u differs: %a, want %a", (unsigned long long)seed, key,
-                     row[0], w->want[key][0]);
+            fail_msg("seed %" PRIu64 ": row %u differs: %a, want %a", seed, key, row[0],
+                     w->want[key][0]);
     }
     for (uint32_t i = 0; i < w->shard_count; i++) {
         ps_shard_statistics statistics;

@@ -13,7 +13,7 @@
 #define RECORD 16u
 
 typedef struct {
-    uint32_t full; // mask of workers that take nothing
+    uint32_t full;    // mask of workers that take nothing
     rt_status broken; // what sending returns otherwise
     uint32_t count;
     struct {
@@ -212,7 +212,7 @@ static void a_broken_link_is_named_at_once(void **state)
     assert_int_equal(ps_outbox_notify(outbox, 0, RT_MESSAGE_PUSHED, 1, &error), RT_PEER);
     assert_non_null(strstr(error.text, "cannot send to worker 0"));
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_SUM, 0, 1, 0, 64), RT_OK);
-    assert_int_equal(ps_outbox_send_all(outbox, &message, &error), RT_PEER);
+    assert_int_equal(ps_outbox_send_to(outbox, 3, &message, &error), RT_PEER);
     for (uint8_t i = 0; i < 4; i++)
         put(outbox, 0, 1, i);
     assert_int_equal(record(outbox, 0, RT_MESSAGE_ROWS, 1, RECORD, 9), RT_PEER); // one is full
@@ -230,7 +230,7 @@ static void the_same_bytes_for_all(void **state)
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_SUM, 0, 4, 6, 64), RT_OK);
     memset(rt_message_payload(&message), 77, 64);
     w.full = 2;
-    assert_int_equal(ps_outbox_send_all(outbox, &message, &error), RT_OK);
+    assert_int_equal(ps_outbox_send_to(outbox, 3, &message, &error), RT_OK);
     w.full = 0;
     assert_int_equal(ps_outbox_flush(outbox, &error), RT_OK);
     assert_int_equal(w.count, 2);

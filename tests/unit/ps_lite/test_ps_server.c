@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bandwidth_probe/bw_passive.h"
 #include "ps_lite/ps_model_file.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
@@ -499,8 +500,45 @@ static void test_a_slow_disk_delays_no_end(void **context)
     close(held.writer);
 }
 
+// Microseconds that a stamp tells, as a time of this machine near now.
+static uint64_t time_of(uint32_t stamp, uint64_t now_us)
+{
+    const uint64_t turn = UINT64_C(1) << 31;
+    const uint64_t us = now_us / turn * turn + (stamp >> 1);
+    return us > now_us ? us - turn : us;
+}
+
+// Each PUSHED says when its push came, however many there were before: in twos, so that one waits
+// while another is confirmed, and more of them than times are kept.
+static void test_every_push_is_stamped_with_its_arrival(void **context)
+{
+    (void)context;
+    fixture f;
+    start(&f);
+    launch(&f);
+    join_run(&f, HASH);
+    for (uint32_t round = 1; round <= BW_PASSIVE_PUSHES_MAX; round++) {
+        const row_record pushes[2] = {{{5, 2 * round, 0}, {1, 2, 3, 4}},
+                                      {{5, 2 * round + 1, 0}, {1, 2, 3, 4}}};
+        const uint64_t before_us = rt_now_ns() / 1000;
+        for (uint32_t i = 0; i < 2; i++)
+            from_worker(&f, RT_MESSAGE_PUSH_ROW, &pushes[i], sizeof pushes[i]);
+        for (uint32_t i = 0; i < 2; i++) {
+            rt_message message = expect(f.worker, RT_MESSAGE_PUSHED);
+            const uint32_t stamp = rt_message_header(&message)->stamp;
+            const uint64_t now_us = rt_now_ns() / 1000;
+            rt_message_release(&message);
+            assert_int_not_equal(stamp, 0);
+            assert_in_range(time_of(stamp, now_us), before_us, now_us);
+        }
+    }
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
+}
+
 TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_finish_is_answered_and_ends),
           TEST(test_broken_messages_are_told_to_the_coordinator), TEST(test_strangers_are_refused),
           TEST(test_a_silent_coordinator_ends_the_shard),
           TEST(test_a_worker_that_goes_does_not_end_the_shard),
+          TEST(test_every_push_is_stamped_with_its_arrival),
           TEST(test_a_slow_disk_holds_nothing_up), TEST(test_a_slow_disk_delays_no_end))

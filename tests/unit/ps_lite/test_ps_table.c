@@ -1,5 +1,6 @@
 #include "ps_lite/ps_table.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -323,7 +324,7 @@ static void test_limit_is_an_error_that_names_it(void **context)
     assert_non_null(strstr(error.text, "ps.memory_bytes_max"));
     assert_non_null(strstr(error.text, "1048576"));
     char rows[32];
-    snprintf(rows, sizeof rows, "%llu rows take", (unsigned long long)key);
+    snprintf(rows, sizeof rows, "%" PRIu64 " rows take", key);
     assert_non_null(strstr(error.text, rows));
     assert_true(key * 64 > bytes_max / 2); // rows, not overhead, fill the bound
     assert_int_equal(ps_table_reserve(table, 0, NULL), RT_OK);
@@ -356,13 +357,12 @@ static void test_memory_is_what_the_rows_take(void **context)
     assert_int_equal(ps_table_reserve(table, COUNT, NULL), RT_OK);
     const uint64_t taken = resident() - before, bytes = ps_table_bytes(table);
     if (taken > bytes + bytes / 20)
-        fail_msg("%llu bytes in memory, the table has %llu", (unsigned long long)taken,
-                 (unsigned long long)bytes);
+        fail_msg("%" PRIu64 " bytes in memory, the table has %" PRIu64, taken, bytes);
     ps_table_destroy(table);
 }
 
 TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_below_a_floor_are_erased),
-          TEST(test_rows_never_move_and_do_not_overlap),
-          TEST(test_reserve_keeps_entries_in_place), TEST(test_all_is_there_while_the_index_grows),
-          TEST(test_what_has_moved_stays_as_it_is), TEST(test_the_index_grows_in_steps),
-          TEST(test_limit_is_an_error_that_names_it), TEST(test_memory_is_what_the_rows_take))
+          TEST(test_rows_never_move_and_do_not_overlap), TEST(test_reserve_keeps_entries_in_place),
+          TEST(test_all_is_there_while_the_index_grows), TEST(test_what_has_moved_stays_as_it_is),
+          TEST(test_the_index_grows_in_steps), TEST(test_limit_is_an_error_that_names_it),
+          TEST(test_memory_is_what_the_rows_take))

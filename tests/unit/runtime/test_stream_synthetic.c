@@ -2,6 +2,7 @@
 // says.
 #include "tests/unit/runtime/test_stream_support.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "runtime/stream/rt_synthetic.h"
@@ -114,9 +115,8 @@ static void the_same_on_every_machine(void **state)
             rt_hash_bytes(all.dense, (size_t)all.sample_count * all.dense_count * sizeof(float))};
         for (int i = 0; i < 3; i++) {
             if (got[i] != want[shape][i])
-                fail_msg("shape %d: 0x%016llx, 0x%016llx, 0x%016llx", shape,
-                         (unsigned long long)got[0], (unsigned long long)got[1],
-                         (unsigned long long)got[2]);
+                fail_msg("shape %d: 0x%016" PRIx64 ", 0x%016" PRIx64 ", 0x%016" PRIx64, shape,
+                         got[0], got[1], got[2]);
         }
         rt_batch_fini(&all);
     }

@@ -1,6 +1,7 @@
 // rt_table: against values worked out by hand, strtod and XXH3.
 #include "tests/unit/runtime/test_stream_support.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <xxhash.h>
 
@@ -231,8 +232,8 @@ static void numbers_agree_with_strtod(void **state)
             sprintf(cell, "%lld", (long long)digits);
             break;
         case 1:
-            sprintf(cell, "%llu.%llu", (unsigned long long)(digits % 100000),
-                    (unsigned long long)(rt_random_u64(&random) >> rt_random_below(&random, 63)));
+            sprintf(cell, "%" PRIu64 ".%" PRIu64, (digits % 100000),
+                    (rt_random_u64(&random) >> rt_random_below(&random, 63)));
             break;
         default:
             sprintf(cell, "%s%.*e", digits & 1 ? "-" : "", (int)(digits % 20),
