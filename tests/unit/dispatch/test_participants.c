@@ -101,7 +101,7 @@ static void a_link_that_drops_and_recovers(void **state)
     see(&s, 1);
     assert_true(dp_participants_due(s.chooser));
     assert_int_equal(choose(&s, 15), 15);
-    see(&s, 6 * (DP_PARTICIPANTS_FIRST + 3 * DP_PARTICIPANTS_GAP)); // more than the ring holds
+    see(&s, 2 * (96 + DP_PARTICIPANTS_BATCHES)); // three times as many; more than the ring holds
     assert_true(dp_participants_due(s.chooser));
     assert_int_equal(choose(&s, 15), 15);
     close_scene(&s);
