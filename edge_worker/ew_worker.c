@@ -229,7 +229,7 @@ static rt_status probe_to_join(ew_run *w, rt_error *error)
     return w->config->config->links.pin ? RT_OK : ew_run_measure_links(w, 0, beat, error);
 }
 
-// NCCL connects over what this names; what the user has set stays. Before other threads start.
+// The cores that this process may use, shared fairly by the workers of the box.
 static uint32_t thread_count(const ew_worker_config *config)
 {
     const uint32_t wanted = config->config->compute.threads;
@@ -237,6 +237,7 @@ static uint32_t thread_count(const ew_worker_config *config)
     return wanted ? wanted : rt_thread_share(rt_thread_cores(), sharers, config->rank);
 }
 
+// NCCL connects over what this names; what the user has set stays. Before other threads start.
 static void name_interface_to_nccl(const rt_config *config)
 {
     char name[1 + sizeof config->network_interface];

@@ -84,7 +84,8 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
-                           .position = &c->resumed.position};
+                           .position = &c->resumed.position,
+                           .ids = &c->resumed.ids};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
@@ -250,6 +251,18 @@ static void note_loss(dp_run *c)
     dp_flaps_write(&c->flaps, c->checkpoints);
 }
 
+static rt_status open_live(dp_run *c, rt_error *error)
+{
+    char journal[RT_PATH_MAX + 16] = "";
+    if (!rt_live_is_wanted(c->given))
+        return RT_OK;
+    if (c->own.directory)
+        snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
+    rt_status status = rt_live_open(c->given, journal, &c->live, error);
+    c->kept.stream.live = c->live;
+    return status;
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -260,7 +273,9 @@ static rt_status run(dp_run *c, rt_error *error)
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
-        status = rt_stream_open(&config->stream, config->seed, &stream, error);
+        status = open_live(c, error);
+    if (!status)
+        status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
     if (!status) {
         const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
@@ -316,11 +331,13 @@ static void close_all(dp_run *c)
     dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
     dp_feed_destroy(c->feed);
+    rt_live_close(c->live);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
+    rt_bytes_fini(&c->resumed.ids);
     rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);
     if (c->transport)

@@ -51,6 +51,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_LOAD:
     case RT_MESSAGE_LOADED:
     case RT_MESSAGE_KEYS:
+    case RT_MESSAGE_EVENTS:
+    case RT_MESSAGE_KEPT:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

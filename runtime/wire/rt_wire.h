@@ -58,7 +58,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                rt_wire_dense_state, floats; count: as DENSE_GRAD's */              \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
-    XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
+    XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
+    XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
+                               one's number. 0 lines: a question */                                \
+    XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
+                               what followed it has to come again */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -150,6 +154,13 @@ typedef struct {
     double rtt_s;
 } rt_wire_link;
 _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
+
+// EVENTS: followed by lines, each with its '\n'. live/rt_feed.h.
+typedef struct {
+    uint64_t feeder; // who numbers them
+    uint64_t left;   // the oldest number that the feeder has: what came before will not come
+} rt_wire_events;
+_Static_assert(sizeof(rt_wire_events) == 16, "wire layout");
 
 // DENSE_JOIN: how a worker can sum dense gradients with the others. All decide by the same answer.
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
