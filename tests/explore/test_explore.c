@@ -315,7 +315,7 @@ static const family families[] = {
     {"3 workers, 2 keys, 1 slot", 3, 2, 1, 3, 1, ALL_VARIANTS, .every = 16000, .every_full = 800},
     {"2 workers, 2 keys, 1 slot, some sit out", 2, 2, 1, 4, 1, SITTING_OUT, .every = 300,
      .every_full = 4},
-    {"3 workers, 2 keys, 1 slot, some sit out", 3, 2, 1, 3, 2, SITTING_OUT, .every = 1000,
+    {"3 workers, 2 keys, 1 slot, some sit out", 3, 2, 1, 3, 2, SITTING_OUT, .every = 8000,
      .every_full = 10},
     {"2 workers, 2 keys, 2 slots, some sit out", 2, 2, 2, 3, 1, SITTING_OUT, .every = 1500,
      .every_full = 40},
