@@ -31,8 +31,8 @@ typedef struct {
     uint32_t flops_per_value;       // of a step, for the measurements
     // Changes the terms of iteration step that all kinds begin with; NULL: nothing.
     void (*adapt)(const rt_optimizer_config *config, uint64_t step, rt_optimizer_terms *terms);
-    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong to
-    // one value are plane (the values of the block) apart.
+    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong
+    // to one value are plane (the values of the block) apart.
     void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
                  uint32_t plane, float *values, float *state, const float *gradient);
 } rt_optimizer_ops;
