@@ -1,5 +1,5 @@
-// Explores how dense weights stay those of synchronous training while workers sit out and come back:
-// docs/PROTOCOL.md, "Dense weights at the shards".
+// Explores how dense weights stay those of synchronous training while workers sit out and come
+// back: docs/PROTOCOL.md, "Dense weights at the shards".
 //
 // Workers, shards and coordinator are a compact model that copies its state: an event is a slice
 // that comes in or a message that is delivered; after it the part does all that it can. Every order
@@ -23,16 +23,16 @@ static FILE *report;
 enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
 
 // Rules, each broken by one name.
-#define BREAK_MAP(XX)                                                                          \
-    XX(NONE, "nothing")                                                                        \
-    XX(ONE_SAYS_STEP, "only the lowest rank of an iteration says what becomes of it")          \
-    XX(STEP_AT_SUM, "a shard steps with its sum before it knows the verdict")                  \
-    XX(BEGIN_LATE, "the weights of the beginning come behind the first gradient")              \
-    XX(BEGIN_BY_ZERO, "worker 0 sends them, whether it takes part or not")                     \
-    XX(ANSWER_OLD, "a fetch is answered with what there is")                                   \
-    XX(NO_WAKE, "a fetch that waits is not looked at again")                                   \
-    XX(NO_FETCH, "who comes back trains with the weights it has")                              \
-    XX(FETCH_HALF, "who comes back begins once the first shard has answered")                  \
+#define BREAK_MAP(XX)                                                                 \
+    XX(NONE, "nothing")                                                               \
+    XX(ONE_SAYS_STEP, "only the lowest rank of an iteration says what becomes of it") \
+    XX(STEP_AT_SUM, "a shard steps with its sum before it knows the verdict")         \
+    XX(BEGIN_LATE, "the weights of the beginning come behind the first gradient")     \
+    XX(BEGIN_BY_ZERO, "worker 0 sends them, whether it takes part or not")            \
+    XX(ANSWER_OLD, "a fetch is answered with what there is")                          \
+    XX(NO_WAKE, "a fetch that waits is not looked at again")                          \
+    XX(NO_FETCH, "who comes back trains with the weights it has")                     \
+    XX(FETCH_HALF, "who comes back begins once the first shard has answered")         \
     XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end")
 
 typedef enum {
@@ -198,8 +198,7 @@ static void take_sum(search *x, state *at, uint32_t w, uint32_t k, message m)
     one->got |= (uint8_t)(1u << k);
     if (one->got != rt_bits_below(s->shards))
         return;
-    const bool says =
-        s->broken != BREAK_ONE_SAYS_STEP || w == rt_lowest_bit(s->part[one->next]);
+    const bool says = s->broken != BREAK_ONE_SAYS_STEP || w == rt_lowest_bit(s->part[one->next]);
     if (says)
         tell_shards(s, at, w, STEP, one->next);
     for (uint32_t i = 0; i < s->shards; i++)
@@ -439,9 +438,10 @@ static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, uin
         states += x.states;
         transitions += x.transitions;
     }
-    fprintf(report, "%u workers, %u shards, %u iterations: %llu scenarios, %llu states, %llu transitions\n",
-           workers, shards, iterations, (unsigned long long)scenarios, (unsigned long long)states,
-           (unsigned long long)transitions);
+    fprintf(report,
+            "%u workers, %u shards, %u iterations: %llu scenarios, %llu states, %llu transitions\n",
+            workers, shards, iterations, (unsigned long long)scenarios, (unsigned long long)states,
+            (unsigned long long)transitions);
     assert_true(scenarios > 10);
 }
 
@@ -475,7 +475,7 @@ static void broken_rules(void **context)
                 snprintf(first, sizeof first, "%s", x.violation);
         }
         fprintf(report, "%s: %llu of %llu, %s\n", texts[b], (unsigned long long)found,
-               (unsigned long long)tried, first);
+                (unsigned long long)tried, first);
         if (!found)
             fail_msg("nothing is found where %s", texts[b]);
     }
