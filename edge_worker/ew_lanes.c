@@ -134,8 +134,7 @@ static uint32_t next_lane(const ew_lanes *lanes, uint32_t final_from)
     return best;
 }
 
-rt_status ew_lanes_advance(ew_lanes *lanes, uint32_t final_from, uint64_t *bytes_p,
-                           rt_error *error)
+rt_status ew_lanes_advance(ew_lanes *lanes, uint32_t final_from, uint64_t *bytes_p, rt_error *error)
 {
     rt_status status = RT_OK;
     for (uint32_t s = 0; s < lanes->stripes.shard_count && !status; s++)

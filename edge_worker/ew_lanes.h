@@ -41,7 +41,8 @@ typedef struct {
 rt_status ew_lanes_init(ew_lanes *lanes, rt_error *error);
 void ew_lanes_fini(ew_lanes *lanes);
 
-// chunk_floats: of a message, if the bounds on their number and size allow. workers: who takes part.
+// chunk_floats: of a message, if the bounds on their number and size allow. workers: who takes
+// part.
 void ew_lanes_begin(ew_lanes *lanes, uint64_t iteration, uint32_t chunk_floats, uint64_t workers);
 
 // How far down the vector must be final for another chunk on every lane, at most.
@@ -53,7 +54,8 @@ rt_status ew_lanes_advance(ew_lanes *lanes, uint32_t final_from, uint64_t *bytes
                            rt_error *error);
 bool ew_lanes_held_up(const ew_lanes *lanes); // something was not taken
 
-// A message to a shard, behind all that is on its way there; it is taken. Errors as the transport's.
+// A message to a shard, behind all that is on its way there; it is taken. Errors as the
+// transport's.
 rt_status ew_lanes_post(ew_lanes *lanes, uint32_t shard, rt_message *message, rt_error *error);
 
 // A DENSE_SUM or DENSE_SUM_BF16: the sum takes the place of the gradients. RT_WIRE.

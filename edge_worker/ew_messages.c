@@ -33,8 +33,8 @@ static rt_status send_state(ew_run *w, rt_error *error)
         rt_message message;
         const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, bytes.size - at);
         const rt_wire_part part = {at, bytes.size};
-        status =
-            rt_message_create(&message, RT_MESSAGE_PART, ew_run_self(w), w->mark, 1, sizeof part + size);
+        status = rt_message_create(&message, RT_MESSAGE_PART, ew_run_self(w), w->mark, 1,
+                                   sizeof part + size);
         if (status) {
             rt_fail(error, status, "out of memory");
             break;
@@ -191,7 +191,8 @@ static rt_status probe_if_idle(ew_run *w, rt_error *error)
     if (!w->probes || !ew_run_is_idle(w))
         return RT_OK;
     w->probes = false;
-    rt_status status = ew_run_measure_links(w, w->config->config->timeout_peer_s, listen_meanwhile, error);
+    rt_status status =
+        ew_run_measure_links(w, w->config->config->timeout_peer_s, listen_meanwhile, error);
     w->looked_ns = rt_now_ns(); // not a time that training waited for rows
     return status;
 }

@@ -1,7 +1,7 @@
 // ew_run - what the worker's parts share: the state of one run, from the first HELLO to the end.
 //
-// ew_worker.c begins and ends it, ew_turn.c carries it from slice to slice, ew_messages.c takes what
-// coordinator and shards say. The communication thread's.
+// ew_worker.c begins and ends it, ew_turn.c carries it from slice to slice, ew_messages.c takes
+// what coordinator and shards say. The communication thread's.
 #ifndef EW_RUN_H
 #define EW_RUN_H
 
@@ -18,7 +18,12 @@
 #include "runtime/transport/rt_member.h"
 
 // Of the job. Rows are stepped, and gradients sent, once every worker's verdict is known.
-typedef enum { EW_PHASE_NONE, EW_PHASE_TRAINS, EW_PHASE_AWAITS_VERDICT, EW_PHASE_STEPS_ROWS } ew_phase;
+typedef enum {
+    EW_PHASE_NONE,
+    EW_PHASE_TRAINS,
+    EW_PHASE_AWAITS_VERDICT,
+    EW_PHASE_STEPS_ROWS
+} ew_phase;
 
 typedef struct {
     const ew_worker_config *config;

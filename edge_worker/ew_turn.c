@@ -119,10 +119,9 @@ static rt_status sit_out(ew_run *w, rt_error *error)
 static rt_status start_training(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *slice = &w->job.slice->counts;
-    const bool is_first = slice->iteration == w->weights.begun + 1 &&
-                          w->rank == rt_lowest_bit(slice->workers);
-    rt_status status =
-        is_first ? ew_weights_begin(&w->weights, slice->log_odds, error) : RT_OK;
+    const bool is_first =
+        slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers);
+    rt_status status = is_first ? ew_weights_begin(&w->weights, slice->log_odds, error) : RT_OK;
     if (status)
         return status;
     w->phase = EW_PHASE_TRAINS;
@@ -252,4 +251,3 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
         status = ew_run_answer_if_idle(w, error);
     return status ? status : rt_member_beat(&w->member, error);
 }
-

@@ -91,8 +91,7 @@ static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
     uint32_t first = 0;
     do {
         rt_message message;
-        const uint32_t count =
-            (uint32_t)rt_min_u64(total - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+        const uint32_t count = (uint32_t)rt_min_u64(total - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
         if (rt_message_create(&message, RT_MESSAGE_DENSE_STATE, w->sender, w->version, first,
                               sizeof head + count * sizeof(float)))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -181,8 +180,8 @@ rt_status ew_weights_receive(ew_weights *w, const rt_message *message, rt_error 
         head.value_count != rt_stripes_part(&w->stripes, shard) ||
         head.total != block_floats(w, shard) || first != w->arrived[shard] ||
         count > head.total - first)
-        return rt_fail(error, RT_WIRE,
-                       "PS shard %" PRIu32 ": dense weights that nobody waits for", shard);
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": dense weights that nobody waits for",
+                       shard);
     put_block(w, shard, first, count, (const float *)(const void *)reader.next);
     w->arrived[shard] += count;
     w->left -= count;

@@ -50,8 +50,9 @@ static rt_status connect_shards(ew_run *w, rt_error *error)
                                                  w->member.welcome.shard_keys[s], error);
         if (status)
             return status;
-        status = w->config->ops->connect(w->transport, ew_run_self_to_shards(w), rt_peer(RT_ROLE_PS, s),
-                                         w->member.welcome.shards[s], &w->endpoints[1 + s], error);
+        status =
+            w->config->ops->connect(w->transport, ew_run_self_to_shards(w), rt_peer(RT_ROLE_PS, s),
+                                    w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
         w->shard_count++;
@@ -214,7 +215,8 @@ rt_status ew_run_measure_links(ew_run *w, double silence_s,
     rt_status status = ew_links_measure(&config, links, &count, error);
     if (status)
         return status;
-    if (rt_message_create(&message, RT_MESSAGE_LINK, ew_run_self(w), 0, count, count * sizeof *links))
+    if (rt_message_create(&message, RT_MESSAGE_LINK, ew_run_self(w), 0, count,
+                          count * sizeof *links))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), links, count * sizeof *links);
     return rt_member_send(&w->member, &message, error);

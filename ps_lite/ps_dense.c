@@ -45,8 +45,8 @@ rt_status ps_dense_create(const ps_dense_config *config, ps_dense **dense_p)
         return RT_NO_MEMORY;
     dense->worker_count = worker_count;
     dense->bytes_max = config->bytes_max;
-    if (config->keeps && ps_weights_create(worker_count, &config->optimizer, config->bytes_max,
-                                           &dense->weights)) {
+    if (config->keeps &&
+        ps_weights_create(worker_count, &config->optimizer, config->bytes_max, &dense->weights)) {
         ps_dense_destroy(dense);
         return RT_NO_MEMORY;
     }
@@ -114,13 +114,13 @@ static rt_status check_workers(const ps_dense *dense, uint32_t worker, const rt_
     const uint64_t workers = workers_of(message);
     if (!(workers & rt_bit(worker)) || workers & ~rt_bits_below(dense->worker_count))
         return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u, of the workers %"
-                       PRIx64 ", which cannot be",
+                       "worker %u: dense gradient of iteration %" PRIu64
+                       ", from %u, of the workers %" PRIx64 ", which cannot be",
                        worker, header->iteration, header->count, workers);
     if (open && open->workers != workers)
         return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u, of the workers %"
-                       PRIx64 ", another worker's is of %" PRIx64,
+                       "worker %u: dense gradient of iteration %" PRIu64
+                       ", from %u, of the workers %" PRIx64 ", another worker's is of %" PRIx64,
                        worker, header->iteration, header->count, workers, open->workers);
     return RT_OK;
 }

@@ -50,7 +50,7 @@ rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message
 // RT_AGAIN. RT_NO_MEMORY.
 rt_status ps_dense_next(ps_dense *dense, ps_dense_answer *answer);
 
-uint32_t ps_dense_open(const ps_dense *dense); // sums begun and not complete
+uint32_t ps_dense_open(const ps_dense *dense);             // sums begun and not complete
 const ps_weights *ps_dense_weights(const ps_dense *dense); // NULL: not kept
 
 #endif

@@ -28,8 +28,7 @@ rt_status ps_weights_create(uint32_t worker_count, const rt_optimizer_config *op
     ps_weights *weights = rt_alloc(1, sizeof *weights);
     if (!weights)
         return RT_NO_MEMORY;
-    *weights =
-        (ps_weights){.optimizer = *optimizer, .bytes_max = bytes_max, .begun_by = NOBODY};
+    *weights = (ps_weights){.optimizer = *optimizer, .bytes_max = bytes_max, .begun_by = NOBODY};
     weights->wanted = rt_alloc(worker_count, sizeof *weights->wanted);
     if (!weights->wanted) {
         rt_free(weights);
@@ -69,7 +68,8 @@ static rt_status make_room(ps_weights *weights, uint32_t worker, const rt_wire_d
                        worker, head->value_count, head->total, values + state);
     if (bytes > weights->bytes_max)
         return rt_fail(error, RT_LIMIT,
-                       "worker %" PRIu32 ": %" PRIu32 " dense weights with their state take %" PRIu64
+                       "worker %" PRIu32 ": %" PRIu32
+                       " dense weights with their state take %" PRIu64
                        " bytes, a shard has %" PRIu64 " for them: raise ps.memory_bytes_max",
                        worker, head->value_count, bytes, weights->bytes_max);
     weights->block = rt_alloc(rt_max_u64(head->total, 1), sizeof *weights->block);
@@ -120,8 +120,8 @@ rt_status ps_weights_sum(ps_weights *weights, uint64_t iteration, uint32_t first
 {
     if (!are_there(weights) || iteration != weights->version + 1)
         return rt_fail(error, RT_WIRE,
-                       "a dense sum of iteration %" PRIu64 " is complete, but the weights after %"
-                       PRIu64 " are not there",
+                       "a dense sum of iteration %" PRIu64
+                       " is complete, but the weights after %" PRIu64 " are not there",
                        iteration, iteration - 1);
     if ((uint64_t)first + count > (uint64_t)weights->value_count + 1)
         return rt_fail(error, RT_WIRE,
@@ -129,8 +129,8 @@ rt_status ps_weights_sum(ps_weights *weights, uint64_t iteration, uint32_t first
                        " weights here",
                        first, (uint64_t)first + count, weights->value_count);
     *sum_p = weights->sum + first;
-    weights->summed += (uint32_t)rt_min_u64(count, weights->value_count - rt_min_u64(
-                                                       first, weights->value_count));
+    weights->summed +=
+        (uint32_t)rt_min_u64(count, weights->value_count - rt_min_u64(first, weights->value_count));
     return RT_OK;
 }
 
@@ -208,8 +208,8 @@ rt_status ps_weights_next(ps_weights *weights, uint32_t *worker_p, rt_message *m
     if (!rest)
         return RT_AGAIN;
     const uint32_t worker = rt_lowest_bit(rest);
-    const uint32_t count = (uint32_t)rt_min_u64(weights->total - weights->sent,
-                                                RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+    const uint32_t count =
+        (uint32_t)rt_min_u64(weights->total - weights->sent, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
     if (rt_message_create(message, RT_MESSAGE_DENSE_STATE, 0, weights->version, weights->sent,
                           sizeof head + count * sizeof(float)))
         return RT_NO_MEMORY;

@@ -34,7 +34,8 @@ rt_status ps_weights_receive(ps_weights *weights, uint32_t worker, const rt_mess
 rt_status ps_weights_sum(ps_weights *weights, uint64_t iteration, uint32_t first, uint32_t count,
                          float **sum_p, rt_error *error);
 
-// The next piece of what a worker has asked for and can have. RT_AGAIN: there is none. RT_NO_MEMORY.
+// The next piece of what a worker has asked for and can have. RT_AGAIN: there is none.
+// RT_NO_MEMORY.
 rt_status ps_weights_next(ps_weights *weights, uint32_t *worker_p, rt_message *message);
 
 uint64_t ps_weights_version(const ps_weights *weights); // iteration of the last step

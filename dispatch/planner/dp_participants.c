@@ -77,7 +77,8 @@ static bool rotates(const dp_participants *self)
 static uint64_t turned(const dp_participants *self)
 {
     const dp_planner_config *config = &self->config;
-    const uint32_t n = config->worker_count, least = (uint32_t)rt_max_u64(config->participants_min, 1);
+    const uint32_t n = config->worker_count,
+                   least = (uint32_t)rt_max_u64(config->participants_min, 1);
     uint64_t workers = rt_mix(rt_mix(config->seed) + self->seen) & rt_bits_below(n);
     for (uint64_t j = self->seen; rt_bit_count(workers) < least; j++)
         workers |= rt_bit((uint32_t)(j % n));
@@ -122,8 +123,7 @@ bool dp_participants_due(const dp_participants *self)
     if (self->chosen == 0)
         return self->seen >= DP_PARTICIPANTS_FIRST;
     const uint64_t since = self->seen - self->chosen;
-    return self->seen >= 3 * self->chosen ||
-           (self->change == 2 && since >= DP_PARTICIPANTS_GAP) ||
+    return self->seen >= 3 * self->chosen || (self->change == 2 && since >= DP_PARTICIPANTS_GAP) ||
            (self->change == 1 && since >= DP_PARTICIPANTS_BATCHES);
 }
 

@@ -62,8 +62,8 @@ bool dp_participants_due(const dp_participants *chooser);
 rt_status dp_participants_choose(dp_participants *chooser, uint64_t current, uint64_t *workers_p,
                                  dp_candidate *candidates, uint32_t *count_p);
 
-// The records that change the set for the next look-up; *count_p of RT_WORKERS_MAX. None where it is
-// not time to choose, or where the set stays. RT_NO_MEMORY.
+// The records that change the set for the next look-up; *count_p of RT_WORKERS_MAX. None where it
+// is not time to choose, or where the set stays. RT_NO_MEMORY.
 rt_status dp_participants_records(dp_participants *chooser, uint64_t current, dp_input *records,
                                   uint32_t *count_p);
 
@@ -71,8 +71,8 @@ rt_status dp_participants_records(dp_participants *chooser, uint64_t current, dp
 // memory.
 void dp_participants_save(const dp_participants *chooser, rt_bytes *bytes);
 
-// Into one that has seen nothing, of the same configuration. rates: those in force now. RT_DATA: not
-// such a state (it has seen nothing then), RT_NO_MEMORY.
+// Into one that has seen nothing, of the same configuration. rates: those in force now. RT_DATA:
+// not such a state (it has seen nothing then), RT_NO_MEMORY.
 rt_status dp_participants_load(dp_participants *chooser, const dp_rates *rates, rt_reader *reader,
                                rt_error *error);
 

@@ -418,9 +418,10 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
                        " trained rows, the cut has %" PRIu64 " (or other versions)",
                        key_count, head.key_count);
     if (!planner->stale && latest_version(&planner->directory) > head.iteration)
-        return rt_fail(error, RT_CONFIG,
-                       "the checkpoint was written with consistency.staleness above 0, whose versions "
-                       "of rows run ahead of the iterations: keep it above 0");
+        return rt_fail(
+            error, RT_CONFIG,
+            "the checkpoint was written with consistency.staleness above 0, whose versions "
+            "of rows run ahead of the iterations: keep it above 0");
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
     planner->iteration = planner->previewed = head.iteration;
     planner->input_count = head.input_count;

@@ -110,6 +110,7 @@ typedef struct {
     bool guard;  // a verdict comes back before a training is complete
     bool keeper, full_sync, lookahead;
     bool first_touch_pull;
+    bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed meanwhile
     rt_eviction_kind eviction;
     uint8_t staleness; // 0: synchronous training; else slot_count is what a cache keeps, and there
                        // are as many slots again within an iteration

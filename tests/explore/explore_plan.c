@@ -383,6 +383,12 @@ static void plan_iteration(planning *all, uint32_t t)
     const dp_plan *plan = NULL;
     while (s->lookahead && all->shown < s->iterations && all->shown <= t + 2)
         dp_planner_preview(all->planner, &all->batches[all->shown++]);
+    for (uint32_t w = 0; w < s->worker_count && s->sits_out; w++) {
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                          .worker = w,
+                          .value = s->trains[t][w] ? 1 : 0};
+        assert_int_equal(dp_planner_apply(all->planner, &input, NULL), RT_OK);
+    }
     assert_int_equal(dp_planner_look_up(all->planner, &all->batches[t]), RT_OK);
     for (uint32_t w = 0, sample = 0; w < s->worker_count; w++)
         for (uint32_t k = 0; k < s->key_count; k++)
@@ -427,6 +433,8 @@ void ex_program_init(ex_program *p, const ex_scenario *s)
     dp_planner_config config = planner_config(s);
     if (dp_planner_create(&config, &all.planner, &error))
         fail_msg("%s", error.text);
+    // Not before: it would ask for slots for all samples. A scenario has as many as fit.
+    all.planner->config.participants_min = s->sits_out ? 1 : 0;
     all.checker = create_checker(s, &config);
     for (uint32_t t = 0; t < s->iterations; t++)
         fill_batch(p, t, &all.batches[t]);

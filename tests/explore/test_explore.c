@@ -37,6 +37,7 @@ typedef struct {
     uint32_t run_ahead_max;
     bool keeper, full_sync, guard, lookahead, first_touch_pull, cut, few_credits; // also with
     bool one_shard;                                                               // also with
+    bool sits_out;              // always
     bool all_names;             // plans every placement, not only the least of equal ones
     uint32_t every, every_full; // one of so many scenarios, 0: none; with EXPLORE=full
 } family;
@@ -165,6 +166,7 @@ static bool vary(const family *f, uint32_t number, ex_scenario *s)
     s->first_touch_pull = number >> 6 & 1;
     s->cut = number >> 7 & 1 ? (uint8_t)(f->iterations - 1) : 0;
     s->bad = s->guard ? 2 : 0; // the second batch
+    s->sits_out = f->sits_out;
     s->eviction = s->cut ? RT_EVICT_LRU : RT_EVICT_EMARK;
     return s->keeper <= f->keeper && s->full_sync <= f->full_sync && s->guard <= f->guard &&
            s->lookahead <= f->lookahead && s->first_touch_pull <= f->first_touch_pull &&
@@ -286,6 +288,11 @@ static bool explore(void *context, const ex_scenario *scenario)
 
 #define THREE_BY_THREE .run_ahead_max = 2, .keeper = true, .cut = true, .one_shard = true
 
+// Who takes no part does not wait for a verdict: without a guard.
+#define SITTING_OUT                                                                           \
+    .run_ahead_max = 2, .keeper = true, .full_sync = true, .lookahead = true,                 \
+    .first_touch_pull = true, .cut = true, .few_credits = true, .sits_out = true
+
 static const family families[] = {
     {"3 workers, 3 keys, 1 slot, 2 iterations", 3, 3, 1, 2, 2, THREE_BY_THREE, .every = 100,
      .every_full = 1},
@@ -306,6 +313,12 @@ static const family families[] = {
     {"2 workers, 3 keys, 1 slot", 2, 3, 1, 4, 1, ALL_VARIANTS, .every = 8000, .every_full = 400},
     {"2 workers, 3 keys, 2 slots", 2, 3, 2, 3, 1, ALL_VARIANTS, .every = 40000, .every_full = 2000},
     {"3 workers, 2 keys, 1 slot", 3, 2, 1, 3, 1, ALL_VARIANTS, .every = 16000, .every_full = 800},
+    {"2 workers, 2 keys, 1 slot, some sit out", 2, 2, 1, 4, 1, SITTING_OUT, .every = 300,
+     .every_full = 4},
+    {"3 workers, 2 keys, 1 slot, some sit out", 3, 2, 1, 3, 2, SITTING_OUT, .every = 8000,
+     .every_full = 10},
+    {"2 workers, 2 keys, 2 slots, some sit out", 2, 2, 2, 3, 1, SITTING_OUT, .every = 1500,
+     .every_full = 40},
 };
 
 // The same by the real executor and shard, in every transition.
@@ -314,6 +327,8 @@ static const family replayed[] = {
     {"2 workers, 3 keys, 2 slots, 2 shards", 2, 3, 2, 2, 2, ALL_VARIANTS, .every = 60000,
      .every_full = 6000},
     {"3 workers, 2 keys, 1 slot", 3, 2, 1, 2, 1, ALL_VARIANTS, .every = 9000, .every_full = 600},
+    {"3 workers, 2 keys, 1 slot, some sit out", 3, 2, 1, 2, 1, SITTING_OUT, .every = 2000,
+     .every_full = 300},
 };
 
 static const family hunting_grounds[] = {

@@ -55,11 +55,11 @@ struct fabric {
     uint32_t n, s; // workers, shards
     worker *workers;
     shard *shards;
-    fabric_queue *down;     // coordinator to worker
-    fabric_queue *up;       // worker x shard
-    fabric_queue *back;     // shard x worker
-    uint32_t handed; // slices given out
-    uint32_t floor;  // of the sweep that was given out last and is not carried out; or 0
+    fabric_queue *down; // coordinator to worker
+    fabric_queue *up;   // worker x shard
+    fabric_queue *back; // shard x worker
+    uint32_t handed;    // slices given out
+    uint32_t floor;     // of the sweep that was given out last and is not carried out; or 0
     rt_random random;
 };
 
@@ -425,7 +425,8 @@ static bool may_hand_out(const fabric *f)
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < f->n; i++)
         least = rt_min_u64(least, f->workers[i].trained);
-    return !f->floor && f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+    return !f->floor && f->handed < f->plan->slice_count &&
+           f->handed - least <= f->schedule->run_ahead;
 }
 
 // Everything that was given out is carried out.

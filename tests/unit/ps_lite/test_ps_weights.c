@@ -98,10 +98,8 @@ static void setup(fixture *f, rt_optimizer_kind kind)
                                  .beta2 = 0.99f,
                                  .l2 = 0.01f,
                                  .beta = 1}};
-    const ps_dense_config config = {.worker_count = WORKERS,
-                                    .bytes_max = 1 << 20,
-                                    .keeps = true,
-                                    .optimizer = f->optimizer};
+    const ps_dense_config config = {
+        .worker_count = WORKERS, .bytes_max = 1 << 20, .keeps = true, .optimizer = f->optimizer};
     assert_int_equal(ps_dense_create(&config, &f->dense), RT_OK);
     f->state_count = rt_optimizer_state_floats(&f->optimizer, COUNT);
     for (uint32_t i = 0; i < COUNT; i++)
@@ -146,9 +144,9 @@ static void must_be_equal(const fixture *f, uint64_t version)
 static void steps_are_the_optimizers(void **state)
 {
     (void)state;
-    static const rt_optimizer_kind kinds[] = {
-        RT_OPTIMIZER_SGD,  RT_OPTIMIZER_MOMENTUM, RT_OPTIMIZER_ADAGRAD,
-        RT_OPTIMIZER_ADAM, RT_OPTIMIZER_FTRL,     RT_OPTIMIZER_ROWWISE_ADAGRAD};
+    static const rt_optimizer_kind kinds[] = {RT_OPTIMIZER_SGD,     RT_OPTIMIZER_MOMENTUM,
+                                              RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ADAM,
+                                              RT_OPTIMIZER_FTRL,    RT_OPTIMIZER_ROWWISE_ADAGRAD};
     for (size_t k = 0; k < RT_COUNT_OF(kinds); k++) {
         fixture f;
         setup(&f, kinds[k]);
@@ -245,10 +243,10 @@ static void what_does_not_follow_is_refused(void **state)
     const rt_wire_dense_state wrong = {COUNT, COUNT + 1}, large = {1 << 20, 2 << 20};
     refused(&f, message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &wrong, sizeof wrong, NULL, 0),
             "expected 600");
-    assert_int_equal(give(&f,
-                          message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &large, sizeof large, NULL, 0),
-                          "raise ps.memory_bytes_max"),
-                     RT_LIMIT);
+    assert_int_equal(
+        give(&f, message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &large, sizeof large, NULL, 0),
+             "raise ps.memory_bytes_max"),
+        RT_LIMIT);
     ps_dense_destroy(f.dense);
 }
 

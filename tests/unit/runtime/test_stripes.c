@@ -68,4 +68,40 @@ static void where_weights_are_kept(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(every_float_has_its_place), TEST(where_weights_are_kept))
+// Who sits out needs shards that keep weights, which other collectives do without.
+static void collectives_that_take_all_are_refused(void **state)
+{
+    (void)state;
+    static const rt_collective kinds[] = {RT_COLLECTIVE_AUTO, RT_COLLECTIVE_PS, RT_COLLECTIVE_MPI,
+                                          RT_COLLECTIVE_NCCL};
+    rt_config config;
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
+        rt_error error = {0};
+        config.collective = kinds[i];
+        config.dispatch.participants = RT_PARTICIPANTS_ALL;
+        assert_int_equal(rt_config_check_training(&config, &error), RT_OK);
+        config.dispatch.participants = RT_PARTICIPANTS_AUTO;
+        assert_int_equal(rt_config_check_training(&config, &error), i < 2 ? RT_OK : RT_CONFIG);
+        assert_true(i < 2 || strstr(error.text, "network.collective"));
+    }
+    rt_config_fini(&config);
+}
+
+// A list of participants goes by the ranks of those who are left.
+static void who_is_left_is_numbered_anew(void **state)
+{
+    (void)state;
+    rt_config config;
+    rt_error error = {0};
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    assert_int_equal(rt_config_set(&config, "workers=4", &error), RT_OK);
+    assert_int_equal(rt_config_set(&config, "dispatch.participants=[1,3]", &error), RT_OK);
+    rt_config_keep_workers(&config, 0xd); // without worker 1
+    assert_int_equal(config.worker_count, 3);
+    assert_int_equal(config.dispatch.participant_mask, 4); // that was 3
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(every_float_has_its_place), TEST(where_weights_are_kept),
+          TEST(collectives_that_take_all_are_refused), TEST(who_is_left_is_numbered_anew))
