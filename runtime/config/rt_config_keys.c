@@ -290,8 +290,8 @@ const rt_config_key rt_config_keys[] = {
            "Where it comes from (docs/STREAMS.md). What is sent is kept in a journal before its "
            "sender is told so, and trained once."),
     TEXT("stream.id", stream.id,
-         "Column, or field by its path, that names an event: one whose name came before is dropped "
-         "(format table without header, or lines of JSON). Empty: events have no names."),
+         "Column that names an event: one whose name came before is dropped (stream.format table, "
+         "without header). Empty: events have no names."),
     U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
         "So many events are remembered by their names: 8 bytes each in every checkpoint, 24 in "
         "memory."),
