@@ -30,6 +30,8 @@ static const cli_command commands[] = {
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
      "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
+     "                       or a system that is only simulated: fae:hot_rows=N, bagpipe:window=N "
+     "(docs/POLICIES.md)\n"
      "  --json               everything that was counted\n"
      "  --trace FILE         what each worker did in each iteration, a line each\n"
      "  --placements FILE    who gets which sample, and its keys, a line each: for "
