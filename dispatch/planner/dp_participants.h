@@ -51,4 +51,9 @@ bool dp_participants_due(const dp_participants *chooser);
 rt_status dp_participants_choose(dp_participants *chooser, uint64_t current, uint64_t *workers_p,
                                  dp_candidate *candidates, uint32_t *count_p);
 
+// All ranks, in the order in which sets are made of them; and how long the dense exchange alone
+// keeps one of them.
+void dp_participants_order(const dp_planner_config *config, uint32_t *ranks);
+double dp_participants_dense_s(const dp_planner_config *config, uint32_t rank);
+
 #endif

@@ -79,12 +79,22 @@ static rt_status apply_input(simulation *s, dp_input *input, rt_error *error)
     return status;
 }
 
+// Records that say who trains are those of a run in which somebody chose.
+static bool inputs_name_participants(const dp_inputs *inputs)
+{
+    for (uint32_t i = 0; inputs && i < inputs->count; i++) {
+        if (inputs->items[i].kind == DP_INPUT_PARTICIPATES)
+            return true;
+    }
+    return false;
+}
+
 // The set that trains from now on, where it is time to choose one.
 static rt_status choose(simulation *s, rt_error *error)
 {
     const uint64_t now = dp_planner_participants(s->planner);
     uint64_t workers;
-    if (!s->chooser || s->sim->inputs || !dp_participants_due(s->chooser))
+    if (!s->chooser || !dp_participants_due(s->chooser))
         return RT_OK;
     const uint64_t begin = rt_now_ns();
     rt_status status = dp_participants_choose(s->chooser, now, &workers, NULL, NULL);
@@ -302,6 +312,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
     if (!status && sim->config->dispatch.participants == RT_PARTICIPANTS_AUTO &&
+        !inputs_name_participants(sim->inputs) &&
         dp_participants_create(&planner_config, &s.chooser))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
     if (!status)
