@@ -42,6 +42,11 @@ static const cli_command commands[] = {
      "simulation\n"
      "                       for each number of workers\n",
      cli_sim},
+    {"advise", "CONFIG [--iterations N] [--json] [--set KEY=VALUE]...",
+     "which policy, participants and caches are fastest on this stream and these links",
+     "  --iterations N  batches of each simulation, the second half counts (48)\n"
+     "  --json          all configurations, not only the first ten\n",
+     cli_advise},
     {"eval", "DIR [--json] [--predictions FILE] [--set KEY=VALUE]...",
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
