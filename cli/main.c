@@ -57,6 +57,11 @@ static const cli_command commands[] = {
      "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
      "  --out DIR  the model takes the place of the one there, as a whole\n",
      cli_export},
+    {"feed", "CONFIG [--spool DIR] [--set KEY=VALUE]...",
+     "send events of this box to the coordinator of a run (feed.to), over a spool on this disk",
+     "  --spool DIR  what the coordinator has not acknowledged waits there (journal.directory)\n"
+     "Ends with its input, or by a signal; what is in the spool is sent by the next start.\n",
+     cli_feed},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
