@@ -50,7 +50,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all program demo test asan tsan test-run bench bench-run torture mutate lan-test lan-bench fuzz fuzz-run fuzz-build \
+.PHONY: all program demo test asan tsan test-run bench bench-run torture mutate arm64-test lan-test lan-bench fuzz fuzz-run fuzz-build \
   fuzzers gpu-test gpu-bench gpu-build install clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
@@ -86,7 +86,7 @@ format: ## lay out all sources as .clang-format says, and docs at 120 columns
 	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*)) $(KERNELS)
 	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "QUICK=1 with demo, bench, torture, lan-bench, fuzz: the least that shows that they work"
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 

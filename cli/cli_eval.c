@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/cli_source.h"
 #include "edge_worker/model/ew_model.h"
+#include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/rt_json.h"
@@ -18,6 +19,7 @@
 typedef struct {
     const rt_config *config;
     cli_source source;
+    rt_stream_config input; // the model's, but for negatives_keep: all samples are judged
     rt_stream *stream;
     const rt_schema *schema;
     rt_batch batch;
@@ -30,6 +32,7 @@ typedef struct {
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     rt_meter *meter;
+    float predicted[BATCH_SAMPLES];
     FILE *predictions; // one a line; NULL: not wanted
     uint64_t unknown_keys, lookups;
 } evaluation;
@@ -142,9 +145,15 @@ static rt_status evaluate_batch(evaluation *e, rt_error *error)
     rt_status status = ew_model_predict(e->model, &batch, &result, error);
     if (status)
         return status;
-    rt_meter_add(e->meter, result.predictions, e->batch.labels, e->batch.sample_count);
+    rt_negatives_correct(result.predictions, e->batch.sample_count,
+                         e->config->stream.negatives_keep, e->predicted);
+    if (e->batch.is_weighted)
+        rt_meter_add_weighted(e->meter, e->predicted, e->batch.labels, e->batch.weights, 1,
+                              e->batch.sample_count);
+    else
+        rt_meter_add(e->meter, e->predicted, e->batch.labels, e->batch.sample_count);
     for (uint32_t i = 0; e->predictions && i < e->batch.sample_count; i++)
-        fprintf(e->predictions, "%.9g\n", (double)result.predictions[i]);
+        fprintf(e->predictions, "%.9g\n", (double)e->predicted[i]);
     return RT_OK;
 }
 
@@ -177,6 +186,13 @@ static void print_result(const evaluation *e, bool json)
     rt_json_fini(&out);
 }
 
+static rt_status open_input(evaluation *e, rt_error *error)
+{
+    e->input = e->config->stream;
+    e->input.negatives_keep = 1;
+    return rt_stream_open(&e->input, e->config->seed, &e->stream, error);
+}
+
 static rt_status evaluate(evaluation *e, rt_error *error)
 {
     if (e->config->stream.format == RT_FORMAT_SYNTHETIC && e->config->stream.samples_max == 0)
@@ -187,12 +203,14 @@ static rt_status evaluate(evaluation *e, rt_error *error)
     rt_status status = ew_device_open_as(&wish, &e->device, error);
     e->device_open = status == RT_OK;
     if (!status)
-        status = rt_stream_open(&e->config->stream, e->config->seed, &e->stream, error);
+        status = open_input(e, error);
     if (status)
         return status;
     e->schema = rt_stream_schema(e->stream);
     rt_batch_init(&e->batch, e->schema->dense_count);
     status = allocate(e, error);
+    if (!status && rt_stream_is_weighted(&e->input))
+        rt_meter_weigh(e->meter);
     if (!status)
         status = cli_source_check(&e->source, error);
     if (!status)

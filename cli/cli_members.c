@@ -90,9 +90,10 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     rt_error error = {0};
     *arguments = (member_arguments){0};
     const bool is_worker = strcmp(role, "worker") == 0;
-    const cli_option options[] = {
-        {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL},
-        is_worker ? (cli_option){"share", &share, NULL} : (cli_option){"bind", &bind, NULL}};
+    const cli_option options[] = {{"rank", &rank_text, NULL},
+                                  {"coordinator", &coordinator, NULL},
+                                  is_worker ? (cli_option){"share", &share, NULL}
+                                            : (cli_option){"bind", &bind, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
     // Without them, those of a worker which mpirun started.

@@ -19,6 +19,7 @@
 typedef struct {
     char spec[SPEC_MAX];
     rt_policy_kind policy;
+    bool is_bounded; // consistency.staleness is not "off"
     dp_sim_result result;
     dp_fixed_set best; // --fixed-sets; workers 0: not looked for
     double own_table_s;        // (one box): per iteration, with the table on it; it computes only
@@ -88,6 +89,15 @@ static void write_by_worker(rt_json *json, const dp_sim_result *result)
     rt_json_doubles(json, "micro_batch", samples, n);
 }
 
+static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
+{
+    rt_json_begin_object(json, "staleness");
+    rt_json_double(json, "stale_keys", (double)clocks->stale_keys * scale);
+    rt_json_double(json, "clock_messages", (double)clocks->clock_messages * scale);
+    rt_json_u64(json, "clock_spread", clocks->clock_spread);
+    rt_json_end_object(json);
+}
+
 static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const sim_run *run)
 {
     const dp_sim_result *result = &run->result;
@@ -114,6 +124,8 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
                    (double)account->hits.lookups_hit / (double)account->hits.lookups);
     rt_json_double(json, "keys", (double)account->hits.keys_hit / (double)account->hits.keys);
     rt_json_end_object(json);
+    if (run->is_bounded)
+        write_clocks(json, &account->clocks, scale);
     char fingerprint[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, result->fingerprint);
     rt_json_string(json, "plan_fingerprint", fingerprint);
@@ -278,6 +290,7 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_se
     if (!status)
         status = rt_config_check(&config, error);
     run->policy = is_peer ? RT_POLICY_RANDOM : config.dispatch.policy;
+    run->is_bounded = config.consistency.bounded;
     if (!run->spec[0])
         snprintf(run->spec, sizeof run->spec, "%s", "(config)");
     if (!status && sim.progress)

@@ -116,11 +116,9 @@ static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *err
 {
     char name[32], rank_text[16], share[16];
     const bool is_ps = role == RT_ROLE_PS;
-    char *arguments[] = {"lanyard",      is_ps ? "ps" : "worker",
-                         r->config_path, "--rank",
-                         rank_text,      "--coordinator",
-                         r->address,     is_ps ? NULL : "--share",
-                         share,          NULL};
+    char *arguments[] = {
+        "lanyard",  is_ps ? "ps" : "worker",  r->config_path, "--rank", rank_text, "--coordinator",
+        r->address, is_ps ? NULL : "--share", share,          NULL};
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
     snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
     return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);

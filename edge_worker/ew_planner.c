@@ -67,6 +67,8 @@ static rt_status create_replica(const ew_planner_config *config, dp_replica **re
     rt_free(run);
     if (status)
         return status;
+    for (uint32_t j = 0; j < planner.worker_count; j++)
+        planner.slot_count[j] = welcome->slot_count; // its overshoot was in there already
     planner.measure_error = config->config->sim_dispatch_error;
     const dp_replica_config replica = {.planner = &planner,
                                        .limits = config->limits,

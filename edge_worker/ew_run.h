@@ -6,6 +6,7 @@
 #define EW_RUN_H
 
 #include "bandwidth_probe/bw_passive.h"
+#include "edge_worker/executor/ew_bases.h"
 #include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
@@ -31,6 +32,7 @@ typedef struct {
     ew_model *model;
     ew_host_rows rows;          // of a device that computes in host memory
     ew_device_rows device_rows; // of any other
+    ew_bases bases;             // bounded staleness; or empty
     ew_executor *executor;
     ew_trainer *trainer;
     ew_planner *planner; // planner.placement "worker", else NULL

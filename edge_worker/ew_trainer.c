@@ -45,6 +45,7 @@ static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slic
                             .lookup_count = c->lookup_count,
                             .row_count = c->row_count,
                             .labels = slice->labels,
+                            .weights = slice->weights,
                             .dense = slice->dense,
                             .lookup_rows = slice->lookup_rows,
                             .bag_offsets = slice->bag_offsets,

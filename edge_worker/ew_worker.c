@@ -25,8 +25,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     rt_status status =
         w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
     if (!status)
-        bw_passive_sent(&w->link, shard, size,
-                        type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD, now_us);
+        bw_passive_sent(&w->link, shard, size, rt_message_is_push(type), now_us);
     return status;
 }
 
@@ -75,6 +74,9 @@ static rt_status create_rows(ew_run *w, rt_error *error)
         status =
             ew_device_rows_init(&w->device_rows, &w->device, slots, dim, &config->optimizer_rows,
                                 config->seed, (float)config->model.init_scale);
+    if (!status && config->consistency.staleness > 0)
+        status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
+                               (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
 }
@@ -184,6 +186,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
                                            w->config->config->model.embedding_dim),
         .rows = w->device.unified ? &ew_host_rows_ops : &ew_device_rows_ops,
         .rows_context = w->device.unified ? (void *)&w->rows : (void *)&w->device_rows,
+        .bases = w->bases.rows ? &w->bases : NULL,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -312,6 +315,7 @@ static void leave(ew_run *w, rt_status status, const rt_error *error)
     ew_model_destroy(w->model);
     ew_host_rows_fini(&w->rows);
     ew_device_rows_fini(&w->device_rows);
+    ew_bases_fini(&w->bases);
     if (w->device_open)
         ew_device_close(&w->device);
     if (w->wake_fd >= 0)

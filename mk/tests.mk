@@ -32,6 +32,10 @@ torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for
 mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
 	tests/mutate/mutate --cc "$(CC)" --seed $(SEED) --count $(COUNT) $(if $(QUICK),--quick)
 
+arm64-test: program ## build for arm64 and run that under qemu: tests, a run, the same plans (needs root; QUICK=1: no tests)
+	@tools/setup arm64
+	tests/arm64/arm64 --program $(PROGRAM) $(if $(QUICK),--quick)
+
 lan-test: all ## runs over a LAN of network namespaces with shaped links (needs their rights)
 	LANYARD=$(PROGRAM) $(DIR)/tests/proc/test_lan
 lan-bench: $(if $(QUICK),program,all) ## the race of docs/results/race.md: every policy over such a LAN, more than an hour

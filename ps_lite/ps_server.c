@@ -101,6 +101,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .optimizer = config->optimizer_rows,
                                    .seed = config->seed,
                                    .init_scale = (float)config->model.init_scale,
+                                   .adds_deltas = config->consistency.staleness > 0,
                                    .memory_bytes_max = memory,
                                    .gradient_bytes_max = memory / 4,
                                    .dense_bytes_max = memory / 4,
@@ -441,7 +442,7 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
                              rt_peer_name(peer, name), rt_message_type_name(type));
             break;
         }
-        if (type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD)
+        if (rt_message_is_push(type))
             note_arrival(s, peer);
         return ps_shard_receive(s->shard, peer, message, error);
     }

@@ -4,77 +4,43 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ps_lite/ps_aggregate.h"
-#include "ps_lite/ps_dense.h"
-#include "ps_lite/ps_outbox.h"
-#include "ps_lite/ps_parked.h"
+#include "ps_lite/ps_shard_parts.h"
 #include "runtime/rt_hash.h"
 
 #define BLOCK 32u              // records whose index lines and rows load while others are worked on
 #define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
 
-struct ps_shard {
-    ps_shard_config config;
-    uint32_t row_floats;    // values and state
-    uint32_t gradients_max; // waiting
-    uint64_t workers;       // mask of all
-    ps_table *table;
-    ps_parked *parked;
-    ps_aggregates *aggregates;
-    ps_dense *dense;
-    ps_outbox *outbox;
-    float *sum;              // dim
-    uint32_t *parked_counts; // per worker, pulls of rows and of sums
-    uint32_t floor;          // rows of versions below have ended; 0: none have
-    ps_shard_statistics statistics;
-};
-
-// A message of a worker, taken apart. Every record starts with its key.
-typedef struct {
-    rt_message_type type;
-    uint32_t worker;
-    uint64_t iteration;
-    uint32_t count;
-    size_t record_size; // with its floats
-    const uint8_t *records;
-} request;
-
-static const uint8_t *record_at(const request *in, uint32_t i)
-{
-    return in->records + i * in->record_size;
-}
-
 // Records of odd dimensions stand at any multiple of 4.
-static inline uint64_t key_at(const request *in, uint32_t i)
+static inline uint64_t key_at(const ps_request *in, uint32_t i)
 {
     uint64_t key;
-    memcpy(&key, record_at(in, i), sizeof key);
+    memcpy(&key, ps_record_at(in, i), sizeof key);
     return key;
 }
 
-static inline rt_wire_pull pull_at(const request *in, uint32_t i)
+static inline rt_wire_pull pull_at(const ps_request *in, uint32_t i)
 {
     rt_wire_pull pull;
-    memcpy(&pull, record_at(in, i), sizeof pull);
+    memcpy(&pull, ps_record_at(in, i), sizeof pull);
     return pull;
 }
 
-static inline rt_wire_row row_at(const request *in, uint32_t i)
+static inline rt_wire_row row_at(const ps_request *in, uint32_t i)
 {
     rt_wire_row row;
-    memcpy(&row, record_at(in, i), sizeof row);
+    memcpy(&row, ps_record_at(in, i), sizeof row);
     return row;
 }
 
-static inline rt_wire_grad grad_at(const request *in, uint32_t i)
+static inline rt_wire_grad grad_at(const ps_request *in, uint32_t i)
 {
     rt_wire_grad grad;
-    memcpy(&grad, record_at(in, i), sizeof grad);
+    memcpy(&grad, ps_record_at(in, i), sizeof grad);
     return grad;
 }
 
 __attribute__((format(printf, 4, 5))) static rt_status
-reject(const request *in, uint64_t key, rt_error *error, const char *format, ...)
+reject(const ps_request *in, uint64_t key, rt_error *error, const char *format, ...)
 {
     char what[256];
     va_list arguments;
@@ -88,10 +54,17 @@ reject(const request *in, uint64_t key, rt_error *error, const char *format, ...
 
 // ---- Creation
 
+static ps_table_config table_config(const ps_shard *shard)
+{
+    // Where changes are added, every row has its number of pulls behind it.
+    return (ps_table_config){shard->row_floats + shard->config.adds_deltas,
+                             shard->config.memory_bytes_max};
+}
+
 static rt_status create_parts(ps_shard *shard)
 {
     const ps_shard_config *config = &shard->config;
-    const ps_table_config table = {shard->row_floats, config->memory_bytes_max};
+    const ps_table_config table = table_config(shard);
     const ps_dense_config dense = {.worker_count = config->worker_count,
                                    .bytes_max = config->dense_bytes_max,
                                    .keeps = config->keeps_dense,
@@ -108,13 +81,15 @@ static rt_status create_parts(ps_shard *shard)
         status = ps_parked_create(&shard->parked);
     if (status == RT_OK)
         status = ps_aggregates_create(config->dim, &shard->aggregates);
+    if (status == RT_OK && config->adds_deltas)
+        status = ps_aggregates_create(shard->row_floats, &shard->deltas);
     if (status == RT_OK)
         status = ps_dense_create(&dense, &shard->dense);
     if (status == RT_OK)
         status = ps_outbox_create(&outbox, &shard->outbox);
     if (status != RT_OK)
         return status;
-    shard->sum = rt_alloc(config->dim, sizeof *shard->sum);
+    shard->sum = rt_alloc(shard->row_floats, sizeof *shard->sum);
     shard->parked_counts = rt_alloc(config->worker_count, sizeof *shard->parked_counts);
     return shard->sum && shard->parked_counts ? RT_OK : RT_NO_MEMORY;
 }
@@ -148,6 +123,7 @@ void ps_shard_destroy(ps_shard *shard)
     ps_table_destroy(shard->table);
     ps_parked_destroy(shard->parked);
     ps_aggregates_destroy(shard->aggregates);
+    ps_aggregates_destroy(shard->deltas);
     ps_dense_destroy(shard->dense);
     ps_outbox_destroy(shard->outbox);
     rt_free(shard->sum);
@@ -158,12 +134,14 @@ void ps_shard_destroy(ps_shard *shard)
 // ---- Rows
 
 // After a reserve; the key has no row.
-static ps_entry *create_row(ps_shard *shard, uint64_t key)
+ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key)
 {
     ps_entry *entry = ps_table_insert(shard->table, key);
     float *row = ps_table_row(shard->table, entry);
     rt_row_init(key, shard->config.seed, shard->config.init_scale, shard->config.dim, row);
     rt_optimizer_init_state(&shard->config.optimizer, shard->config.dim, row + shard->config.dim);
+    if (shard->deltas)
+        ps_row_set_pulls(shard, row, 0);
     shard->statistics.rows_created++;
     return entry;
 }
@@ -187,10 +165,12 @@ static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteratio
 {
     const rt_wire_row head = {found.entry->key, found.entry->version, tag};
     const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
+    if (shard->deltas)
+        ps_row_set_pulls(shard, found.row, ps_row_pulls(shard, found.row) + 1);
     return write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head, found.row, count, error);
 }
 
-static rt_status wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error)
+rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error)
 {
     ps_parked_pull pull;
     while (ps_parked_count(shard->parked) &&
@@ -233,7 +213,7 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
 static rt_status row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
 {
     for (;;) {
-        rt_status status = wake_pulls(shard, entry, error);
+        rt_status status = ps_shard_wake_pulls(shard, entry, error);
         if (status != RT_OK || !ps_aggregates_count(shard->aggregates))
             return status;
         ps_aggregate *aggregate = ready_sum(shard, entry);
@@ -245,7 +225,7 @@ static rt_status row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
 
 // ---- Walking over records
 
-static uint32_t take_keys(const request *in, uint32_t from, uint64_t keys[BLOCK])
+static uint32_t take_keys(const ps_request *in, uint32_t from, uint64_t keys[BLOCK])
 {
     const uint32_t count = (uint32_t)rt_min_u64(BLOCK, in->count - from);
     for (uint32_t i = 0; i < count; i++)
@@ -255,7 +235,7 @@ static uint32_t take_keys(const request *in, uint32_t from, uint64_t keys[BLOCK]
 
 // Rows of up to BLOCK records from `from` on, on their way into the cache, as are the index lines
 // of the BLOCK after that.
-static uint32_t find_block(const ps_shard *shard, const request *in, uint32_t from,
+static uint32_t find_block(const ps_shard *shard, const ps_request *in, uint32_t from,
                            ps_found found[BLOCK])
 {
     uint64_t keys[BLOCK];
@@ -268,7 +248,7 @@ static uint32_t find_block(const ps_shard *shard, const request *in, uint32_t fr
     return count;
 }
 
-static rt_status check_key(const ps_shard *shard, const request *in, uint64_t key, rt_error *error)
+rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key, rt_error *error)
 {
     if (shard->config.shard_count == 1)
         return RT_OK;
@@ -280,8 +260,13 @@ static rt_status check_key(const ps_shard *shard, const request *in, uint64_t ke
 }
 
 // Whether the record makes a row when its key has none.
-static bool creates(const request *in, uint32_t i)
+static bool creates(const ps_request *in, uint32_t i)
 {
+    if (in->type == RT_MESSAGE_PUSH_DELTA) {
+        rt_wire_delta delta;
+        memcpy(&delta, ps_record_at(in, i), sizeof delta);
+        return delta.base == 0;
+    }
     if (in->type == RT_MESSAGE_PUSH_GRAD)
         return grad_at(in, i).base == 0 && rt_wire_is_for_ps(grad_at(in, i).keeper);
     return in->type == RT_MESSAGE_PUSH_ROW ||
@@ -290,7 +275,7 @@ static bool creates(const request *in, uint32_t i)
 
 // Makes room for the rows that a message may create; entries do not move afterwards. Looks keys up
 // only when room for all of them cannot be had.
-static rt_status reserve_rows(ps_shard *shard, const request *in, rt_error *error)
+rt_status ps_shard_reserve_rows(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     uint32_t count = 0, missing = 0;
     for (uint32_t i = 0; i < in->count; i++)
@@ -302,7 +287,7 @@ static rt_status reserve_rows(ps_shard *shard, const request *in, rt_error *erro
     return ps_table_reserve(shard->table, missing, error);
 }
 
-static rt_status check_parked(const ps_shard *shard, const request *in, rt_error *error)
+static rt_status check_parked(const ps_shard *shard, const ps_request *in, rt_error *error)
 {
     const uint32_t parked = shard->parked_counts[in->worker];
     if ((uint64_t)parked + in->count <= shard->config.pulls_parked_max)
@@ -313,19 +298,19 @@ static rt_status check_parked(const ps_shard *shard, const request *in, rt_error
 
 // ---- PULL
 
-static rt_status check_pulls(ps_shard *shard, const request *in, rt_error *error)
+static rt_status check_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = check_parked(shard, in, error);
     for (uint32_t i = 0; status == RT_OK && i < in->count; i++)
-        status = check_key(shard, in, key_at(in, i), error);
+        status = ps_shard_check_key(shard, in, key_at(in, i), error);
     if (status == RT_OK)
-        status = reserve_rows(shard, in, error);
+        status = ps_shard_reserve_rows(shard, in, error);
     if (status == RT_OK && ps_parked_reserve(shard->parked, in->count) != RT_OK)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
     return status;
 }
 
-static void park(ps_shard *shard, const request *in, const rt_wire_pull *pull)
+static void park(ps_shard *shard, const ps_request *in, const rt_wire_pull *pull)
 {
     ps_parked_add(shard->parked, &(ps_parked_pull){.key = pull->key,
                                                    .iteration = in->iteration,
@@ -339,11 +324,11 @@ static void park(ps_shard *shard, const request *in, const rt_wire_pull *pull)
 static ps_found find_or_create(ps_shard *shard, uint64_t key)
 {
     ps_entry *entry = ps_table_find(shard->table, key);
-    entry = entry ? entry : create_row(shard, key);
+    entry = entry ? entry : ps_shard_create_row(shard, key);
     return (ps_found){entry, ps_table_row(shard->table, entry)};
 }
 
-static rt_status apply_pulls(ps_shard *shard, const request *in, rt_error *error)
+static rt_status apply_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     ps_found block[BLOCK];
     for (uint32_t from = 0, count; from < in->count; from += count) {
@@ -358,6 +343,8 @@ static rt_status apply_pulls(ps_shard *shard, const request *in, rt_error *error
                 status = answer_pull(shard, in->worker, in->iteration, pull.tag, found, error);
             else
                 park(shard, in, &pull);
+            if (!status && found.entry && shard->deltas)
+                status = ps_shard_add_waiting(shard, found.entry, error);
             if (status != RT_OK)
                 return status;
         }
@@ -371,10 +358,10 @@ static rt_status apply_pulls(ps_shard *shard, const request *in, rt_error *error
 
 // ---- PUSH_ROW
 
-static rt_status check_row(ps_shard *shard, const request *in, uint32_t i, rt_error *error)
+static rt_status check_row(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
 {
     const rt_wire_row row = row_at(in, i);
-    rt_status status = check_key(shard, in, row.key, error);
+    rt_status status = ps_shard_check_key(shard, in, row.key, error);
     if (status != RT_OK)
         return status;
     if (row.version == 0)
@@ -390,15 +377,15 @@ static rt_status check_row(ps_shard *shard, const request *in, uint32_t i, rt_er
     return RT_OK;
 }
 
-static rt_status check_rows(ps_shard *shard, const request *in, rt_error *error)
+static rt_status check_rows(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = RT_OK;
     for (uint32_t i = 0; status == RT_OK && i < in->count; i++)
         status = check_row(shard, in, i, error);
-    return status == RT_OK ? reserve_rows(shard, in, error) : status;
+    return status == RT_OK ? ps_shard_reserve_rows(shard, in, error) : status;
 }
 
-static rt_status store_row(ps_shard *shard, const request *in, uint32_t i, ps_found found,
+static rt_status store_row(ps_shard *shard, const ps_request *in, uint32_t i, ps_found found,
                            rt_error *error)
 {
     const rt_wire_row row = row_at(in, i);
@@ -412,12 +399,12 @@ static rt_status store_row(ps_shard *shard, const request *in, uint32_t i, ps_fo
         shard->statistics.row_pushes_ignored++;
         return RT_OK;
     }
-    memcpy(found.row, record_at(in, i) + sizeof row, shard->row_floats * sizeof(float));
+    memcpy(found.row, ps_record_at(in, i) + sizeof row, shard->row_floats * sizeof(float));
     found.entry->version = row.version;
     return row_changed(shard, found.entry, error);
 }
 
-static rt_status apply_rows(ps_shard *shard, const request *in, rt_error *error)
+static rt_status apply_rows(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     ps_found block[BLOCK];
     for (uint32_t from = 0, count; from < in->count; from += count) {
@@ -434,7 +421,7 @@ static rt_status apply_rows(ps_shard *shard, const request *in, rt_error *error)
 
 // ---- PUSH_GRAD, PULL_SUM
 
-static rt_status check_iteration(const request *in, rt_error *error)
+static rt_status check_iteration(const ps_request *in, rt_error *error)
 {
     if (in->iteration > 0 && in->iteration <= UINT32_MAX)
         return RT_OK;
@@ -443,7 +430,7 @@ static rt_status check_iteration(const request *in, rt_error *error)
 }
 
 // What can be said of a gradient by itself.
-static rt_status check_grad(const ps_shard *shard, const request *in, const rt_wire_grad *grad,
+static rt_status check_grad(const ps_shard *shard, const ps_request *in, const rt_wire_grad *grad,
                             rt_error *error)
 {
     const unsigned long long mask = grad->mask;
@@ -464,7 +451,7 @@ static rt_status check_grad(const ps_shard *shard, const request *in, const rt_w
 }
 
 // Against what is known of the key's sums.
-static rt_status check_against_sums(ps_shard *shard, const request *in, const rt_wire_grad *grad,
+static rt_status check_against_sums(ps_shard *shard, const ps_request *in, const rt_wire_grad *grad,
                                     rt_error *error)
 {
     const ps_aggregate *one = NULL;
@@ -488,7 +475,7 @@ static rt_status check_against_sums(ps_shard *shard, const request *in, const rt
     return RT_OK;
 }
 
-static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error)
+static rt_status check_grads(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = check_iteration(in, error);
     ps_found block[BLOCK];
@@ -496,7 +483,7 @@ static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error
         count = find_block(shard, in, from, block);
         for (uint32_t i = 0; status == RT_OK && i < count; i++) {
             const rt_wire_grad grad = grad_at(in, from + i);
-            status = check_key(shard, in, grad.key, error);
+            status = ps_shard_check_key(shard, in, grad.key, error);
             if (status == RT_OK)
                 status = check_grad(shard, in, &grad, error);
             if (status == RT_OK)
@@ -518,7 +505,7 @@ static rt_status check_grads(ps_shard *shard, const request *in, rt_error *error
                        (unsigned long long)shard->config.gradient_bytes_max);
     if (ps_aggregates_reserve(shard->aggregates, in->count) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: gradients of worker %u", in->worker);
-    return reserve_rows(shard, in, error);
+    return ps_shard_reserve_rows(shard, in, error);
 }
 
 static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *error)
@@ -534,7 +521,7 @@ static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *
                      shard->config.dim, error);
 }
 
-static rt_status add_gradient(ps_shard *shard, const request *in, uint32_t i, rt_error *error)
+static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
 {
     const rt_wire_grad grad = grad_at(in, i);
     ps_aggregates *aggregates = shard->aggregates;
@@ -546,21 +533,21 @@ static rt_status add_gradient(ps_shard *shard, const request *in, uint32_t i, rt
     sum->mask = grad.mask;
     sum->base = grad.base;
     sum->keeper = grad.keeper;
-    ps_aggregates_add(aggregates, sum, in->worker, record_at(in, i) + sizeof grad);
+    ps_aggregates_add(aggregates, sum, in->worker, ps_record_at(in, i) + sizeof grad);
     if (sum->arrived != sum->mask)
         return RT_OK;
     if (!rt_wire_is_for_ps(sum->keeper))
         return sum->pulled ? answer_sum(shard, sum, error) : RT_OK;
     ps_entry *entry = ps_table_find(shard->table, grad.key);
     if (!entry && grad.base == 0)
-        entry = create_row(shard, grad.key);
+        entry = ps_shard_create_row(shard, grad.key);
     if (!entry || entry->version != grad.base)
         return RT_OK;
     apply_sum(shard, sum, entry);
     return row_changed(shard, entry, error);
 }
 
-static rt_status apply_grads(ps_shard *shard, const request *in, rt_error *error)
+static rt_status apply_grads(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     for (uint32_t i = 0; i < in->count; i++) {
         rt_status status = add_gradient(shard, in, i, error);
@@ -571,12 +558,12 @@ static rt_status apply_grads(ps_shard *shard, const request *in, rt_error *error
     return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
 }
 
-static rt_status check_sum_pulls(ps_shard *shard, const request *in, rt_error *error)
+static rt_status check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = check_parked(shard, in, error);
     for (uint32_t i = 0; status == RT_OK && i < in->count; i++) {
         const rt_wire_pull pull = pull_at(in, i);
-        status = check_key(shard, in, pull.key, error);
+        status = ps_shard_check_key(shard, in, pull.key, error);
         if (status != RT_OK)
             return status;
         if (pull.version == 0)
@@ -594,7 +581,7 @@ static rt_status check_sum_pulls(ps_shard *shard, const request *in, rt_error *e
     return status;
 }
 
-static rt_status apply_sum_pulls(ps_shard *shard, const request *in, rt_error *error)
+static rt_status apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     for (uint32_t i = 0; i < in->count; i++) {
         const rt_wire_pull pull = pull_at(in, i);
@@ -642,15 +629,15 @@ typedef struct {
     rt_message_type type;
     size_t head_size;
     uint32_t floats; // after the head
-    rt_status (*check)(ps_shard *shard, const request *in, rt_error *error);
-    rt_status (*apply)(ps_shard *shard, const request *in, rt_error *error);
+    rt_status (*check)(ps_shard *shard, const ps_request *in, rt_error *error);
+    rt_status (*apply)(ps_shard *shard, const ps_request *in, rt_error *error);
 } handler;
 
 static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
                         const rt_message *message, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
-    const request in = {.type = how->type,
+    const ps_request in = {.type = how->type,
                         .worker = worker,
                         .iteration = header->iteration,
                         .count = header->count,
@@ -672,6 +659,8 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
         {RT_MESSAGE_PULL, sizeof(rt_wire_pull), 0, check_pulls, apply_pulls},
         {RT_MESSAGE_PUSH_ROW, sizeof(rt_wire_row), shard->row_floats, check_rows, apply_rows},
         {RT_MESSAGE_PUSH_GRAD, sizeof(rt_wire_grad), shard->config.dim, check_grads, apply_grads},
+        {RT_MESSAGE_PUSH_DELTA, sizeof(rt_wire_delta), shard->row_floats, ps_shard_check_deltas,
+         ps_shard_apply_deltas},
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
     };
     const uint32_t type = rt_message_header(message)->type;
@@ -713,6 +702,7 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
     statistics->row_bytes = ps_table_bytes(shard->table);
     statistics->pulls_parked = ps_parked_count(shard->parked);
     statistics->gradients_waiting = ps_aggregates_gradients(shard->aggregates);
+    statistics->deltas_waiting = shard->deltas ? ps_aggregates_gradients(shard->deltas) : 0;
 }
 
 const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p)
@@ -763,7 +753,7 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
 
 rt_status ps_shard_clear(ps_shard *shard)
 {
-    const ps_table_config config = {shard->row_floats, shard->config.memory_bytes_max};
+    const ps_table_config config = table_config(shard);
     ps_table *empty;
     rt_status status = ps_table_create(&config, &empty);
     if (status != RT_OK)
@@ -780,7 +770,8 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
     const uint64_t before = ps_table_count(shard->table);
     uint64_t at = 0;
     rt_status status = RT_OK;
-    if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates))
+    if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates) ||
+        (shard->deltas && ps_aggregates_count(shard->deltas)))
         return rt_fail(error, RT_WIRE,
                        "coordinator: EXPIRE while %" PRIu32 " pulls and %" PRIu64
                        " gradients wait for their rows",

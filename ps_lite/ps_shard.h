@@ -9,6 +9,9 @@
 // order, and the keeper adds its own last; that equals the sum over all workers bit for bit when
 // the keeper has the highest rank or there are two trainers, else up to rounding.
 //
+// Changes of a row (PUSH_DELTA) are added in the order of their versions: each when the row has the
+// version that it names and all pulls of that one were answered.
+//
 // Dense gradients (ps_dense): every shard has its part of the vector.
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
@@ -29,6 +32,7 @@ typedef struct {
     rt_optimizer_config optimizer;
     uint64_t seed;
     float init_scale;
+    bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
     uint64_t memory_bytes_max;   // rows
     uint64_t gradient_bytes_max; // gradients that wait for others
     uint64_t dense_bytes_max;    // dense gradients that wait for others; dense weights
@@ -54,6 +58,8 @@ typedef struct {
     uint64_t row_pushes_ignored; // version not newer
     uint64_t gradients;
     uint64_t gradients_waiting;
+    uint64_t deltas;
+    uint64_t deltas_waiting;
     uint64_t steps;         // optimizer steps over summed gradients
     uint64_t steps_skipped; // versions made without one (RT_WIRE_NO_STEP)
     uint64_t sums_pulled;

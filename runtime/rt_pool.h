@@ -19,8 +19,8 @@ uint32_t rt_pool_threads(const rt_pool *pool); // of NULL: 1
 
 // Calls work(context, part) once for every part below part_count, on any thread and in any order,
 // and returns when all have. Any thread may call; the threads work for one caller at a time, and
-// one that comes meanwhile does its parts itself, as everybody does with the pool NULL. work may not
-// call this.
+// one that comes meanwhile does its parts itself, as everybody does with the pool NULL. work may
+// not call this.
 void rt_pool_run(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context);
 
 #endif

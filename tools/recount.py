@@ -2,8 +2,8 @@
 """Counts again, from the definitions alone, what a simulation says that it moves.
 
     build/lanyard sim CONFIG --policies esd --trace TRACE --placements PLACEMENTS [--set ...]
-    tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu]
-                     [--first-touch local|pull] [--full-sync]
+    tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu|light_lfu]
+                     [--first-touch local|pull] [--full-sync] [--staleness S|inf] [--overshoot ROWS]
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
@@ -25,10 +25,28 @@ are used worker by worker, first those that are there, then the others, each in 
 row takes a free slot or the victim's. No row that the worker trains in this iteration is a victim.
   - lru: the victim was used longest ago. lfu: it has the lowest frequency, and reached it first. The
     slot of an outdated copy is free at once.
+  - light_lfu: as lfu, but a row of frequency 10 or more is no victim. With every victim a hand moves on
+    by a slot, at first slot 0, and halves the frequency of the row there, unless this iteration uses it
+    or it is 1; below 10 the row is then before all others of its frequency. With no victim otherwise the
+    hand moves on until there is one.
   - emark (ESD, section 8.1): the smallest (version, mark, frequency), where an outdated version is
     smaller than the latest, then the lowest slot. Use sets the mark to target; when all latest rows
     that could go have the mark target, target grows by one. An outdated copy keeps its slot and
     frequency, and a pull of its row goes there.
+
+Bounded staleness S (HET, VLDB'22, section 3; --staleness). A row has a clock, a copy has the clock that
+the row had when it was pulled and one of its own, one more with every iteration that trains it there. A
+copy may be read while its own clock is at most S above that of its pull, and the row's at most S above
+its own.
+  - Read, worker by worker: a copy that is there and may not be read is pushed (update push). Then every
+    worker pulls what it lacks or has just pushed; a row that nobody has pushed yet is a first touch.
+  - Write: the clocks of all copies that were read go on by one.
+  - Then, worker by worker, while a cache has more than CACHE_ROWS rows, its victim is pushed (evict push)
+    and gone; within the iteration it had room for all (--overshoot: slots beyond CACHE_ROWS, as many as a
+    worker's samples have keys at most). Rows of this iteration may be victims.
+  - A push sets the row's clock to the copy's, if that is larger.
+  - S = 0: no copy is there at the next read. Every worker pulls every row that it trains, and pushes its
+    gradient.
 """
 import argparse
 import collections
@@ -43,24 +61,27 @@ KINDS = ("miss_pull", "update_push", "evict_push", "flush_push", "grad_push", "f
 
 class Slot:
     """A row in a cache."""
-    __slots__ = ("key", "latest", "mark", "frequency", "used", "turn")
+    __slots__ = ("key", "latest", "mark", "frequency", "used", "turn", "direct")
 
     def __init__(self, key):
         self.key, self.latest = key, True
         self.mark = self.frequency = self.used = self.turn = 0
+        self.direct = False
 
 
 class Cache:
     """One worker's slots, and which row has to go."""
 
-    def __init__(self, row_count, eviction):
+    def __init__(self, row_count, eviction, overshoot=0):
         self.eviction = eviction
-        self.slots = [None] * row_count
+        self.slots = [None] * (row_count + overshoot)
         self.slot_of = {}
-        self.free = list(range(row_count - 1, -1, -1))
+        self.row_count = row_count
+        self.free = list(range(len(self.slots) - 1, -1, -1))
         self.target = 1
         self.turns = itertools.count(1)
         self.queue, self.queue_iteration = [], 0
+        self.hand, self.passed = 0, itertools.count(-1, -1)
 
     def has_latest(self, key):
         return key in self.slot_of and self.slots[self.slot_of[key]].latest
@@ -70,6 +91,7 @@ class Cache:
         slot.latest, slot.mark, slot.used = True, self.target, iteration
         slot.frequency += 1
         slot.turn = next(self.turns)
+        slot.direct = self.eviction == "light_lfu" and slot.frequency >= 10
 
     def put(self, key, iteration):
         at = self.free.pop()
@@ -90,15 +112,41 @@ class Cache:
     def order(self, slot):
         if self.eviction == "emark":
             return slot.latest, slot.mark, slot.frequency
-        return (slot.frequency, slot.turn) if self.eviction == "lfu" else (slot.turn,)
+        return (slot.turn,) if self.eviction == "lru" else (slot.frequency, slot.turn)
+
+    def move_hand(self, iteration):
+        """light_lfu: a row with a new frequency joins the queue again."""
+        at, slot = self.hand, self.slots[self.hand]
+        self.hand = (at + 1) % len(self.slots)
+        if not slot or slot.used == iteration or slot.frequency == 1:
+            return
+        slot.frequency //= 2
+        slot.direct = slot.frequency >= 10
+        if not slot.direct:
+            slot.turn = next(self.passed)
+            heapq.heappush(self.queue, (self.order(slot), at, slot.key))
+
+    def drop_old_entries(self):
+        """Entries of rows that have changed since. Returns whether one is left."""
+        while self.queue:
+            order, at, key = self.queue[0]
+            slot = self.slots[at]
+            if slot and slot.key == key and not slot.direct and self.order(slot) == order:
+                return True
+            heapq.heappop(self.queue)
+        return False
 
     def victim(self, iteration):
         """The key that has to go. Within an iteration rows only leave the queue."""
         if self.queue_iteration != iteration:
             self.queue_iteration = iteration
             self.queue = [(self.order(slot), at, slot.key) for at, slot in enumerate(self.slots)
-                          if slot and slot.used != iteration]
+                          if slot and slot.used != iteration and not slot.direct]
             heapq.heapify(self.queue)
+        if self.eviction == "light_lfu":
+            self.move_hand(iteration)
+            while not self.drop_old_entries():
+                self.move_hand(iteration)
         order, _, key = heapq.heappop(self.queue)
         if self.eviction == "emark" and order[0] and order[1] == self.target:
             self.target += 1  # the smallest mark of all that could go
@@ -189,6 +237,87 @@ class Recount:
         return counts
 
 
+class Copy:
+    """A row at a worker, with bounded staleness."""
+    __slots__ = ("start", "current")
+
+    def __init__(self, clock):
+        self.start = self.current = clock
+
+
+class StaleRecount:
+    """All workers and the parameter server, with bounded staleness."""
+
+    def __init__(self, options):
+        self.staleness, self.first_touch = options.staleness, options.first_touch
+        self.caches = [Cache(options.rows, options.eviction, options.overshoot)
+                       for _ in range(options.workers)]
+        self.copies = [{} for _ in range(options.workers)]
+        self.clock = collections.defaultdict(int)
+        self.pushed = set()
+
+    def push(self, worker, key, kind, counts):
+        counts[worker][kind] += 1
+        self.pushed.add(key)
+        self.clock[key] = max(self.clock[key], self.copies[worker].pop(key).current)
+
+    def fetch(self, worker, key, counts):
+        if key not in self.pushed:
+            counts[worker]["first_touch"] += 1
+        if key in self.pushed or self.first_touch == "pull":
+            counts[worker]["miss_pull"] += 1
+        self.copies[worker][key] = Copy(self.clock[key])
+
+    def is_valid(self, worker, key):
+        copy = self.copies[worker][key]
+        return (copy.current <= copy.start + self.staleness and
+                self.clock[key] <= copy.current + self.staleness)
+
+    def read(self, rows, iteration, counts):
+        absent = []
+        for worker, keys in enumerate(rows):
+            absent.append([key for key in keys if key not in self.copies[worker]])
+            for key in keys:
+                if key not in self.copies[worker]:
+                    continue
+                self.caches[worker].use(key, iteration)
+                if not self.is_valid(worker, key):
+                    self.push(worker, key, "update_push", counts)
+        for worker, keys in enumerate(rows):
+            cache = self.caches[worker]
+            for key in absent[worker]:
+                cache.put(key, iteration)
+            for key in keys:
+                if key not in self.copies[worker]:
+                    self.fetch(worker, key, counts)
+
+    def write(self, rows, iteration, counts):
+        for worker, keys in enumerate(rows):
+            for key in keys:
+                self.copies[worker][key].current += 1
+        for worker, cache in enumerate(self.caches):
+            while len(cache.slot_of) > cache.row_count:
+                victim = cache.victim(iteration + 1)
+                self.push(worker, victim, "evict_push", counts)
+                cache.remove(victim)
+
+    def step(self, iteration, samples):
+        counts = [dict.fromkeys(KINDS, 0) for _ in self.caches]
+        rows = [{} for _ in self.caches]
+        for worker, keys in samples:
+            rows[worker].update(dict.fromkeys(keys))
+        if self.staleness > 0:
+            self.read(rows, iteration, counts)
+            self.write(rows, iteration, counts)
+            return counts
+        for worker, keys in enumerate(rows):
+            for key in keys:
+                self.fetch(worker, key, counts)
+                counts[worker]["grad_push"] += 1
+        self.pushed.update(*rows)
+        return counts
+
+
 def batches(path):
     """Iterations of a file of placements, each with its samples."""
     with open(path, encoding="ascii") as file:
@@ -204,7 +333,8 @@ def read_trace(path):
 
 
 def compare(options):
-    trace, recount = read_trace(options.trace), Recount(options)
+    trace = read_trace(options.trace)
+    recount = Recount(options) if options.staleness is None else StaleRecount(options)
     compared = different = 0
     for iteration, samples in batches(options.placements):
         for worker, counts in enumerate(recount.step(iteration, samples)):
@@ -232,9 +362,11 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True, help="slots of a cache")
-    parser.add_argument("--eviction", choices=("emark", "lru", "lfu"), default="emark")
+    parser.add_argument("--eviction", choices=("emark", "lru", "lfu", "light_lfu"), default="emark")
     parser.add_argument("--first-touch", choices=("local", "pull"), default="local")
     parser.add_argument("--full-sync", action="store_true")
+    parser.add_argument("--staleness", type=float, help="S, or inf; without it: synchronous training")
+    parser.add_argument("--overshoot", type=int, default=0)
     sys.exit(compare(parser.parse_args()))
 
 

@@ -28,7 +28,7 @@ _Static_assert(sizeof(dp_entry) == 16, "four entries per cache line");
 typedef struct {
     uint64_t holders; // workers whose copy is the latest
     uint32_t first;   // chain of all copies, outdated ones too (dp_cache.h); or DP_NO_COPY
-    uint32_t unused;
+    uint32_t clock;   // c_g of bounded staleness (dp_stale.h), while there are copies; else 0
 } dp_copies;
 
 typedef struct {
@@ -41,7 +41,8 @@ typedef struct {
     uint32_t seen;       // iteration that `distinct` belongs to
     uint32_t distinct;   // index among the distinct keys of that iteration
     uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
-    uint8_t unused[3];
+    uint8_t pulls;       // of version L that were planned (bounded staleness)
+    uint8_t unused[2];
 } dp_record;
 _Static_assert(sizeof(dp_record) == 64, "one cache line: a batch touches records at random");
 

@@ -8,6 +8,8 @@
 #include "dispatch/plan/dp_plan.h"
 
 #define NONE UINT32_MAX
+#define DIRECT (UINT32_MAX - 1u) // bucket of a row in no list: light_lfu
+#define LIGHT_USES 10u
 
 // Emark needs no queue: marks are `target` or older, and only the rows that were occupied when
 // target last grew can have an older one. They are sorted once at that moment into `order`; a row
@@ -35,7 +37,7 @@ typedef struct {
 
 // lru and lfu: rows in lists of equal frequency, lists in ascending order (lru: one list).
 typedef struct {
-    uint32_t previous, next; // in the list
+    uint32_t previous, next; // in the list; of a row that is DIRECT, next is its frequency
     uint32_t bucket;         // NONE: free
     uint32_t used;
 } listed_slot;
@@ -52,7 +54,8 @@ typedef struct {
     uint32_t *free_buckets;
     uint32_t free_count;
     uint32_t lowest; // bucket, or NONE
-    bool by_frequency;
+    bool by_frequency, light;
+    uint32_t hand, direct_count; // light: the slot that is passed over next; rows in no list
     uint32_t iteration;
     uint32_t cursor; // slot: no victim of iteration stands before it; or NONE
 } listed;
@@ -171,14 +174,15 @@ static uint32_t emark_victim(dp_eviction *v, uint32_t iteration)
 
 // ---- lru, lfu --------------------------------------------------------------------------------
 
-static rt_status listed_init(listed *l, uint32_t slot_count, bool by_frequency)
+static rt_status listed_init(listed *l, uint32_t slot_count, rt_eviction_kind kind)
 {
     l->slots = rt_alloc(slot_count, sizeof *l->slots);
     l->buckets = rt_alloc((size_t)slot_count + 1, sizeof *l->buckets);
     l->free_buckets = rt_alloc((size_t)slot_count + 1, sizeof *l->free_buckets);
     if (!l->slots || !l->buckets || !l->free_buckets)
         return RT_NO_MEMORY;
-    l->by_frequency = by_frequency;
+    l->light = kind == RT_EVICT_LIGHT_LFU;
+    l->by_frequency = kind == RT_EVICT_LFU || l->light;
     l->lowest = l->cursor = l->iteration = NONE;
     for (uint32_t i = 0; i < slot_count; i++)
         l->slots[i].bucket = NONE;
@@ -250,8 +254,19 @@ static void append_slot(listed *l, uint32_t slot, uint32_t at, uint32_t iteratio
     b->last = slot;
 }
 
+static void make_direct(listed *l, uint32_t slot, uint32_t frequency, uint32_t iteration)
+{
+    l->slots[slot] = (listed_slot){NONE, frequency, DIRECT, iteration};
+    l->direct_count++;
+}
+
 static __attribute__((noinline)) void listed_use(listed *l, uint32_t slot, uint32_t iteration)
 {
+    if (l->slots[slot].bucket == DIRECT) {
+        l->slots[slot].next += l->slots[slot].next < UINT32_MAX;
+        l->slots[slot].used = iteration;
+        return;
+    }
     uint32_t from = l->slots[slot].bucket;
     uint32_t frequency = 1;
     uint32_t after = NONE; // the bucket that a new one would stand behind
@@ -259,6 +274,11 @@ static __attribute__((noinline)) void listed_use(listed *l, uint32_t slot, uint3
         frequency = l->by_frequency ? l->buckets[from].frequency + 1 : 1;
         after = l->by_frequency ? from : NONE;
         unlink_slot(l, slot);
+    }
+    if (l->light && frequency == LIGHT_USES) {
+        make_direct(l, slot, frequency, iteration);
+        remove_bucket_if_empty(l, from);
+        return;
     }
     uint32_t to = after == NONE ? l->lowest : l->buckets[after].next;
     if (to == NONE || l->buckets[to].frequency != frequency)
@@ -271,9 +291,62 @@ static __attribute__((noinline)) void listed_use(listed *l, uint32_t slot, uint3
 static void listed_free(listed *l, uint32_t slot)
 {
     uint32_t from = l->slots[slot].bucket;
+    if (from == DIRECT) {
+        l->direct_count--;
+        l->slots[slot].bucket = NONE;
+        return;
+    }
     unlink_slot(l, slot);
     l->slots[slot].bucket = NONE;
     remove_bucket_if_empty(l, from);
+}
+
+// A row comes into the list of a frequency as the first.
+static void list_first(listed *l, uint32_t slot, uint32_t frequency)
+{
+    const uint32_t used = l->slots[slot].used;
+    uint32_t after = NONE, to = l->lowest;
+    while (to != NONE && l->buckets[to].frequency < frequency) {
+        after = to;
+        to = l->buckets[to].next;
+    }
+    if (to == NONE || l->buckets[to].frequency != frequency)
+        to = insert_bucket(l, after, frequency);
+    bucket *b = &l->buckets[to];
+    l->slots[slot] = (listed_slot){NONE, b->first, to, used};
+    if (b->first == NONE)
+        b->last = slot;
+    else
+        l->slots[b->first].previous = slot;
+    b->first = slot;
+    if (l->cursor == NONE || l->buckets[l->slots[l->cursor].bucket].frequency >= frequency)
+        l->cursor = slot;
+}
+
+// The hand passes over one slot. False: no frequency decays there.
+static bool pass_hand(dp_eviction *v, uint32_t iteration)
+{
+    listed *l = &v->listed;
+    const uint32_t slot = l->hand, from = l->slots[slot].bucket;
+    listed_slot *s = &l->slots[slot];
+    l->hand = (slot + 1) % v->config.slot_count;
+    if (from == NONE || is_pinned(v, slot, s->used, iteration))
+        return false;
+    const uint32_t frequency = (from == DIRECT ? s->next : l->buckets[from].frequency) / 2;
+    if (frequency == 0)
+        return false;
+    if (frequency >= LIGHT_USES) {
+        s->next = frequency;
+        return true;
+    }
+    if (from == DIRECT)
+        l->direct_count--;
+    else
+        unlink_slot(l, slot);
+    list_first(l, slot, frequency);
+    if (from != DIRECT)
+        remove_bucket_if_empty(l, from);
+    return true;
 }
 
 // Pinned rows are passed over once in an iteration: the cursor stays behind them. Rows used in this
@@ -293,6 +366,33 @@ static uint32_t listed_victim(dp_eviction *v, uint32_t iteration)
         l->cursor = in_list ? s->next : first_behind(l, s->bucket);
     }
     return DP_NO_SLOT;
+}
+
+// After a round in which no count decays, none will.
+static uint32_t light_victim(dp_eviction *v, uint32_t iteration)
+{
+    pass_hand(v, iteration);
+    uint32_t slot = listed_victim(v, iteration);
+    for (uint32_t idle = 0; slot == DP_NO_SLOT && idle < v->config.slot_count;) {
+        idle = pass_hand(v, iteration) ? 0 : idle + 1;
+        if (idle == 0)
+            slot = listed_victim(v, iteration);
+    }
+    return slot;
+}
+
+static uint32_t rule_victim(dp_eviction *v, uint32_t iteration)
+{
+    switch (v->config.kind) {
+    case RT_EVICT_EMARK:
+        return emark_victim(v, iteration);
+    case RT_EVICT_LIGHT_LFU:
+        return light_victim(v, iteration);
+    case RT_EVICT_LRU:
+    case RT_EVICT_LFU:
+        break;
+    }
+    return listed_victim(v, iteration);
 }
 
 // ---- rows that will be needed ----------------------------------------------------------------
@@ -350,8 +450,7 @@ rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **evi
     if (!status)
         status = config->kind == RT_EVICT_EMARK
                      ? emark_init(&eviction->emark, eviction->bytes, config->slot_count)
-                     : listed_init(&eviction->listed, config->slot_count,
-                                   config->kind == RT_EVICT_LFU);
+                     : listed_init(&eviction->listed, config->slot_count, config->kind);
     if (!status && config->expects)
         status = expected_init(&eviction->expected, config->slot_count);
     if (status) {
@@ -434,8 +533,7 @@ uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration)
     bool none_left = eviction->config.expects && eviction->expected.iteration == iteration;
     uint32_t slot = DP_NO_SLOT;
     if (!none_left)
-        slot = eviction->config.kind == RT_EVICT_EMARK ? emark_victim(eviction, iteration)
-                                                       : listed_victim(eviction, iteration);
+        slot = rule_victim(eviction, iteration);
     if (slot == DP_NO_SLOT && eviction->config.expects)
         slot = expected_victim(eviction, iteration);
     return slot;
@@ -528,8 +626,8 @@ static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *read
     return RT_OK;
 }
 
-// The lists in order: which bucket has which number means nothing.
-static void listed_save(const listed *l, rt_bytes *bytes)
+// The lists in order: which bucket has which number means nothing. Then the rows in none.
+static void listed_save(const listed *l, uint32_t slot_count, rt_bytes *bytes)
 {
     for (uint32_t b = l->lowest; b != NONE; b = l->buckets[b].next) {
         for (uint32_t slot = l->buckets[b].first; slot != NONE; slot = l->slots[slot].next) {
@@ -537,6 +635,13 @@ static void listed_save(const listed *l, rt_bytes *bytes)
             rt_bytes_put(bytes, one, sizeof one);
         }
     }
+    for (uint32_t slot = 0; slot < slot_count && l->light; slot++) {
+        const uint32_t one[] = {slot, l->slots[slot].next, l->slots[slot].used};
+        if (l->slots[slot].bucket == DIRECT)
+            rt_bytes_put(bytes, one, sizeof one);
+    }
+    if (l->light)
+        rt_bytes_put_u32(bytes, l->hand);
 }
 
 static rt_status listed_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
@@ -551,11 +656,18 @@ static rt_status listed_load(dp_eviction *v, const bool *is_used, rt_reader *rea
             !is_used[one[0]] || l->slots[one[0]].bucket != NONE || one[1] == 0 ||
             (last != NONE && one[1] < l->buckets[last].frequency))
             return RT_DATA;
+        if (l->light && one[1] >= LIGHT_USES) {
+            make_direct(l, one[0], one[1], one[2]);
+            continue;
+        }
+        if (l->direct_count)
+            return RT_DATA;
         if (last == NONE || l->buckets[last].frequency != one[1])
             last = insert_bucket(l, last, one[1]);
         append_slot(l, one[0], last, one[2]);
     }
-    return RT_OK;
+    l->hand = l->light ? rt_reader_u32(reader) : 0;
+    return reader->failed || l->hand >= v->config.slot_count ? RT_DATA : RT_OK;
 }
 
 void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)
@@ -563,7 +675,7 @@ void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)
     if (v->config.kind == RT_EVICT_EMARK)
         emark_save(v, bytes);
     else
-        listed_save(&v->listed, bytes);
+        listed_save(&v->listed, v->config.slot_count, bytes);
     if (v->config.by_bytes)
         rt_bytes_put(bytes, v->bytes, v->config.slot_count * sizeof *v->bytes);
     if (dp_eviction_keeps(v))

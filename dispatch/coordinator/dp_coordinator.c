@@ -85,6 +85,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = &c->resumed.position,
+                           .waiting = &c->resumed.waiting,
                            .ids = &c->resumed.ids};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
@@ -337,6 +338,7 @@ static void close_all(dp_run *c)
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
+    rt_bytes_fini(&c->resumed.waiting);
     rt_bytes_fini(&c->resumed.ids);
     rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);

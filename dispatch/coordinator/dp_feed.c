@@ -49,6 +49,7 @@ struct dp_feed {
     rt_bytes ids;          // of the events before the first that is read; the reader's
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
+    rt_bytes waiting;      // restored; the reader's
     rt_bytes input_end;    // where it ended, once the reader has seen that; else empty
     dp_planned *planned;   // config.planned_max
     rt_queue *free_batches, *full_batches;
@@ -165,7 +166,11 @@ static void *run_reader(void *context)
                                   rt_stream_load_ids(feed->stream, &feed->ids, &error))) {
         fail(feed, &error);
         left = 0;
+    } else if (feed->waiting.size > 0 && rt_stream_restore(feed->stream, &feed->waiting, &error)) {
+        fail(feed, &error);
+        left = 0;
     }
+    rt_bytes_fini(&feed->waiting);
     tell_losses(feed);
     for (; left > 0 && !atomic_load(&feed->stop); left--) {
         void *item;
@@ -264,8 +269,10 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_slice *slice = &plan->slices[w];
         planned->label_offsets[w] = at;
-        for (uint32_t k = 0; k < slice->sample_count; k++)
+        for (uint32_t k = 0; k < slice->sample_count; k++) {
+            planned->weights[at] = batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
             planned->labels[at++] = batch->labels[slice->samples[k]];
+        }
     }
     planned->label_offsets[plan->worker_count] = at;
 }
@@ -304,7 +311,7 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
     bytes[RT_PLACEMENT_COORDINATOR] = 0;
     bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
     for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
-        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, &feed->config.limits);
+        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
     return status;
@@ -353,6 +360,7 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
     feed->stood.size = 0;
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
+    rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
     if (!status && feed->chooser)
@@ -385,6 +393,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
+    rt_stream_save(feed->stream, &feed->stood, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         planned->ids.failed ||
         dp_feed_put_scale(feed, &planned->scale_bin))
@@ -639,8 +648,9 @@ static rt_status allocate(dp_feed *feed)
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
+        feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
         feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
-        if (!feed->planned[i].labels || !feed->planned[i].arrivals ||
+        if (!feed->planned[i].labels || !feed->planned[i].weights || !feed->planned[i].arrivals ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
@@ -673,6 +683,7 @@ static void release(dp_feed *feed)
         rt_bytes_fini(&feed->planned[i].scale);
         rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
+        rt_free(feed->planned[i].weights);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {
@@ -685,6 +696,7 @@ static void release(dp_feed *feed)
     rt_bytes_fini(&feed->ids);
     rt_bytes_fini(&feed->stood);
     rt_bytes_fini(&feed->input_end);
+    rt_bytes_fini(&feed->waiting);
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
@@ -735,6 +747,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
         rt_bytes_put(&feed->stood, config->position->data, config->position->size);
+        if (config->waiting)
+            rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
         if (config->ids)
             rt_bytes_put(&feed->ids, config->ids->data, config->ids->size);
         feed->iteration = feed->last_cut = config->iteration;
@@ -745,9 +759,9 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
                                                                      : config->restored),
                                       &feed->chooser, error);
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = feed->config.ids = feed->config.lineup = NULL;
-    if (!status && (feed->stood.failed || feed->ids.failed || allocate(feed) ||
-                    rt_stream_keep_arrivals(stream)))
+    feed->config.position = feed->config.ids = feed->config.lineup = feed->config.waiting = NULL;
+    if (!status && (feed->stood.failed || feed->waiting.failed || feed->ids.failed ||
+                    allocate(feed) || rt_stream_keep_arrivals(stream)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->config.scale = NULL;
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -759,6 +773,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status) {
         open_ledger(feed, config->ledger, config->is_fresh);
         rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
+        rt_stream_remember(stream);
         rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
         feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
         feed->planning_runs =

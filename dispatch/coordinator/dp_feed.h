@@ -31,7 +31,7 @@ typedef struct {
     uint64_t keys;      // that the planner knows
     rt_bytes state;     // rt_stream_tell, dp_planner_save
     rt_bytes ids;       // rt_stream_save_ids
-    rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
+    rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
     uint32_t arrival_count;
@@ -40,6 +40,7 @@ typedef struct {
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
+    float *weights;                             // likewise, 1 where the stream has none
     dp_ranges ranges;                           // of labels and dense features, as they were read
     uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
     dp_account account;                         // of this iteration alone
@@ -72,6 +73,7 @@ typedef struct {
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
     const rt_bytes *position;
+    const rt_bytes *waiting; // rt_stream_save; empty or NULL: nothing waits
     const rt_bytes *ids;
 } dp_feed_config;
 

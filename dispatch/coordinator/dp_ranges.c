@@ -46,8 +46,9 @@ void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch)
     ranges->sample_count += batch->sample_count;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const float *dense = batch->dense + (size_t)i * count;
-        ranges->label_sum += (double)batch->labels[i];
-        widen(&ranges->label_min, &ranges->label_max, batch->labels[i], batch->labels[i]);
+        const float label = batch->labels[i] > 0;
+        ranges->label_sum += (double)label;
+        widen(&ranges->label_min, &ranges->label_max, label, label);
         for (uint32_t k = 0; k < count; k++) {
             if (isfinite(dense[k]))
                 widen(&ranges->dense_min[k], &ranges->dense_max[k], dense[k], dense[k]);

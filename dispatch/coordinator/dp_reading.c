@@ -33,6 +33,42 @@ static bool next_input(const dp_reading *reading, uint32_t number, rt_stream_inp
     return reading->feed && dp_feed_report(reading->feed, number, input);
 }
 
+// Nothing where labels come with their samples.
+static void write_join(const rt_join_counts *join, rt_json *json)
+{
+    if (join->events == 0 && join->outcomes == 0)
+        return;
+    rt_json_begin_object(json, "join");
+    rt_json_u64(json, "events", join->events);
+    rt_json_u64(json, "outcomes", join->outcomes);
+    rt_json_u64(json, "waiting", join->waiting);
+    rt_json_u64(json, "kept", join->kept);
+    rt_json_u64(json, "unanswered", join->unanswered);
+    rt_json_u64(json, "late", join->late);
+    rt_json_u64(json, "unmatched", join->unmatched);
+    rt_json_u64(json, "repeated", join->repeated);
+    rt_json_u64(json, "crowded", join->crowded);
+    rt_json_end_object(json);
+}
+
+static void print_join(const rt_join_counts *join)
+{
+    if (join->events == 0 && join->outcomes == 0)
+        return;
+    printf("%" PRIu64 " events, %" PRIu64 " outcomes: %" PRIu64 " events waited in vain, %" PRIu64
+           " outcomes came late and were trained\n",
+           join->events, join->outcomes, join->unanswered, join->late);
+    if (join->waiting)
+        printf("%" PRIu64 " events still wait for their outcomes\n", join->waiting);
+    if (join->unmatched || join->repeated)
+        printf("%" PRIu64 " outcomes found no event, %" PRIu64
+               " ids came again and were left out\n",
+               join->unmatched, join->repeated);
+    if (join->crowded)
+        printf("%" PRIu64 " events or outcomes went before their time: stream.join.events_max\n",
+               join->crowded);
+}
+
 void dp_reading_write(const dp_reading *reading, rt_json *json)
 {
     const rt_stream_stats *stats = &reading->stats;
@@ -41,6 +77,8 @@ void dp_reading_write(const dp_reading *reading, rt_json *json)
     rt_json_u64(json, "odd_labels", stats->odd_labels);
     rt_json_u64(json, "duplicates", stats->duplicates);
     rt_json_u64(json, "input_bytes_lost", stats->bytes_lost);
+    rt_json_u64(json, "negatives_left_out", stats->left_out);
+    write_join(&stats->join, json);
     rt_json_string(json, "input_error", reading->failure.text);
     rt_json_begin_array(json, "inputs");
     for (uint32_t i = 0; next_input(reading, i, &input); i++) {
@@ -87,6 +125,10 @@ void dp_reading_print(const dp_reading *reading)
                stats->lines);
     if (stats->odd_labels)
         printf("%" PRIu64 " labels were neither 0 nor 1\n", stats->odd_labels);
+    if (stats->left_out)
+        printf("%" PRIu64 " samples with label 0 were left out (stream.negatives_keep)\n",
+               stats->left_out);
+    print_join(&stats->join);
     if (stats->bytes_lost)
         printf("%" PRIu64 " bytes that pipes gave were not trained: restarts lost them, or they "
                "were left when the run ended\n",

@@ -324,7 +324,7 @@ static rt_status load_keys(resume *r, rt_error *error)
 // too.
 static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
 {
-    if (reader->left == 0 || rt_ids_are_next(reader))
+    if (reader->left == 0 || rt_ids_are_next(reader) || rt_stream_waiting_is_next(reader))
         return RT_OK;
     if (rt_scale_create(r->config->limits.dense_count, 0, &resumed->scale))
         return rt_fail(&r->damage, RT_NO_MEMORY, "out of memory");
@@ -362,7 +362,9 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = dp_tally_load(r->config->tally, &reader, &r->damage);
     if (!status)
         status = load_scale(r, &reader, resumed);
-    resumed->ids.size = 0;
+    resumed->waiting.size = resumed->ids.size = 0;
+    if (!status && !rt_stream_take_waiting(&reader, &resumed->waiting))
+        status = rt_fail(&r->damage, RT_DATA, "the events that wait (stream.join) are cut off");
     if (!status)
         rt_bytes_put(&resumed->ids, reader.next, reader.left);
     if (status) {

@@ -9,6 +9,7 @@
 
 #include "dispatch/coordinator/dp_latency.h"
 #include "dispatch/plan/dp_trace.h"
+#include "runtime/numbers/rt_negatives.h"
 
 #define SHOW_TTY_NS UINT64_C(250000000)
 #define SHOW_FILE_NS UINT64_C(5000000000)
@@ -27,6 +28,7 @@ typedef struct {
 } reported;
 
 struct dp_tally {
+    bool is_weighted; // samples are, or negatives are left out
     dp_tally_config config;
     rt_meter *meter;
     rt_metrics *metrics;
@@ -111,7 +113,11 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     tally->config = *config;
     tally->tty = isatty(STDERR_FILENO);
+    const rt_stream_config *stream = &config->config->stream;
+    tally->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
     rt_status status = rt_meter_create(&tally->meter);
+    if (!status && tally->is_weighted)
+        rt_meter_weigh(tally->meter);
     if (!status)
         status = dp_ranges_init(&tally->ranges, config->dense_count);
     if (!status)
@@ -155,16 +161,20 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally);
 }
 
-// Plain numbers, as they are in memory: by their size a program knows its own.
-static uint64_t size_of_sums(const dp_tally *t)
+#define PLANNED_BYTES offsetof(dp_account, clocks)
+
+// Plain numbers, as they are in memory: by their size a program knows its own. Those of before have
+// no clocks.
+static uint64_t size_of_sums(const dp_tally *t, bool has_clocks)
 {
-    return sizeof t->planned + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
+    return PLANNED_BYTES + has_clocks * sizeof t->planned.clocks + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
 }
 
 void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, size_of_sums(t));
-    rt_bytes_put(bytes, &t->planned, sizeof t->planned);
+    rt_bytes_put_u64(bytes, size_of_sums(t, true));
+    rt_bytes_put(bytes, &t->planned, PLANNED_BYTES);
+    rt_bytes_put(bytes, &t->planned.clocks, sizeof t->planned.clocks);
     rt_bytes_put(bytes, t->executed, sizeof t->executed);
     rt_bytes_put(bytes, t->workers, sizeof t->workers);
     rt_bytes_put(bytes, t->placement_bytes, sizeof t->placement_bytes);
@@ -179,9 +189,11 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
     rt_meter_save(t->meter, bytes);
 }
 
-static bool take_sums(dp_tally *t, rt_reader *reader)
+static bool take_sums(dp_tally *t, bool has_clocks, rt_reader *reader)
 {
-    rt_reader_get(reader, &t->planned, 1, sizeof t->planned);
+    rt_reader_get(reader, &t->planned, 1, PLANNED_BYTES);
+    if (has_clocks)
+        rt_reader_get(reader, &t->planned.clocks, 1, sizeof t->planned.clocks);
     rt_reader_get(reader, t->executed, 1, sizeof t->executed);
     rt_reader_get(reader, t->workers, 1, sizeof t->workers);
     rt_reader_get(reader, t->placement_bytes, 1, sizeof t->placement_bytes);
@@ -197,9 +209,11 @@ static bool take_sums(dp_tally *t, rt_reader *reader)
 
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
 {
-    if (rt_reader_u64(reader) != size_of_sums(t))
+    const uint64_t size = rt_reader_u64(reader);
+    const bool has_clocks = size == size_of_sums(t, true);
+    if (!has_clocks && size != size_of_sums(t, false))
         return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
-    if (take_sums(t, reader))
+    if (take_sums(t, has_clocks, reader))
         return RT_OK;
     t->planned = (dp_account){0};
     memset(t->executed, 0, sizeof t->executed);
@@ -260,6 +274,7 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     sum->hits.keys += one->hits.keys;
     sum->hits.keys_hit += one->hits.keys_hit;
     sum->hits.distinct += one->hits.distinct;
+    dp_clocks_add(&sum->clocks, &one->clocks);
     for (uint32_t j = 0; j < worker_count; j++) {
         rt_counts_add(&sum->workers[j], &one->workers[j]);
         sum->traffic[j].up += one->traffic[j].up;
@@ -332,6 +347,16 @@ static void write_hits(rt_json *json, const dp_hits *hits)
     rt_json_end_object(json);
 }
 
+// Of bounded staleness; counts times scale.
+static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
+{
+    rt_json_begin_object(json, "staleness");
+    rt_json_double(json, "stale_keys", (double)clocks->stale_keys * scale);
+    rt_json_double(json, "clock_messages", (double)clocks->clock_messages * scale);
+    rt_json_u64(json, "clock_spread", clocks->clock_spread);
+    rt_json_end_object(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
                             const rt_stream_stats *stream)
 {
@@ -341,6 +366,10 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_begin_array(json, "participants");
+    for (uint64_t rest = planned->participants; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
@@ -361,6 +390,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_placement(json, planned->placement_bytes, 1);
     write_hits(json, &account->hits);
+    if (tally->config.config->consistency.bounded)
+        write_clocks(json, &account->clocks, 1);
     rt_counts_write(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
@@ -418,6 +449,18 @@ static void take_folder(dp_tally *tally)
         rt_warn("%s cannot be replaced: it is in %s", path, fresh);
 }
 
+// What the metrics say is of all samples, also of the negatives that were left out.
+static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
+{
+    const double keep = tally->config.config->stream.negatives_keep;
+    rt_negatives_correct(open->predictions, planned->sample_count, keep, open->predictions);
+    if (tally->is_weighted)
+        rt_meter_add_weighted(tally->meter, open->predictions, planned->labels, planned->weights,
+                              1 / keep, planned->sample_count);
+    else
+        rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+}
+
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
     reported *open = open_of(tally, planned);
@@ -427,7 +470,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
     rt_meter_begin_window(tally->meter);
-    rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+    judge(tally, open, planned);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;
@@ -516,6 +559,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_counts_write(&json, "ops", &executed, per_iteration);
     write_workers(tally, &json, per_iteration);
     write_hits(&json, &planned->hits);
+    if (tally->config.config->consistency.bounded)
+        write_clocks(&json, &planned->clocks, per_iteration);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
     rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
     dp_decisions_write(&tally->decisions, dp_account_unit_s(&tally->config.costs), &json);

@@ -122,6 +122,17 @@ static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, kept_c
         add_keys(view, begin, end, kept, kept->groups, row);
 }
 
+// Bounded staleness: a worker pushes the copy that it has before it pulls it anew.
+static void add_owed(const dp_view *view, uint32_t begin, uint32_t end, int32_t *row)
+{
+    for (uint32_t k = begin; k < end; k++) {
+        const uint32_t index = view->lookups[k];
+        const int32_t *push = view->ticks->push[view->distinct[index].field];
+        for (uint64_t rest = view->owed[index]; rest; rest &= rest - 1)
+            row[rt_lowest_bit(rest)] += push[rt_lowest_bit(rest)];
+    }
+}
+
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
@@ -148,6 +159,8 @@ void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
             }
         }
         sample_row(view, begin, end, &kept, row);
+        if (view->owed)
+            add_owed(view, begin, end, by_worker);
         memcpy(cost + (size_t)i * stride, row, n * sizeof *cost);
     }
 }

@@ -21,6 +21,12 @@ uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
     return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
 }
 
+uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
+{
+    const uint32_t floats = layout->values[field] + layout->state[field];
+    return (uint32_t)(sizeof(rt_wire_delta) + floats * sizeof(float));
+}
+
 static double slowest_transfer_s(const dp_layout *layout, const dp_link *links,
                                  uint32_t worker_count)
 {
@@ -175,8 +181,10 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
         case DP_OP_PUSH_ROW:
             sum->up_rows += dp_row_bytes(layout, field, true);
             break;
-        case DP_OP_PUSH_GRAD:
         case DP_OP_PUSH_DELTA:
+            sum->up_rows += dp_delta_bytes(layout, field);
+            break;
+        case DP_OP_PUSH_GRAD:
             sum->up_rows += dp_grad_bytes(layout, field);
             break;
         case DP_OP_PULL:

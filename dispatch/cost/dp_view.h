@@ -77,6 +77,10 @@ typedef struct {
     const dp_ticks *ticks;
     const uint32_t *cached; // by field: latest copies in all caches together, as the view shows
                             // them; NULL: not counted (policies that score some tables only)
+    const uint64_t *owed;   // bounded staleness (dp_stale.h): by distinct key, workers whose copy is
+                            // pushed before they pull it; holders may be several, none of them has
+                            // to push. NULL: strict
+    bool always_summed;     // every trainer pushes its gradient, also where it is the only one
     const int32_t *evict;   // by worker: ticks that a fill there costs on top of its transfer, for
                             // the row that makes room (dp_turnover); NULL: left out
 } dp_view;

@@ -21,7 +21,7 @@ void dp_broadcast_fini(dp_broadcast *broadcast)
 static uint64_t batch_bytes(const rt_batch *batch)
 {
     uint64_t samples = batch->sample_count;
-    return sizeof(rt_wire_batch) + padded(samples * sizeof(float)) +
+    return sizeof(rt_wire_batch) + (batch->is_weighted ? 2 : 1) * padded(samples * sizeof(float)) +
            padded(samples * batch->dense_count * sizeof(float)) +
            padded((samples + 1) * sizeof(uint32_t)) + batch->key_count * sizeof(uint64_t);
 }
@@ -57,13 +57,16 @@ static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
 
 rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
 {
-    const rt_wire_batch head = {batch->sample_count, batch->key_count};
+    const rt_wire_batch head = {batch->sample_count | (batch->is_weighted ? DP_BATCH_WEIGHTED : 0),
+                                batch->key_count};
     uint64_t bytes = batch_bytes(batch), samples = batch->sample_count;
     if (reserve(broadcast, bytes))
         return RT_NO_MEMORY;
     uint8_t *at = broadcast->batches + broadcast->batch_bytes;
     at = put(at, &head, sizeof head);
     at = put(at, batch->labels, samples * sizeof(float));
+    if (batch->is_weighted)
+        at = put(at, batch->weights, samples * sizeof(float));
     at = put(at, batch->dense, samples * batch->dense_count * sizeof(float));
     at = put(at, batch->key_offsets, (samples + 1) * sizeof(uint32_t));
     put(at, batch->keys, batch->key_count * sizeof(uint64_t));
@@ -156,10 +159,12 @@ static bool keys_are_in_order(const uint64_t *keys, uint32_t count, uint32_t fie
 }
 
 static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_batch *head,
-                            const float *labels, const float *dense, const uint32_t *offsets,
-                            const uint64_t *keys, rt_batch *batch, rt_error *error)
+                            const float *labels, const float *weights, const float *dense,
+                            const uint32_t *offsets, const uint64_t *keys, rt_batch *batch,
+                            rt_error *error)
 {
     rt_batch_clear(batch);
+    batch->is_weighted = weights != NULL;
     if (rt_batch_reserve(batch, head->sample_count, head->key_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     if (offsets[0] != 0 || offsets[head->sample_count] != head->key_count)
@@ -173,6 +178,8 @@ static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_bat
         if (rt_batch_append(batch, labels[i], dense + (size_t)i * limits->dense_count,
                             keys + offsets[i], count))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+        if (weights)
+            batch->weights[i] = weights[i];
     }
     return RT_OK;
 }
@@ -186,6 +193,8 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
     if (!bytes)
         return bad(error, "fewer batches than it announces");
     memcpy(&head, bytes, sizeof head);
+    const bool is_weighted = head.sample_count & DP_BATCH_WEIGHTED;
+    head.sample_count &= ~DP_BATCH_WEIGHTED;
     uint64_t samples = head.sample_count;
     if (samples == 0 || samples > limits->sample_count_max ||
         head.key_count > samples * limits->keys_per_sample_max)
@@ -195,10 +204,12 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
                        head.sample_count, head.key_count, limits->sample_count_max,
                        limits->keys_per_sample_max);
     const float *labels = rt_reader_take(in, 1, padded(samples * sizeof(float)));
+    const float *weights =
+        is_weighted ? rt_reader_take(in, 1, padded(samples * sizeof(float))) : NULL;
     const float *dense = rt_reader_take(in, 1, padded(samples * limits->dense_count * 4));
     const uint32_t *offsets = rt_reader_take(in, 1, padded((samples + 1) * sizeof(uint32_t)));
     const uint64_t *keys = rt_reader_take(in, head.key_count, sizeof(uint64_t));
-    if (!labels || !dense || !offsets || !keys)
+    if (!labels || (is_weighted && !weights) || !dense || !offsets || !keys)
         return bad(error, "fewer bytes than its samples need");
-    return append_all(limits, &head, labels, dense, offsets, keys, batch, error);
+    return append_all(limits, &head, labels, weights, dense, offsets, keys, batch, error);
 }

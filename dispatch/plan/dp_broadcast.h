@@ -35,8 +35,9 @@ typedef struct {
 } rt_wire_input;
 _Static_assert(sizeof(rt_wire_input) == 32, "wire layout");
 
+#define DP_BATCH_WEIGHTED 0x80000000u
 typedef struct {
-    uint32_t sample_count;
+    uint32_t sample_count; // DP_BATCH_WEIGHTED: its samples have weights, behind the labels
     uint32_t key_count;
 } rt_wire_batch;
 _Static_assert(sizeof(rt_wire_batch) == 8, "wire layout");

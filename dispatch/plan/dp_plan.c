@@ -39,6 +39,7 @@ void dp_plan_clear(dp_plan *plan)
     plan->returning = 0;
     plan->dense_chunk_floats = 0;
     plan->hits = (dp_hits){0};
+    plan->clocks = (dp_clocks){0};
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         dp_slice *slice = &plan->slices[w];
         slice->sample_count = 0;
@@ -68,6 +69,7 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
 {
     switch ((dp_op_kind)op->kind) {
     case DP_OP_PUSH_ROW:
+    case DP_OP_PUSH_DELTA:
         counts->update_push += op->reason == DP_REASON_UPDATE;
         counts->evict_push += op->reason == DP_REASON_EVICT;
         counts->flush_push += op->reason == DP_REASON_FLUSH;
@@ -90,11 +92,17 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
     case DP_OP_RECV:
     case DP_OP_KEEP:
     case DP_OP_REDUCE:
-    case DP_OP_PUSH_DELTA:
     case DP_OP_MARK:
     case DP_OP_KINDS:
         break;
     }
+}
+
+void dp_clocks_add(dp_clocks *sum, const dp_clocks *one)
+{
+    sum->stale_keys += one->stale_keys;
+    sum->clock_messages += one->clock_messages;
+    sum->clock_spread = (uint32_t)rt_max_u64(sum->clock_spread, one->clock_spread);
 }
 
 static void add_ops(rt_counts *counts, const dp_ops *ops)

@@ -22,7 +22,7 @@ typedef enum {
     DP_OP_PUSH_GRAD,  // this worker's gradient of a row that several trained
     DP_OP_KEEP,       // gradient and row stay, PULL_SUM follows
     DP_OP_REDUCE,     // gradient joins an all-reduce among members
-    DP_OP_PUSH_DELTA, // accumulated gradients (bounded staleness)
+    DP_OP_PUSH_DELTA, // what this worker changed of a row since it came (bounded staleness)
     DP_OP_MARK,       // end of a worker's part of a cut
     DP_OP_KINDS
 } dp_op_kind;
@@ -41,13 +41,15 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 
 typedef struct {
     uint64_t key;
-    uint64_t mask;    // PUSH_GRAD: workers in the sum; REDUCE: members
+    uint64_t mask;    // PUSH_GRAD: workers in the sum; REDUCE: members; PUSH_DELTA: version that
+                      // the slot has
     uint32_t slot;    // on this worker
-    uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes
-    uint32_t base;    // PUSH_GRAD: version that the sum applies to
+    uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes;
+                      // PUSH_DELTA: that it makes
+    uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
-    uint8_t keeper;   // rank, or DP_NO_KEEPER
+    uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it
     uint8_t flags;    // DP_OP_STATE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
@@ -65,8 +67,18 @@ typedef struct {
     uint32_t mode;    // dp_mode
 } dp_row;
 
+// What bounded staleness (dp_stale.h) has to say of an iteration.
+typedef struct {
+    uint64_t stale_keys;     // (worker, distinct key): a copy was there, but not valid
+    uint64_t clock_messages; // that HET would have sent: own clocks to the server, to be compared
+    uint32_t clock_spread;   // largest difference of the clocks of two copies that were read
+} dp_clocks;
+
+void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
+
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
-// DROP), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP, REDUCE).
+// DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
+// REDUCE, PUSH_DELTA).
 typedef struct {
     uint32_t sample_count;
     uint32_t lookup_count;
@@ -94,6 +106,7 @@ typedef struct {
     uint32_t dense_chunk_floats; // of a message of the dense exchange
     dp_slice *slices;            // worker_count
     dp_hits hits;
+    dp_clocks clocks; // all 0 without bounded staleness
 } dp_plan;
 
 rt_status dp_plan_init(dp_plan *plan, uint32_t worker_count);

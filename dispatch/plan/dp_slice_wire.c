@@ -17,6 +17,7 @@ static uint64_t padded(uint64_t bytes)
 // because all three are made from this list.
 #define SLICE_ARRAYS(XX)                                              \
     XX(labels, float, c->sample_count)                                \
+    XX(weights, float, weight_count(c))                               \
     XX(dense, float, (uint64_t)c->sample_count * limits->dense_count) \
     XX(bag_offsets, uint32_t, bag_offset_count(c, limits))            \
     XX(lookup_rows, uint32_t, c->lookup_count)                        \
@@ -40,7 +41,18 @@ static uint64_t padded(uint64_t bytes)
     XX(grad_rows, uint32_t, c->grad_count)                            \
     XX(grad_bases, uint32_t, c->grad_count)                           \
     XX(grad_keepers, uint8_t, c->grad_count)                          \
-    XX(keep_rows, uint32_t, c->keep_count)
+    XX(keep_rows, uint32_t, c->keep_count)                            \
+    XX(delta_slots, uint32_t, c->delta_count)                         \
+    XX(delta_held, uint32_t, c->delta_count)                          \
+    XX(delta_versions, uint32_t, c->delta_count)                      \
+    XX(delta_bases, uint32_t, c->delta_count)                         \
+    XX(delta_pulls, uint8_t, c->delta_count)                          \
+    XX(delta_reasons, uint8_t, c->delta_count)
+
+static uint64_t weight_count(const rt_wire_slice *c)
+{
+    return c->flags & DP_SLICE_WEIGHTED ? c->sample_count : 0;
+}
 
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
@@ -83,10 +95,12 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_KEEP:
             counts->keep_count++;
             break;
+        case DP_OP_PUSH_DELTA:
+            counts->delta_count++;
+            break;
         case DP_OP_SEND:
         case DP_OP_RECV:
         case DP_OP_REDUCE:
-        case DP_OP_PUSH_DELTA:
         case DP_OP_MARK:
         case DP_OP_KINDS:
             rt_assert(!"an operation that slices do not carry");
@@ -94,11 +108,13 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
     }
 }
 
-static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
+static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, const rt_batch *batch,
                                   const dp_slice_limits *limits)
 {
+    bool weighted = batch && batch->is_weighted;
     bool uniform = slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
+                                     (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0),
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
@@ -109,7 +125,9 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
                             .workers = plan->iteration ? plan->participants : 0};
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
+    counts.delta_late = counts.delta_count;
     count_ops(&slice->after, &counts);
+    counts.delta_late = counts.delta_count - counts.delta_late;
     return counts;
 }
 
@@ -133,6 +151,7 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
                         const dp_slice_view *view)
 {
     float *labels = WRITABLE(view->labels, float);
+    float *weights = WRITABLE(view->weights, float);
     float *dense = WRITABLE(view->dense, float);
     uint32_t *offsets = WRITABLE(view->bag_offsets, uint32_t);
     uint32_t lookup = 0;
@@ -141,6 +160,8 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     for (uint32_t k = 0; k < slice->sample_count; k++) {
         uint32_t sample = slice->samples[k];
         labels[k] = batch->labels[sample];
+        if (weights)
+            weights[k] = batch->weights[sample];
         if (batch->dense_count)
             memcpy(dense + (size_t)k * batch->dense_count,
                    batch->dense + (size_t)sample * batch->dense_count,
@@ -172,13 +193,27 @@ static void put_rows(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
+static void put_delta(const dp_op *op, const dp_slice_view *view, uint32_t at)
+{
+    WRITABLE(view->delta_slots, uint32_t)[at] = op->slot;
+    WRITABLE(view->delta_held, uint32_t)[at] = (uint32_t)op->mask;
+    WRITABLE(view->delta_versions, uint32_t)[at] = op->version;
+    WRITABLE(view->delta_bases, uint32_t)[at] = op->base;
+    WRITABLE(view->delta_pulls, uint8_t)[at] = op->keeper;
+    WRITABLE(view->delta_reasons, uint8_t)[at] = op->reason;
+}
+
 static void put_release(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t push = 0, drop = 0;
+    uint32_t push = 0, drop = 0, delta = 0;
     for (uint32_t i = 0; i < slice->release.count; i++) {
         const dp_op *op = &slice->release.items[i];
         if (op->kind == DP_OP_DROP) {
             WRITABLE(view->drop_slots, uint32_t)[drop++] = op->slot;
+            continue;
+        }
+        if (op->kind == DP_OP_PUSH_DELTA) {
+            put_delta(op, view, delta++);
             continue;
         }
         WRITABLE(view->push_slots, uint32_t)[push] = op->slot;
@@ -208,12 +243,17 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
-// Gradients name the row of the slice: rows and `after` operations stand in the same order.
+// Gradients name the row of the slice: rows and their operations stand in the same order.
 static void put_after(const dp_slice *slice, const dp_slice_view *view)
 {
     uint32_t grad = 0, keep = 0, row = 0;
+    uint32_t delta = view->counts.delta_count - view->counts.delta_late;
     for (uint32_t i = 0; i < slice->after.count; i++) {
         const dp_op *op = &slice->after.items[i];
+        if (op->kind == DP_OP_PUSH_DELTA) {
+            put_delta(op, view, delta++);
+            continue;
+        }
         while (slice->rows[row].slot != op->slot) {
             row++;
             rt_assert(row < slice->row_count);
@@ -234,7 +274,7 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
                           rt_message *message)
 {
     const dp_slice *slice = &plan->slices[worker];
-    rt_wire_slice counts = slice_counts(plan, slice, limits);
+    rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
     if (plan->iteration == 1)
         counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
@@ -261,9 +301,10 @@ void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint)
            sizeof fingerprint);
 }
 
-uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits)
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                        const dp_slice_limits *limits)
 {
-    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], limits);
+    rt_wire_slice counts = slice_counts(plan, &plan->slices[worker], batch, limits);
     return sizeof(rt_wire_header) + payload_bytes(&counts, limits);
 }
 
@@ -289,7 +330,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "impossible log odds of its labels");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED) ||
+        flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
     if (flush != (c->workers == 0) || c->workers & ~rt_bits_below(limits->worker_count))
@@ -307,7 +349,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
         c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
-        c->keep_count > c->row_count)
+        c->keep_count > c->row_count || c->delta_count > 2 * (uint64_t)limits->slot_count ||
+        c->delta_late > c->delta_count || (flush && c->delta_late))
         return bad(error, "more operations than slots");
     return RT_OK;
 }
@@ -355,6 +398,11 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
         if (v->pull_flags[i] & ~DP_OP_STATE)
             return bad(error, "unknown flags of a pull");
     }
+    for (uint32_t i = 0; i < c->delta_count; i++) {
+        if (v->delta_reasons[i] > DP_REASON_FLUSH || v->delta_pulls[i] > limits->worker_count ||
+            v->delta_versions[i] <= v->delta_bases[i])
+            return bad(error, "a change that can be that of no row");
+    }
     for (uint32_t i = 0; i < c->grad_count; i++) {
         if (v->grad_masks[i] == 0 ||
             (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
@@ -377,6 +425,7 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
     if (!all_below(v->row_slots, c->row_count, slots) ||
         !all_below(v->push_slots, c->push_count, slots) ||
         !all_below(v->drop_slots, c->drop_count, slots) ||
+        !all_below(v->delta_slots, c->delta_count, slots) ||
         !all_below(v->pull_slots, c->pull_count, slots) ||
         !all_below(v->init_slots, c->init_count, slots) ||
         !all_below(v->pull_sum_slots, c->pull_sum_count, slots))

@@ -10,8 +10,9 @@
 #include "runtime/stream/rt_batch.h"
 #include "runtime/wire/rt_wire.h"
 
-#define DP_SLICE_UNIFORM 1u // every sample has one key per field: no bag offsets
-#define DP_SLICE_FLUSH 2u   // no training: the end of a run, or of a cut
+#define DP_SLICE_UNIFORM 1u  // every sample has one key per field: no bag offsets
+#define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
+#define DP_SLICE_WEIGHTED 4u // samples have weights
 
 typedef struct {
     uint32_t flags;
@@ -22,18 +23,20 @@ typedef struct {
     uint32_t row_count;
     uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
     uint32_t grad_count, keep_count;
+    uint32_t delta_count, delta_late; // delta_late: of them, the last so many follow the training
     uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
     uint32_t reserved;           // zero
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 80, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 88, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
     rt_wire_slice counts;
     const float *labels;                        // sample_count
+    const float *weights;                       // sample_count; NULL: all are 1
     const float *dense;                         // sample_count x dense_count
     const uint32_t *bag_offsets;                // sample_count x field_count + 1; NULL when uniform
     const uint32_t *lookup_rows;                // lookup_count, index into rows
@@ -53,6 +56,10 @@ typedef struct {
     const uint32_t *grad_rows, *grad_bases;
     const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
     const uint32_t *keep_rows;   // keep_count
+    const uint32_t *delta_slots; // delta_count
+    const uint32_t *delta_held;  // version that the slot has
+    const uint32_t *delta_versions, *delta_bases;
+    const uint8_t *delta_pulls, *delta_reasons;
 } dp_slice_view;
 
 typedef struct {
@@ -74,7 +81,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint);
 
 // Size of that message.
-uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const dp_slice_limits *limits);
+uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
+                        const dp_slice_limits *limits);
 
 // RT_WIRE: error says what is wrong. The view points into message.
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

@@ -62,6 +62,7 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     account->hits.keys += plan->hits.keys;
     account->hits.keys_hit += plan->hits.keys_hit;
     account->hits.distinct += plan->hits.distinct;
+    dp_clocks_add(&account->clocks, &plan->clocks);
 }
 
 rt_counts dp_account_counts(const dp_account *account, uint32_t worker_count)

@@ -25,6 +25,7 @@ typedef struct {
     double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
     double predicted_s;
     dp_hits hits;
+    dp_clocks clocks; // the last: dp_tally.c saves what is before it by itself
 } dp_account;
 
 // Seconds and rates that a planner starts with.

@@ -128,6 +128,12 @@ static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     return RT_OK;
 }
 
+// Gradients go to the PS, which steps the row.
+static bool is_summed(const dp_planner *planner, uint64_t trainers)
+{
+    return rt_bits_many(trainers) || (trainers && dp_planner_sums_all(planner));
+}
+
 // ---- settle ----------------------------------------------------------------------------------
 
 // A key that workers a, b and c trained in iteration t. Who trains it in t + 1?
@@ -198,9 +204,9 @@ static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
 static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint32_t d,
                             uint32_t count)
 {
-    if (d + 2 * DP_AHEAD < count && rt_bits_many(work->trainers[d + 2 * DP_AHEAD]))
+    if (d + 2 * DP_AHEAD < count && is_summed(planner, work->trainers[d + 2 * DP_AHEAD]))
         dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * DP_AHEAD].record);
-    if (d + DP_AHEAD < count && rt_bits_many(work->trainers[d + DP_AHEAD])) {
+    if (d + DP_AHEAD < count && is_summed(planner, work->trainers[d + DP_AHEAD])) {
         uint32_t record = work->distinct[d + DP_AHEAD].record;
         dp_cache_prefetch(planner->caches, planner->directory.records[record].copies.first);
     }
@@ -215,12 +221,12 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
     uint32_t count = (uint32_t)work->plan.hits.distinct;
     for (uint32_t d = 0; d < count; d++) {
         prefetch_copies(planner, work, d, count);
-        if (rt_bits_many(work->trainers[d]))
+        if (is_summed(planner, work->trainers[d]))
             settle_key(planner, work, next, d);
     }
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
-            if (rt_bits_many(work->trainers[work->row_keys[w][r]]) &&
+            if (is_summed(planner, work->trainers[work->row_keys[w][r]]) &&
                 add_gradient(work, w, r) != RT_OK)
                 return RT_NO_MEMORY;
         }
@@ -323,7 +329,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    op->flags = rt_bits_one(work->trainers[d]) ? DP_OP_STATE : 0;
+    if (!is_summed(planner, work->trainers[d]))
+        op->flags = DP_OP_STATE;
     slice->rows[row].slot = op->slot;
     return RT_OK;
 }
@@ -383,15 +390,24 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 // ---- who sits out ----------------------------------------------------------------------------
 
 // A free slot still names its last record, which then has no copy in it.
-static dp_record *dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
 {
     const uint32_t index = planner->caches[worker].slots[slot].record;
     if (index >= planner->directory.record_top)
         return NULL;
     dp_record *record = &planner->directory.records[index];
-    if (record->version_ps == record->version || !(record->copies.holders >> worker & 1))
+    const bool is_dirty = planner->stale ? dp_stale_is_dirty(planner->stale, worker, slot)
+                                         : record->version_ps < record->version;
+    if (!is_dirty || !(record->copies.holders >> worker & 1))
         return NULL;
     return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
+}
+
+static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                            dp_record *record)
+{
+    return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
+                          : push_row(planner, plan, worker, record, DP_REASON_FLUSH);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
@@ -409,10 +425,10 @@ static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
     uint32_t *slot = &planner->flushed[worker];
     for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
          ++*slot) {
-        dp_record *record = dirty_in(planner, worker, *slot);
+        dp_record *record = dp_planner_dirty_in(planner, worker, *slot);
         if (!record)
             continue;
-        if (push_row(planner, plan, worker, record, DP_REASON_FLUSH))
+        if (flush_slot(planner, plan, worker, *slot, record))
             return RT_NO_MEMORY;
         left--;
     }
@@ -442,7 +458,7 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
     rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
-    if (rt_bits_many(trainers)) {
+    if (is_summed(planner, trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
         record->copies.holders = 0;
@@ -472,6 +488,25 @@ static uint64_t begin_stages(const dp_planner *planner)
     return planner->profile->clock_ns();
 }
 
+// *at: when the stage began.
+static rt_status plan_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
+{
+    rt_status status = push_unsynced(planner, &work->plan);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        dp_planner_prefetch_record(planner, work, d);
+        status = release_key(planner, work, d);
+    }
+    *at = stamp(planner, DP_STAGE_RELEASE, *at);
+    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
+        status = place_rows(planner, work, w);
+    *at = stamp(planner, DP_STAGE_PLACE, *at);
+    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+        dp_planner_prefetch_record(planner, work, d);
+        train_key(planner, work, d);
+    }
+    return status;
+}
+
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_work *work = dp_work_of(planner, planner->iteration);
@@ -486,26 +521,15 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     rt_status status = settle(planner, before, work);
     at = stamp(planner, DP_STAGE_SETTLE, at);
     if (!status)
-        status = push_unsynced(planner, &work->plan);
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
-        dp_planner_prefetch_record(planner, work, d);
-        status = release_key(planner, work, d);
-    }
-    at = stamp(planner, DP_STAGE_RELEASE, at);
-    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
-        status = place_rows(planner, work, w);
+        status = planner->stale ? dp_stale_plan(planner, planner->iteration)
+                                : plan_strictly(planner, work, &at);
     if (!status)
         status = flush_who_sits_out(planner, &work->plan);
-    at = stamp(planner, DP_STAGE_PLACE, at);
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
-        dp_planner_prefetch_record(planner, work, d);
-        train_key(planner, work, d);
-    }
     at = stamp(planner, DP_STAGE_TRAIN, at);
     if (planner->shown)
         dp_shown_follow(planner, work);
     at = stamp(planner, DP_STAGE_SHOWN, at);
-    work->open = true;
+    work->open = !planner->stale; // which leaves nothing to be settled
     if (!status)
         dp_lineup_predict(planner, &work->plan);
     if (!status && !planner->config.dispatch.keeper) {
@@ -536,10 +560,10 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
-            dp_record *record = dirty_in(planner, w, slot);
+            dp_record *record = dp_planner_dirty_in(planner, w, slot);
             if (!record)
                 continue;
-            if (push_row(planner, plan, w, record, DP_REASON_FLUSH))
+            if (flush_slot(planner, plan, w, slot, record))
                 return RT_NO_MEMORY;
         }
     }

@@ -8,7 +8,10 @@
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 
-#define CHANGE 0.1 // of a rate, that asks for another choice
+// Of a rate, that ask for another choice: at once, or when the batches are other ones. Measured
+// times swing by more than the little, and a choice takes as long as planning some hundred batches.
+#define CHANGE_LITTLE 0.1
+#define CHANGE_MUCH 0.4
 
 struct dp_participants {
     dp_planner_config config;                  // with the values in force
@@ -16,7 +19,7 @@ struct dp_participants {
     uint32_t count, next;
     uint64_t seen;   // batches
     uint64_t chosen; // of them, at the last choice; 0: none yet
-    bool is_changed; // a rate, since then
+    uint32_t change; // of a rate, since then: 0 none, 1 a little, 2 much
 };
 
 rt_status dp_participants_create(const dp_planner_config *config, dp_participants **chooser_p)
@@ -108,7 +111,9 @@ void dp_participants_apply(dp_participants *self, const dp_input *input)
     double *rate = dp_rates_at(&self->config.rates, (dp_input_kind)input->kind, input->worker);
     if (!rate)
         return;
-    self->is_changed |= fabs(input->value - *rate) > CHANGE * *rate;
+    const double change = fabs(input->value - *rate);
+    const uint32_t now = change > CHANGE_MUCH * *rate ? 2 : change > CHANGE_LITTLE * *rate;
+    self->change = now > self->change ? now : self->change;
     *rate = input->value;
 }
 
@@ -116,8 +121,10 @@ bool dp_participants_due(const dp_participants *self)
 {
     if (self->chosen == 0)
         return self->seen >= DP_PARTICIPANTS_FIRST;
+    const uint64_t since = self->seen - self->chosen;
     return self->seen >= 3 * self->chosen ||
-           (self->is_changed && self->seen >= self->chosen + DP_PARTICIPANTS_GAP);
+           (self->change == 2 && since >= DP_PARTICIPANTS_GAP) ||
+           (self->change == 1 && since >= DP_PARTICIPANTS_BATCHES);
 }
 
 // ---- sets ------------------------------------------------------------------------------------
@@ -262,7 +269,7 @@ rt_status dp_participants_choose(dp_participants *self, uint64_t current, uint64
     if (status)
         return status;
     self->chosen = self->seen;
-    self->is_changed = false;
+    self->change = 0;
     if (count_p) {
         memcpy(candidates, t.items, t.count * sizeof *t.items);
         *count_p = t.count;
@@ -299,7 +306,7 @@ void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
     const uint32_t oldest = self->next + DP_PARTICIPANTS_BATCHES - self->count;
     rt_bytes_put_u64(bytes, self->seen);
     rt_bytes_put_u64(bytes, self->chosen);
-    rt_bytes_put_u64(bytes, self->is_changed);
+    rt_bytes_put_u64(bytes, self->change);
     rt_bytes_put_u64(bytes, self->count);
     for (uint32_t i = 0; i < self->count; i++) {
         const rt_batch *batch = &self->batches[(oldest + i) % DP_PARTICIPANTS_BATCHES];
@@ -353,9 +360,9 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
 {
     rt_status status = RT_OK;
     const uint64_t seen = rt_reader_u64(reader), chosen = rt_reader_u64(reader);
-    const uint64_t is_changed = rt_reader_u64(reader), count = rt_reader_u64(reader);
+    const uint64_t change = rt_reader_u64(reader), count = rt_reader_u64(reader);
     rt_assert(self->seen == 0);
-    if (reader->failed || chosen > seen || is_changed > 1 ||
+    if (reader->failed || chosen > seen || change > 2 ||
         count != (rotates(self) ? 0 : rt_min_u64(seen, DP_PARTICIPANTS_BATCHES)))
         status = RT_DATA;
     for (uint64_t i = 0; i < count && !status; i++)
@@ -368,7 +375,7 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     }
     self->seen = seen;
     self->chosen = chosen;
-    self->is_changed = is_changed;
+    self->change = (uint32_t)change;
     self->config.rates = *rates;
     return RT_OK;
 }

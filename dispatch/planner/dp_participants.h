@@ -52,7 +52,8 @@ rt_status dp_participants_see(dp_participants *chooser, const rt_batch *batch);
 void dp_participants_apply(dp_participants *chooser, const dp_input *input);
 
 // Whether it is time to choose: after the first batches, then whenever three times as many came,
-// and soon after a rate or a computing time changed by more than a tenth since the last choice.
+// soon after a rate or a computing time has changed by more than two fifths since the last choice,
+// and once all batches are other ones after it has by more than a tenth.
 bool dp_participants_due(const dp_participants *chooser);
 
 // The set to go on with: current, unless another one is better by DP_PARTICIPANTS_GAIN.

@@ -26,7 +26,7 @@ rt_status dp_planner_check(const dp_planner_config *config, rt_error *error)
     const uint32_t samples = equal_share(config);
     uint64_t rows = (uint64_t)samples * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        if (config->slot_count[j] < rows)
+        if (config->slot_count[j] < rows + (config->overshoot > 0))
             return rt_fail(error, RT_CONFIG,
                            "the cache of worker %" PRIu32 " has %" PRIu32
                            " rows, but one micro-batch may need %" PRIu64 " (%" PRIu32
@@ -64,8 +64,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     return RT_OK;
 }
 
-static bool decides_on_snapshots(const rt_dispatch_config *dispatch)
+// With bounded staleness several workers have copies to read: decisions see the caches.
+static bool decides_on_snapshots(const dp_planner_config *config)
 {
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    if (config->consistency.staleness > 0)
+        return false;
     if (dispatch->view == RT_VIEW_AUTO)
         return dp_policy_can(dispatch->policy, DP_POLICY_SNAPSHOTS);
     return dispatch->view == RT_VIEW_SNAPSHOT;
@@ -108,7 +112,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     planner->by_bytes = sizes_differ(&config->layout);
     if (create_caches(planner, &planner->caches))
         return RT_NO_MEMORY;
-    if (decides_on_snapshots(&config->dispatch)) {
+    if (decides_on_snapshots(config)) {
         planner->missing = rt_alloc(lookups, sizeof *planner->missing);
         if (!planner->missing || create_caches(planner, &planner->shown))
             return RT_NO_MEMORY;
@@ -127,6 +131,10 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
             dp_lookahead_init(&planner->lookahead, config->lookahead + 1, lookups))
             return RT_NO_MEMORY;
     }
+    if (config->consistency.staleness > 0 &&
+        dp_stale_create(config->consistency.staleness, config->worker_count, config->slot_count,
+                        lookups, &planner->stale))
+        return RT_NO_MEMORY;
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
 
@@ -231,6 +239,7 @@ void dp_planner_destroy(dp_planner *planner)
         return;
     destroy_caches(planner->caches, planner->config.worker_count);
     destroy_caches(planner->shown, planner->config.worker_count);
+    dp_stale_destroy(planner->stale);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
     work_fini(&planner->works[0], planner->config.worker_count);
@@ -261,14 +270,26 @@ static uint8_t held_byte(uint64_t holders, bool dirty)
     return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
 }
 
+// Workers that hold a row, as the policy sees them.
+static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t index)
+{
+    const dp_record *record = &planner->directory.records[record_index];
+    uint64_t holders = planner->shown ? record->shown.holders : record->copies.holders, owed;
+    if (planner->stale) {
+        holders = dp_stale_holders(planner, record_index, &owed);
+        planner->stale->owed[index] = dp_lineup_numbers(planner, owed);
+    }
+    return dp_lineup_numbers(planner, holders);
+}
+
 // The first look-up of a key in this batch.
 static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *record,
                          dp_distinct *distinct)
 {
     uint32_t index = planner->view.distinct_count++;
-    const uint64_t holders =
-        dp_lineup_numbers(planner, planner->shown ? record->shown.holders : record->copies.holders);
-    bool dirty = record->version != record->version_ps || rt_bits_many(holders);
+    const uint64_t holders = holders_of(planner, record_index, index);
+    bool dirty =
+        !planner->stale && (record->version != record->version_ps || rt_bits_many(holders));
     record->seen = planner->iteration;
     record->distinct = index;
     distinct[index] = (dp_distinct){.key = record->key,
@@ -278,7 +299,7 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
                                     .held = held_byte(holders, dirty),
                                     .field = (uint8_t)rt_key_field(record->key),
                                     .dirty = dirty};
-    planner->latest[index] = record->copies.holders;
+    planner->latest[index] = planner->stale ? 0 : record->copies.holders; // dp_stale.c counts
     planner->held[index] = distinct[index].held;
 }
 
@@ -385,6 +406,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .ranks = planner->rank_of,
         .ticks = &planner->view_ticks,
         .cached = planner->cached,
+        .owed = planner->stale ? planner->stale->owed : NULL,
+        .always_summed = dp_planner_sums_all(planner),
     };
     for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
         uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);

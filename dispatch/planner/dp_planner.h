@@ -41,6 +41,9 @@ typedef struct {
     uint32_t participants_min; // the fewest that may ever train; 0: all of them must
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
     uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
+    rt_consistency_config consistency;
+    uint32_t overshoot; // staleness above 0: of the slots, those that are free between iterations,
+                        // as many as the rows of a micro-batch (dp_stale.h); else 0
     rt_eviction_kind eviction;
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;

@@ -4,6 +4,7 @@
 
 #include "dispatch/cache/dp_lookahead.h"
 #include "dispatch/planner/dp_planner.h"
+#include "dispatch/planner/dp_stale.h"
 #include "dispatch/planner/dp_turnover.h"
 
 #define DP_AHEAD 12u // keys between the prefetch of a record or slot and its use
@@ -36,6 +37,7 @@ struct dp_planner {
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
+    dp_stale *stale;  // consistency.staleness above 0; or NULL
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1
@@ -107,6 +109,9 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
         dp_planner_release(planner, index);
 }
 
+// The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
+dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
+
 // The copies of a row that is placed soon; its record was fetched before. caches: one of the two
 // sets.
 static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
@@ -162,6 +167,13 @@ void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);
 static inline bool dp_planner_all_train(const dp_planner *planner)
 {
     return planner->participants == rt_bits_below(planner->config.worker_count);
+}
+
+// Staleness 0: no copy is used twice, so every row's gradients are summed by the PS, those of one
+// trainer too.
+static inline bool dp_planner_sums_all(const dp_planner *planner)
+{
+    return planner->config.consistency.bounded && planner->config.consistency.staleness == 0;
 }
 
 static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)

@@ -132,6 +132,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->eviction = config->cache.eviction;
     planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;
+    planner->consistency = config->consistency;
     planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->rates.shards.count = config->ps_shard_count;
     planner->rates.shards.dense_count = rt_stripes_shards(config);
@@ -159,6 +160,11 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         planner->participants = config->dispatch.participant_mask;
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
         planner->participants_min = fewest_workers(planner);
+    if (config->consistency.staleness > 0)
+        planner->overshoot =
+            dp_planner_micro_batch_max(planner) * planner->keys_per_sample_max;
+    for (uint32_t j = 0; j < config->worker_count; j++)
+        planner->slot_count[j] += planner->overshoot;
     return RT_OK;
 }
 

@@ -22,10 +22,14 @@ typedef struct {
     uint32_t by_bytes;
     uint32_t policy;
     uint32_t waiting_count;
-    uint32_t shown;              // the caches that decisions see stand behind those of the workers
+    uint32_t seen;               // snapshot_seen
     uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
 } snapshot_head;
 _Static_assert(sizeof(snapshot_head) == 56, "file layout");
+
+// Which copies there are: those of the workers; behind them those that decisions see; or copies of
+// bounded staleness, all of them spent.
+typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE } snapshot_seen;
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
@@ -53,6 +57,15 @@ static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t 
         *count_p += version > 0;
         *sum_p += version ? rt_mix(entry->key ^ rt_mix(version)) : 0;
     }
+}
+
+// In synchronous training no version is above the iteration (dp_stale.h).
+static uint32_t latest_version(const dp_directory *directory)
+{
+    uint32_t latest = 0;
+    for (uint64_t i = 0; i <= directory->mask; i++)
+        latest = (uint32_t)rt_max_u64(latest, directory->entries[i].version);
+    return latest;
 }
 
 // ---- saving ----------------------------------------------------------------------------------
@@ -103,6 +116,13 @@ static void save_policy(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_fini(&state);
 }
 
+static uint32_t seen_by(const dp_planner *planner)
+{
+    if (planner->stale)
+        return SEEN_STALE;
+    return planner->shown ? SEEN_SHOWN : SEEN_WORKERS;
+}
+
 void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes)
 {
     const dp_planner_config *config = &planner->config;
@@ -114,7 +134,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                           .by_bytes = planner->by_bytes,
                           .policy = config->dispatch.policy,
                           .waiting_count = planner->waiting_count,
-                          .shown = planner->shown != NULL};
+                          .seen = seen_by(planner)};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
@@ -194,7 +214,7 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
         if (dp_cache_slot(caches, cache->worker, copies) != DP_NO_SLOT)
             return bad(error, "a worker has a key twice");
         dp_cache_put(cache, slot, copies, index);
-        if (caches == planner->caches && rt_bits_many(copies->holders))
+        if (caches == planner->caches && !planner->stale && rt_bits_many(copies->holders))
             return bad(error, "several workers hold the latest version of a key");
         cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
@@ -234,6 +254,8 @@ static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt
     rt_status status = load_cache(planner, planner->caches, w, reader, error);
     if (status)
         return status;
+    if (planner->stale)
+        dp_stale_spend(planner->stale, w, planner->caches[w].slot_count);
     if (has_shown) {
         again = *reader;
         if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
@@ -330,7 +352,8 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
     if (!rt_reader_get(reader, slot_count, head->worker_count, sizeof *slot_count))
         return bad(error, "it ends within the sizes of the caches");
     *same_p = head->worker_count == config->worker_count && head->eviction == config->eviction &&
-              head->by_bytes == planner->by_bytes;
+              head->by_bytes == planner->by_bytes &&
+              (head->seen == SEEN_STALE) == (planner->stale != NULL);
     for (uint32_t w = 0; w < config->worker_count && *same_p; w++)
         *same_p = slot_count[w] == config->slot_count[w];
     return RT_OK;
@@ -362,7 +385,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
     if (!status && head->format == FORMAT)
         status = load_lineup(same_config, reader, &restored->lineup, error);
     for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
-        status = load_worker(planner, w, head->shown != 0, same_config, reader, error);
+        status = load_worker(planner, w, head->seen == SEEN_SHOWN, same_config, reader, error);
     if (!status && restored->caches && reader->left)
         status = bad(error, "bytes behind its end");
     return status;
@@ -394,6 +417,10 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
                        "state of the planner: the shards hold %" PRIu64
                        " trained rows, the cut has %" PRIu64 " (or other versions)",
                        key_count, head.key_count);
+    if (!planner->stale && latest_version(&planner->directory) > head.iteration)
+        return rt_fail(error, RT_CONFIG,
+                       "the checkpoint was written with consistency.staleness above 0, whose versions "
+                       "of rows run ahead of the iterations: keep it above 0");
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
     planner->iteration = planner->previewed = head.iteration;
     planner->input_count = head.input_count;
@@ -413,6 +440,8 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
     const uint32_t first = *slot_p;
     bool more = false;
+    if (planner->stale)
+        return RT_END; // copies are spent: they are pulled when they are read
     dp_plan_clear(plan);
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->caches[w];

@@ -88,6 +88,19 @@ static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t work
     return RT_OK;
 }
 
+// Bounded staleness: the shards know the versions of pushes, not of trainings since. Pushed, a row
+// that a copy has updates of has a version of now.
+static rt_status flush_stale(dp_planner *planner, dp_plan *plan)
+{
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        for (uint32_t slot = 0; slot < planner->caches[w].slot_count; slot++) {
+            if (dp_planner_dirty_in(planner, w, slot) && dp_stale_flush(planner, plan, w, slot))
+                return RT_NO_MEMORY;
+        }
+    }
+    return RT_OK;
+}
+
 rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p)
 {
     dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
@@ -95,6 +108,8 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     rt_assert(floor <= planner->iteration);
     dp_plan_clear(plan);
     plan->participants = planner->participants;
+    if (planner->stale && flush_stale(planner, plan))
+        return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         if (drop_below(planner, planner->caches, w, floor, plan) ||
             (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))

@@ -6,6 +6,8 @@
 // every shard is told the floor (EXPIRE) and forgets the same rows, by the versions that it has. A
 // key that comes back starts anew, as one that was never there.
 //
+// With bounded staleness (dp_stale.h) every copy is pushed first, as for a checkpoint.
+//
 // No later iteration goes out before all shards have answered, so neither a pull of such a row nor a
 // gradient for it can be under way, and versions alone say what ends (docs/PROTOCOL.md, Sweeps).
 //

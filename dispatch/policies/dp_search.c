@@ -28,7 +28,8 @@ typedef struct {
 // A distinct key that several samples have.
 typedef struct {
     uint64_t users;     // U
-    uint64_t held;      // workers with the latest copy
+    uint64_t held;      // workers with the latest copy, or one that may be read
+    uint64_t owed;      // workers that push before they pull (dp_view)
     int32_t pull_sum;   // over U without held
     int32_t grad_sum;   // over U
     int32_t owner_push; // what the dirty owner's push costs; 0 when the PS has the row
@@ -167,6 +168,11 @@ static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t fie
         c->push[j] = weighted(ticks->push[field][j], up);
         c->grad[j] = weighted(ticks->grad[field][j], up);
         c->later[j] = weighted(ticks->push[field][j], up * DP_SEARCH_LATER);
+        // Bounded staleness: each of several trainers has a copy to push later, as one alone has.
+        if (s->view->owed)
+            c->grad[j] = c->later[j];
+        if (s->view->always_summed)
+            c->later[j] = c->grad[j];
         c->both[j] = c->pull[j] + c->grad[j];
         c->alone[j] = c->pull[j] + c->later[j];
     }
@@ -223,6 +229,7 @@ static void collect_keys(dp_search *s)
         uint8_t owner = dirty_owner(distinct, c);
         s->shared_of[d] = s->key_count;
         s->keys[s->key_count++] = (shared_key){.held = distinct->holders,
+                                               .owed = view->owed ? view->owed[d] : 0,
                                                .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
                                                .row_class = s->class_of_field[distinct->field],
                                                .owner = owner};
@@ -231,7 +238,7 @@ static void collect_keys(dp_search *s)
 }
 
 // A key of this sample alone: its trainer pulls it, unless it holds it, and will own it.
-static void add_single(const dp_search *s, const dp_distinct *d, int32_t *row)
+static void add_single(const dp_search *s, const dp_distinct *d, uint64_t owed, int32_t *row)
 {
     const row_class *c = &s->classes[s->class_of_field[d->field]];
     uint8_t owner = dirty_owner(d, c);
@@ -242,6 +249,8 @@ static void add_single(const dp_search *s, const dp_distinct *d, int32_t *row)
         uint32_t j = rt_lowest_bit(rest);
         row[j] -= c->pull[j];
     }
+    for (uint64_t rest = owed; rest; rest &= rest - 1)
+        row[rt_lowest_bit(rest)] += c->push[rt_lowest_bit(rest)];
     // A sole holder that trains the row again does not push it; one of several would have to.
     if (owner != NO_OWNER && d->holders == rt_bit(owner))
         row[owner] -= push;
@@ -265,7 +274,7 @@ static void collect_samples(dp_search *s, const dp_prices *prices)
             if (s->shared_of[d] != NONE) {
                 s->members[count++] = s->shared_of[d];
             } else if (view->distinct[d].uses == 1) {
-                add_single(s, &view->distinct[d], row);
+                add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0, row);
                 s->singles[i]++;
             }
         }
@@ -286,6 +295,13 @@ static void set_problem(dp_search *s, const dp_view *view, const dp_prices *pric
 
 // ---- placing ---------------------------------------------------------------------------------
 
+// What a worker moves to have the row.
+static int32_t pull_of(const shared_key *key, const row_class *c, uint32_t worker)
+{
+    return (key->held >> worker & 1 ? 0 : c->pull[worker]) +
+           (key->owed >> worker & 1 ? c->push[worker] : 0);
+}
+
 static void enter(dp_search *s, uint32_t k, uint32_t worker)
 {
     shared_key *key = &s->keys[k];
@@ -295,7 +311,7 @@ static void enter(dp_search *s, uint32_t k, uint32_t worker)
     s->rows[worker]++;
     key->users |= rt_bit(worker);
     key->grad_sum += c->grad[worker];
-    key->pull_sum += key->held >> worker & 1 ? 0 : c->pull[worker];
+    key->pull_sum += pull_of(key, c, worker);
 }
 
 static void leave(dp_search *s, uint32_t k, uint32_t worker)
@@ -307,7 +323,7 @@ static void leave(dp_search *s, uint32_t k, uint32_t worker)
     s->rows[worker]--;
     key->users &= ~rt_bit(worker);
     key->grad_sum -= c->grad[worker];
-    key->pull_sum -= key->held >> worker & 1 ? 0 : c->pull[worker];
+    key->pull_sum -= pull_of(key, c, worker);
 }
 
 static void put(dp_search *s, uint32_t sample, uint32_t worker)
@@ -411,6 +427,8 @@ static void add_key(const dp_search *s, const shared_key *key, uint64_t users, i
     }
     for (uint64_t rest = key->held & ~users; rest; rest &= rest - 1)
         row[rt_lowest_bit(rest)] -= c->pull[rt_lowest_bit(rest)];
+    for (uint64_t rest = key->owed & ~users; rest; rest &= rest - 1)
+        row[rt_lowest_bit(rest)] += c->push[rt_lowest_bit(rest)];
     if (users == 0 && key->owner != NO_OWNER && key->held == rt_bit(key->owner))
         row[key->owner] -= key->owner_push;
 }
@@ -428,7 +446,7 @@ static void evaluate(dp_search *s, uint32_t sample, int32_t *row)
             continue;
         }
         const row_class *c = &s->classes[key->row_class];
-        int32_t pull = key->held >> worker & 1 ? 0 : c->pull[worker];
+        int32_t pull = pull_of(key, c, worker);
         add_key(s, key, key->users & ~rt_bit(worker), key->pull_sum - pull,
                 key->grad_sum - c->grad[worker], row);
     }
@@ -558,8 +576,10 @@ uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *price
 
 // ---- totals ----------------------------------------------------------------------------------
 
-static void add_loads(const dp_ticks *ticks, const dp_distinct *d, uint64_t users, dp_loads *loads)
+static void add_loads(const dp_view *view, uint32_t index, uint64_t users, dp_loads *loads)
 {
+    const dp_ticks *ticks = view->ticks;
+    const dp_distinct *d = &view->distinct[index];
     bool dirty = d->dirty && d->holders;
     if (dirty && users != d->holders) {
         uint32_t owner = rt_lowest_bit(d->holders);
@@ -571,7 +591,14 @@ static void add_loads(const dp_ticks *ticks, const dp_distinct *d, uint64_t user
         loads->down[j] += ticks->pull[d->field][j];
         loads->ps_down += ticks->ps_row[d->field];
     }
-    if (!(users & (users - 1)))
+    if (view->owed) {
+        for (uint64_t rest = users & view->owed[index]; rest; rest &= rest - 1) {
+            loads->up[rt_lowest_bit(rest)] += ticks->push[d->field][rt_lowest_bit(rest)];
+            loads->ps_up += ticks->ps_row[d->field];
+        }
+        return;
+    }
+    if (!(users & (users - 1)) && !view->always_summed)
         return;
     for (uint64_t rest = users; rest; rest &= rest - 1) {
         uint32_t j = rt_lowest_bit(rest);
@@ -592,15 +619,14 @@ void dp_search_loads(const dp_search *s, dp_loads *loads)
         busy |= s->loads[j] ? rt_bit(j) : 0;
     for (uint32_t d = 0; d < view->distinct_count; d++) {
         if (s->shared_of[d] != NONE)
-            add_loads(view->ticks, &view->distinct[d], s->keys[s->shared_of[d]].users, loads);
+            add_loads(view, d, s->keys[s->shared_of[d]].users, loads);
         else if (view->distinct[d].uses > USES_MAX)
-            add_loads(view->ticks, &view->distinct[d], busy, loads);
+            add_loads(view, d, busy, loads);
     }
     for (uint32_t i = 0; i < s->sample_count; i++) {
         for (uint32_t at = view->offsets[i]; at < view->offsets[i + 1]; at++) {
-            const dp_distinct *d = &view->distinct[view->lookups[at]];
-            if (d->uses == 1)
-                add_loads(view->ticks, d, rt_bit(s->worker_of[i]), loads);
+            if (view->distinct[view->lookups[at]].uses == 1)
+                add_loads(view, view->lookups[at], rt_bit(s->worker_of[i]), loads);
         }
     }
 }

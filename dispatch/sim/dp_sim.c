@@ -318,7 +318,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         dp_account_init(&planner_config, &result->costs);
         dp_controller_init(sim->config, &s.controller);
         s.costs = result->costs;
-        result->slot_count = planner_config.slot_count[0];
+        result->slot_count = planner_config.slot_count[0] - planner_config.overshoot;
         status = simulate(&s, result, error);
     }
     if (!status)

@@ -97,8 +97,8 @@ OPERATION(activate_back)
 OPERATION(loss)
 {
     SELF;
-    o->device->layers->loss(state, n, o->logits, one->labels, 1, o->predictions, o->logit_gradients,
-                            o->loss);
+    o->device->layers->loss(state, n, o->logits, one->labels, NULL, 1, o->predictions,
+                            o->logit_gradients, o->loss);
 }
 OPERATION(step)
 {

@@ -117,10 +117,8 @@ static void wide_back_fields(const void *call, uint32_t from, uint32_t to)
 static void cpu_wide_back(void *state, const ew_lookups *lookups, const float *logit_gradients,
                           float *weight_gradients)
 {
-    const layer call = {.cpu = state,
-                        .lookups = lookups,
-                        .values = logit_gradients,
-                        .gradients = weight_gradients};
+    const layer call = {
+        .cpu = state, .lookups = lookups, .values = logit_gradients, .gradients = weight_gradients};
     const uint32_t fields = lookups->field_count;
     const uint64_t floats = (uint64_t)lookups->row_count * lookups->dim;
     ew_cpu_split(state, lookups->row_count, floats_of_row(lookups) / lookups->dim, wide_back_rows,
@@ -279,9 +277,23 @@ static void cpu_activate_back(void *state, ew_activation activation, uint32_t ro
     ew_cpu_split(state, column_count, UINT64_C(2) * row_count, activate_back_columns, &call);
 }
 
-// log(1 + e^-|z|) + max(z, 0) - y z: neither overflows nor cancels.
+// w (log(1 + e^-|z|) + max(z, 0)) - y z: neither overflows nor cancels.
+static double weighted_loss(uint32_t count, const float *logits, const float *labels,
+                            const float *weights, float scale, float *gradients)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double z = logits[i], w = weights[i], y = labels[i], small = exp(-fabs(z));
+        const double prediction = (z >= 0 ? 1 : small) / (1 + small);
+        gradients[i] = (float)((w * prediction - y) * scale);
+        sum += w * log1p(small) + ((z > 0 ? w * z : 0) - y * z);
+    }
+    return sum;
+}
+
 static void cpu_loss(void *state, uint32_t count, const float *logits, const float *labels,
-                     float scale, float *predictions, float *gradients, double *loss)
+                     const float *weights, float scale, float *predictions, float *gradients,
+                     double *loss)
 {
     (void)state;
     double sum = 0;
@@ -294,6 +306,8 @@ static void cpu_loss(void *state, uint32_t count, const float *logits, const flo
         gradients[i] = (float)((prediction - labels[i]) * scale);
         sum += log1p(small) + ((z > 0 ? z : 0) - labels[i] * z); // the small term last
     }
+    if (labels && weights)
+        sum = weighted_loss(count, logits, labels, weights, scale, gradients);
     if (labels)
         *loss = sum;
 }
@@ -321,8 +335,8 @@ static void cpu_step(void *state, const rt_optimizer_config *optimizer, uint32_t
         return;
     }
     const optimizer_step call = {.optimizer = optimizer,
-                                 .terms = rt_optimizer_clipped_terms(optimizer, count, step,
-                                                                     gradients),
+                                 .terms =
+                                     rt_optimizer_clipped_terms(optimizer, count, step, gradients),
                                  .count = count,
                                  .values = values,
                                  .state = optimizer_state,

@@ -103,9 +103,8 @@ static void cross_matrix_back_columns(const void *call, uint32_t from, uint32_t 
 {
     const meeting *c = call;
     c->cpu->kernels->cross_matrix_back(c->sample_count, to - from, c->is_first, c->is_last,
-                                       c->x0 + from, c->x + from, c->gradients + from,
-                                       c->to + from, c->x0_to + from, c->bias_to + from,
-                                       c->stride);
+                                       c->x0 + from, c->x + from, c->gradients + from, c->to + from,
+                                       c->x0_to + from, c->bias_to + from, c->stride);
 }
 
 static void cpu_cross_matrix_back(void *state, uint32_t sample_count, uint32_t dim, bool is_first,

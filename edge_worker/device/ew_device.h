@@ -11,7 +11,8 @@
 // - Element-wise results depend on the inputs only. Sums have a fixed order on a given device, so
 //   a run repeats bit for bit; devices differ by the order, within the error of a sum.
 // - Nothing allocates except alloc and alloc_shared.
-// - One thread uses a device (on the CPU it has helpers, which change no bit); only rows_init, rows_get and rows_put may come from a second one, at
+// - One thread uses a device (on the CPU it has helpers, which change no bit); only rows_init,
+// rows_get and rows_put may come from a second one, at
 //   the same time, for slots that the first does not use. These three have run when they return.
 //   From the first thread they run after what it queued, from the second they wait for nothing.
 #ifndef EW_DEVICE_H
@@ -116,11 +117,13 @@ typedef struct {
     void (*activate_back)(void *state, ew_activation activation, uint32_t row_count,
                           uint32_t column_count, const float *values, float *gradients,
                           uint32_t stride, float *bias_gradients);
-    // predictions = sigmoid(logits); gradients = (predictions - labels) x scale; *loss = summed
-    // log loss (a double in device memory), computed from the logits, so never infinite for finite
-    // ones. gradients, loss and labels may all be NULL.
-    void (*loss)(void *state, uint32_t count, const float *logits, const float *labels, float scale,
-                 float *predictions, float *gradients, double *loss);
+    // predictions = sigmoid(logits); gradients = (weights x predictions - labels) x scale; *loss =
+    // summed log loss (a double in device memory), computed from the logits, so never infinite for
+    // finite ones. gradients, loss and labels may all be NULL. weights: NULL where all are 1; else
+    // labels are what of the weights has label 1 (rt_batch.h).
+    void (*loss)(void *state, uint32_t count, const float *logits, const float *labels,
+                 const float *weights, float scale, float *predictions, float *gradients,
+                 double *loss);
     // rt_optimizer_step on count parameters.
     void (*step)(void *state, const rt_optimizer_config *optimizer, uint32_t count, uint64_t step,
                  float *values, float *optimizer_state, const float *gradients);

@@ -11,19 +11,45 @@ typedef struct {
     uint32_t first, count;
 } row_group;
 
+static size_t header_bytes(const ew_executor *e)
+{
+    return e->config.bases ? sizeof(rt_wire_delta) : sizeof(rt_wire_row);
+}
+
+static void write_header(const ew_executor *e, const ew_node *n, uint8_t *record)
+{
+    const dp_slice_view *view = &ew_slice_of(e, n)->view;
+    const uint64_t key = e->slots[n->slot].key;
+    const rt_wire_row row = {key, n->version, view->push_reasons[n->index]};
+    memcpy(record, &row, sizeof row);
+}
+
+static void write_delta_header(const ew_executor *e, const ew_node *n, uint8_t *record)
+{
+    const dp_slice_view *view = &ew_slice_of(e, n)->view;
+    const rt_wire_delta delta = {.key = e->slots[n->slot].key,
+                                 .version = view->delta_versions[n->index],
+                                 .base = view->delta_bases[n->index],
+                                 .pulls = view->delta_pulls[n->index]};
+    memcpy(record, &delta, sizeof delta);
+}
+
 // first: of the nodes' rows in the batch.
 static void capture_row_headers(ew_executor *e, ew_node *const *nodes, uint32_t count,
                                 size_t record_bytes, uint8_t *payload, uint32_t first)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint8_t *record = payload + i * record_bytes;
-        const dp_slice_view *view = &ew_slice_of(e, nodes[i])->view;
-        rt_wire_row header = {e->slots[nodes[i]->slot].key, nodes[i]->version,
-                              view->push_reasons[nodes[i]->index]};
-        memcpy(record, &header, sizeof header);
+        (e->config.bases ? write_delta_header : write_header)(e, nodes[i], record);
         e->batch_slots[first + i] = nodes[i]->slot;
-        e->batch_rows[first + i] = (float *)(void *)(record + sizeof header);
+        e->batch_rows[first + i] = (float *)(void *)(record + header_bytes(e));
     }
+}
+
+static uint8_t reason_of(const dp_slice_view *view, const ew_node *n)
+{
+    return n->kind == NODE_PUSH_DELTA ? view->delta_reasons[n->index]
+                                      : view->push_reasons[n->index];
 }
 
 static void count_push(rt_counts *done, uint8_t reason)
@@ -48,26 +74,28 @@ static rt_status begin_group(ew_executor *e, uint32_t shard, ew_node **nodes, ui
                              row_group *group)
 {
     size_t record_bytes =
-        sizeof(rt_wire_row) + (e->config.values + e->config.state) * sizeof(float);
+        header_bytes(e) + (e->config.values + e->config.state) * sizeof(float);
     uint32_t most = ew_records_per_message(e, record_bytes);
     group->count =
         take_group(e, &e->push_rows[shard], most < room ? most : room, nodes + group->first);
     group->slice = ew_slice_of(e, nodes[group->first]);
-    rt_status status = ew_message_for(e, RT_MESSAGE_PUSH_ROW, group->slice->sequence, group->count,
-                                      record_bytes, &group->message);
+    rt_status status =
+        ew_message_for(e, e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW,
+                       group->slice->sequence, group->count, record_bytes, &group->message);
     if (!status)
         capture_row_headers(e, nodes + group->first, group->count, record_bytes,
                             rt_message_payload(&group->message), group->first);
     return status;
 }
 
+// A copy whose change is pushed is of no use any more: it lacks the others'.
 static rt_status end_group(ew_executor *e, uint32_t shard, ew_node **nodes, row_group *group)
 {
     rt_status status = ew_outlet_put(&e->pushes[shard], &group->message);
     for (uint32_t i = group->first; i < group->first + group->count && !status; i++) {
-        uint8_t reason = group->slice->view.push_reasons[nodes[i]->index];
+        uint8_t reason = reason_of(&group->slice->view, nodes[i]);
         count_push(&group->slice->done, reason);
-        if (reason == DP_REASON_EVICT)
+        if (reason == DP_REASON_EVICT || nodes[i]->kind == NODE_PUSH_DELTA)
             e->slots[nodes[i]->slot].full = false;
         ew_node_complete(e, group->slice, nodes[i]);
     }
@@ -92,6 +120,8 @@ static rt_status capture_batch(ew_executor *e, uint32_t shard)
     if (!status)
         e->config.rows->read(e->config.rows_context, e->batch_slots, count,
                              e->config.values + e->config.state, e->batch_rows);
+    for (uint32_t i = 0; i < count && !status && e->config.bases; i++)
+        ew_bases_subtract(e->config.bases, e->batch_slots[i], e->batch_rows[i]);
     for (uint32_t g = 0; g < group_count; g++) {
         if (!status)
             status = end_group(e, shard, nodes, &groups[g]);

@@ -173,6 +173,8 @@ static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     float *row = slice->staging + (size_t)n->index * staging_stride(e);
     const float *const in = row;
+    if (n->kind == NODE_PULL && e->config.bases)
+        ew_bases_keep(e->config.bases, n->slot, row);
     if (n->kind == NODE_PULL_SUM)
         land_sum(e, n, row);
     else
@@ -193,6 +195,8 @@ static void check_row(ew_executor *e, const ew_node *n)
 static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     e->config.rows->init(e->config.rows_context, &n->slot, &n->key, 1);
+    if (e->config.bases)
+        ew_bases_first(e->config.bases, n->slot, n->key);
     e->slots[n->slot].key = n->key;
     e->slots[n->slot].version = 0;
     e->slots[n->slot].full = true;
@@ -207,6 +211,7 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
     n->ready = true;
     switch ((ew_node_kind)n->kind) {
     case NODE_PUSH_ROW:
+    case NODE_PUSH_DELTA:
         if (!slot->full || slot->version != n->version)
             return rt_fail(error, RT_WIRE,
                            "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
@@ -302,6 +307,12 @@ static void add_fills(ew_slice_state *s)
         add_node(s, NODE_INIT, v->init_slots[i], i)->key = v->init_keys[i];
 }
 
+static void add_deltas(ew_slice_state *s, uint32_t from, uint32_t end)
+{
+    for (uint32_t i = from; i < end; i++)
+        add_node(s, NODE_PUSH_DELTA, s->view.delta_slots[i], i)->version = s->view.delta_held[i];
+}
+
 // The nodes in the order of the protocol: pushes and drops, then fills, training, gradients.
 static void add_nodes(ew_slice_state *s)
 {
@@ -311,6 +322,7 @@ static void add_nodes(ew_slice_state *s)
         add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
     for (uint32_t i = 0; i < c->drop_count; i++)
         add_node(s, NODE_DROP, v->drop_slots[i], i);
+    add_deltas(s, 0, c->delta_count - c->delta_late);
     add_fills(s);
     for (uint32_t i = 0; i < c->row_count; i++)
         add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
@@ -318,11 +330,13 @@ static void add_nodes(ew_slice_state *s)
         add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
     for (uint32_t i = 0; i < c->keep_count; i++)
         add_node(s, NODE_KEEP, v->row_slots[v->keep_rows[i]], i);
+    add_deltas(s, c->delta_count - c->delta_late, c->delta_count);
 }
 
 static uint32_t first_pull_node(const ew_slice_state *s)
 {
-    return s->view.counts.push_count + s->view.counts.drop_count;
+    const rt_wire_slice *c = &s->view.counts;
+    return c->push_count + c->drop_count + (c->delta_count - c->delta_late);
 }
 
 // Requests go out as soon as the slice is known: the staging buffer has room for every answer.
@@ -363,7 +377,8 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
     uint64_t nodes = (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count +
-                     c->pull_sum_count + c->row_count + c->grad_count + c->keep_count;
+                     c->pull_sum_count + c->row_count + c->grad_count + c->keep_count +
+                     c->delta_count;
     uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * staging_stride(e);
     if (nodes >= RT_WIRE_TAG_STATE ||
         rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
@@ -411,6 +426,10 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     rt_status status = dp_slice_decode(message, &e->config.limits, &view, error);
     if (status)
         return status;
+    if (e->config.bases ? view.counts.push_count : view.counts.delta_count)
+        return rt_fail(error, RT_WIRE, "slice %" PRIu64 " pushes %s, but consistency.staleness is %s",
+                       sequence, e->config.bases ? "rows" : "changes of rows",
+                       e->config.bases ? "above 0" : "0 or off");
     s->view = view;
     s->message = *message;
     *message = (rt_message){0};
@@ -494,6 +513,8 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
         if (batch->count == EW_BATCH_MAX || batch->floats != floats)
             land_batch(e, s, batch);
         batch->floats = floats;
+        if (e->config.bases)
+            ew_bases_keep(e->config.bases, n->slot, data);
         batch->nodes[batch->count] = n;
         e->batch_slots[batch->count] = n->slot;
         e->batch_rows[batch->count++] = (float *)(uintptr_t)data;

@@ -12,6 +12,7 @@
 #define EW_EXECUTOR_H
 
 #include "dispatch/plan/dp_slice_wire.h"
+#include "edge_worker/executor/ew_bases.h"
 #include "edge_worker/executor/ew_rows.h"
 
 typedef struct ew_executor ew_executor;
@@ -28,6 +29,7 @@ typedef struct {
     uint32_t values, state; // floats of a row
     const ew_rows_ops *rows;
     void *rows_context;
+    ew_bases *bases; // bounded staleness; or NULL: no PUSH_DELTA
     // Takes the message on RT_OK; RT_AGAIN: it is offered again at the next call of the executor.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;

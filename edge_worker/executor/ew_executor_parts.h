@@ -2,7 +2,7 @@
 //
 // Every operation of a slice, and every row that it trains, is a node in the chain of its slot.
 // The first node of a chain is ready; when it completes, the next one is. A node completes
-//   PUSH_ROW, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
+//   PUSH_ROW, PUSH_DELTA, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
 //   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
 //   INIT, DROP                 at once,
 //   TRAIN                      when the training thread is done with the slice.
@@ -16,6 +16,7 @@
 
 typedef enum {
     NODE_PUSH_ROW,
+    NODE_PUSH_DELTA,
     NODE_DROP,
     NODE_PULL,
     NODE_INIT,
@@ -31,7 +32,8 @@ struct ew_node {
     ew_node *next_ready; // in a work list
     uint64_t key;        // PULL, INIT, PULL_SUM
     uint32_t slot;
-    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after
+    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after;
+                      // PUSH_DELTA: that the slot has
     uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer
     uint32_t slice;   // index into ew_executor.slices
     uint8_t kind;
@@ -83,7 +85,7 @@ struct ew_executor {
     bool job_out;
     ew_slot_state *slots;
     ew_node_list ready;      // to be looked at
-    ew_node_list *push_rows; // by shard: ready to be captured
+    ew_node_list *push_rows; // by shard: ready to be captured, PUSH_DELTA too
     ew_node_list *push_grads;
     ew_outlet *pulls, *pushes; // by shard
     const float *gradients;    // of the slice that was just trained
@@ -137,7 +139,7 @@ uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
 
-// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW and PUSH_GRAD of a shard into
+// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD of a shard into
 // messages, and completes their nodes. RT_NO_MEMORY.
 rt_status ew_capture_rows(ew_executor *e, uint32_t shard);
 rt_status ew_capture_gradients(ew_executor *e, uint32_t shard);

@@ -174,9 +174,10 @@ static void count_activate_back(void *state, ew_activation activation, uint32_t 
 }
 
 static void count_loss(void *state, uint32_t count, const float *logits, const float *labels,
-                       float scale, float *predictions, float *gradients, double *loss)
+                       const float *weights, float scale, float *predictions, float *gradients,
+                       double *loss)
 {
-    (void)logits, (void)scale, (void)predictions, (void)gradients, (void)loss;
+    (void)logits, (void)weights, (void)scale, (void)predictions, (void)gradients, (void)loss;
     add(state, (u64)count * LOSS_FLOPS, (labels ? 4 : 2) * (u64)count);
 }
 

@@ -97,6 +97,7 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
         {rows, &model->lookups.row_scalars, false},
         {config->lookup_count_max, &model->lookups.row_samples, false},
         {samples, &model->labels_buffer, true},
+        {samples, &model->weights_buffer, true},
         {samples * config->dense_count, &model->dense_buffer, true},
         {config->lookup_count_max, &model->rows_buffer, true},
         {samples * config->field_count + 1, &model->bags_buffer, true},
@@ -293,8 +294,8 @@ static void stage_slots(ew_model *model, const ew_micro_batch *batch)
     const ew_device *device = model->device;
     const uint32_t count = batch->row_count, rounded = rounded_rows(model, count);
     model->lookups.row_count = rounded;
-    model->lookups.row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
-                                               count * sizeof(uint32_t));
+    model->lookups.row_slots =
+        ew_device_stage(device, model->slots_buffer, batch->row_slots, count * sizeof(uint32_t));
     if (rounded == count)
         return;
     for (uint32_t k = 0; k < rounded - count; k++)
@@ -327,6 +328,10 @@ static void stage(ew_model *model, const ew_micro_batch *batch)
     if (batch->labels)
         model->labels =
             ew_device_stage(device, model->labels_buffer, batch->labels, samples * sizeof(float));
+    model->weights = NULL;
+    if (batch->weights)
+        model->weights =
+            ew_device_stage(device, model->weights_buffer, batch->weights, samples * sizeof(float));
     model->dense = ew_device_stage(device, model->dense_buffer, batch->dense,
                                    samples * model->config.dense_count * sizeof(float));
 }
@@ -338,7 +343,7 @@ static void forward(ew_model *model, float scale)
     device->layers->index(device->state, &model->lookups);
     model->kind->forward(model, model->part);
     device->layers->loss(device->state, model->lookups.sample_count, model->logits, model->labels,
-                         scale, model->predictions_buffer,
+                         model->weights, scale, model->predictions_buffer,
                          model->labels ? model->logit_gradients : NULL,
                          model->labels ? model->loss_buffer : NULL);
 }
@@ -346,7 +351,7 @@ static void forward(ew_model *model, float scale)
 // All that the operations of a step depend on; the rest is the same for all steps of a model.
 typedef struct {
     ew_model *model;
-    const float *labels, *dense;
+    const float *labels, *weights, *dense;
     ew_lookups lookups;
     float scale;
 } step_key;
@@ -368,6 +373,7 @@ static void queue_or_repeat(ew_model *model, float scale)
     memset(&key, 0, sizeof key); // padding too
     key.model = model;
     key.labels = model->labels;
+    key.weights = model->weights;
     key.dense = model->dense;
     key.lookups = model->lookups;
     key.scale = scale;

@@ -28,8 +28,9 @@ typedef struct {
     uint32_t sample_count; // 0: the worker sits out, its gradients are zero
     uint32_t lookup_count;
     uint32_t row_count;
-    const float *labels; // 0 or 1; NULL for prediction
-    const float *dense;  // sample_count x dense_count
+    const float *labels;  // 0 or 1; NULL for prediction
+    const float *weights; // NULL: all are 1; rt_batch.h
+    const float *dense;   // sample_count x dense_count
     const uint32_t *lookup_rows;
     const uint32_t *bag_offsets; // NULL: one look-up per sample and field (see ew_lookups)
     const uint32_t *row_slots;   // row_count

@@ -46,7 +46,7 @@ struct ew_model {
 
     // The current batch, in device memory.
     ew_lookups lookups;
-    const float *labels, *dense;
+    const float *labels, *weights, *dense;
     float *logits, *logit_gradients; // sample_count
     float *row_gradients;            // row_count x dim
 
@@ -55,7 +55,7 @@ struct ew_model {
     uint32_t done_from; // offset of the last piece reported
 
     // Device buffers behind the batch, and results on their way to the host.
-    float *labels_buffer, *dense_buffer, *predictions_buffer, *predictions;
+    float *labels_buffer, *weights_buffer, *dense_buffer, *predictions_buffer, *predictions;
     uint32_t *rows_buffer, *bags_buffer, *slots_buffer;
     double *loss_buffer;
 

@@ -1,5 +1,6 @@
 #include "runtime/config/rt_config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,43 +38,65 @@ void rt_config_fini(rt_config *config)
 {
     rt_free(config->stream.files);
     rt_free(config->stream.table.columns);
+    rt_free(config->stream.join.files);
+    rt_free(config->stream.join.table.columns);
     *config = (rt_config){0};
 }
 
-static rt_status copy_files(const rt_stream_config *from, rt_stream_config *to)
+rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p)
 {
     size_t size = 0;
-    to->files = NULL;
-    if (from->file_count == 0)
+    *copy_p = NULL;
+    if (count == 0)
         return RT_OK;
-    for (uint32_t i = 0; i < from->file_count; i++)
-        size += strlen(from->files[i]) + 1;
-    to->files = rt_alloc(1, from->file_count * sizeof *to->files + size);
-    if (!to->files)
+    for (uint32_t i = 0; i < count; i++)
+        size += strlen(files[i]) + 1;
+    char **copy = rt_alloc(1, count * sizeof *copy + size);
+    if (!copy)
         return RT_NO_MEMORY;
-    char *text = (char *)(to->files + from->file_count);
-    for (uint32_t i = 0; i < from->file_count; i++) {
-        size = strlen(from->files[i]) + 1;
-        to->files[i] = memcpy(text, from->files[i], size);
+    char *text = (char *)(copy + count);
+    for (uint32_t i = 0; i < count; i++) {
+        size = strlen(files[i]) + 1;
+        copy[i] = memcpy(text, files[i], size);
         text += size;
     }
+    *copy_p = copy;
     return RT_OK;
+}
+
+rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p)
+{
+    *copy_p = NULL;
+    if (count == 0)
+        return RT_OK;
+    *copy_p = rt_alloc(count, sizeof **copy_p);
+    if (!*copy_p)
+        return RT_NO_MEMORY;
+    memcpy(*copy_p, columns, count * sizeof **copy_p);
+    return RT_OK;
+}
+
+static rt_status copy_table(const rt_table_config *from, rt_table_config *to)
+{
+    return rt_config_copy_columns(from->columns, from->column_count, &to->columns);
 }
 
 rt_status rt_config_copy(const rt_config *config, rt_config *copy)
 {
     rt_config fresh = *config;
-    const rt_table_config *table = &config->stream.table;
-    fresh.stream.table.columns = NULL;
-    rt_status status = copy_files(&config->stream, &fresh.stream);
-    if (status == RT_OK && table->column_count > 0) {
-        fresh.stream.table.columns = rt_alloc(table->column_count, sizeof(rt_column));
-        if (!fresh.stream.table.columns)
-            status = RT_NO_MEMORY;
-        else
-            memcpy(fresh.stream.table.columns, table->columns,
-                   table->column_count * sizeof(rt_column));
-    }
+    const rt_stream_config *from = &config->stream;
+    rt_stream_config *to = &fresh.stream;
+    to->table.columns = to->join.table.columns = NULL;
+    to->join.files = NULL;
+    rt_status status =
+        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
+    if (!status)
+        status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
+                                      &to->join.files);
+    if (!status)
+        status = copy_table(&from->table, &to->table);
+    if (!status)
+        status = copy_table(&from->join.table, &to->join.table);
     if (status == RT_OK)
         *copy = fresh;
     else
@@ -315,7 +338,8 @@ static bool is_bare_text(const rt_config_key *key, const char *value)
     if (!key || *value == '"')
         return false;
     if (key->type == RT_KEY_LIST)
-        return key->list->takes_text && *value != '[';
+        return key->list->takes_text && *value != '[' &&
+               !(key->list->takes_number && isdigit((unsigned char)*value));
     return key->type == RT_KEY_TEXT || key->type == RT_KEY_CHOICE || key->type == RT_KEY_CHARACTER;
 }
 
@@ -329,8 +353,7 @@ static rt_status parse_value(const char *path, const char *value, cJSON **tree_p
         if (status == RT_OK)
             return RT_OK;
         if (!key && *value != '{')
-            return rt_config_not_section(path, rt_config_show_text(value, shown),
-                                         value, error);
+            return rt_config_not_section(path, rt_config_show_text(value, shown), value, error);
         if (!key || key->type == RT_KEY_LIST || *value == '"')
             return rt_fail(error, status, "%s: value: %s", path, why.text);
         // A word where a number belongs: reading it says what is expected.

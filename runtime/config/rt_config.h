@@ -16,12 +16,21 @@
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
+#define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
+#define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
 #define RT_CROSS_LAYERS_MAX 8
 
 #define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
 
-typedef enum { RT_FORMAT_CRITEO, RT_FORMAT_TABLE, RT_FORMAT_SYNTHETIC } rt_format;
+// The numbers stand in files: new ones go to the end.
+typedef enum {
+    RT_FORMAT_CRITEO,
+    RT_FORMAT_TABLE,
+    RT_FORMAT_SYNTHETIC,
+    RT_FORMAT_JSON,
+    RT_FORMAT_LIBSVM
+} rt_format;
 typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
 typedef enum {
@@ -29,30 +38,75 @@ typedef enum {
     RT_COLUMN_LABEL,
     RT_COLUMN_DENSE,
     RT_COLUMN_CATEGORICAL,
-    RT_COLUMN_MULTI // several values in one cell
+    RT_COLUMN_MULTI, // several values in one cell
+    RT_COLUMN_WEIGHT,
+    RT_COLUMN_ID, // of the sample
+    RT_COLUMN_TIME
 } rt_column_kind;
 typedef enum { RT_LABEL_EQUALS, RT_LABEL_AT_LEAST } rt_label_rule;
-typedef enum { RT_TRANSFORM_NONE, RT_TRANSFORM_LOG1P } rt_transform; // log1p: log(1 + max(x, 0))
+typedef enum {
+    RT_TRANSFORM_NONE,
+    RT_TRANSFORM_LOG1P,   // log(1 + max(x, 0))
+    RT_TRANSFORM_HOUR,    // of the day, 0 to 23, of a time
+    RT_TRANSFORM_WEEKDAY, // 0 (Monday) to 6, of a time
+    RT_TRANSFORM_BUCKET   // how many edges are at most the number
+} rt_transform;
 typedef enum { RT_ID_HASH, RT_ID_NUMBER } rt_id_kind;
+typedef enum { RT_QUOTES_AUTO, RT_QUOTES_RFC4180, RT_QUOTES_NONE } rt_quotes;
 
 typedef struct {
     char name[RT_NAME_MAX];
     rt_column_kind kind;
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
-    rt_transform transform; // dense
+    rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
     uint32_t values_max;    // multi: further values of a cell are dropped
+    char path[RT_NAME_MAX]; // JSON: names and numbers from the root, by dots; "": name
+    char time_format[RT_NAME_MAX];
+    char missing[RT_NAME_MAX]; // stands for an empty cell; "": nothing does
+    uint32_t from_count;       // 0: the column has a cell; 1: it has that of another one; more: a
+    char from[RT_COLUMN_FROM_MAX][RT_NAME_MAX]; // cross of columns that stand before it
+    uint32_t edge_count;
+    double edges[RT_COLUMN_EDGES_MAX]; // rising
 } rt_column;
 
 typedef struct {
-    char delimiter;  // ',' or tab
+    char delimiter;  // any byte but a quote and a line end
     bool has_header; // the first line of every file says which cell is which column
     uint32_t column_count;
     rt_column *columns; // column_count
+    rt_quotes quotes;
 } rt_table_config;
 
+// Lines of "label index:value index:value ...".
+typedef struct {
+    double label_at_least;          // from there on the label is 1
+    uint64_t index_first;           // the smallest index
+    uint32_t dense_count;           // so many indices are dense features, the others keys
+    uint32_t field_count;           // 0: all keys are one field
+    uint64_t fields[RT_FIELDS_MAX]; // first index of every field, rising
+    uint32_t values_max;            // keys of a field and sample; further ones are dropped
+} rt_libsvm_config;
+
+typedef enum { RT_JOIN_NEGATIVE, RT_JOIN_DROP } rt_join_unanswered;
+typedef enum { RT_LATE_DROP, RT_LATE_TRAIN } rt_join_late;
+typedef enum { RT_JOIN_END_TRAIN, RT_JOIN_END_KEEP } rt_join_at_end;
+
+// Labels that come later: lines of outcomes name the events that they belong to.
+typedef struct {
+    uint32_t file_count; // of outcomes; 0: there is no join
+    char **files;
+    rt_format format; // table or json
+    rt_table_config table;
+    double window_s; // an event waits so long for its outcome
+    rt_join_unanswered unanswered;
+    rt_join_late late;
+    double late_s;         // how much longer it is kept, for late ones
+    uint32_t events_max;   // that wait, or are kept
+    rt_join_at_end at_end; // what becomes of those that wait when the input ends
+} rt_join_config;
 #define XX(kind, name, help) RT_SOURCE_##kind,
 typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
 #undef XX
@@ -70,12 +124,16 @@ typedef struct {
     char kafka_options[RT_PATH_MAX]; // "name=value,..." for librdkafka
     char kafka_password[RT_PATH_MAX];
     uint32_t file_count;
-    char **files;               // paths; "-" is standard input; .zst is unpacked on the way
-    uint64_t samples_max;       // stop after so many; 0: until the input ends
-    bool fifo_ends;             // the input from a FIFO ends with its last writer
+    char **files;         // paths; "-" is standard input; .zst is unpacked on the way
+    uint64_t samples_max; // stop after so many; 0: until the input ends
+    bool fifo_ends;       // the input from a FIFO ends with its last writer
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
-    rt_table_config table;
+    double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
+    rt_table_config table;      // table, json
+    rt_libsvm_config libsvm;
+    rt_join_config join;
+    bool holds_outcomes; // no key: set by rt_join, whose second input this is
     rt_synthetic_shape synthetic_shape;
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
@@ -139,7 +197,7 @@ typedef struct {
     float decay_floor; // share of the learning rate that stays
 } rt_optimizer_config;
 
-typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU } rt_eviction_kind;
+typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
 
 typedef struct {
     uint64_t rows;          // rows per worker; 0: by ratio
@@ -198,6 +256,13 @@ typedef struct {
 
 typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;
 
+// How old a copy of a row may be that is trained on (HET, VLDB'22).
+#define RT_STALENESS_INF UINT32_MAX
+typedef struct {
+    bool bounded;       // otherwise every read has every update: strict BSP
+    uint32_t staleness; // s; RT_STALENESS_INF: any
+} rt_consistency_config;
+
 typedef struct {
     double gbps_up, gbps_down;
 } rt_link_config; // Gbit/s, 1e9 bits
@@ -249,7 +314,7 @@ typedef struct {
     rt_log_level log_level;
     uint64_t metrics_bytes_max; // "metrics.bytes_max"; 0: no bound
     uint64_t seed;
-    char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
+    char device[RT_NAME_MAX]; // of every worker: "auto", "cpu", "cuda", "cuda:N"
     rt_compute_config compute;
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
@@ -260,6 +325,7 @@ typedef struct {
     rt_optimizer_config optimizer_dense; // "optimizer.dense"
     rt_cache_config cache;
     rt_dispatch_config dispatch;
+    rt_consistency_config consistency;
     rt_links_config links;
     rt_placement_kind placement;  // "planner.placement"
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
@@ -277,13 +343,13 @@ typedef struct {
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
     uint32_t guard_bad_batches_max;              // the run ends past so many
-    rt_collective collective;              // "network.collective": how dense gradients are summed
-    rt_dense_wire dense_wire;              // "network.dense_wire"
-    bool dense_overlap;                    // "network.dense_overlap"
-    char security_key[RT_PATH_MAX];        // own secret key file; "": no keys
-    char security_allow[RT_PATH_MAX];      // public keys of those that may join
-    char security_server_key[RT_PATH_MAX]; // public key file of the coordinator's box
-    bool security_insecure;                // other addresses than loopback without keys
+    rt_collective collective;               // "network.collective": how dense gradients are summed
+    rt_dense_wire dense_wire;               // "network.dense_wire"
+    bool dense_overlap;                     // "network.dense_overlap"
+    char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
+    char security_allow[RT_PATH_MAX];       // public keys of those that may join
+    char security_server_key[RT_PATH_MAX];  // public key file of the coordinator's box
+    bool security_insecure;                 // other addresses than loopback without keys
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing
@@ -321,6 +387,10 @@ void rt_config_fini(rt_config *config);
 
 // A deep copy. RT_NO_MEMORY leaves copy untouched.
 rt_status rt_config_copy(const rt_config *config, rt_config *copy);
+
+// Copies of its lists, in one block each, free with rt_free; NULL of none. RT_NO_MEMORY.
+rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p);
+rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p);
 
 // Leaves only the workers of a mask, in their order, with their links.
 void rt_config_keep_workers(rt_config *config, uint64_t workers);

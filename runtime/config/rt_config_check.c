@@ -8,6 +8,7 @@
 
 #include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/rt_date.h"
 
 static rt_status check_links(const rt_config *config, rt_error *error)
 {
@@ -57,9 +58,10 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                       : rows->max             ? "rows.max"
                                               : NULL;
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
-        return rt_fail(error, RT_CONFIG,
-                       "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
-                       (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+        return rt_fail(
+            error, RT_CONFIG,
+            "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
+            (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -99,18 +101,28 @@ static const char *unreadable(const char *path)
     return NULL;
 }
 
+static rt_status check_paths(const char *key, char **files, uint32_t count, rt_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *why = strcmp(files[i], "-") == 0 ? NULL : unreadable(files[i]);
+        if (why)
+            return rt_fail(error, RT_IO, "%s: cannot open %s: %s", key, files[i], why);
+    }
+    return RT_OK;
+}
+
 rt_status rt_config_check_input(const rt_config *config, rt_error *error)
 {
     const rt_stream_config *stream = &config->stream;
-    if (stream->source == RT_SOURCE_FOLLOW) // it may come later
+    const bool follows = stream->source == RT_SOURCE_FOLLOW; // it may come later
+    if (stream->format == RT_FORMAT_SYNTHETIC)
         return RT_OK;
-    for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
-        const char *path = stream->files[i];
-        const char *why = strcmp(path, "-") == 0 ? NULL : unreadable(path);
-        if (why)
-            return rt_fail(error, RT_IO, "stream.files: cannot open %s: %s", path, why);
-    }
-    return RT_OK;
+    rt_status status =
+        follows ? RT_OK
+                : check_paths("stream.files", stream->files, stream->file_count, error);
+    return status ? status
+                  : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
+                                error);
 }
 
 static bool is_number(const char *text)
@@ -120,53 +132,211 @@ static bool is_number(const char *text)
     return end != text && *end == '\0' && isfinite(number);
 }
 
-static rt_status check_column(const rt_table_config *table, uint32_t index, rt_error *error)
+static bool is_dated(rt_transform transform)
+{
+    return transform == RT_TRANSFORM_HOUR || transform == RT_TRANSFORM_WEEKDAY;
+}
+
+static bool is_time_format(const char *format)
+{
+    return strcmp(format, "unix") == 0 || strcmp(format, "unix_ms") == 0 ||
+           rt_date_pattern_is_good(format);
+}
+
+// A name for the place of a column in messages: "stream.table.columns[3]".
+#define AT "%s[%u]"
+
+static rt_status check_transform(const rt_column *column, const char *list, uint32_t index,
+                                 rt_error *error)
+{
+    const rt_transform transform = column->transform;
+    const bool is_categorical =
+        column->kind == RT_COLUMN_CATEGORICAL || column->kind == RT_COLUMN_IGNORE;
+    if (transform == RT_TRANSFORM_NONE)
+        return RT_OK;
+    if (column->kind != RT_COLUMN_DENSE && !(is_categorical && transform != RT_TRANSFORM_LOG1P))
+        return rt_fail(error, RT_CONFIG,
+                       AT ".transform: log1p is for dense columns, the others also for "
+                          "categorical ones",
+                       list, index);
+    if (column->from_count > 1)
+        return rt_fail(error, RT_CONFIG, AT ".transform: a cross has none", list, index);
+    if (transform == RT_TRANSFORM_BUCKET && column->edge_count == 0)
+        return rt_fail(error, RT_CONFIG, AT ".edges: is needed with transform \"bucket\"", list,
+                       index);
+    return RT_OK;
+}
+
+// What a column is made from stands before it, so that nothing goes round.
+static rt_status check_from(const rt_table_config *table, const char *list, uint32_t index,
+                            rt_error *error)
 {
     const rt_column *column = &table->columns[index];
-    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
-        !is_number(column->label_value)) {
-        char shown[RT_CONFIG_SHOWN_MAX];
-        return rt_fail(error, RT_CONFIG,
-                       "stream.table.columns[%u].value: %s is not a number, as \"at_least\" needs",
-                       index, rt_config_show_text(column->label_value, shown));
+    for (uint32_t k = 0; k < column->from_count; k++) {
+        uint32_t source = 0;
+        while (source < index && strcmp(table->columns[source].name, column->from[k]) != 0)
+            source++;
+        if (source == index)
+            return rt_fail(error, RT_CONFIG, AT ".from[%u]: no column before it is named \"%s\"",
+                           list, index, k, column->from[k]);
+        const rt_column *from = &table->columns[source];
+        const bool has_id = from->kind == RT_COLUMN_CATEGORICAL || from->kind == RT_COLUMN_IGNORE;
+        if (column->from_count > 1 && !has_id)
+            return rt_fail(error, RT_CONFIG,
+                           AT ".from[%u]: \"%s\" has no id, a cross is made from categorical and "
+                              "ignored columns",
+                           list, index, k, column->from[k]);
+        if (column->from_count == 1 && from->from_count > 0)
+            return rt_fail(error, RT_CONFIG, AT ".from[%u]: \"%s\" has no cell of its own", list,
+                           index, k, column->from[k]);
     }
-    if (column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
+    if (column->from_count > 1 && column->kind != RT_COLUMN_CATEGORICAL)
+        return rt_fail(error, RT_CONFIG, AT ".kind: a cross is \"categorical\"", list, index);
+    return RT_OK;
+}
+
+static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
+                              uint32_t index, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const rt_column *column = &table->columns[index];
+    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
+        !is_number(column->label_value))
+        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
+                       list, index, rt_config_show_text(column->label_value, shown));
+    if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
+        return rt_fail(error, RT_CONFIG, AT ".separator: is also %.*sdelimiter", list, index,
+                       (int)(strlen(list) - strlen("columns")), list);
+    if (is_text && table->has_header && column->kind != RT_COLUMN_IGNORE && !column->name[0])
         return rt_fail(error, RT_CONFIG,
-                       "stream.table.columns[%u].separator: is also stream.table.delimiter", index);
-    if (table->has_header && column->kind != RT_COLUMN_IGNORE && !column->name[0])
+                       AT ".name: is needed with %.*sheader, which tells columns by their names",
+                       list, index, (int)(strlen(list) - strlen("columns")), list);
+    if (!is_text && !column->name[0] && !column->path[0] && column->from_count == 0)
         return rt_fail(error, RT_CONFIG,
-                       "stream.table.columns[%u].name: is needed with stream.table.header, which"
-                       " tells columns by their names",
-                       index);
+                       AT ".path: is needed, or a name: members of objects have one", list, index);
+    if ((column->kind == RT_COLUMN_TIME || is_dated(column->transform)) &&
+        !is_time_format(column->time_format))
+        return rt_fail(error, RT_CONFIG,
+                       AT ".time_format: %s is none, expected \"unix\", \"unix_ms\" or a pattern "
+                          "with %%Y or %%y, %%m and %%d, and %%H %%M %%S",
+                       list, index, rt_config_show_text(column->time_format, shown));
     for (uint32_t i = 0; i < index; i++) {
         if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)
-            return rt_fail(error, RT_CONFIG,
-                           "stream.table.columns[%u].name: column %u has the same name", index, i);
+            return rt_fail(error, RT_CONFIG, AT ".name: column %u has the same name", list, index,
+                           i);
+    }
+    rt_status status = check_transform(column, list, index, error);
+    return status ? status : check_from(table, list, index, error);
+}
+
+// Counts of columns by kind.
+static rt_status check_columns(const rt_table_config *table, const char *list, bool is_text,
+                               uint32_t counts[RT_COLUMN_TIME + 1], rt_error *error)
+{
+    memset(counts, 0, (RT_COLUMN_TIME + 1) * sizeof *counts);
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        rt_status status = check_column(table, list, is_text, i, error);
+        if (status)
+            return status;
+        counts[table->columns[i].kind]++;
+    }
+    static const struct {
+        rt_column_kind kind;
+        const char *name;
+    } single[] = {{RT_COLUMN_WEIGHT, "weight"}, {RT_COLUMN_ID, "id"}, {RT_COLUMN_TIME, "time"}};
+    for (size_t i = 0; i < RT_COUNT_OF(single); i++) {
+        if (counts[single[i].kind] > 1)
+            return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"%s\", expected at most one",
+                           list, counts[single[i].kind], single[i].name);
     }
     return RT_OK;
 }
 
-static rt_status check_table(const rt_table_config *table, rt_error *error)
+static rt_status check_table(const rt_stream_config *stream, rt_error *error)
 {
-    uint32_t label_count = 0, field_count = 0;
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        rt_column_kind kind = table->columns[i].kind;
-        rt_status status = check_column(table, i, error);
-        if (status != RT_OK)
-            return status;
-        label_count += kind == RT_COLUMN_LABEL;
-        field_count += kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI;
-    }
-    if (label_count != 1)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.table.columns: %u columns of kind \"label\", expected one",
-                       label_count);
+    static const char list[] = "stream.table.columns";
+    uint32_t counts[RT_COLUMN_TIME + 1];
+    const bool is_joined = stream->join.file_count > 0;
+    rt_status status =
+        check_columns(&stream->table, list, stream->format == RT_FORMAT_TABLE, counts, error);
+    if (status)
+        return status;
+    const uint32_t field_count = counts[RT_COLUMN_CATEGORICAL] + counts[RT_COLUMN_MULTI];
+    if (counts[RT_COLUMN_LABEL] != (is_joined ? 0 : 1))
+        return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
+                       counts[RT_COLUMN_LABEL],
+                       is_joined ? "none: labels come by stream.join" : "one");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
-                       "stream.table.columns: %u columns of kind \"categorical\" or \"multi\", "
-                       "expected 1 to %u",
-                       field_count, RT_FIELDS_MAX);
+                       "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",
+                       list, field_count, RT_FIELDS_MAX);
+    if (is_joined && counts[RT_COLUMN_ID] == 0)
+        return rt_fail(error, RT_CONFIG, "%s: no column of kind \"id\", which stream.join needs",
+                       list);
     return RT_OK;
+}
+
+static bool is_outcome_kind(rt_column_kind kind)
+{
+    return kind == RT_COLUMN_ID || kind == RT_COLUMN_TIME || kind == RT_COLUMN_LABEL ||
+           kind == RT_COLUMN_IGNORE;
+}
+
+static rt_status check_join(const rt_stream_config *stream, rt_error *error)
+{
+    static const char list[] = "stream.join.columns";
+    uint32_t counts[RT_COLUMN_TIME + 1];
+    const rt_join_config *join = &stream->join;
+    if (join->file_count == 0)
+        return RT_OK;
+    if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join: needs events with an id, which stream.format \"%s\" has not; "
+                       "\"table\" and \"json\" may",
+                       rt_config_choice_name("stream.format", (int)stream->format));
+    rt_status status =
+        check_columns(&join->table, list, join->format == RT_FORMAT_TABLE, counts, error);
+    for (uint32_t i = 0; i < join->table.column_count && !status; i++) {
+        if (!is_outcome_kind(join->table.columns[i].kind))
+            status = rt_fail(error, RT_CONFIG,
+                             "%s[%u].kind: an outcome has an id, a time and a label, nothing else",
+                             list, i);
+    }
+    if (!status && counts[RT_COLUMN_ID] != 1)
+        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
+                         counts[RT_COLUMN_ID]);
+    if (!status && counts[RT_COLUMN_LABEL] > 1)
+        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most one",
+                         list, counts[RT_COLUMN_LABEL]);
+    if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.join.late: \"train\" corrects what was trained as 0, but "
+                         "stream.join.unanswered \"drop\" trains nothing");
+    return status;
+}
+
+static rt_status check_libsvm(const rt_libsvm_config *libsvm, rt_error *error)
+{
+    const uint64_t least = libsvm->index_first + libsvm->dense_count;
+    if (libsvm->field_count > 0 && libsvm->fields[0] < least)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.libsvm.fields[0]: indices below %llu are dense, or no indices",
+                       (unsigned long long)least);
+    return RT_OK;
+}
+
+static rt_status check_stream(const rt_stream_config *stream, rt_error *error)
+{
+    rt_status status = check_join(stream, error);
+    if (!status && (stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON))
+        status = check_table(stream, error);
+    if (!status && stream->format == RT_FORMAT_LIBSVM)
+        status = check_libsvm(&stream->libsvm, error);
+    if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.negatives_keep: is for samples that are read; "
+                         "stream.synthetic.base_rate says what is generated");
+    return status;
 }
 
 // A rate that changes would move weights by itself: z holds what earlier rates made of them.
@@ -178,6 +348,46 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
         return RT_OK;
     return rt_fail(error, RT_CONFIG, "%s.%s: ftrl has a learning rate of its own for every weight",
                    section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
+}
+
+// With bounded staleness changes of several workers are added up, of values and of state. That means
+// something where state is a sum; a moving average is none, and ftrl's values follow from its state.
+static bool adds_up(rt_optimizer_kind kind)
+{
+    return kind == RT_OPTIMIZER_SGD || kind == RT_OPTIMIZER_ADAGRAD ||
+           kind == RT_OPTIMIZER_ROWWISE_ADAGRAD;
+}
+
+static rt_status check_consistency(const rt_config *config, rt_error *error)
+{
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    const bool is_stale = config->consistency.staleness > 0;
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"dispatch.keeper", "gradients are kept for synchronous training only", dispatch->keeper},
+        {"dispatch.full_sync", "it is for synchronous training only", dispatch->full_sync},
+        {"dispatch.evict_cost", "it knows synchronous training only",
+         is_stale && dispatch->evict_cost},
+        {"cache.lookahead", "rows leave a cache after an iteration, not within",
+         is_stale && config->cache.lookahead > 0},
+        {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
+         is_stale && dispatch->view == RT_VIEW_STRICT},
+    };
+    if (!config->consistency.bounded)
+        return RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "%s: not with consistency.staleness: %s",
+                           others[i].key, others[i].why);
+    if (is_stale && !adds_up(config->optimizer_rows.kind))
+        return rt_fail(error, RT_CONFIG,
+                       "optimizer.rows.name: %s cannot add up what several workers changed, as "
+                       "consistency.staleness above 0 needs: expected \"sgd\", \"adagrad\" or "
+                       "\"rowwise_adagrad\"",
+                       rt_config_choice_name("optimizer.rows.name", config->optimizer_rows.kind));
+    return RT_OK;
 }
 
 static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
@@ -271,11 +481,13 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
     if (status == RT_OK)
         status = check_device(config, error);
     if (status == RT_OK)
+        status = check_consistency(config, error);
+    if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (status == RT_OK && config->stream.format == RT_FORMAT_TABLE)
-        status = check_table(&config->stream.table, error);
+    if (status == RT_OK)
+        status = check_stream(&config->stream, error);
     if (status == RT_OK)
         status = check_network(config, error);
     if (status == RT_OK)

@@ -75,7 +75,38 @@ static const rt_config_choice losses[] = {
 static const rt_config_choice formats[] = {
     {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
     {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
+    {"json", RT_FORMAT_JSON, "an object per line; `stream.table.columns` says which members"},
+    {"libsvm", RT_FORMAT_LIBSVM, "`label index:value ...`, also of libFM; `stream.libsvm`"},
     {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
+    {0},
+};
+static const rt_config_choice quote_rules[] = {
+    {"auto", RT_QUOTES_AUTO, "as rfc4180, but none where the delimiter is a tab"},
+    {"rfc4180", RT_QUOTES_RFC4180,
+     "a cell may be quoted: it may hold delimiters and line ends then, and \"\" stands for a "
+     "quote"},
+    {"none", RT_QUOTES_NONE, "a quote is a byte like any other"},
+    {0},
+};
+static const rt_config_choice outcome_formats[] = {
+    {"table", RT_FORMAT_TABLE, "delimited text"},
+    {"json", RT_FORMAT_JSON, "an object per line"},
+    {0},
+};
+static const rt_config_choice unanswered_events[] = {
+    {"negative", RT_JOIN_NEGATIVE, "it has label 0"},
+    {"drop", RT_JOIN_DROP, "it is left out, and counted"},
+    {0},
+};
+static const rt_config_choice late_outcomes[] = {
+    {"drop", RT_LATE_DROP, "it is counted"},
+    {"train", RT_LATE_TRAIN,
+     "its event is trained once more, with label 1 in place of the 0 that it had"},
+    {0},
+};
+static const rt_config_choice join_ends[] = {
+    {"train", RT_JOIN_END_TRAIN, "no outcome can come: they are trained as `unanswered` says"},
+    {"keep", RT_JOIN_END_KEEP, "they wait on, in the checkpoint (`checkpoint.at_end`)"},
     {0},
 };
 #define XX(kind, name, help) {#name, RT_SOURCE_##kind, help},
@@ -140,6 +171,8 @@ static const rt_config_choice evictions[] = {
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},
+    {"light_lfu", RT_EVICT_LIGHT_LFU,
+     "the same, but rows used ten times only count on, and stay until that count has decayed (HET)"},
     {0},
 };
 #define XX(kind, name, help) {#name, RT_POLICY_##kind, help},
@@ -242,7 +275,8 @@ const rt_config_key rt_config_keys[] = {
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
     U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
-        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores that "
+        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores "
+        "that "
         "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
         "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
     BOOL("compute.tf32", compute.tf32, "false",
@@ -307,15 +341,59 @@ const rt_config_key rt_config_keys[] = {
            "cannot be parsed (judged from 1,000 lines on); what came before is trained and saved."),
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            dense_scalings, "How dense features are scaled; the numbers are part of the model."),
+    DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
+           "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
+           "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
+           "metrics and wherever the model is asked."),
     {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
-     .offset = OFFSET(rt_config, stream.table.delimiter, char), .characters = ",\t"},
+     .offset = OFFSET(rt_config, stream.table.delimiter, char)},
+    CHOICE("stream.table.quotes", stream.table.quotes, rt_quotes, "\"auto\"", quote_rules,
+           "What a quote at the beginning of a cell means."),
     BOOL("stream.table.header", stream.table.has_header, "false",
          "The first line of every file holds names: a cell belongs to the column of its name, in "
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
          "Every cell of a line, from the left. One is the label. Categorical and multi columns "
-         "become fields in this order."),
+         "become fields in this order. In objects (json): the members that are read."),
+    DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
+           "The label is 1 from this number on, else 0."),
+    U64("stream.libsvm.index_first", stream.libsvm.index_first, "1", IN(0, 1), "",
+        "The smallest index of a file."),
+    U32("stream.libsvm.dense", stream.libsvm.dense_count, "0", IN(0, 65536), "",
+        "So many indices, from the smallest on, are dense features; one that a line lacks is 0. "
+        "The others are ids: value 1 says that the id is there, 0 that it is not; another one is "
+        "malformed."),
+    LIST("stream.libsvm.fields", rt_config_libsvm_fields, "[]", "",
+         "First index of every field; its ids go up to the next. Empty: all ids are one field."),
+    U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
+        "Further ids of a field and line are dropped."),
+    LIST("stream.join.outcomes", rt_config_outcomes, "[]", "",
+         "Where outcomes are read; empty: samples have their labels with them, and this section is "
+         "not looked at."),
+    CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"", outcome_formats,
+           "What lines of outcomes look like."),
+    {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
+     .offset = OFFSET(rt_config, stream.join.table.delimiter, char)},
+    CHOICE("stream.join.quotes", stream.join.table.quotes, rt_quotes, "\"auto\"", quote_rules,
+           "As `stream.table.quotes`."),
+    BOOL("stream.join.header", stream.join.table.has_header, "false", "As `stream.table.header`."),
+    LIST("stream.join.columns", rt_config_join_columns, "[]", "",
+         "As `stream.table.columns`; of kinds id (one), time, label and ignore. Without a label "
+         "every outcome has label 1."),
+    DOUBLE("stream.join.window_s", stream.join.window_s, "3600", IN(0, 1e9), "s",
+           "An event waits so long for its outcome, by the times of events and outcomes."),
+    CHOICE("stream.join.unanswered", stream.join.unanswered, rt_join_unanswered, "\"negative\"",
+           unanswered_events, "What an event is that has waited in vain."),
+    CHOICE("stream.join.late", stream.join.late, rt_join_late, "\"drop\"", late_outcomes,
+           "What an outcome with label 1 does that comes when its event was trained with 0."),
+    DOUBLE("stream.join.late_s", stream.join.late_s, "86400", IN(0, 1e9), "s",
+           "So long after its window an event is kept for late outcomes (late train)."),
+    U32("stream.join.events_max", stream.join.events_max, "100000", IN(1, 100000000), "events",
+        "That wait or are kept at once, and outcomes that wait for their events. When there are "
+        "more the oldest ones go as if their time were over, and are counted."),
+    CHOICE("stream.join.at_end", stream.join.at_end, rt_join_at_end, "\"train\"", join_ends,
+           "What becomes of waiting events when both inputs have ended."),
     CHOICE("stream.synthetic.shape", stream.synthetic_shape, rt_synthetic_shape, "\"criteo\"",
            synthetic_shapes, "Fields and the sizes of their id spaces."),
     DOUBLE("stream.synthetic.scale", stream.synthetic_scale, "0.05", ABOVE(0, 1), "",
@@ -390,7 +468,8 @@ const rt_config_key rt_config_keys[] = {
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
-         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
+         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
+         "shortest, "
          "found by planning the last batches on sets of workers; a box whose part of the dense "
          "exchange takes longer than the others need sits out. It has no samples, serves what others "
          "need of its cache, and fetches the dense weights from the shards when it comes back. No "
@@ -436,6 +515,12 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
+
+    LIST("consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
+         "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
+         "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
+         "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
+         "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
 
     LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
@@ -568,9 +653,10 @@ const rt_config_key rt_config_keys[] = {
          "loopback addresses are listened on."),
     TEXT("security.certificate_key", security_certificate_key,
          "Its key, a PEM file that nobody else can read."),
-    TEXT("security.token", security_token,
-         "File with one word, at least 16 characters, that nobody else can read: every HTTP "
-         "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
+    TEXT(
+        "security.token", security_token,
+        "File with one word, at least 16 characters, that nobody else can read: every HTTP "
+        "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),
@@ -610,6 +696,9 @@ static const struct {
                 "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`."},
     {"feed", "Events from other boxes (`lanyard feed`)."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
+    {"stream.libsvm", "Lines of `label index:value ...`; for `stream.format` libsvm."},
+    {"stream.join", "Labels that come later than what they belong to, in a second input\n"
+                    "(docs/FORMATS.md)."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
     {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer "
                   "makes rows\n"

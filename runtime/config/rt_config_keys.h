@@ -23,7 +23,7 @@ typedef enum {
     RT_KEY_U64,
     RT_KEY_FLOAT,
     RT_KEY_DOUBLE,
-    RT_KEY_CHARACTER, // one byte of `characters`
+    RT_KEY_CHARACTER, // one byte of `characters`, or any but a quote and a line end
     RT_KEY_TEXT,      // zero-terminated, `size` bytes with the zero; at least `min` characters
     RT_KEY_CHOICE,    // an enum of int's size
     RT_KEY_LIST
@@ -50,6 +50,10 @@ typedef struct {
     rt_status (*take)(rt_config *config, const void *elements, uint32_t count, bool is_alone,
                       const char *path, rt_error *error);
     void (*write)(const rt_config *config, rt_json *json, const char *name);
+    // In their place, of a list that is a member of an element: into the element, and from there.
+    rt_status (*take_member)(void *element, const void *elements, uint32_t count, const char *path,
+                             rt_error *error);
+    void (*write_member)(const void *element, rt_json *json, const char *name);
     const rt_config_key *members; // NULL where elements are no objects; ends with path NULL
     bool takes_text;              // a string may stand alone, with --set a bare one
     bool takes_number;            // so may a number
@@ -60,6 +64,7 @@ struct rt_config_key {
     rt_config_key_type type;
     bool min_excluded, max_excluded;
     bool is_required;     // members only
+    bool is_brief;        // members only: not written where it is the default
     uint32_t offset;      // into rt_config, or into the element
     uint32_t size;        // RT_KEY_TEXT
     double min, max;      // numbers
@@ -101,10 +106,11 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_columns, rt_config_links, rt_config_shards, rt_config_participants;
+    rt_config_columns, rt_config_join_columns, rt_config_outcomes, rt_config_libsvm_fields,
+    rt_config_links, rt_config_shards, rt_config_participants, rt_config_staleness;
 
 // RT_CONFIG names path, or the element; config is unchanged then. RT_NO_MEMORY.
-rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, const cJSON *value,
+rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
                               const char *path, rt_error *error);
 
 // rt_config_value.c: reads one value into base + offset (lists: base is the rt_config), writes it
@@ -126,8 +132,9 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
 rt_status rt_config_reject_duplicate(const cJSON *object, const cJSON *value, const char *path,
                                      rt_error *error);
 
-// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it; name:
-// if it is one of the choices of a key in that section, the text names the key. NULL: no text.
+// RT_CONFIG: a value stands where the section path belongs. shown: the value as people see it;
+// name: if it is one of the choices of a key in that section, the text names the key. NULL: no
+// text.
 rt_status rt_config_not_section(const char *path, const char *shown, const char *name,
                                 rt_error *error);
 

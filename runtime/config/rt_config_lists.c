@@ -24,7 +24,7 @@ static rt_status check_length(const rt_config_list *list, uint64_t count, const 
     return RT_OK;
 }
 
-rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, const cJSON *value,
+rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
                               const char *path, rt_error *error)
 {
     char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
@@ -49,7 +49,8 @@ rt_status rt_config_list_read(const rt_config_list *list, rt_config *config, con
         status = list->element(elements + (size_t)i * list->element_size, one, at, error);
     }
     if (!status)
-        status = list->take(config, elements, count, is_alone, path, error);
+        status = list->take_member ? list->take_member(base, elements, count, path, error)
+                                   : list->take(base, elements, count, is_alone, path, error);
     rt_free(elements);
     return status;
 }
@@ -69,36 +70,49 @@ static rt_status read_file(void *element, const cJSON *value, const char *path, 
     return RT_OK;
 }
 
-// One block holds the pointers and, behind them, the text.
+static rt_status replace_files(char ***files_p, uint32_t *count_p, const void *elements,
+                               uint32_t count)
+{
+    char **files;
+    if (rt_config_copy_files(elements, count, &files))
+        return RT_NO_MEMORY;
+    rt_free(*files_p);
+    *files_p = files;
+    *count_p = count;
+    return RT_OK;
+}
+
+static void write_paths(char **files, uint32_t count, rt_json *json, const char *name)
+{
+    rt_json_begin_array(json, name);
+    for (uint32_t i = 0; i < count; i++)
+        rt_json_string(json, NULL, files[i]);
+    rt_json_end_array(json);
+}
+
 static rt_status take_files(rt_config *config, const void *elements, uint32_t count, bool is_alone,
                             const char *path, rt_error *error)
 {
-    const char *const *paths = elements;
-    char **files = NULL;
-    size_t text_size = 0;
     (void)is_alone, (void)path, (void)error;
-    for (uint32_t i = 0; i < count; i++)
-        text_size += strlen(paths[i]) + 1;
-    if (count > 0 && !(files = rt_alloc(1, count * sizeof *files + text_size)))
-        return RT_NO_MEMORY;
-    char *text = count > 0 ? (char *)(files + count) : NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        const size_t size = strlen(paths[i]) + 1;
-        files[i] = memcpy(text, paths[i], size);
-        text += size;
-    }
-    rt_free(config->stream.files);
-    config->stream.files = files;
-    config->stream.file_count = count;
-    return RT_OK;
+    return replace_files(&config->stream.files, &config->stream.file_count, elements, count);
 }
 
 static void write_files(const rt_config *config, rt_json *json, const char *name)
 {
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < config->stream.file_count; i++)
-        rt_json_string(json, NULL, config->stream.files[i]);
-    rt_json_end_array(json);
+    write_paths(config->stream.files, config->stream.file_count, json, name);
+}
+
+static rt_status take_outcomes(rt_config *config, const void *elements, uint32_t count,
+                               bool is_alone, const char *path, rt_error *error)
+{
+    rt_join_config *join = &config->stream.join;
+    (void)is_alone, (void)path, (void)error;
+    return replace_files(&join->files, &join->file_count, elements, count);
+}
+
+static void write_outcomes(const rt_config *config, rt_json *json, const char *name)
+{
+    write_paths(config->stream.join.files, config->stream.join.file_count, json, name);
 }
 
 _Static_assert(RT_FILES_MAX == 256, "the text below says so");
@@ -109,6 +123,15 @@ const rt_config_list rt_config_files = {
     .element = read_file,
     .take = take_files,
     .write = write_files,
+    .takes_text = true,
+};
+const rt_config_list rt_config_outcomes = {
+    .expected = "a path, or a list of at most 256 paths",
+    .count_max = RT_FILES_MAX,
+    .element_size = sizeof(char *),
+    .element = read_file,
+    .take = take_outcomes,
+    .write = write_outcomes,
     .takes_text = true,
 };
 
@@ -229,106 +252,6 @@ const rt_config_list rt_config_mlp_bottom = {
     .element = read_width,
     .take = take_mlp_bottom,
     .write = write_mlp_bottom,
-};
-
-// stream.table.columns ----------------------------------------------------------------------------
-
-static const rt_config_choice column_kinds[] = {
-    {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`"},
-    {"dense", RT_COLUMN_DENSE, "a number; an empty cell is 0"},
-    {"categorical", RT_COLUMN_CATEGORICAL, "one id"},
-    {"multi", RT_COLUMN_MULTI, "several ids in one cell"},
-    {"ignore", RT_COLUMN_IGNORE, "not read"},
-    {0},
-};
-static const rt_config_choice label_rules[] = {
-    {"equals", RT_LABEL_EQUALS, "1 where the cell is exactly `value`"},
-    {"at_least", RT_LABEL_AT_LEAST, "1 where the cell's number is `value` or more"},
-    {0},
-};
-static const rt_config_choice transforms[] = {
-    {"none", RT_TRANSFORM_NONE, "as it is"},
-    {"log1p", RT_TRANSFORM_LOG1P, "log(1 + max(x, 0))"},
-    {0},
-};
-static const rt_config_choice id_kinds[] = {
-    {"hash", RT_ID_HASH, "a hash of the cell's bytes"},
-    {"number", RT_ID_NUMBER, "the cell is a number"},
-    {0},
-};
-
-#define MEMBER(path_, type_, default_, help_, member)                              \
-    .path = path_, .type = type_, .fallback = default_, .unit = "", .help = help_, \
-    .offset = offsetof(rt_column, member)
-
-static const rt_config_key column_members[] = {
-    {MEMBER("name", RT_KEY_TEXT, "\"\"", "For messages and metrics; no two the same.", name),
-     .size = RT_NAME_MAX},
-    {MEMBER("kind", RT_KEY_CHOICE, NULL, "What the column is; must be given.", kind),
-     .choices = column_kinds, .is_required = true},
-    {MEMBER("rule", RT_KEY_CHOICE, "\"equals\"", "When the label is 1 (label).", label_rule),
-     .choices = label_rules},
-    {MEMBER("value", RT_KEY_TEXT, "\"1\"", "What the label is compared with (label).", label_value),
-     .size = RT_NAME_MAX},
-    {MEMBER("transform", RT_KEY_CHOICE, "\"none\"", "Applied to the number (dense).", transform),
-     .choices = transforms},
-    {MEMBER("id", RT_KEY_CHOICE, "\"hash\"", "How a cell becomes an id (categorical, multi).", id),
-     .choices = id_kinds},
-    {MEMBER("separator", RT_KEY_CHARACTER, "\"|\"", "Between the values of a cell (multi).",
-            separator),
-     .characters = "|;, :/^\t"},
-    {MEMBER("values_max", RT_KEY_U32, "8", "Further values of a cell are dropped (multi).",
-            values_max),
-     .min = 1, .max = 1024},
-    {0},
-};
-
-static rt_status read_column(void *element, const cJSON *value, const char *path, rt_error *error)
-{
-    char shown[RT_CONFIG_SHOWN_MAX];
-    if (!cJSON_IsObject(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is no column, expected an object", path,
-                       rt_config_show(value, shown));
-    return rt_config_members_read(column_members, element, value, path, error);
-}
-
-static rt_status take_columns(rt_config *config, const void *elements, uint32_t count,
-                              bool is_alone, const char *path, rt_error *error)
-{
-    rt_column *columns = NULL;
-    (void)is_alone, (void)path, (void)error;
-    if (count > 0 && !(columns = rt_alloc(count, sizeof *columns)))
-        return RT_NO_MEMORY;
-    if (count > 0)
-        memcpy(columns, elements, count * sizeof *columns);
-    rt_free(config->stream.table.columns);
-    config->stream.table.columns = columns;
-    config->stream.table.column_count = count;
-    return RT_OK;
-}
-
-static void write_columns(const rt_config *config, rt_json *json, const char *name)
-{
-    const rt_table_config *table = &config->stream.table;
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        rt_json_begin_object(json, NULL);
-        for (const rt_config_key *key = column_members; key->path; key++)
-            rt_config_value_write(key, &table->columns[i], json, key->path);
-        rt_json_end_object(json);
-    }
-    rt_json_end_array(json);
-}
-
-_Static_assert(RT_COLUMNS_MAX == 512, "the text below says so");
-const rt_config_list rt_config_columns = {
-    .expected = "a list of at most 512 objects",
-    .count_max = RT_COLUMNS_MAX,
-    .element_size = sizeof(rt_column),
-    .element = read_column,
-    .take = take_columns,
-    .write = write_columns,
-    .members = column_members,
 };
 
 // links.workers -----------------------------------------------------------------------------------
@@ -483,6 +406,57 @@ const rt_config_list rt_config_shards = {
     .take = take_shards,
     .write = write_shards,
     .takes_text = true,
+};
+
+// consistency.staleness ---------------------------------------------------------------------------
+
+static rt_status read_staleness(void *element, const cJSON *value, const char *path,
+                                rt_error *error)
+{
+    static const rt_config_key bound = {.type = RT_KEY_U32, .min = 0, .max = RT_STALENESS_INF - 1.0};
+    rt_consistency_config *one = element;
+    char shown[RT_CONFIG_SHOWN_MAX];
+    *one = (rt_consistency_config){.bounded = true, .staleness = RT_STALENESS_INF};
+    if (!cJSON_IsString(value))
+        return rt_config_value_read(&bound, &one->staleness, value, path, error);
+    if (strcmp(value->valuestring, "off") == 0)
+        *one = (rt_consistency_config){0};
+    else if (strcmp(value->valuestring, "inf") != 0)
+        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+                       rt_config_staleness.expected);
+    return RT_OK;
+}
+
+static rt_status take_staleness(rt_config *config, const void *elements, uint32_t count,
+                                bool is_alone, const char *path, rt_error *error)
+{
+    (void)count; // 1
+    if (!is_alone)
+        return rt_fail(error, RT_CONFIG, "%s: a list, expected %s", path,
+                       rt_config_staleness.expected);
+    config->consistency = *(const rt_consistency_config *)elements;
+    return RT_OK;
+}
+
+static void write_staleness(const rt_config *config, rt_json *json, const char *name)
+{
+    const rt_consistency_config *consistency = &config->consistency;
+    if (consistency->bounded && consistency->staleness != RT_STALENESS_INF)
+        rt_json_u64(json, name, consistency->staleness);
+    else
+        rt_json_string(json, name, consistency->bounded ? "inf" : "off");
+}
+
+const rt_config_list rt_config_staleness = {
+    .expected = "\"off\", \"inf\", or a number of iterations below 2^32 - 1",
+    .count_min = 1,
+    .count_max = 1,
+    .element_size = sizeof(rt_consistency_config),
+    .element = read_staleness,
+    .take = take_staleness,
+    .write = write_staleness,
+    .takes_text = true,
+    .takes_number = true,
 };
 
 // dispatch.participants ---------------------------------------------------------------------------

@@ -80,7 +80,10 @@ void rt_config_value_expected(const rt_config_key *key, char *text, size_t size)
         describe_range(key, "a number", text, size);
         break;
     case RT_KEY_CHARACTER:
-        describe_characters(key->characters, text, size);
+        if (key->characters)
+            describe_characters(key->characters, text, size);
+        else
+            snprintf(text, size, "one character other than a quote and a line end");
         break;
     case RT_KEY_TEXT:
         snprintf(text, size, "a string of %u to %u bytes", (unsigned)key->min,
@@ -186,7 +189,8 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
         return read_number(key, base, value, path, error);
     case RT_KEY_CHARACTER:
         if (!cJSON_IsString(value) || strlen(value->valuestring) != 1 ||
-            !strchr(key->characters, value->valuestring[0]))
+            (key->characters ? !strchr(key->characters, value->valuestring[0])
+                             : strchr("\"\n\r", value->valuestring[0]) != NULL))
             return reject(key, path, value, "is not allowed", error);
         *at = value->valuestring[0];
         return RT_OK;
@@ -245,7 +249,10 @@ void rt_config_value_write(const rt_config_key *key, const void *base, rt_json *
         rt_json_string(json, name, choice_name(key->choices, choice));
         break;
     case RT_KEY_LIST:
-        key->list->write(base, json, name);
+        if (key->list->write_member)
+            key->list->write_member(base, json, name);
+        else
+            key->list->write(base, json, name);
         break;
     }
 }

@@ -13,18 +13,23 @@
 // SEGMENT_COUNT x size <= run / 5 + size, so a merged segment is at most 1/77 of the run and the
 // nearest boundary at most half of that away.
 #define SEGMENT_COUNT 32
+#define WEIGHED 0x80000000u // beside the number of segments, in what is saved
+#define WEIGHT_UNIT 1048576.0
 _Static_assert(SEGMENT_COUNT % 2 == 0, "neighbours are merged in pairs");
 
 typedef struct {
     uint64_t seen; // samples, invalid ones included
     uint64_t invalid;
-    uint64_t positives;
+    // Numbers of samples; where there are weights, their sums in units of 1 / WEIGHT_UNIT. A
+    // correction of what was trained before may leave a bin below zero.
+    int64_t positives;
     double loss_sum;
     double prediction_sum;
-    uint64_t bins[2][BIN_COUNT]; // by label
+    int64_t bins[2][BIN_COUNT]; // by label
 } tally;
 
 struct rt_meter {
+    bool weighs;
     tally total;
     tally window;
     tally sum;           // scratch of last_fifth
@@ -57,7 +62,7 @@ void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
 {
     rt_bytes_put_u64(bytes, meter->tail_start);
     rt_bytes_put_u64(bytes, meter->segment_size);
-    rt_bytes_put_u32(bytes, meter->segment_count);
+    rt_bytes_put_u32(bytes, meter->segment_count | (meter->weighs ? WEIGHED : 0));
     rt_bytes_put(bytes, &meter->total, sizeof meter->total);
     for (uint32_t i = 0; i < meter->segment_count; i++)
         rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);
@@ -66,7 +71,8 @@ void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
 rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
 {
     const uint64_t tail_start = rt_reader_u64(reader), segment_size = rt_reader_u64(reader);
-    const uint32_t segment_count = rt_reader_u32(reader);
+    const uint32_t head = rt_reader_u32(reader), segment_count = head & ~WEIGHED;
+    const bool weighs = meter->weighs;
     if (reader->failed || segment_size == 0 || segment_count == 0 ||
         segment_count > SEGMENT_COUNT || reader->left / sizeof(tally) < segment_count + 1u)
         return RT_DATA;
@@ -76,7 +82,30 @@ rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
     rt_reader_get(reader, &meter->total, 1, sizeof meter->total);
     for (uint32_t i = 0; i < segment_count; i++)
         rt_reader_get(reader, meter->segments[i], 1, sizeof *meter->segments[i]);
+    meter->weighs = head & WEIGHED;
+    if (weighs)
+        rt_meter_weigh(meter);
     return RT_OK;
+}
+
+static void weigh(tally *one)
+{
+    one->positives *= (int64_t)WEIGHT_UNIT;
+    for (uint32_t label = 0; label < 2; label++) {
+        for (uint32_t i = 0; i < BIN_COUNT; i++)
+            one->bins[label][i] *= (int64_t)WEIGHT_UNIT;
+    }
+}
+
+void rt_meter_weigh(rt_meter *meter)
+{
+    if (meter->weighs)
+        return;
+    meter->weighs = true;
+    weigh(&meter->total);
+    weigh(&meter->window);
+    for (uint32_t i = 0; i < meter->segment_count; i++)
+        weigh(meter->segments[i]);
 }
 
 static void clear(tally *one)
@@ -137,30 +166,46 @@ static void begin_segment(rt_meter *meter)
     meter->segment_count++;
 }
 
-// Adds to the three tallies at once: the logarithms cost more than all the rest.
-static void add_chunk(tally *const tallies[3], const float *predictions, const float *labels,
-                      uint32_t count)
+typedef struct {
+    const float *predictions, *labels, *weights; // weights NULL: all are 1
+    double negative_weight;
+} samples;
+
+// Of label 1 and of label 0.
+static void masses_of(const samples *from, uint32_t i, double masses[2])
 {
-    uint64_t invalid = 0, positives = 0;
+    const double weight = from->weights ? (double)from->weights[i] : 1;
+    masses[1] = from->weights ? (double)from->labels[i] : from->labels[i] > 0.5f;
+    masses[0] = (weight - masses[1]) * from->negative_weight;
+}
+
+// Adds to the three tallies at once: the logarithms cost more than all the rest.
+static void add_chunk(tally *const tallies[3], const samples *from, uint32_t count, double unit)
+{
+    uint64_t invalid = 0;
+    int64_t positives = 0;
     double loss_sum = 0, prediction_sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        double p = (double)predictions[i];
+        double p = (double)from->predictions[i], masses[2];
         if (!(p >= 0 && p <= 1)) {
             invalid++;
             continue;
         }
-        prediction_sum += p;
+        masses_of(from, i, masses);
+        prediction_sum += p * (masses[0] + masses[1]);
         p = p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
         double log_p = log(p), log_q = log(1 - p);
         double position = (log_p - log_q + LOGIT_MAX) * BINS_PER_LOGIT;
         uint32_t bin = position <= 0               ? 0
                        : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
                                                    : (uint32_t)position;
-        uint32_t label = labels[i] > 0.5f;
-        positives += label;
-        loss_sum -= label ? log_p : log_q;
-        for (uint32_t k = 0; k < 3; k++)
-            tallies[k]->bins[label][bin]++;
+        const int64_t added[2] = {llround(masses[0] * unit), llround(masses[1] * unit)};
+        positives += added[1];
+        loss_sum -= masses[1] * log_p + masses[0] * log_q;
+        for (uint32_t k = 0; k < 3; k++) {
+            tallies[k]->bins[0][bin] += added[0];
+            tallies[k]->bins[1][bin] += added[1];
+        }
     }
     for (uint32_t k = 0; k < 3; k++) {
         tallies[k]->seen += count;
@@ -171,8 +216,9 @@ static void add_chunk(tally *const tallies[3], const float *predictions, const f
     }
 }
 
-void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels, uint32_t count)
+static void add(rt_meter *meter, samples from, uint32_t count)
 {
+    const double unit = meter->weighs ? WEIGHT_UNIT : 1;
     while (count > 0) {
         tally *segment = meter->segments[meter->segment_count - 1];
         uint64_t room = meter->segment_size - segment->seen;
@@ -182,11 +228,24 @@ void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels
         }
         uint32_t chunk = (uint32_t)rt_min_u64(count, room);
         tally *const tallies[3] = {segment, &meter->window, &meter->total};
-        add_chunk(tallies, predictions, labels, chunk);
-        predictions += chunk;
-        labels += chunk;
+        add_chunk(tallies, &from, chunk, unit);
+        from.predictions += chunk;
+        from.labels += chunk;
+        from.weights += from.weights ? chunk : 0;
         count -= chunk;
     }
+}
+
+void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels, uint32_t count)
+{
+    add(meter, (samples){predictions, labels, NULL, 1}, count);
+}
+
+void rt_meter_add_weighted(rt_meter *meter, const float *predictions, const float *labels,
+                           const float *weights, double negative_weight, uint32_t count)
+{
+    rt_assert(meter->weighs);
+    add(meter, (samples){predictions, labels, weights, negative_weight}, count);
 }
 
 void rt_meter_begin_window(rt_meter *meter)
@@ -208,7 +267,16 @@ static double auc_of(const tally *one)
                                                 : (double)NAN;
 }
 
-static rt_quality quality_of(const tally *one, uint64_t first_sample)
+// Of all samples, by weight.
+static double mass_of(const tally *one, bool weighs)
+{
+    double mass = 0;
+    for (uint32_t i = 0; weighs && i < BIN_COUNT; i++)
+        mass += (double)(one->bins[0][i] + one->bins[1][i]);
+    return weighs ? mass / WEIGHT_UNIT : (double)(one->seen - one->invalid);
+}
+
+static rt_quality quality_of(const tally *one, uint64_t first_sample, bool weighs)
 {
     rt_quality quality = {.first_sample = first_sample,
                           .sample_count = one->seen - one->invalid,
@@ -218,9 +286,10 @@ static rt_quality quality_of(const tally *one, uint64_t first_sample)
                           .normalised_entropy = (double)NAN,
                           .calibration = (double)NAN,
                           .mean_label = (double)NAN};
-    if (quality.sample_count == 0)
+    const double count = mass_of(one, weighs);
+    if (quality.sample_count == 0 || count <= 0)
         return quality;
-    double count = (double)quality.sample_count, mean = (double)one->positives / count;
+    const double mean = (double)one->positives / (weighs ? WEIGHT_UNIT : 1) / count;
     quality.mean_label = mean;
     quality.log_loss = one->loss_sum / count;
     if (mean > 0)
@@ -234,12 +303,12 @@ static rt_quality quality_of(const tally *one, uint64_t first_sample)
 
 rt_quality rt_meter_total(const rt_meter *meter)
 {
-    return quality_of(&meter->total, 0);
+    return quality_of(&meter->total, 0, meter->weighs);
 }
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(&meter->window, meter->total.seen - meter->window.seen);
+    return quality_of(&meter->window, meter->total.seen - meter->window.seen, meter->weighs);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)
@@ -256,5 +325,5 @@ rt_quality rt_meter_last_fifth(rt_meter *meter)
     clear(&meter->sum);
     for (uint32_t i = first; i < meter->segment_count; i++)
         add_tally(&meter->sum, meter->segments[i]);
-    return quality_of(&meter->sum, start);
+    return quality_of(&meter->sum, start, meter->weighs);
 }

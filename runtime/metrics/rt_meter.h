@@ -12,6 +12,9 @@
 // - The log loss clips predictions to [1e-7, 1 - 1e-7].
 // - The last fifth starts at most 0.65% of the run away from four fifths of it (exactly there in
 //   runs of up to 150 samples).
+//
+// Where samples have weights (rt_meter_weigh) all numbers but counts of samples are by weight, in
+// units of 2^-20.
 #ifndef RT_METER_H
 #define RT_METER_H
 
@@ -41,6 +44,14 @@ void rt_meter_destroy(rt_meter *meter);
 
 // Adds count predicted probabilities and their labels (0 or 1), in the order of the run.
 void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels, uint32_t count);
+
+// From now on there are weights; what was added before weighs 1 each.
+void rt_meter_weigh(rt_meter *meter);
+
+// The same for a meter that weighs: labels and weights as in rt_batch.h; what has label 0 counts
+// negative_weight times (rt_negatives.h).
+void rt_meter_add_weighted(rt_meter *meter, const float *predictions, const float *labels,
+                           const float *weights, double negative_weight, uint32_t count);
 
 // Forgets the window; what is added from now on is the next one.
 void rt_meter_begin_window(rt_meter *meter);

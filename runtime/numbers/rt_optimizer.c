@@ -61,8 +61,8 @@ WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t d
 
 static const rt_optimizer_ops sgd = {.name = "sgd", .flops_per_value = 2, .step = step_sgd};
 
-WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                               float *restrict values, float *restrict velocity,
+WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
+                               uint32_t plane, float *restrict values, float *restrict velocity,
                                const float *restrict gradient)
 {
     (void)plane;
@@ -77,8 +77,8 @@ static const rt_optimizer_ops momentum = {
     .name = "momentum", .state = {1, 0}, .flops_per_value = 4, .step = step_momentum};
 
 // Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
-WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                              float *restrict values, float *restrict squares,
+WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                              uint32_t plane, float *restrict values, float *restrict squares,
                               const float *restrict gradient)
 {
     (void)plane;
@@ -116,9 +116,9 @@ static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
 }
 
 // One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
-WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                                      float *restrict values, float *restrict square,
-                                      const float *restrict gradient)
+WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+                                      uint32_t plane, float *restrict values,
+                                      float *restrict square, const float *restrict gradient)
 {
     (void)plane;
     *square += sum_of_squares(t, dim, values, gradient) / (float)dim;
@@ -313,14 +313,6 @@ float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const 
     return norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
 }
 
-rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
-                                              uint64_t step, const float *gradient)
-{
-    terms t = rt_optimizer_terms_of(config, step);
-    t.scale = rt_optimizer_scale(config, dim, gradient);
-    return t;
-}
-
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                               float scale, float *values, float *state, const float *gradient)
 {
@@ -329,11 +321,19 @@ void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, u
     rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
 }
 
+rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
+                                              uint64_t step, const float *gradient)
+{
+    terms t = rt_optimizer_terms_of(config, step);
+    t.scale = rt_optimizer_scale(config, dim, gradient);
+    return t;
+}
+
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
-    rt_optimizer_step_scaled(config, dim, step, rt_optimizer_scale(config, dim, gradient), values,
-                             state, gradient);
+    terms t = rt_optimizer_clipped_terms(config, dim, step, gradient);
+    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
 }
 
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config)

@@ -31,8 +31,8 @@ typedef struct {
     uint32_t flops_per_value;       // of a step, for the measurements
     // Changes the terms of iteration step that all kinds begin with; NULL: nothing.
     void (*adapt)(const rt_optimizer_config *config, uint64_t step, rt_optimizer_terms *terms);
-    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong to
-    // one value are plane (the values of the block) apart.
+    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong
+    // to one value are plane (the values of the block) apart.
     void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
                  uint32_t plane, float *values, float *state, const float *gradient);
 } rt_optimizer_ops;
@@ -57,7 +57,14 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient);
 
-// The same in two halves, for several threads: first the terms, with clipping, which looks at all
+// The two halves of it, for parts that are kept apart, each with its state: what the gradient of the
+// whole block is scaled by (1 without clipping), and the step of a part with that. Where no float of
+// the state belongs to the whole block, the steps of its parts are the step of the block, bit for bit.
+float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient);
+void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                              float scale, float *values, float *state, const float *gradient);
+
+// And for several threads: first the terms, with clipping, which looks at all
 // gradients; then values [from, to) of a block of dim, with any cuts, where no float of the state
 // belongs to the whole block.
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
@@ -66,12 +73,6 @@ bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
 void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
                              uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
                              const float *gradient);
-// And for a part of a block that has a state of its own: what the gradient of the whole block is scaled by (1 without clipping), and
-// the step of a part of a block with that. Where the optimizer has no state of the whole block, the
-// steps of its parts are the step of the block, bit for bit.
-float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient);
-void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
-                              float scale, float *values, float *state, const float *gradient);
 
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the
 // warm-up, times what `decay` leaves after it. The same bits on every machine.

@@ -11,7 +11,7 @@ bool rt_stripes_keep(const rt_config *config)
 
 uint32_t rt_stripes_shards(const rt_config *config)
 {
-    const bool is_whole = rt_optimizer_find(config->optimizer_dense.kind)->state.per_block > 0;
+    const bool is_whole = !rt_optimizer_is_elementwise(&config->optimizer_dense);
     return is_whole && rt_stripes_keep(config) ? 1 : config->ps_shard_count;
 }
 

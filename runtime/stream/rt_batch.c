@@ -12,6 +12,7 @@ void rt_batch_init(rt_batch *batch, uint32_t dense_count)
 void rt_batch_fini(rt_batch *batch)
 {
     rt_free(batch->labels);
+    rt_free(batch->weights);
     rt_free(batch->dense);
     rt_free(batch->key_offsets);
     rt_free(batch->keys);
@@ -30,13 +31,16 @@ rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_
     if (sample_count > batch->sample_capacity || !batch->key_offsets) {
         uint32_t labels_capacity = batch->sample_capacity;
         uint32_t dense_capacity = batch->sample_capacity;
+        uint32_t weights_capacity = batch->sample_capacity;
         uint32_t offsets_capacity = batch->key_offsets ? batch->sample_capacity + 1 : 0;
         uint64_t want = rt_max_u64(sample_count, 16);
         if (rt_grow(&batch->labels, &labels_capacity, want, sizeof(float)) ||
+            rt_grow(&batch->weights, &weights_capacity, want, sizeof(float)) ||
             rt_grow(&batch->dense, &dense_capacity, want, dense_row * sizeof(float)) ||
             rt_grow(&batch->key_offsets, &offsets_capacity, want + 1, sizeof(uint32_t)))
             return RT_NO_MEMORY;
         uint64_t least = rt_min_u64(labels_capacity, dense_capacity);
+        least = rt_min_u64(least, weights_capacity);
         batch->sample_capacity = (uint32_t)rt_min_u64(least, offsets_capacity - 1);
     }
     return rt_grow(&batch->keys, &batch->key_capacity, key_count, sizeof(uint64_t));
@@ -54,6 +58,7 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
     }
     uint32_t i = batch->sample_count++;
     batch->labels[i] = label;
+    batch->weights[i] = 1;
     if (batch->dense_count)
         memcpy(batch->dense + (size_t)i * batch->dense_count, dense,
                batch->dense_count * sizeof(float));
@@ -66,8 +71,11 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
 
 float rt_batch_log_odds(const rt_batch *batch)
 {
-    uint32_t positives = 0;
-    for (uint32_t i = 0; i < batch->sample_count; i++)
-        positives += batch->labels[i] > 0.5f;
-    return (float)log((positives + 0.5) / (batch->sample_count - positives + 0.5));
+    double positives = 0, negatives = 0;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const double label = (double)batch->labels[i];
+        positives += label;
+        negatives += (batch->is_weighted ? (double)batch->weights[i] : 1) - label;
+    }
+    return (float)log((fmax(positives, 0) + 0.5) / (fmax(negatives, 0) + 0.5));
 }

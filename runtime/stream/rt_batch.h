@@ -3,6 +3,10 @@
 // A container that grows and is reused; one owner at a time, no locking. Every sample has at least
 // one key in every field (a missing value is the id RT_ID_MISSING), its keys stand in ascending
 // field order, and no key stands twice in a sample.
+//
+// Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
+// the weight itself. A correction of what was trained before may have a weight of 0 and a label of
+// 1: one time label 1 in place of one time label 0 (rt_join.h).
 #ifndef RT_BATCH_H
 #define RT_BATCH_H
 
@@ -12,7 +16,9 @@ typedef struct {
     uint32_t sample_count;
     uint32_t dense_count;  // dense features per sample
     uint32_t key_count;    // of all samples
+    bool is_weighted;      // set by its owner while it is empty
     float *labels;         // sample_count, 0 or 1
+    float *weights;        // sample_count, where it is weighted
     float *dense;          // sample_count x dense_count, row major
     uint32_t *key_offsets; // sample_count + 1; keys of sample i: [key_offsets[i], key_offsets[i+1])
     uint64_t *keys;        // key_count
@@ -28,11 +34,12 @@ void rt_batch_clear(rt_batch *batch);
 // Room for sample_count samples and key_count keys in all, contents kept. RT_NO_MEMORY: unchanged.
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count);
 
-// Appends one sample; dense has dense_count floats. RT_NO_MEMORY: unchanged.
+// Appends one sample of weight 1; dense has dense_count floats. RT_NO_MEMORY: unchanged.
 rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
                           uint32_t key_count);
 
-// Log odds of label 1 among the samples, half a sample of either label added: never infinite.
+// Log odds of label 1 among the samples, by weight; half a sample of either label added: never
+// infinite.
 float rt_batch_log_odds(const rt_batch *batch);
 
 #endif

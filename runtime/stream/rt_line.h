@@ -14,19 +14,23 @@ typedef struct {
     const char *text; // length bytes; text[length] is a line end: '\n' or '\r'; others are inside
                       // only where quotes hold several lines together
     uint32_t length;
-    uint32_t file;    // index of the file that it stands in
-    uint64_t number;  // in that file, from 1
+    uint32_t file;       // index of the file that it stands in
+    uint64_t number;     // in that file, from 1
     uint64_t arrival_ns; // of the clock of the day: when it came from elsewhere; 0: unknown
-    bool is_too_long; // text is empty then
+    bool is_too_long;    // text is empty then
 } rt_line;
 
 // Where a parser puts a sample; all of it is undefined after a failure.
+// id and time are there where the schema says so.
 typedef struct {
     float label;
+    float weight;
     bool is_label_odd; // the label is neither 0 nor 1, and was taken for one of them
     uint32_t key_count;
-    float *dense;   // schema's dense_count
-    uint64_t *keys; // room for schema's keys_per_sample_max
+    uint64_t id;     // a hash of it
+    int64_t time_ms; // since 1970-01-01 UTC
+    float *dense;    // schema's dense_count
+    uint64_t *keys;  // room for schema's keys_per_sample_max
 } rt_line_sample;
 
 // What is wrong with a line: which column, what was expected there, what was found.

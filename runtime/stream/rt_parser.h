@@ -32,6 +32,6 @@ typedef struct {
     bool (*seek)(void *parser, rt_reader *bytes);
 } rt_parser_ops;
 
-extern const rt_parser_ops rt_parser_criteo, rt_parser_table;
+extern const rt_parser_ops rt_parser_criteo, rt_parser_table, rt_parser_json, rt_parser_libsvm;
 
 #endif

@@ -1,12 +1,12 @@
 #include "runtime/stream/rt_stream.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
+#include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_event_id.h"
 #include "runtime/stream/rt_ids.h"
-#include "runtime/stream/rt_keyset.h"
+#include "runtime/stream/rt_joined.h"
 #include "runtime/stream/rt_parser.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
@@ -17,8 +17,9 @@
 #define ONE_CLASS_SAMPLES 10000u
 #define JOINED_LINES_MAX 64u // of one record whose quotes hold line feeds
 #define JOINED_BYTES_MAX (64u << 10)
-#define COUNT_BATCH 4096u
+#define IDLE_NS UINT64_C(50000000) // without an event, until outcomes are looked at
 #define IDS_AHEAD (1u << 21) // events that were read and are in no checkpoint's reach yet
+#define WAITING_MAGIC UINT64_C(0x474e4954494157) // "WAITING"
 
 // A new source or format is one line here.
 static const rt_source_ops *const sources[] = {
@@ -27,7 +28,8 @@ static const rt_source_ops *const sources[] = {
     &rt_source_kafka,
 #endif
 };
-static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table};
+static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table, &rt_parser_json,
+                                               &rt_parser_libsvm};
 
 typedef struct {
     uint64_t lines, malformed;
@@ -52,6 +54,14 @@ struct rt_stream {
     uint64_t samples_max; // UINT64_MAX: none
     double malformed_share_max;
     uint64_t wait_ns; // 0: a batch waits until it is full
+    uint64_t seed;
+    double negatives_keep;
+    uint64_t left_out;   // negatives, by negatives_keep
+    bool holds_outcomes; // it is the second input of a join
+    bool sets_aside;     // one of these: samples are not for the batch at once, or not at all
+    rt_joined *joined;   // NULL: samples have their labels with them
+    rt_line_sample last; // with joined: the event at hand, in storage of its own; of outcomes: it
+    bool has_event, has_stopped;
     state state;
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
@@ -114,6 +124,16 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
     return status;
 }
 
+static rt_status open_join(rt_stream *stream, const rt_stream_config *config, rt_error *error)
+{
+    const rt_schema *schema = &stream->schema;
+    stream->last.dense = rt_alloc(schema->dense_count + 1u, sizeof *stream->last.dense);
+    stream->last.keys = rt_alloc(schema->keys_per_sample_max, sizeof *stream->last.keys);
+    if (!stream->last.dense || !stream->last.keys)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
+    return rt_joined_create(config, stream->seed, schema, &stream->joined, error);
+}
+
 static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool with_input,
                              rt_stream **stream_p, rt_error *error)
 {
@@ -122,7 +142,15 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
     stream->samples_max = config->samples_max ? config->samples_max : UINT64_MAX;
     stream->malformed_share_max = config->malformed_share_max;
+    stream->seed = seed;
+    stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
+    stream->holds_outcomes = config->holds_outcomes;
+    stream->sets_aside =
+        config->holds_outcomes || config->join.file_count > 0 || stream->negatives_keep < 1;
     rt_status status = open_parts(stream, config, seed, with_input, error);
+    stream->schema.has_weights |= rt_stream_is_weighted(config);
+    if (!status && with_input && config->join.file_count > 0)
+        status = open_join(stream, config, error);
     if (status) {
         rt_stream_close(stream);
         return status;
@@ -157,6 +185,11 @@ void rt_stream_close(rt_stream *stream)
         stream->source_ops->close(stream->source);
     if (stream->parser)
         stream->parser_ops->destroy(stream->parser);
+    rt_joined_destroy(stream->joined);
+    if (!stream->holds_outcomes) {
+        rt_free(stream->last.dense);
+        rt_free(stream->last.keys);
+    }
     rt_ids_destroy(stream->ids);
     rt_free(stream->arrivals);
     rt_free(stream);
@@ -167,6 +200,8 @@ void rt_stream_watch(rt_stream *stream, int stop, int ledger)
     const rt_source_watch watch = {stop, ledger};
     if (stream->source_ops->watch)
         stream->source_ops->watch(stream->source, &watch);
+    if (stream->joined)
+        rt_joined_watch(stream->joined, stop);
 }
 
 void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns)
@@ -184,11 +219,14 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
     const state *s = &stream->state;
     rt_source_counts counts = {0};
     stream->source_ops->counts(stream->source, &counts);
+    const rt_join_counts none = {0};
     return (rt_stream_stats){.samples = s->samples,
                              .lines = s->all.lines,
                              .malformed = s->all.malformed,
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
+                             .left_out = stream->left_out,
+                             .join = stream->joined ? rt_joined_counts(stream->joined) : none,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
                              .duplicates = stream->ids ? rt_ids_repeated(stream->ids) : 0,
@@ -305,14 +343,45 @@ static void note_odd_label(rt_stream *stream, const rt_line *line, float label)
                 name_of(stream, line), (unsigned long long)line->number, (double)label);
 }
 
-// Parses the line into the next place of the batch, which has room.
+// A negative that negatives_keep leaves out; its number is that of the samples before it.
+static bool is_left_out(const rt_stream *stream, const rt_line_sample *sample)
+{
+    const state *s = &stream->state;
+    return sample->label == 0 &&
+           !rt_negatives_keeps(
+               stream->seed, stream->schema.has_ids ? sample->id : s->all.lines - s->all.malformed,
+               stream->negatives_keep);
+}
+
+// What only some streams do with a sample. True: it is not for the batch.
+static __attribute__((noinline)) bool set_aside(rt_stream *stream, const rt_line *line,
+                                                rt_line_sample *sample)
+{
+    if (stream->joined || stream->holds_outcomes) {
+        if (!stream->schema.has_times)
+            sample->time_ms = rt_joined_arrival_ms(line->arrival_ns);
+        stream->last = *sample;
+        stream->has_event = true;
+        return true;
+    }
+    if (stream->negatives_keep == 1 || !is_left_out(stream, sample))
+        return false;
+    stream->left_out++;
+    return true;
+}
+
+// Parses the line into the next place of the batch, which has room; with a join: into `last`.
 static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
 {
     uint32_t i = batch->sample_count;
-    rt_line_sample sample = {
-        .dense = batch->dense + (size_t)i * batch->dense_count,
-        .keys = batch->keys + batch->key_count,
-    };
+    rt_line_sample sample;
+    sample.is_label_odd = false;
+    sample.dense = batch->dense + (size_t)i * batch->dense_count;
+    sample.keys = batch->keys + batch->key_count;
+    if (RT_UNLIKELY(stream->joined != NULL)) {
+        sample.dense = stream->last.dense;
+        sample.keys = stream->last.keys;
+    }
     stream->problem.goes_on = false;
     if (RT_UNLIKELY(line->is_too_long))
         return rt_line_reject(&stream->problem, "expected a line of at most %u bytes, found more",
@@ -321,7 +390,13 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
         return false;
     if (RT_UNLIKELY(sample.is_label_odd))
         note_odd_label(stream, line, sample.label);
+    if (RT_UNLIKELY(stream->sets_aside) && set_aside(stream, line, &sample))
+        return true;
     batch->labels[i] = sample.label;
+    if (RT_UNLIKELY(batch->is_weighted)) {
+        batch->weights[i] = sample.weight;
+        batch->labels[i] *= sample.weight;
+    }
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += sample.key_count;
     batch->key_offsets[i + 1] = batch->key_count;
@@ -357,14 +432,17 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
     return ops->line(stream->source, 0, 0, &line, error);
 }
 
-static void note_good(rt_stream *stream, uint64_t id, uint64_t arrival_ns, const rt_batch *batch)
+// samples: of the batch before the line, which need not be for it.
+static void note_good(rt_stream *stream, uint64_t id, uint64_t arrival_ns, uint32_t samples,
+                      const rt_batch *batch)
 {
     add_lines(&stream->state, 1, 0);
     if (stream->ids)
         rt_ids_add(stream->ids, id);
-    if (!stream->arrivals || arrival_ns == 0 || batch->sample_count > stream->arrival_capacity)
+    if (!stream->arrivals || arrival_ns == 0 || batch->sample_count == samples ||
+        batch->sample_count > stream->arrival_capacity)
         return;
-    stream->arrivals[batch->sample_count - 1] = arrival_ns;
+    stream->arrivals[samples] = arrival_ns;
     stream->arrival_count = batch->sample_count;
 }
 
@@ -373,6 +451,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
 {
     const rt_parser_ops *parser = stream->parser_ops;
     const line_counts before = stream->state.all;
+    const uint32_t samples = batch->sample_count;
     if (line->number == 1 && parser->header) {
         bool is_header = false;
         rt_status status =
@@ -406,7 +485,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
             stream->problem = problem;
     }
     if (RT_LIKELY(is_good))
-        note_good(stream, id, line->arrival_ns, batch);
+        note_good(stream, id, line->arrival_ns, samples, batch);
     else
         note_malformed(stream, line);
     return judge_when_due(stream, &before, error);
@@ -432,6 +511,84 @@ static rt_status read_lines(rt_stream *stream, rt_batch *batch, uint32_t sample_
         stream->is_ended = true;
         return RT_OK;
     }
+    return RT_OK;
+}
+
+// The next line, its sample in stream->last; RT_AGAIN, RT_STOPPED, RT_END: as of a line.
+static rt_status read_one(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns, rt_error *error)
+{
+    rt_line line;
+    rt_status status = RT_OK;
+    stream->has_event = false;
+    while (!status && !stream->has_event) {
+        status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
+        if (!status)
+            status = take_line(stream, &line, deadline_ns, batch, error);
+    }
+    return status;
+}
+
+rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
+                         rt_line_sample *sample, rt_error *error)
+{
+    rt_batch_clear(batch);
+    if (stream->failure.status)
+        return rt_fail(error, stream->failure.status, "%s", stream->failure.text);
+    rt_status status = rt_batch_reserve(batch, 1, 1);
+    if (status)
+        return rt_fail(error, status, "out of memory for an outcome");
+    status = read_one(stream, batch, deadline_ns, error);
+    if (status == RT_END && judge(stream, error))
+        status = RT_DATA;
+    if (status == RT_DATA || status == RT_IO)
+        rt_fail(&stream->failure, status, "%s", error->text);
+    *sample = stream->last;
+    stream->state.samples += !status;
+    return status;
+}
+
+// Reads an event for the join. Outcomes are looked at where none comes for a while.
+static rt_status read_event(rt_stream *stream, rt_joined_events *events, rt_batch *batch,
+                            rt_error *error)
+{
+    const uint64_t soon = rt_now_ns() + IDLE_NS, deadline_ns = events->deadline_ns;
+    const bool is_last = deadline_ns != 0 && deadline_ns <= soon;
+    rt_status status = read_one(stream, batch, is_last ? deadline_ns : soon, error);
+    events->idle = status == RT_AGAIN;
+    if (!status)
+        return rt_joined_offer(stream->joined, &stream->last, error);
+    if (status == RT_END || status == RT_STOPPED) {
+        events->ended = status == RT_END;
+        stream->has_stopped = status == RT_STOPPED;
+        return RT_OK;
+    }
+    return status == RT_AGAIN && !is_last ? RT_OK : status;
+}
+
+// What waits stays with the join when the stream is stopped.
+static rt_status read_joined(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
+                             rt_error *error)
+{
+    rt_joined_events events = {.dated = stream->schema.has_times};
+    while (!stream->has_stopped) {
+        if (events.deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
+            events.deadline_ns = rt_now_ns() + stream->wait_ns;
+        rt_status status = rt_joined_fill(stream->joined, &events, batch, sample_count, error);
+        if (!status)
+            return RT_OK;
+        if (status == RT_AGAIN && events.ended)
+            return RT_OK;
+        if (status == RT_AGAIN) {
+            status = read_event(stream, &events, batch, error);
+            if (status == RT_AGAIN)
+                return RT_OK;
+        } else if (status == RT_END || status == RT_STOPPED) {
+            break;
+        }
+        if (status)
+            return status;
+    }
+    stream->is_ended = true;
     return RT_OK;
 }
 
@@ -462,7 +619,7 @@ static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
         stream->is_ended = status == RT_END;
         status = status == RT_END ? RT_OK : status;
     } else {
-        status = read_lines(stream, batch, sample_count, error);
+        status = (stream->joined ? read_joined : read_lines)(stream, batch, sample_count, error);
     }
     look_at_labels(stream, batch);
     stream->is_ended |= stream->state.samples == stream->samples_max;
@@ -476,6 +633,9 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
 {
     rt_assert(sample_count_max > 0 && batch->dense_count == stream->schema.dense_count);
     rt_batch_clear(batch);
+    batch->is_weighted = stream->schema.has_weights;
+    if (stream->joined)
+        rt_joined_step(stream->joined);
     if (stream->failure.status)
         return rt_fail(error, stream->failure.status, "%s", stream->failure.text);
     if (stream->is_ended)
@@ -501,6 +661,37 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
 
 // ---- positions -------------------------------------------------------------------------------
 
+// Beside the counts that every position has: behind what the parser keeps, with its size.
+static bool keeps_more(const rt_stream *stream)
+{
+    return stream->joined || stream->negatives_keep < 1;
+}
+
+static void tell_more(const rt_stream *stream, rt_bytes *bytes)
+{
+    const uint64_t parser_size = bytes->size;
+    rt_bytes_put_u64(bytes, stream->left_out);
+    if (stream->joined)
+        rt_joined_tell(stream->joined, bytes);
+    rt_bytes_put_u64(bytes, parser_size);
+}
+
+// Leaves what is the parser's.
+static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
+{
+    uint64_t parser_size = UINT64_MAX;
+    if (bytes->left >= sizeof parser_size)
+        memcpy(&parser_size, bytes->next + bytes->left - sizeof parser_size, sizeof parser_size);
+    if (bytes->left < 2 * sizeof parser_size || parser_size > bytes->left - 2 * sizeof parser_size)
+        return rt_fail(error, RT_DATA,
+                       "the position is one without stream.join and stream.negatives_keep");
+    rt_reader more = {bytes->next + parser_size, bytes->left - parser_size - sizeof parser_size,
+                      false};
+    bytes->left = parser_size;
+    stream->left_out = rt_reader_u64(&more);
+    return stream->joined ? rt_joined_seek(stream->joined, &more, error) : RT_OK;
+}
+
 void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
 {
     char name[RT_POSITION_NAME_BYTES] = {0};
@@ -515,6 +706,8 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
     rt_bytes_put(position, &s, sizeof s);
     if (stream->parser_ops && stream->parser_ops->tell)
         stream->parser_ops->tell(stream->parser, &parser);
+    if (keeps_more(stream))
+        tell_more(stream, &parser);
     rt_bytes_put_u64(position, parser.size);
     rt_bytes_put(position, parser.data, parser.size);
     rt_bytes_put(position, name, sizeof name);
@@ -531,8 +724,9 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
 static rt_status check_counts(const rt_stream *stream, rt_error *error)
 {
     const state *s = &stream->state;
-    if (!stream->parser ||
-        (s->all.malformed <= s->all.lines && s->samples == s->all.lines - s->all.malformed))
+    if (!stream->parser || stream->joined ||
+        (s->all.malformed <= s->all.lines &&
+         s->samples + stream->left_out == s->all.lines - s->all.malformed))
         return RT_OK;
     return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
                    (unsigned long long)s->samples, (unsigned long long)s->all.lines);
@@ -568,10 +762,13 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
         return rt_fail(error, RT_DATA, "the position is one of another source (%s), this one is %s",
                        name, stream->source_ops->name);
     rt_reader parser = {bytes, parser_size, false};
+    rt_status status = keeps_more(stream) ? seek_more(stream, &parser, error) : RT_OK;
+    if (status)
+        return status;
     const bool keeps = stream->parser_ops && stream->parser_ops->seek;
-    if (keeps ? !stream->parser_ops->seek(stream->parser, &parser) : parser_size > 0)
+    if (keeps ? !stream->parser_ops->seek(stream->parser, &parser) : parser.left > 0)
         return rt_fail(error, RT_DATA, "the position is one of another format of lines");
-    rt_status status = check_counts(stream, error);
+    status = check_counts(stream, error);
     return status ? status : stream->source_ops->seek(stream->source, &reader, NULL, error);
 }
 
@@ -616,62 +813,82 @@ rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error 
     return rt_ids_load(stream->ids, &reader, error);
 }
 
-// ---- counting --------------------------------------------------------------------------------
+// ---- events that wait ------------------------------------------------------------------------
 
-static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
+void rt_stream_remember(rt_stream *stream)
 {
-    rt_batch batch;
-    rt_batch_init(&batch, stream->schema.dense_count);
-    rt_status status;
-    while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
-        if (rt_keyset_add(set, batch.keys, batch.key_count)) {
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
-                             (unsigned long long)rt_keyset_count(set));
-            break;
-        }
-    }
-    rt_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    if (stream->joined)
+        rt_joined_remember(stream->joined);
 }
 
-bool rt_stream_is_countable(const rt_stream_config *config)
+// The step of a join in a position; false: it has none.
+static bool find_step(const rt_stream *stream, const rt_bytes *position, uint64_t *step_p)
 {
-    if (config->format == RT_FORMAT_SYNTHETIC)
-        return config->samples_max > 0;
-    if (config->source != RT_SOURCE_FILE)
+    rt_reader reader = rt_bytes_reader(position);
+    uint64_t parser_size;
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES + sizeof(state), 1);
+    const uint64_t size = rt_reader_u64(&reader);
+    const uint8_t *bytes = rt_reader_take(&reader, size, 1);
+    if (!stream->joined || !bytes)
         return false;
-    for (uint32_t i = 0; i < config->file_count; i++) {
-        struct stat info; // what is not there is named where it is opened
-        if (strcmp(config->files[i], "-") == 0 ||
-            (stat(config->files[i], &info) == 0 && !S_ISREG(info.st_mode)))
-            return false;
-    }
+    memcpy(&parser_size, bytes + size - sizeof parser_size, sizeof parser_size);
+    memcpy(step_p, bytes + parser_size + sizeof stream->left_out, sizeof *step_p);
     return true;
 }
 
-rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
-                               uint64_t *distinct_keys_p, rt_error *error)
+void rt_stream_save(rt_stream *stream, const rt_bytes *position, rt_bytes *waiting)
 {
-    rt_stream *stream;
-    rt_keyset set;
-    if (!rt_stream_is_countable(config))
-        return rt_fail(error, RT_CONFIG,
-                       config->format == RT_FORMAT_SYNTHETIC
-                           ? "the keys of an endless stream cannot be counted: set"
-                             " cache.distinct_keys or stream.samples_max"
-                           : "the keys of standard input or a pipe cannot be counted, it is read"
-                             " only once: set cache.distinct_keys");
-    rt_status status = rt_stream_open(config, seed, &stream, error);
-    if (status)
-        return status;
-    if (rt_keyset_init(&set)) {
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for counting keys");
-    } else {
-        status = count_batches(stream, &set, error);
-        if (!status)
-            *distinct_keys_p = rt_keyset_count(&set);
-        rt_keyset_fini(&set);
+    uint64_t step;
+    rt_bytes bytes = {0};
+    if (!find_step(stream, position, &step))
+        return;
+    rt_joined_save(stream->joined, step, &bytes);
+    rt_bytes_put_u64(waiting, WAITING_MAGIC);
+    rt_bytes_put_u64(waiting, bytes.size);
+    rt_bytes_put(waiting, bytes.data, bytes.size);
+    waiting->failed |= bytes.failed;
+    rt_bytes_fini(&bytes);
+}
+
+bool rt_stream_waiting_is_next(const rt_reader *reader)
+{
+    rt_reader head = *reader;
+    return rt_reader_u64(&head) == WAITING_MAGIC && !head.failed;
+}
+
+bool rt_stream_take_waiting(rt_reader *reader, rt_bytes *waiting)
+{
+    if (!rt_stream_waiting_is_next(reader))
+        return true;
+    (void)rt_reader_u64(reader);
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    if (bytes)
+        rt_bytes_put(waiting, bytes, size);
+    return bytes != NULL && !waiting->failed;
+}
+
+void rt_stream_settle(rt_stream *stream, const rt_bytes *position)
+{
+    uint64_t step;
+    if (find_step(stream, position, &step))
+        rt_joined_settle(stream->joined, step);
+}
+
+rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(waiting);
+    return stream->joined ? rt_joined_load(stream->joined, &reader, error) : RT_OK;
+}
+
+bool rt_stream_is_weighted(const rt_stream_config *config)
+{
+    const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
+    if (config->join.file_count > 0 && config->join.late == RT_LATE_TRAIN)
+        return true;
+    for (uint32_t i = 0; has_columns && i < config->table.column_count; i++) {
+        if (config->table.columns[i].kind == RT_COLUMN_WEIGHT)
+            return !config->holds_outcomes;
     }
-    rt_stream_close(stream);
-    return status;
+    return false;
 }

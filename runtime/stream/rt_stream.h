@@ -9,12 +9,14 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_batch.h"
+#include "runtime/stream/rt_join.h"
 #include "runtime/wire/rt_bytes.h"
 
 typedef struct {
     uint32_t dense_count;
-    uint32_t field_count;         // at most RT_FIELDS_MAX
-    uint32_t keys_per_sample_max; // the caps of multi-valued columns added up
+    uint32_t field_count;                 // at most RT_FIELDS_MAX
+    uint32_t keys_per_sample_max;         // the caps of multi-valued columns added up
+    bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
 } rt_schema;
 
@@ -25,6 +27,8 @@ typedef struct {
     uint64_t positive;   // samples with label 1
     uint64_t duplicates; // events whose name (stream.id) had come before: in no sample
     uint64_t odd_labels; // labels that were neither 0 nor 1 and became one of them
+    uint64_t left_out;   // negatives, by stream.negatives_keep
+    rt_join_counts join;
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
     uint64_t bytes_lost; // that pipes gave, and that are in no sample: a restart lost them, or they
@@ -87,6 +91,32 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 // of this source; error names it. RT_IO.
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
 
+// ---- events that wait for their outcomes (stream.join), which positions do not hold ------------
+
+// Before the first read: rt_stream_save will be asked for.
+void rt_stream_remember(rt_stream *stream);
+
+// Appends what waits at a position of this stream; nothing without a join. Any thread.
+void rt_stream_save(rt_stream *stream, const rt_bytes *position, rt_bytes *waiting);
+
+// Positions before this one will not be asked for. Any thread.
+void rt_stream_settle(rt_stream *stream, const rt_bytes *position);
+
+// Whether it is what rt_stream_save wrote that the reader gives next; takes it out of what it
+// wrote, if it is. False: it is cut off, or there is no memory.
+bool rt_stream_waiting_is_next(const rt_reader *reader);
+bool rt_stream_take_waiting(rt_reader *reader, rt_bytes *waiting);
+
+// After rt_stream_seek: what rt_stream_take_waiting took. RT_DATA, RT_NO_MEMORY.
+rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error *error);
+
+// Of a stream of outcomes: the next one. RT_AGAIN: none came until the deadline; RT_STOPPED,
+// RT_END; RT_DATA, RT_IO. batch is scratch.
+rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
+                         rt_line_sample *sample, rt_error *error);
+
+// Whether its samples have weights (rt_batch.h).
+bool rt_stream_is_weighted(const rt_stream_config *config);
 // Names of events (stream.id): the window as it was at a position that was told less than 2 million
 // samples ago, appended to bytes; nothing where events have no names. Any thread. And back, before
 // the first read, after rt_stream_seek. RT_DATA: no such bytes.

@@ -1,19 +1,19 @@
 // rt_table - lines of delimited text whose columns a configuration describes.
 //
-// One record per line, exactly as many cells as configured columns, or as the header has, which
-// says then which cell is which column. With ',' a cell may be quoted ("" stands for a quote, a
-// line feed for itself), with tab a quote is a byte like any other. Numbers are read in the C
-// locale, correctly rounded. One thread: parsing uses storage of the table.
+// One record per line, exactly as many cells as configured columns that have one, or as the header
+// has, which says then which cell is which column. Where config has quotes (RFC 4180, sections 2.5
+// to 2.7) a cell may be quoted: "" stands for a quote, a line feed for itself. One thread: parsing
+// uses storage of the table.
 #ifndef RT_TABLE_H
 #define RT_TABLE_H
 
-#include "runtime/stream/rt_line.h"
-#include "runtime/stream/rt_stream.h"
+#include "runtime/stream/rt_columns.h"
 
 typedef struct rt_table rt_table;
 
 // Copies config. RT_CONFIG names the column, RT_NO_MEMORY.
-rt_status rt_table_create(const rt_table_config *config, rt_table **table_p, rt_error *error);
+rt_status rt_table_create(const rt_table_config *config, rt_columns_purpose purpose,
+                          rt_table **table_p, rt_error *error);
 void rt_table_destroy(rt_table *table); // NULL is fine
 
 void rt_table_schema(const rt_table *table, rt_schema *schema);

@@ -68,6 +68,8 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_GRAD:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
+    case RT_MESSAGE_PUSH_DELTA:
+        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_delta)};
     case RT_MESSAGE_DENSE_GRAD:
     case RT_MESSAGE_DENSE_SUM:
         return (payload_rule){SHAPE_FLOATS, sizeof(rt_wire_dense)};

@@ -56,6 +56,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_PULL, 36)      /* worker to PS: your part of the weights after `iteration` */         \
     XX(DENSE_STATE, 37)     /* the answer; and to PS, the weights that a run begins with:          \
                                rt_wire_dense_state, floats; count: as DENSE_GRAD's */              \
+    XX(PUSH_DELTA, 38)      /* worker to PS: count x (rt_wire_delta, floats with state) */         \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
@@ -71,6 +72,13 @@ typedef enum {
 } rt_message_type;
 
 const char *rt_message_type_name(uint32_t type);
+
+// Whether a shard answers it with PUSHED.
+static inline bool rt_message_is_push(uint32_t type)
+{
+    return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
+           type == RT_MESSAGE_PUSH_DELTA;
+}
 
 typedef struct {
     uint32_t magic;
@@ -129,6 +137,18 @@ static inline bool rt_wire_is_for_ps(uint32_t keeper)
 {
     return keeper >= RT_WIRE_NO_STEP;
 }
+
+// PUSH_DELTA: followed by what changed of the row since the worker got it, values and state. It is
+// added when the row has version base and so many pulls of that version were answered; then the row
+// has the other version.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t base; // below version; 0: the initial row, which the PS may create
+    uint32_t pulls;
+    uint32_t reserved; // zero
+} rt_wire_delta;
+_Static_assert(sizeof(rt_wire_delta) == 24, "wire layout");
 
 // PROBE: followed by any number of bytes that mean nothing. bandwidth_probe/bw_probe.h.
 typedef enum { RT_PROBE_BEGIN = 1, RT_PROBE_ECHO = 2, RT_PROBE_END = 3 } rt_probe_kind;

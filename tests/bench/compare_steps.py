@@ -2,12 +2,16 @@
 """compare_steps - a training step of every model beside PyTorch's, at the same shapes.
 
   tests/bench/compare_steps.py build/lanyard [--quick] [--batches 128,1024] [--dims 16,64,512]
+                               [--newest]
 
 Lanyard's side is `lanyard bench device`: forward, backward, dense and row optimizers (Adagrad), 26
 fields, 13 dense features, MLP 256-256-256. PyTorch's has the same models on batches of the same
 make (half of the fields with 100 ids, half with 100,000; distinct ids found beforehand), with its
 BLAS told what the CPU is. Both on one thread, in processor time. ratio: of samples/s. floor: what
 Lanyard's step takes over its matrix products alone plus its other bytes at copy bandwidth.
+--newest: with the newest PyTorch of PyPI, installed into build/torch, in place of Debian's; its
+wheel is made for CUDA, and starts with the libraries of the toolkit in $CUDA_LIBRARIES
+(/usr/local/cuda/lib64).
 """
 import argparse
 import json
@@ -17,7 +21,32 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+# What the wheel needs on a machine without a GPU: without CUDA's libraries, which would be 3 GB more.
+WHEELS = ("torch numpy typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec filelock "
+          "nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13").split()
+
+
+def start_again_with_newest():
+    """Does not return, unless this is the newest PyTorch already."""
+    where = os.path.join(HERE, "../../build/torch")
+    python = os.path.join(where, "bin", "python")
+    if os.path.realpath(sys.prefix) == os.path.realpath(where):
+        return
+    if not os.path.exists(os.path.join(where, "complete")):
+        subprocess.run([sys.executable, "-m", "venv", where], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *WHEELS], check=True)
+        with open(os.path.join(where, "complete"), "w", encoding="utf-8"):
+            pass
+    libraries = [os.environ.get("CUDA_LIBRARIES", "/usr/local/cuda/lib64"),
+                 os.environ.get("LD_LIBRARY_PATH", "")]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(path for path in libraries if path)
+    os.execv(python, [python, *sys.argv])
+
+
+if __name__ == "__main__" and "--newest" in sys.argv:
+    start_again_with_newest()
+sys.path.insert(0, HERE)
 import train_reference as reference  # noqa: E402
 import numpy as np  # noqa: E402  (after it: it sets the environment of the BLAS)
 import torch  # noqa: E402
@@ -76,12 +105,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--quick", action="store_true", help="one shape, few repeats")
+    parser.add_argument("--newest", action="store_true", help="PyTorch from PyPI")
     parser.add_argument("--batches", default="128,1024")
     parser.add_argument("--dims", default="16,64,512")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     batches = [int(b) for b in arguments.batches.split(",")]
     dims = [int(d) for d in arguments.dims.split(",")]
+    print(f"PyTorch {torch.__version__}\n")
     print("| batch | dim | step | Lanyard, samples/s | PyTorch, samples/s | ratio | floor |")
     print("|---|---|---|---|---|---|---|")
     for row in run_lanyard(arguments.program, arguments.quick):

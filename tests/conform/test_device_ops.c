@@ -439,6 +439,43 @@ static void activate_and_back_on(const ew_device *device)
     check_activate(device, EW_RELU, 0, 9, 16);
 }
 
+// Weights as rt_batch.h has them: a sample, a positive, none at all, a correction of weight 0, and
+// 1 as if there were none.
+static void weighted_loss_is_exact_on(const ew_device *device)
+{
+    const float logits[] = {0.5f, -2, 3, -0.25f, 20, 1, -90};
+    const float weights[] = {2.5f, 3, 0, 0, 0.5f, 1, 1};
+    const float labels[] = {0, 3, 0, 1, 0, 1, 0};
+    const uint32_t count = RT_COUNT_OF(logits);
+    rt_random random = {4};
+    buffer z = buffer_of(device, logits, count), y = buffer_of(device, labels, count);
+    buffer w = buffer_of(device, weights, count);
+    buffer predictions = buffer_create(device, count, &random);
+    buffer gradients = buffer_create(device, count, &random);
+    buffer loss = buffer_create(device, 2, &random);
+    double sum = 0, got;
+    device->layers->loss(device->state, count, z.device_values, y.device_values, w.device_values,
+                         0.125f, predictions.device_values, gradients.device_values,
+                         (double *)(void *)loss.device_values);
+    download(&predictions);
+    download(&gradients);
+    download(&loss);
+    for (uint32_t i = 0; i < count; i++) {
+        const long double e = expl(-(long double)logits[i]), p = 1 / (1 + e);
+        // What is of label 1 and what of label 0, each with its own loss.
+        sum += (double)(labels[i] * log1pl(e) + (weights[i] - labels[i]) * (log1pl(e) + logits[i]));
+        const double gradient =
+            0.125 * (double)(labels[i] * (p - 1) + (weights[i] - labels[i]) * p);
+        expect(predictions.values[i], (double)p, (double)p, 0, "prediction", i);
+        expect(gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
+    }
+    memcpy(&got, loss.values, sizeof got);
+    test_close(got, sum, 1e-14 * 30, 0, "loss");
+    buffer *all[] = {&z, &y, &w, &predictions, &gradients, &loss};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
+        buffer_destroy(all[i]);
+}
+
 static void loss_is_exact_on(const ew_device *device)
 {
     const float logits[] = {0, 1, -1, 20, -20, 90, -90, 1e30f, -1e30f, 1e-6f, 0.5f};
@@ -449,7 +486,7 @@ static void loss_is_exact_on(const ew_device *device)
     buffer predictions = buffer_create(device, count, &random);
     buffer gradients = buffer_create(device, count, &random);
     buffer loss = buffer_create(device, 2, &random);
-    device->layers->loss(device->state, count, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, count, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&predictions);
@@ -471,15 +508,15 @@ static void loss_is_exact_on(const ew_device *device)
     // Alone, so that no large term hides it: log(1 + e^-40).
     z.values[0] = 40;
     upload(&z);
-    device->layers->loss(device->state, 1, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, 1, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&loss);
     memcpy(&got, loss.values, sizeof got);
     test_close(got, 4.248354255291589e-18, 1e-14, 0, "loss of a confident prediction");
-    device->layers->loss(device->state, count, z.device_values, NULL, 0.125f,
+    device->layers->loss(device->state, count, z.device_values, NULL, NULL, 0.125f,
                          predictions.device_values, NULL, NULL);
-    device->layers->loss(device->state, 0, z.device_values, y.device_values, 0.125f,
+    device->layers->loss(device->state, 0, z.device_values, y.device_values, NULL, 0.125f,
                          predictions.device_values, gradients.device_values,
                          (double *)(void *)loss.device_values);
     download(&loss);
@@ -643,10 +680,12 @@ ON_EVERY_DEVICE(rows_back_sums_by_row)
 ON_EVERY_DEVICE(gemm_multiplies)
 ON_EVERY_DEVICE(activate_and_back)
 ON_EVERY_DEVICE(loss_is_exact)
+ON_EVERY_DEVICE(weighted_loss_is_exact)
 ON_EVERY_DEVICE(optimizer_steps)
 
 TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
           TEST(index_sorts_popular_rows),
           TEST(pool_gathers_and_pools), TEST(wide_adds_weighted_embeddings),
           TEST(wide_back_sums_by_row), TEST(rows_back_sums_by_row), TEST(gemm_multiplies),
-          TEST(activate_and_back), TEST(loss_is_exact), TEST(optimizer_steps))
+          TEST(activate_and_back), TEST(loss_is_exact), TEST(weighted_loss_is_exact),
+          TEST(optimizer_steps))

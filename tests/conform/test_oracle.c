@@ -219,10 +219,10 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, bags %u, row optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, no re-use %d, bags %u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->bag_max, s->rows.kind);
+             s->dispatch.full_sync, s->consistency.bounded, s->bag_max, s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)
@@ -262,6 +262,7 @@ static const struct {
     rt_policy_kind policy;
     double alpha;
     bool keeper, full_sync;
+    bool no_reuse; // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
 } policies[] = {
@@ -279,6 +280,9 @@ static const struct {
     {.policy = RT_POLICY_MAKESPAN},
     {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_MAKESPAN, .keeper = true, .micro_batch_min = 2, .micro_batch_max = 12},
+    {.policy = RT_POLICY_RANDOM, .no_reuse = true},
+    {.policy = RT_POLICY_ESD, .alpha = 1, .no_reuse = true},
+    {.policy = RT_POLICY_MAKESPAN, .no_reuse = true, .micro_batch_min = 2, .micro_batch_max = 12},
 };
 
 static const rt_optimizer_kind row_optimizers[] = {
@@ -333,6 +337,7 @@ static void set_policy(fabric_shape *shape, size_t index)
     shape->dispatch.alpha = policies[index].alpha;
     shape->dispatch.keeper = policies[index].keeper;
     shape->dispatch.full_sync = policies[index].full_sync;
+    shape->consistency = (rt_consistency_config){.bounded = policies[index].no_reuse};
     shape->dispatch.micro_batch_min = policies[index].micro_batch_min * m / 8;
     shape->dispatch.micro_batch_max =
         (uint32_t)rt_min_u64(policies[index].micro_batch_max * m / 8, (uint64_t)m * n);

@@ -30,7 +30,9 @@ enum {
     EX_VALUES = 256,
     EX_DIM = EX_WORKERS, // floats of a row; trainer w moves number w
     EX_ROW_FLOATS = EX_DIM + 1,
-    EX_DEPTH = 400 // actions of a run
+    EX_DEPTH = 400, // actions of a run
+    EX_ADDED = 255,
+    EX_WAITING = 8 // changes of a key at the PS
 };
 
 // The rules of docs/PROTOCOL.md, each broken by one name. _PLAN_: the plan is changed behind the
@@ -87,7 +89,13 @@ typedef enum {
 #define XX(name, text) EX_BREAK_##name,
     EX_BREAK_MAP(XX)
 #undef XX
-        EX_BREAKS
+        EX_BREAKS,
+    // Of bounded staleness, for test_explore_stale.c.
+    EX_BREAK_DELTA_ANY_BASE, // PS: a change is added whatever the row's version
+    EX_BREAK_DELTA_NO_PULLS, // PS: and does not wait for the pulls of its base
+    EX_BREAK_DELTA_NO_WAKE,  // PS: changes that wait are not looked at again
+    EX_BREAK_DELTA_UNCOUNTED, // PS: pulls are not counted
+    EX_BREAK_STALE_END
 } ex_break;
 
 const char *ex_break_text(ex_break which);
@@ -103,7 +111,14 @@ typedef struct {
     bool keeper, full_sync, lookahead;
     bool first_touch_pull;
     rt_eviction_kind eviction;
+    uint8_t staleness; // 0: synchronous training; else slot_count is what a cache keeps, and there
+                       // are as many slots again within an iteration
 } ex_scenario;
+
+static inline uint32_t ex_slots_of(const ex_scenario *s)
+{
+    return s->staleness ? 2u * s->slot_count : s->slot_count;
+}
 
 // As ew_node_kind.
 typedef enum {
@@ -114,7 +129,8 @@ typedef enum {
     EX_PULL_SUM,
     EX_TRAIN,
     EX_PUSH_GRAD,
-    EX_KEEP
+    EX_KEEP,
+    EX_PUSH_DELTA // mask: version that the slot has; keeper: pulls of the base
 } ex_kind;
 
 // A node of a slice; previous and next: on the same slot of the same worker, 1 + slice x EX_NODES +
@@ -135,7 +151,8 @@ typedef struct {
 } ex_slice;
 
 typedef struct {
-    uint8_t parent, iteration, mask; // iteration 0: an initial value
+    uint8_t parent, iteration, mask; // iteration 0: an initial value; EX_ADDED: the change of
+                                     // value `mask` was added
     float floats[EX_ROW_FLOATS];
 } ex_value;
 
@@ -147,6 +164,8 @@ typedef struct {
     ex_slice slices[EX_SLICES][EX_WORKERS];
     uint8_t latest[EX_ITERATIONS + 1][EX_KEYS];   // version after an iteration
     uint8_t expected[EX_ITERATIONS + 1][EX_KEYS]; // value that goes with it
+    uint8_t reads[EX_ITERATIONS + 1][EX_WORKERS][EX_KEYS]; // staleness: values that are read
+    uint8_t final_version[EX_KEYS], final_value[EX_KEYS];  // and that the PS has at the end
     ex_value values[EX_VALUES];
     uint32_t value_count;
     rt_message messages[EX_SLICES][EX_WORKERS]; // the slices as the planner made them
@@ -172,6 +191,13 @@ bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
 // The number of a value that is made by a step; of all workers in mask.
 uint8_t ex_value_step(ex_program *program, uint8_t parent, uint32_t iteration, uint32_t mask);
 
+// The value plus what a worker changed of the one that it had pulled to make `changed`.
+uint8_t ex_value_add(ex_program *program, uint8_t parent, uint8_t changed);
+void ex_value_change(const ex_program *program, uint8_t changed, float change[EX_ROW_FLOATS]);
+
+// Carries the plans out in order, and notes what is read. explore_stale.c
+void ex_expect_stale(ex_program *program);
+
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
 uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
 void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM]);
@@ -187,6 +213,7 @@ typedef enum {
     EX_MESSAGE_PULL_SUM,
     EX_MESSAGE_PUSH_ROW,
     EX_MESSAGE_PUSH_GRAD,
+    EX_MESSAGE_PUSH_DELTA,
     EX_MESSAGE_ROWS,
     EX_MESSAGE_SUM_ROWS,
     EX_MESSAGE_PUSHED
@@ -228,8 +255,15 @@ typedef struct {
 } ex_sum;
 
 typedef struct {
+    bool open;
+    uint8_t version, base, pulls, value;
+} ex_waiting;
+
+typedef struct {
     bool exists;
     uint8_t version, value;
+    uint8_t pulls; // of version, answered (staleness)
+    ex_waiting waiting[EX_WAITING];
     ex_sum sums[EX_ITERATIONS + 1]; // by iteration
 } ex_row;
 
@@ -280,7 +314,7 @@ void ex_check_end(ex_model *model, const ex_state *state);
 bool ex_is_free(const ex_model *model, const ex_state *state, ex_action action);
 
 // What distinguishes two states, without what is in no use. Returns the size.
-#define EX_STATE_BYTES 6000u
+#define EX_STATE_BYTES 6200u
 size_t ex_pack(const ex_model *model, const ex_state *state, uint8_t *bytes);
 
 // Whether all that a worker got is carried out and confirmed.

@@ -24,15 +24,20 @@ static void check_rows(ex_model *m, const ex_state *state, uint32_t shard, uint3
     const ex_program *p = m->program;
     for (uint32_t k = shard; k < p->scenario.key_count; k += p->scenario.shard_count) {
         const ex_row *row = &state->rows[k];
-        uint32_t version = p->latest[iteration][k];
+        const bool stale = p->scenario.staleness > 0;
+        uint32_t version = stale ? p->final_version[k] : p->latest[iteration][k];
+        uint32_t value = stale ? p->final_value[k] : p->expected[iteration][k];
         if (row->version != version || row->exists != (version > 0))
             ex_violate(m, "%s: key %u has version %u at the PS, not %u", where, k, row->version,
                        version);
-        else if (version && row->value != p->expected[iteration][k])
+        else if (version && row->value != value)
             ex_violate(m, "%s: key %u lacks updates or has others", where, k);
         for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
             if (row->sums[i].open)
                 ex_violate(m, "%s: a sum of key %u is open", where, k);
+        for (uint32_t i = 0; i < EX_WAITING; i++)
+            if (row->waiting[i].open)
+                ex_violate(m, "%s: a change of key %u waits", where, k);
     }
 }
 

@@ -56,6 +56,8 @@ void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
         s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
         s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
         s->guard ? ", guard" : "");
+    if (s->staleness)
+        at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
     if (s->cut)
         at += (size_t)snprintf(text + at, size - at, ", cut after %u", s->cut);
     for (uint32_t t = 0; t < s->iterations; t++) {
@@ -95,6 +97,33 @@ uint8_t ex_value_step(ex_program *p, uint8_t parent, uint32_t iteration, uint32_
     ex_gradient(iteration, mask, gradient);
     rt_optimizer_step(&optimizer, EX_DIM, iteration, value->floats, value->floats + EX_DIM,
                       gradient);
+    return (uint8_t)p->value_count++;
+}
+
+void ex_value_change(const ex_program *p, uint8_t changed, float change[EX_ROW_FLOATS])
+{
+    uint8_t base = changed;
+    while (p->values[base].iteration != 0 && p->values[base].iteration != EX_ADDED)
+        base = p->values[base].parent;
+    for (uint32_t i = 0; i < EX_ROW_FLOATS; i++)
+        change[i] = p->values[changed].floats[i] - p->values[base].floats[i];
+}
+
+uint8_t ex_value_add(ex_program *p, uint8_t parent, uint8_t changed)
+{
+    float change[EX_ROW_FLOATS];
+    int known = find_value(p, parent, EX_ADDED, changed);
+    if (known >= 0)
+        return (uint8_t)known;
+    assert_true(p->value_count < EX_VALUES);
+    ex_value *value = &p->values[p->value_count];
+    *value = p->values[parent];
+    value->parent = parent;
+    value->iteration = EX_ADDED;
+    value->mask = changed;
+    ex_value_change(p, changed, change);
+    for (uint32_t i = 0; i < EX_ROW_FLOATS; i++)
+        value->floats[i] += change[i];
     return (uint8_t)p->value_count++;
 }
 
@@ -194,11 +223,13 @@ static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, cons
 {
     for (uint32_t i = 0; i < 2; i++)
         add_operations(p, slice, &from->release, kinds[i].operation, kinds[i].kind);
+    add_operations(p, slice, &from->release, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     for (uint32_t i = 2; i < 5; i++)
         add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
     add_rows(p, slice, from, batch);
     for (uint32_t i = 5; i < 7; i++)
         add_operations(p, slice, &from->after, kinds[i].operation, kinds[i].kind);
+    add_operations(p, slice, &from->after, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     check_kinds(from, slice->node_count);
 }
 
@@ -246,7 +277,7 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .worker_count = s->worker_count,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
-                                  .slot_count = s->slot_count};
+                                  .slot_count = ex_slots_of(s)};
         ex_slice *slice = &p->slices[q][w];
         *slice = (ex_slice){.iteration = (uint8_t)plan->iteration};
         add_slice(p, slice, &plan->slices[w], batch);
@@ -282,9 +313,11 @@ static dp_planner_config planner_config(const ex_scenario *s)
                      .full_sync = s->full_sync,
                      .first_touch =
                          s->first_touch_pull ? RT_FIRST_TOUCH_PULL : RT_FIRST_TOUCH_LOCAL},
+        .consistency = {s->staleness > 0, s->staleness},
+        .overshoot = s->staleness ? s->slot_count : 0,
         .seed = SEED};
     for (uint32_t w = 0; w < s->worker_count; w++) {
-        config.slot_count[w] = s->slot_count;
+        config.slot_count[w] = ex_slots_of(s);
         config.rates.links[w] = (dp_link){1e8, 1e8};
     }
     // dp_planner_check asks for the larger of N / n and micro_batch_max
@@ -321,6 +354,10 @@ static void take_plan(planning *all, const dp_plan *plan)
     if (!plan)
         return;
     const rt_batch *batch = plan->iteration ? &all->batches[plan->iteration - 1] : NULL;
+    if (all->program->scenario.staleness) { // test_stale.c checks these plans
+        add_plan(all->program, plan, batch);
+        return;
+    }
     bool right = batch ? plan_checker_step(all->checker, batch, plan, &error)
                        : plan_checker_flush(all->checker, plan, &error);
     if (!right) {
@@ -404,6 +441,8 @@ void ex_program_init(ex_program *p, const ex_scenario *s)
         link_nodes(p, w);
         check_fills(p, w);
     }
+    if (s->staleness)
+        ex_expect_stale(p);
     for (uint32_t t = 0; t < s->iterations; t++)
         rt_batch_fini(&all.batches[t]);
     plan_checker_destroy(all.checker);

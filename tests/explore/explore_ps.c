@@ -15,7 +15,9 @@ static void reply(shard_turn *t, uint32_t worker, ex_message message)
 static void answer_pull(shard_turn *t, uint32_t worker, uint32_t at)
 {
     const ex_node *n = node_at(t->model, worker, at);
-    const ex_row *row = &t->state->rows[n->key];
+    ex_row *row = &t->state->rows[n->key];
+    row->pulls = (uint8_t)(row->pulls + (scenario_of(t->model)->staleness > 0 &&
+                                         t->model->broken != EX_BREAK_DELTA_UNCOUNTED));
     ex_message message = message_of(EX_MESSAGE_ROWS, at, n);
     message.version = row->version;
     message.value = row->value;
@@ -97,6 +99,62 @@ static void create_row(ex_row *row, uint32_t key)
     row->value = (uint8_t)key;
 }
 
+static bool has_its_turn(const shard_turn *t, const ex_row *row, uint32_t base, uint32_t pulls)
+{
+    return (row->version == base || t->model->broken == EX_BREAK_DELTA_ANY_BASE) &&
+           (row->pulls == pulls || t->model->broken == EX_BREAK_DELTA_NO_PULLS ||
+            t->model->broken == EX_BREAK_DELTA_ANY_BASE);
+}
+
+static void add_change(shard_turn *t, uint32_t key, const ex_waiting *change)
+{
+    ex_row *row = &t->state->rows[key];
+    row->value = ex_value_add(t->model->program, row->value, change->value);
+    row->version = change->version;
+    row->pulls = 0;
+    wake_pulls(t, key);
+}
+
+static void add_waiting(shard_turn *t, uint32_t key)
+{
+    ex_row *row = &t->state->rows[key];
+    for (uint32_t i = 0; i < EX_WAITING && t->model->broken != EX_BREAK_DELTA_NO_WAKE; i++) {
+        const ex_waiting one = row->waiting[i];
+        if (!one.open || !has_its_turn(t, row, one.base, one.pulls))
+            continue;
+        row->waiting[i] = (ex_waiting){0};
+        add_change(t, key, &one);
+        i = UINT32_MAX; // from the first on
+    }
+}
+
+static void take_delta(shard_turn *t, uint32_t worker, const ex_message *in)
+{
+    const ex_node *n = node_at(t->model, worker, in->slice * EX_NODES + in->node);
+    ex_row *row = &t->state->rows[in->key];
+    const ex_waiting change = {true, in->version, n->base, n->keeper, in->value};
+    if (!row->exists && n->base == 0)
+        create_row(row, in->key);
+    if (row->exists && (row->version > n->base || (row->version == n->base && row->pulls > n->keeper)) &&
+        t->model->broken != EX_BREAK_DELTA_ANY_BASE && t->model->broken != EX_BREAK_DELTA_NO_PULLS) {
+        ex_violate(t->model, "the shard refuses: a change of base %u, the row has version %u",
+                   n->base, row->version);
+        return;
+    }
+    if (row->exists && has_its_turn(t, row, n->base, n->keeper)) {
+        add_change(t, in->key, &change);
+        add_waiting(t, in->key);
+        return;
+    }
+    for (uint32_t i = 0; i < EX_WAITING; i++) {
+        if (row->waiting[i].open)
+            continue;
+        row->waiting[i] = change;
+        return;
+    }
+    ex_violate(t->model, "more changes wait than the model has room for");
+}
+
 static void take_pull(shard_turn *t, uint32_t worker, const ex_message *in)
 {
     ex_row *row = &t->state->rows[in->key];
@@ -105,7 +163,7 @@ static void take_pull(shard_turn *t, uint32_t worker, const ex_message *in)
         create_row(row, in->key);
     if (row->exists && (row->version >= in->version || broken == EX_BREAK_ANSWER_OLD ||
                         broken == EX_BREAK_CREATE_UNKNOWN))
-        answer_pull(t, worker, in->slice * EX_NODES + in->node);
+        answer_pull(t, worker, in->slice * EX_NODES + in->node), add_waiting(t, in->key);
     else
         t->state->parked[worker][in->slice] |= 1u << in->node;
 }
@@ -242,7 +300,8 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
 {
     shard_turn one = {m, state, shard}, *t = &one;
     ex_message in = queue_take(&state->up[worker][shard]);
-    bool push = in.kind == EX_MESSAGE_PUSH_ROW || in.kind == EX_MESSAGE_PUSH_GRAD;
+    bool push = in.kind == EX_MESSAGE_PUSH_ROW || in.kind == EX_MESSAGE_PUSH_GRAD ||
+                in.kind == EX_MESSAGE_PUSH_DELTA;
     if (push)
         reply(t, worker, (ex_message){.kind = EX_MESSAGE_PUSHED});
     switch ((ex_message_kind)in.kind) {
@@ -257,6 +316,9 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
         break;
     case EX_MESSAGE_PUSH_GRAD:
         take_gradient(t, worker, &in);
+        break;
+    case EX_MESSAGE_PUSH_DELTA:
+        take_delta(t, worker, &in);
         break;
     case EX_MESSAGE_ROWS:
     case EX_MESSAGE_SUM_ROWS:

@@ -22,6 +22,7 @@ typedef struct {
     uint32_t rank;
     ew_executor *executor;
     ew_host_rows rows;
+    ew_bases bases; // staleness
     ew_job job;
     float gradients[EX_SLOTS][EX_DIM];
 } real_worker;
@@ -76,8 +77,11 @@ static void create_worker(replay *r, uint32_t rank)
     real_worker *w = &r->workers[rank];
     rt_optimizer_config optimizer = ex_optimizer();
     *w = (real_worker){.all = r, .rank = rank};
-    assert_int_equal(ew_host_rows_init(&w->rows, s->slot_count, EX_DIM, &optimizer, SEED, 0.5f),
+    assert_int_equal(ew_host_rows_init(&w->rows, ex_slots_of(s), EX_DIM, &optimizer, SEED, 0.5f),
                      RT_OK);
+    if (s->staleness)
+        assert_int_equal(ew_bases_init(&w->bases, ex_slots_of(s), EX_DIM, &optimizer, SEED, 0.5f),
+                         RT_OK);
     ew_executor_config config = {.rank = rank,
                                  .shard_count = s->shard_count,
                                  .slice_count_max = s->run_ahead + 2u,
@@ -87,11 +91,12 @@ static void create_worker(replay *r, uint32_t rank)
                                             .worker_count = s->worker_count,
                                             .sample_count_max = s->slot_count,
                                             .lookup_count_max = s->slot_count,
-                                            .slot_count = s->slot_count},
+                                            .slot_count = ex_slots_of(s)},
                                  .values = EX_DIM,
                                  .state = EX_ROW_FLOATS - EX_DIM,
                                  .rows = &ew_host_rows_ops,
                                  .rows_context = &w->rows,
+                                 .bases = w->bases.rows ? &w->bases : NULL,
                                  .send = send_up,
                                  .send_context = w};
     assert_int_equal(ew_executor_create(&config, &w->executor), RT_OK);
@@ -109,6 +114,7 @@ static void create_shard(replay *r, uint32_t rank)
                               .optimizer = ex_optimizer(),
                               .seed = SEED,
                               .init_scale = 0.5f,
+                              .adds_deltas = s->staleness > 0,
                               .memory_bytes_max = 1 << 20,
                               .gradient_bytes_max = 1 << 20,
                               .dense_bytes_max = 1 << 10,
@@ -143,6 +149,7 @@ static void destroy(replay *r)
     for (uint32_t w = 0; w < r->program->scenario.worker_count; w++) {
         ew_executor_destroy(r->workers[w].executor);
         ew_host_rows_fini(&r->workers[w].rows);
+        ew_bases_fini(&r->workers[w].bases);
         for (uint32_t s = 0; s < r->program->scenario.shard_count; s++) {
             empty(&r->up[w][s]);
             empty(&r->back[w][s]);
@@ -205,12 +212,28 @@ static void same_gradient(const ex_program *p, uint32_t worker, const ex_message
     assert_memory_equal(record + sizeof grad, own, sizeof own);
 }
 
+static void same_delta(const ex_program *p, uint32_t worker, const ex_message *want,
+                       const uint8_t *record)
+{
+    const ex_node *n = &p->slices[want->slice][worker].nodes[want->node];
+    rt_wire_delta delta;
+    float change[EX_ROW_FLOATS];
+    memcpy(&delta, record, sizeof delta);
+    assert_int_equal(delta.key, p->keys[want->key]);
+    assert_int_equal(delta.version, want->version);
+    assert_int_equal(delta.base, n->base);
+    assert_int_equal(delta.pulls, n->keeper);
+    ex_value_change(p, want->value, change);
+    assert_memory_equal(record + sizeof delta, change, sizeof change);
+}
+
 static void same_message(const ex_program *p, uint32_t worker, const ex_message *want,
                          const rt_message *got)
 {
     static const rt_message_type types[] = {
         [EX_MESSAGE_PULL] = RT_MESSAGE_PULL,         [EX_MESSAGE_PULL_SUM] = RT_MESSAGE_PULL_SUM,
         [EX_MESSAGE_PUSH_ROW] = RT_MESSAGE_PUSH_ROW, [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD,
+        [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA,
         [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,         [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
         [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED};
     const rt_wire_header *header = rt_message_header(got);
@@ -223,6 +246,8 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
                      want->kind == EX_MESSAGE_PUSH_GRAD ? want->version : want->slice + 1);
     if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_PULL_SUM)
         same_pull(p, want, record);
+    else if (want->kind == EX_MESSAGE_PUSH_DELTA)
+        same_delta(p, worker, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_GRAD)
         same_gradient(p, worker, want, record);
     else if (want->kind == EX_MESSAGE_SUM_ROWS)

@@ -76,14 +76,15 @@ static void capture_row(turn *t, uint32_t s, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     ex_slot *slot = &t->self->slots[n->slot];
-    ex_message message = message_of(EX_MESSAGE_PUSH_ROW, at, n);
+    const bool delta = n->kind == EX_PUSH_DELTA;
+    ex_message message = message_of(delta ? EX_MESSAGE_PUSH_DELTA : EX_MESSAGE_PUSH_ROW, at, n);
     message.key = slot->key;
     message.value = slot->value;
     message.state = slot->state;
     if (!slot->state)
         ex_violate(t->model, "a row is pushed without its optimizer state");
     queue_put(&t->state->held[t->worker][s], message);
-    if (n->reason == DP_REASON_EVICT)
+    if (n->reason == DP_REASON_EVICT || delta)
         slot->full = false;
     complete(t, at);
 }
@@ -164,7 +165,8 @@ static void start_push(turn *t, uint32_t at)
     uint32_t shard = ex_shard_of(scenario_of(t->model), slot->key);
     if (n->kind == EX_PUSH_GRAD)
         list_add(&t->push_grads[shard], at);
-    else if (!slot->full || slot->version != n->version)
+    else if (!slot->full ||
+             slot->version != (n->kind == EX_PUSH_DELTA ? n->mask : n->version))
         ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
                    slot->full ? slot->version : 0);
     else
@@ -178,6 +180,7 @@ static void advance(turn *t, uint32_t at)
     ex_slot *slot = &t->self->slots[n->slot];
     switch ((ex_kind)n->kind) {
     case EX_PUSH_ROW:
+    case EX_PUSH_DELTA:
     case EX_PUSH_GRAD:
         if (!is_done(t->self, at))
             start_push(t, at);
@@ -294,12 +297,15 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
 {
     const ex_program *p = t->model->program;
     const ex_slot *slot = &t->self->slots[n->slot];
-    uint32_t version = p->latest[iteration - 1][n->key];
+    const bool stale = p->scenario.staleness > 0;
+    uint32_t version = stale ? n->version : p->latest[iteration - 1][n->key];
+    uint32_t value = stale ? p->reads[iteration][t->worker][n->key]
+                           : p->expected[iteration - 1][n->key];
     if (!slot->full || slot->key != n->key || slot->version != version || n->version != version)
         ex_violate(t->model, "stale read: iteration %u needs version %u, the slot has %s %u",
                    iteration, version,
                    slot->full && slot->key == n->key ? "version" : "another row,", slot->version);
-    else if (slot->value != p->expected[iteration - 1][n->key])
+    else if (slot->value != value)
         ex_violate(t->model, "wrong value: version %u lacks updates or has others", version);
     else if (slot->kept)
         ex_violate(t->model, "trained before the sum of iteration %u is in", slot->kept);

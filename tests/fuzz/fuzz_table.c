@@ -31,10 +31,12 @@ static rt_table *open_table(uint8_t choice)
         columns[2].label_rule = RT_LABEL_AT_LEAST;
     else if (choice & 8)
         strcpy(columns[2].label_value, "click");
-    rt_table_config config = {choice & 1 ? ',' : '\t', false, RT_COUNT_OF(columns), columns};
+    rt_table_config config = {.delimiter = choice & 1 ? ',' : '\t',
+                              .column_count = RT_COUNT_OF(columns),
+                              .columns = columns};
     rt_table *table;
     rt_error error;
-    rt_assert(rt_table_create(&config, &table, &error) == RT_OK);
+    rt_assert(rt_table_create(&config, RT_COLUMNS_SAMPLES, &table, &error) == RT_OK);
     return table;
 }
 

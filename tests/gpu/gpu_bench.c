@@ -5,6 +5,7 @@
 //
 // A kernel's time is that of one call among many in a row; its share is of the bandwidth that a
 // copy within the device's memory reaches, for the bytes that the operation has to move, each once.
+// What moves rows to and from the host's pinned memory is held against a copy from there (the bus).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #define FIELDS 26u
 #define DENSE 13u
 #define WIDTH 256u
+#define PINNED_ROWS_MAX 4096u // what one answer of a shard may bring
 
 static const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
                                             .learning_rate = 0.02f,
@@ -37,7 +39,10 @@ typedef struct {
     uint32_t samples, dim, rows, stride; // stride: of the pooled matrix
     float *slab, *pooled, *weights, *logits, *row_gradients, *dense;
     uint32_t *host_rows, *host_slots;
-    double copy_bytes_per_s;
+    double copy_bytes_per_s, bus_bytes_per_s;
+    // Pinned memory of the host: what the executor and the trainer share with the device.
+    float *pinned_rows; // PINNED_ROWS_MAX of them
+    uint32_t *pinned_slots;
 } bench;
 
 static void *device_floats(const bench *b, size_t count)
@@ -62,11 +67,12 @@ static void finish(const bench *b)
         die(error.text);
 }
 
-// Popular rows as in click data: half of the look-ups of a field go to one row in twenty.
-static void setup(bench *b, uint32_t samples, uint32_t dim)
+// Popular rows as in click data: half of the look-ups of a field go to one row in twenty. ids: of a
+// field; the more, the nearer the number of rows is to that of look-ups.
+static void setup(bench *b, uint32_t samples, uint32_t dim, uint32_t ids)
 {
     rt_random random = {1};
-    uint32_t lookups = samples * FIELDS, ids = samples, *numbers;
+    uint32_t lookups = samples * FIELDS, *numbers;
     b->samples = samples;
     b->dim = dim;
     b->rows = 0;
@@ -104,6 +110,11 @@ static void setup(bench *b, uint32_t samples, uint32_t dim)
     b->logits = device_floats(b, samples);
     b->dense = device_floats(b, (size_t)samples * DENSE);
     b->row_gradients = device_floats(b, (size_t)b->rows * dim);
+    b->pinned_rows = b->device.ops->alloc_shared(b->device.state, (size_t)PINNED_ROWS_MAX * dim);
+    b->pinned_slots = b->device.ops->alloc_shared(b->device.state, b->rows);
+    if (!b->pinned_rows || !b->pinned_slots)
+        die("out of pinned memory");
+    memcpy(b->pinned_slots, b->host_slots, b->rows * sizeof *b->pinned_slots);
     b->device.layers->index(b->device.state, &b->lookups);
     finish(b);
     rt_free(numbers);
@@ -125,6 +136,8 @@ static void teardown(bench *b)
                             b->row_gradients};
     for (size_t i = 0; i < RT_COUNT_OF(blocks); i++)
         b->device.ops->free(b->device.state, (void *)(uintptr_t)blocks[i]);
+    b->device.ops->free_shared(b->device.state, b->pinned_rows);
+    b->device.ops->free_shared(b->device.state, b->pinned_slots);
     rt_free(b->host_rows);
     rt_free(b->host_slots);
 }
@@ -177,6 +190,30 @@ static void run_rows_get(const bench *b)
     b->device.ops->rows_get(b->device.state, b->slab, b->lookups.row_stride, b->dim,
                             b->lookups.row_slots, b->rows, b->row_gradients);
 }
+static void run_rows_step_pinned(const bench *b)
+{
+    b->device.ops->rows_step(b->device.state, &adagrad, b->dim, 1, b->slab, b->lookups.row_stride,
+                             b->pinned_slots, NULL, b->rows, b->row_gradients);
+}
+static uint32_t pinned_rows(const bench *b)
+{
+    return b->rows < PINNED_ROWS_MAX ? b->rows : PINNED_ROWS_MAX;
+}
+static void run_rows_get_pinned(const bench *b)
+{
+    b->device.ops->rows_get(b->device.state, b->slab, b->lookups.row_stride, b->dim,
+                            b->pinned_slots, pinned_rows(b), b->pinned_rows);
+}
+static void run_rows_put_pinned(const bench *b)
+{
+    b->device.ops->rows_put(b->device.state, b->slab, b->lookups.row_stride, b->dim,
+                            b->pinned_slots, pinned_rows(b), b->pinned_rows);
+}
+static void run_bus(const bench *b)
+{
+    b->device.ops->copy(b->device.state, EW_COPY_IN, b->row_gradients, b->pinned_rows,
+                        (size_t)pinned_rows(b) * b->dim * sizeof(float));
+}
 static void run_activate(const bench *b)
 {
     b->device.layers->activate(b->device.state, EW_RELU, b->samples, FIELDS * b->dim, b->weights,
@@ -186,29 +223,36 @@ static void run_activate(const bench *b)
 static void measure_kernels(bench *b)
 {
     double lookups = b->lookups.lookup_count, rows = b->rows, dim = b->dim;
+    const double pinned = pinned_rows(b);
     const struct {
         const char *name;
         void (*run)(const bench *b);
-        double floats; // read and written
+        double floats; // read and written; by the bus: what goes over it
+        bool by_bus;
     } kernels[] = {
-        {"index", run_index, 4 * lookups + 4 * rows},
-        {"pool", run_pool, lookups + rows * dim + lookups * dim},
-        {"wide", run_wide, rows * dim + 2 * lookups},
-        {"wide_back", run_wide_back, rows * dim + 2 * lookups},
-        {"rows_back", run_rows_back, lookups * dim + rows * dim + 2 * lookups},
-        {"rows_step adagrad", run_rows_step, 5 * rows * dim},
-        {"rows_get", run_rows_get, 2 * rows * dim},
-        {"activate", run_activate, 2 * b->samples * FIELDS * dim},
+        {"index", run_index, 4 * lookups + 4 * rows, false},
+        {"pool", run_pool, lookups + rows * dim + lookups * dim, false},
+        {"wide", run_wide, rows * dim + 2 * lookups, false},
+        {"wide_back", run_wide_back, rows * dim + 2 * lookups, false},
+        {"rows_back", run_rows_back, lookups * dim + rows * dim + 2 * lookups, false},
+        {"rows_step adagrad", run_rows_step, 5 * rows * dim, false},
+        {"rows_step, pinned slots", run_rows_step_pinned, 5 * rows * dim, false},
+        {"rows_get", run_rows_get, 2 * rows * dim, false},
+        {"rows_get, pinned", run_rows_get_pinned, pinned * dim, true},
+        {"rows_put, pinned", run_rows_put_pinned, pinned * dim, true},
+        {"activate", run_activate, 2 * b->samples * FIELDS * dim, false},
     };
     double copied = 2 * rows * b->lookups.row_stride * sizeof(float);
     b->copy_bytes_per_s = copied / seconds_of(b, run_copy);
-    printf("\nbatch %u, dim %u, %u rows; copy %.0f GB/s\n", b->samples, b->dim, b->rows,
-           b->copy_bytes_per_s * 1e-9);
-    printf("%-20s %10s %10s %8s\n", "kernel", "us", "MB", "share");
+    b->bus_bytes_per_s = pinned * dim * sizeof(float) / seconds_of(b, run_bus);
+    printf("\nbatch %u, dim %u, %u rows; copy %.0f GB/s, from pinned memory %.1f\n", b->samples,
+           b->dim, b->rows, b->copy_bytes_per_s * 1e-9, b->bus_bytes_per_s * 1e-9);
+    printf("%-24s %10s %10s %8s\n", "kernel", "us", "MB", "share");
     for (size_t i = 0; i < RT_COUNT_OF(kernels); i++) {
         double seconds = seconds_of(b, kernels[i].run), bytes = kernels[i].floats * sizeof(float);
-        printf("%-20s %10.1f %10.2f %7.0f%%\n", kernels[i].name, seconds * 1e6, bytes * 1e-6,
-               100 * bytes / seconds / b->copy_bytes_per_s);
+        printf("%-24s %10.1f %10.2f %7.0f%%\n", kernels[i].name, seconds * 1e6, bytes * 1e-6,
+               100 * bytes / seconds /
+                   (kernels[i].by_bus ? b->bus_bytes_per_s : b->copy_bytes_per_s));
     }
 }
 
@@ -311,7 +355,12 @@ static void measure_solvers(void)
 
 int main(int argc, char **argv)
 {
-    static const uint32_t shapes[][2] = {{1024, 16}, {1024, 512}, {8192, 16}, {8192, 128}};
+    // Samples, length of a row, ids of a field; the third has 26,000 rows, as a first batch has.
+    static const uint32_t shapes[][3] = {{1024, 16, 1024},
+                                         {1024, 512, 1024},
+                                         {1024, 512, 1000000},
+                                         {8192, 16, 8192},
+                                         {8192, 128, 8192}};
     bench b = {0};
     rt_error error = {0};
     if (ew_device_open("cuda:0", &b.device, &error) != RT_OK) {
@@ -324,7 +373,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     for (size_t i = 0; i < RT_COUNT_OF(shapes); i++) {
-        setup(&b, shapes[i][0], shapes[i][1]);
+        setup(&b, shapes[i][0], shapes[i][1], shapes[i][2]);
         measure_kernels(&b);
         measure_step(&b, RT_DEEP_DENSE);
         measure_step(&b, RT_DEEP_ALL);

@@ -16,7 +16,8 @@
     "--set optimizer.dense.clip_norm=0.05 --set optimizer.dense.warmup_iterations=5"
 
 #define ITERATIONS 16 // 4096 samples, 4 workers x 64
-#define WAITS_MAX 20u // per iteration and process
+#define WAITS_MAX 20u    // per iteration and process
+#define LAUNCHES_MAX 30u // likewise
 
 static void shell(const char *command)
 {
@@ -65,6 +66,8 @@ static void check_waits(const char *log)
         processes++;
         if (waits > (ITERATIONS + 4) * WAITS_MAX) // 4: to begin, and to end
             fail_msg("%lu waits in %d iterations", waits, ITERATIONS);
+        if (launches > (ITERATIONS + 4) * LAUNCHES_MAX)
+            fail_msg("%lu launches in %d iterations", launches, ITERATIONS);
     }
     fclose(file);
     assert_int_equal(processes, 6); // four workers, the solver, and `up`, which looks at it first

@@ -11,7 +11,7 @@
 #define RUN_S 120.0
 #define PYTHON "/usr/bin/python3"
 
-static const char *const evictions[] = {"emark", "lru", "lfu"};
+static const char *const evictions[] = {"emark", "lru", "lfu", "light_lfu"};
 
 static void needs_python(void)
 {
@@ -32,9 +32,10 @@ static void must_run(const char *const *arguments)
 
 // One simulation of a policy; placements and trace go to these files.
 static void simulate(const char *policy, const char *eviction, bool full_sync, const char *first,
-                     const char *placements, const char *trace)
+                     const char *staleness, const char *placements, const char *trace)
 {
-    char cache[64], spec[128];
+    char cache[64], spec[128], consistency[64];
+    snprintf(consistency, sizeof consistency, "consistency.staleness=%s", staleness);
     snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
     snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
              full_sync ? "true" : "false", first);
@@ -52,6 +53,8 @@ static void simulate(const char *policy, const char *eviction, bool full_sync, c
                                    "--set",
                                    cache,
                                    "--set",
+                                   consistency,
+                                   "--set",
                                    "stream.samples_max=3500",
                                    "--placements",
                                    placements,
@@ -60,27 +63,36 @@ static void simulate(const char *policy, const char *eviction, bool full_sync, c
                                    NULL});
 }
 
-static int recount(const char *eviction, bool full_sync, const char *first, const char *placements,
-                   const char *trace, process *p)
+// 16 samples of 26 keys make room for 416 rows more.
+static int recount(const char *eviction, bool full_sync, const char *first, const char *staleness,
+                   const char *placements, const char *trace, process *p)
 {
-    return process_run(p,
-                       (const char *const[]){PYTHON, "tools/recount.py", placements, trace,
-                                             "--workers", "4", "--rows", "500", "--eviction",
-                                             eviction, "--first-touch", first,
-                                             full_sync ? "--full-sync" : NULL, NULL},
-                       RUN_S);
+    const char *arguments[24] = {PYTHON,   "tools/recount.py", placements,   trace,
+                                 "--workers", "4",             "--rows",     "500",
+                                 "--eviction", eviction,       "--first-touch", first};
+    size_t count = 12;
+    if (full_sync)
+        arguments[count++] = "--full-sync";
+    if (strcmp(staleness, "off") != 0) {
+        arguments[count++] = "--staleness";
+        arguments[count++] = staleness;
+        arguments[count++] = "--overshoot";
+        arguments[count++] = "416";
+    }
+    return process_run(p, arguments, RUN_S);
 }
 
-static void check(const char *policy, const char *eviction, bool full_sync, const char *first)
+static void check(const char *policy, const char *eviction, bool full_sync, const char *first,
+                  const char *staleness)
 {
     char placements[400], trace[400];
     process p = {0};
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
-    simulate(policy, eviction, full_sync, first, placements, trace);
-    if (recount(eviction, full_sync, first, placements, trace, &p) != 0 ||
+    simulate(policy, eviction, full_sync, first, staleness, placements, trace);
+    if (recount(eviction, full_sync, first, staleness, placements, trace, &p) != 0 ||
         !strstr(p.text, " 0 differ"))
-        fail_msg("%s, %s: %s", policy, eviction, p.text);
+        fail_msg("%s, %s, staleness %s: %s", policy, eviction, staleness, p.text);
     process_fini(&p);
 }
 
@@ -91,7 +103,7 @@ static void every_policy_and_eviction(void **state)
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
         for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
             check(dp_policy_find((rt_policy_kind)policy)->name, evictions[e], false,
-                  e % 2 ? "pull" : "local");
+                  e % 2 ? "pull" : "local", "off");
     }
 }
 
@@ -100,7 +112,18 @@ static void full_synchronisation(void **state)
     (void)state;
     needs_python();
     for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
-        check("laia", evictions[e], true, "pull");
+        check("laia", evictions[e], true, "pull", "off");
+}
+
+static void bounded_staleness(void **state)
+{
+    (void)state;
+    static const char *const bounds[] = {"0", "1", "10", "100", "inf"};
+    needs_python();
+    for (uint32_t i = 0; i < RT_COUNT_OF(bounds) * RT_COUNT_OF(evictions); i++)
+        check(dp_policy_find((rt_policy_kind)(i % RT_POLICY_COUNT))->name,
+              evictions[i % RT_COUNT_OF(evictions)], false, i % 3 ? "pull" : "local",
+              bounds[i % RT_COUNT_OF(bounds)]);
 }
 
 // It would notice: one operation more on one line.
@@ -113,9 +136,9 @@ static void a_difference_is_found(void **state)
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
     snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s'", trace);
-    simulate("esd", "emark", false, "local", placements, trace);
+    simulate("esd", "emark", false, "local", "off", placements, trace);
     must_run((const char *const[]){"/bin/sh", "-c", command, NULL});
-    assert_int_equal(recount("emark", false, "local", placements, trace, &p), 1);
+    assert_int_equal(recount("emark", false, "local", "off", placements, trace, &p), 1);
     assert_non_null(strstr(p.text, "iteration 10, worker 3: miss_pull 1"));
     assert_non_null(strstr(p.text, " 1 differ"));
     process_fini(&p);
@@ -132,5 +155,5 @@ static void one_policy_at_a_time(void **state)
     process_fini(&p);
 }
 
-TEST_MAIN(TEST(every_policy_and_eviction), TEST(full_synchronisation), TEST(a_difference_is_found),
-          TEST(one_policy_at_a_time))
+TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation), TEST_SLOW(bounded_staleness, 240),
+          TEST(a_difference_is_found), TEST(one_policy_at_a_time))

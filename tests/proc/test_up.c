@@ -357,6 +357,13 @@ static void simulation_and_run_agree(void **state)
          "dispatch.measure_compute=false"},
         {"dispatch.policy=makespan", "cache.rows=2000", "dispatch.participants=rotate",
          "dispatch.keeper=true", "dispatch.measure_compute=false"},
+        {"dispatch.policy=random", "cache.rows=430", "consistency.staleness=0"},
+        {"dispatch.policy=laia", "cache.rows=300", "consistency.staleness=10",
+         "cache.eviction=light_lfu", "planner.placement=worker"},
+        {"dispatch.policy=esd", "cache.rows=500", "consistency.staleness=100", "ps.shards=2",
+         "dispatch.first_touch=pull"},
+        {"dispatch.policy=makespan", "cache.rows=400", "consistency.staleness=3",
+         "dispatch.measure_compute=false"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         size_t count = 0;

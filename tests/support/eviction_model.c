@@ -25,6 +25,7 @@ void eviction_model_use(eviction_model *m, uint32_t slot, uint32_t iteration)
     s->frequency++;
     s->used = iteration;
     s->at = ++m->uses;
+    s->direct |= m->kind == RT_EVICT_LIGHT_LFU && s->frequency == 10;
 }
 
 // To emark such a copy is the first to go; to the others it is a free slot.
@@ -72,6 +73,7 @@ static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
     case RT_EVICT_LRU:
         return x->at < y->at;
     case RT_EVICT_LFU:
+    case RT_EVICT_LIGHT_LFU:
         return x->frequency != y->frequency ? x->frequency < y->frequency : x->at < y->at;
     }
     return false;
@@ -99,15 +101,50 @@ static uint32_t first_outdated(const eviction_model *m)
     return best;
 }
 
+static bool may_go(const eviction_model *m, uint32_t slot, uint32_t iteration)
+{
+    return eviction_model_is_candidate(m, slot, iteration) &&
+           !eviction_model_is_needed(m, slot, iteration);
+}
+
+// light_lfu: the hand passes over the next slot.
+static void pass(eviction_model *m, uint32_t iteration)
+{
+    eviction_model_slot *s = &m->slots[m->hand];
+    if (may_go(m, m->hand, iteration) && s->frequency > 1) {
+        s->frequency /= 2;
+        s->direct = s->frequency >= 10;
+        if (!s->direct)
+            s->at = --m->passed;
+    }
+    m->hand = (m->hand + 1) % m->slot_count;
+}
+
+static void decay(eviction_model *m, uint32_t iteration)
+{
+    bool any = false, direct = false;
+    pass(m, iteration);
+    for (uint32_t slot = 0; slot < m->slot_count; slot++) {
+        any |= may_go(m, slot, iteration) && !m->slots[slot].direct;
+        direct |= may_go(m, slot, iteration) && m->slots[slot].direct;
+    }
+    while (!any && direct) {
+        const uint32_t slot = m->hand;
+        pass(m, iteration);
+        any = may_go(m, slot, iteration) && !m->slots[slot].direct;
+    }
+}
+
 uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
 {
     uint32_t best = first_outdated(m);
     bool all_at_target = true;
     if (best != DP_NO_SLOT)
         return best;
+    if (m->kind == RT_EVICT_LIGHT_LFU && m->only_needed != iteration)
+        decay(m, iteration);
     for (uint32_t slot = 0; slot < m->slot_count; slot++) {
-        if (!eviction_model_is_candidate(m, slot, iteration) ||
-            eviction_model_is_needed(m, slot, iteration))
+        if (!may_go(m, slot, iteration) || m->slots[slot].direct)
             continue;
         all_at_target &= m->slots[slot].mark == m->target;
         if (best == DP_NO_SLOT || goes_before(m, slot, best))
@@ -115,5 +152,8 @@ uint32_t eviction_model_victim(eviction_model *m, uint32_t iteration)
     }
     if (best != DP_NO_SLOT && all_at_target)
         m->target++;
-    return best == DP_NO_SLOT ? last_needed(m, iteration) : best;
+    if (best != DP_NO_SLOT)
+        return best;
+    m->only_needed = iteration; // what the others are asked for by now
+    return last_needed(m, iteration);
 }

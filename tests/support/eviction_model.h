@@ -9,7 +9,8 @@ typedef struct {
     bool occupied, outdated;
     uint32_t mark, frequency;
     uint32_t used; // last iteration
-    uint64_t at;   // number of the last use
+    int64_t at;    // number of the last use; light_lfu: that of the hand's pass, falling from -1
+    bool direct;   // light_lfu: no victim
     uint64_t key;  // the caller's
     uint32_t bytes;
     uint32_t next; // iteration of the next use, or 0
@@ -19,7 +20,9 @@ typedef struct {
     rt_eviction_kind kind;
     bool by_bytes;
     uint32_t slot_count, occupied, target;
-    uint64_t uses;
+    int64_t uses, passed;
+    uint32_t hand;
+    uint32_t only_needed; // iteration in which no row was left that is not needed later
     eviction_model_slot *slots;
 } eviction_model;
 

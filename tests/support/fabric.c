@@ -23,6 +23,7 @@ typedef struct {
     uint32_t rank;
     ew_executor *executor;
     ew_host_rows rows;
+    ew_bases bases; // bounded staleness
     ew_model *model;
     ew_job job;
     bool found, training, stepped; // the job is known; began; its step is done
@@ -109,7 +110,7 @@ static uint32_t random_speed(fabric *f)
 static uint32_t dense_shards(const fabric *f)
 {
     const fabric_shape *shape = &f->plan->shape;
-    const bool is_whole = rt_optimizer_find(shape->dense.kind)->state.per_block > 0;
+    const bool is_whole = !rt_optimizer_is_elementwise(&shape->dense);
     return is_whole && shape->change_every ? 1 : f->s;
 }
 
@@ -152,6 +153,10 @@ static void create_worker(fabric *f, uint32_t rank)
     assert_int_equal(ew_host_rows_init(&w->rows, slots, shape->model.embedding_dim, &shape->rows,
                                        shape->seed, (float)shape->model.init_scale),
                      RT_OK);
+    if (shape->consistency.staleness > 0)
+        assert_int_equal(ew_bases_init(&w->bases, slots, shape->model.embedding_dim, &shape->rows,
+                                       shape->seed, (float)shape->model.init_scale),
+                         RT_OK);
     if (ew_model_create(&model, fabric_device(), &w->model, &error))
         fail_msg("%s", error.text);
     ew_executor_config executor = {
@@ -171,6 +176,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .state = w->rows.state,
         .rows = &ew_host_rows_ops,
         .rows_context = &w->rows,
+        .bases = w->bases.rows ? &w->bases : NULL,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -192,6 +198,7 @@ static void create_shard(fabric *f, uint32_t rank)
                               .optimizer = shape->rows,
                               .seed = shape->seed,
                               .init_scale = (float)shape->model.init_scale,
+                              .adds_deltas = shape->consistency.staleness > 0,
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
@@ -241,6 +248,7 @@ static void destroy(fabric *f)
         ew_weights_fini(&f->workers[i].weights);
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
+        ew_bases_fini(&f->workers[i].bases);
         free(f->workers[i].before);
         fabric_queue_fini(&f->down[i]);
     }
@@ -705,6 +713,7 @@ static void check_shards(fabric *f)
         ps_shard_get_statistics(f->shards[i].shard, &statistics);
         assert_int_equal(statistics.pulls_parked, 0);
         assert_int_equal(statistics.gradients_waiting, 0);
+        assert_int_equal(statistics.deltas_waiting, 0);
         assert_int_equal(statistics.row_pushes_ignored, 0);
         assert_int_equal(statistics.messages_discarded, 0);
         f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);

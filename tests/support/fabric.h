@@ -31,6 +31,7 @@ typedef struct {
     rt_eviction_kind eviction;
     uint32_t lookahead; // batches that the planner sees before their turn
     rt_dispatch_config dispatch;
+    rt_consistency_config consistency;
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers
     dp_rows ends;                    // when rows end
@@ -52,6 +53,7 @@ typedef struct {
     rt_batch *batches;    // shape.iterations
     rt_message *slices;   // slice_count x worker_count
     rt_counts *counts;    // the same, as planned
+    uint32_t *placements; // iterations x samples of a full batch: workers
     uint32_t slice_count; // the flush is the last
     uint32_t *floors;     // of each slice: of the sweep that it is, or 0
     uint32_t *swept;      // of each iteration: floor of the sweep after it, or 0
@@ -65,7 +67,7 @@ typedef struct {
 void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape);
 void fabric_plan_fini(fabric_plan *plan);
 
-// Slots of a worker's cache.
+// Rows that a worker's cache holds between iterations.
 uint32_t fabric_slots(const fabric_plan *plan, uint32_t worker);
 
 // What a run leaves behind.

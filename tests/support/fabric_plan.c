@@ -44,6 +44,7 @@ static void configure_planner(fabric_plan *plan)
                                   .rows = shape->ends,
                                   .layout.field_count = shape->field_count,
                                   .dispatch = shape->dispatch,
+                                  .consistency = shape->consistency,
                                   .seed = shape->seed};
     if (dp_policy_can(shape->dispatch.policy, DP_POLICY_UNEQUAL)) {
         config->micro_batch_min = shape->dispatch.micro_batch_min;
@@ -54,8 +55,10 @@ static void configure_planner(fabric_plan *plan)
         config->layout.values[f] = dim;
         config->layout.state[f] = rt_optimizer_state_floats(&shape->rows, dim);
     }
+    if (shape->consistency.staleness > 0)
+        config->overshoot = dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     for (uint32_t j = 0; j < shape->worker_count; j++) {
-        config->slot_count[j] = fabric_slots(plan, j);
+        config->slot_count[j] = fabric_slots(plan, j) + config->overshoot;
         config->rates.links[j] = (dp_link){j % 2 ? 6e7 : 6e8, j % 2 ? 6e7 : 6e8};
     }
 }
@@ -197,6 +200,9 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
             change_participants(plan, planner, t);
         assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
         dp_planner_place(planner);
+        memcpy(plan->placements + (size_t)t * batch_max(&plan->shape),
+               dp_planner_placement(planner),
+               plan->batches[t].sample_count * sizeof *plan->placements);
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);
         if (final)
             add_slices(plan, final, &plan->batches[final->iteration - 1]);
@@ -224,6 +230,8 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
     plan->swept = calloc(shape->iterations, sizeof *plan->swept);
     plan->slices = calloc(slices, sizeof *plan->slices);
     plan->counts = calloc(slices, sizeof *plan->counts);
+    plan->placements =
+        calloc((size_t)shape->iterations * batch_max(shape), sizeof *plan->placements);
     plan->versions = calloc(plan->key_count, sizeof *plan->versions);
     if (dp_planner_create(&plan->planner, &planner, &error))
         fail_msg("%s", error.text);
@@ -242,6 +250,7 @@ void fabric_plan_fini(fabric_plan *plan)
     free(plan->batches);
     free(plan->slices);
     free(plan->counts);
+    free(plan->placements);
     free(plan->keys);
     free(plan->versions);
     free(plan->floors);

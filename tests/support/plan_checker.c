@@ -359,15 +359,15 @@ static bool check_evictions(plan_checker *c, const dp_ops *ops)
 // ---- training --------------------------------------------------------------------------------
 
 // Gradients of several workers are added up.
-static bool is_summed(const known_key *key)
+static bool is_summed(const plan_checker *c, const known_key *key)
 {
-    return rt_bit_count(key->trainers) > 1;
+    return rt_bit_count(key->trainers) > 1 || (key->trainers && c->config.always_summed);
 }
 
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
     bool grad = mode == DP_MODE_GRAD || mode == DP_MODE_KEEP;
-    if (mode > DP_MODE_KEEP || grad != is_summed(key))
+    if (mode > DP_MODE_KEEP || grad != is_summed(c, key))
         return wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it", mode,
                      rt_bit_count(key->trainers));
     if (mode != DP_MODE_GRAD && !slot->has_state)
@@ -462,7 +462,7 @@ static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **ke
     bool right = false;
     if (slot->trained != c->iteration || op->version != c->iteration)
         wrong(c, op->key, "gradient of iteration %" PRIu32, op->version);
-    else if (!is_summed(key) || op->mask != (key->trainers & ~key->keeper))
+    else if (!is_summed(c, key) || op->mask != (key->trainers & ~key->keeper))
         wrong(c, op->key, "gradient for a sum of %" PRIx64 ", trained by %" PRIx64, op->mask,
               key->trainers);
     else if (op->base != key->version)
@@ -620,7 +620,7 @@ static bool finish_sum(plan_checker *c, known_key *key)
 
 static bool finish_key(plan_checker *c, known_key *key)
 {
-    bool summed = is_summed(key);
+    bool summed = is_summed(c, key);
     if (key->update_pushed && !key->pulled && !summed && !c->config.full_sync)
         return wrong(c, key->key, "an update push that nobody needs");
     if (key->trainers & ~key->holders)

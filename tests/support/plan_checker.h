@@ -23,6 +23,7 @@ typedef struct {
     uint32_t worker_count;
     uint32_t slot_count[RT_WORKERS_MAX];
     rt_first_touch first_touch;
+    bool always_summed;                        // mode GRAD with one trainer, too (staleness 0)
     bool full_sync;                            // rows are pushed to the PS without anybody's need
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; 0: equal shares
 } plan_checker_config;

@@ -36,6 +36,7 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,
                                   .dispatch = shape->dispatch,
+                                  .consistency = shape->consistency,
                                   .seed = shape->seed};
     for (uint32_t f = 0; f < shape->field_count; f++) {
         config->layout.values[f] = 8 + 4 * (f % 3);
@@ -58,6 +59,7 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
     plan_checker_config checker = {.worker_count = shape->worker_count,
                                    .first_touch = shape->dispatch.first_touch,
                                    .full_sync = shape->dispatch.full_sync,
+                                   .always_summed = shape->consistency.bounded,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,
                                    .micro_batch_max = shape->dispatch.micro_batch_max};
     for (uint32_t j = 0; j < shape->worker_count; j++)

@@ -27,6 +27,7 @@ typedef struct {
     uint32_t lookahead;
     uint32_t participants_min; // 0: all workers train, always
     rt_dispatch_config dispatch; // micro_batch_min and _max included
+    rt_consistency_config consistency; // staleness 0, if any
 } planner_shape;
 
 typedef struct {

@@ -59,12 +59,14 @@ void random_batches_fill(random_batches *batches, rt_batch *batch, uint32_t samp
     uint64_t *keys = rt_alloc(keys_max, sizeof *keys);
     rt_assert(keys != NULL && batch->dense_count == 0);
     rt_batch_clear(batch);
+    batch->is_weighted = sample_count % 2; // every other batch
     for (uint32_t i = 0; i < sample_count; i++) {
         uint32_t count = 0;
         for (uint32_t f = 0; f < batches->field_count; f++)
             count = add_field(batches, f, keys, count);
         rt_status status = rt_batch_append(batch, 0, NULL, keys, count);
         rt_assert(status == RT_OK);
+        batch->weights[i] = 0.25f * (float)i;
     }
     rt_free(keys);
 }

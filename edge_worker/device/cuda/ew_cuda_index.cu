@@ -7,12 +7,13 @@
 //
 // No races: counters change by atomics only; row_fields[r] is written by the one thread that
 // counted first; each place is handed out once; a row is sorted by one warp, or by one block,
-// between barriers; sorted and row_samples are written by the threads of the row's block alone. Kernels of one stream run one after another.
+// between barriers; sorted and row_samples are written by the threads of the row's block alone.
+// Kernels of one stream run one after another.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
 #define SCAN_THREADS_MAX 1024u
 #define ROWS_PER_BLOCK (EW_CUDA_THREADS / EW_CUDA_WARP)
-#define WARP_SORTS 64u    // look-ups; longer rows are counted
+#define WARP_SORTS 64u     // look-ups; longer rows are counted
 #define TILE_SAMPLES 4096u // samples whose counts are in shared memory at a time
 
 static __global__ void count_lookups(ew_lookups l, uint32_t *counts)

@@ -7,9 +7,10 @@
 // its row names; shares pass through shared memory, between barriers.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
-#define LONG_ROW 32u   // look-ups
-#define LONG_WIDTH 32u // packs of columns of a block of long_rows: the rest of its threads share look-ups
-#define AT_ONCE 4u     // look-ups whose loads are under way together
+#define LONG_ROW 32u // look-ups
+#define LONG_WIDTH \
+    32u // packs of columns of a block of long_rows: the rest of its threads share look-ups
+#define AT_ONCE 4u // look-ups whose loads are under way together
 
 typedef struct {
     const float *pooled_gradients; // or NULL

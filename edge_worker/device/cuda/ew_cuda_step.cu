@@ -6,8 +6,8 @@
 
 #define BLOCK_THREADS 1024u
 
-// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one warp loads
-// the parts together, adds them in order and leaves the scale in parts[part_count].
+// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one warp
+// loads the parts together, adds them in order and leaves the scale in parts[part_count].
 static __global__ void chunk_squares(uint32_t count, const float *gradients, double *parts)
 {
     uint32_t chunk = ew_cuda_row(), size = RT_OPTIMIZER_SQUARES_CHUNK, begin = chunk * size;
@@ -146,7 +146,8 @@ static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, u
     rt_assert(2 * (size_t)part_count + 1 <= EW_CUDA_SCRATCH_FLOATS);
     ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
     LAUNCH(chunk_squares, groups.grid, groups.block, 0, cuda->compute, count, gradients, parts);
-    LAUNCH(block_scale, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, part_count, parts, scale);
+    LAUNCH(block_scale, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, part_count, parts,
+           scale);
     return scale;
 }
 

@@ -197,7 +197,7 @@ static void by_bytes(void **state)
 static void rows_that_are_needed(void **state)
 {
     (void)state;
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LFU; kind++)
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++)
         run_config(kind, false, true);
     run_config(RT_EVICT_EMARK, true, true);
 }
@@ -241,6 +241,43 @@ static void lfu_is_its_rule(void **state)
     run_random(RT_EVICT_LFU);
 }
 
+static void light_lfu_is_its_rule(void **state)
+{
+    (void)state;
+    run_random(RT_EVICT_LIGHT_LFU);
+}
+
+// Iterations until no row is left of those that were popular before the stream drifted.
+static uint32_t forget(rt_eviction_kind kind, uint32_t iterations_max)
+{
+    enum { SLOTS = 64 };
+    pair p;
+    uint32_t old = SLOTS, passed = 0;
+    bool is_old[SLOTS];
+    pair_init(&p, kind, SLOTS, 0);
+    for (p.iteration = 1; p.iteration <= 500; p.iteration++) {
+        for (uint32_t slot = 0; slot < SLOTS; slot++)
+            use(&p, slot);
+    }
+    memset(is_old, true, sizeof is_old);
+    for (; old && passed < iterations_max; passed++, p.iteration++) {
+        uint32_t slot = victim(&p);
+        old -= is_old[slot];
+        is_old[slot] = false;
+        give_up(&p, slot);
+        use(&p, slot);
+    }
+    pair_fini(&p);
+    return old ? UINT32_MAX : passed;
+}
+
+static void light_lfu_follows_a_drift(void **state)
+{
+    (void)state;
+    assert_int_equal(forget(RT_EVICT_LFU, 10000), UINT32_MAX); // where lfu freezes
+    assert_true(forget(RT_EVICT_LIGHT_LFU, 10000) < 64 * 12);
+}
+
 // Marks outlive frequencies: a row used often, but not since target grew, goes before a new one.
 static void emark_prefers_old_marks(void **state)
 {
@@ -267,7 +304,7 @@ static void emark_prefers_old_marks(void **state)
 static void nothing_to_evict(void **state)
 {
     (void)state;
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LFU; kind++) {
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
         pair p;
         pair_init(&p, kind, 6, 0);
         for (uint32_t round = 0; round < 40; round++) {
@@ -331,6 +368,7 @@ static void sort_is_stable(void **state)
     }
 }
 
-TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule), TEST(by_bytes),
+TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
+          TEST(light_lfu_is_its_rule), TEST(light_lfu_follows_a_drift), TEST(by_bytes),
           TEST(rows_that_are_needed), TEST(frequency_per_byte), TEST(emark_prefers_old_marks),
           TEST(nothing_to_evict), TEST(sort_is_stable))

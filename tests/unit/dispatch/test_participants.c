@@ -93,7 +93,15 @@ static void a_link_that_drops_and_recovers(void **state)
     tell_link(&s, 2, FAST); // by less than a tenth
     see(&s, DP_PARTICIPANTS_GAP);
     assert_false(dp_participants_due(s.chooser));
-    see(&s, 3 * (DP_PARTICIPANTS_FIRST + 3 * DP_PARTICIPANTS_GAP)); // more than the ring holds
+    see(&s, 3 * (DP_PARTICIPANTS_FIRST + 2 * DP_PARTICIPANTS_GAP) - 8);
+    assert_int_equal(choose(&s, 15), 15);
+    tell_link(&s, 2, FAST * 0.8); // a little
+    see(&s, DP_PARTICIPANTS_BATCHES - 1);
+    assert_false(dp_participants_due(s.chooser));
+    see(&s, 1);
+    assert_true(dp_participants_due(s.chooser));
+    assert_int_equal(choose(&s, 15), 15);
+    see(&s, 6 * (DP_PARTICIPANTS_FIRST + 3 * DP_PARTICIPANTS_GAP)); // more than the ring holds
     assert_true(dp_participants_due(s.chooser));
     assert_int_equal(choose(&s, 15), 15);
     close_scene(&s);

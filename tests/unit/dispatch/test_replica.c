@@ -119,7 +119,7 @@ static void compare(rig *r, bool end)
         assert_int_equal(
             dp_slice_encode(made, w, batch, &limits, COORDINATOR, r->sequence, &expected), RT_OK);
         dp_slice_set_fingerprint(&expected, batch ? dp_plan_fingerprint(made) : 0);
-        assert_int_equal(expected.size, dp_slice_bytes(made, w, &limits));
+        assert_int_equal(expected.size, dp_slice_bytes(made, w, batch, &limits));
         assert_int_equal(slice.size, expected.size);
         assert_memory_equal(slice.data, expected.data, slice.size);
         rt_message_release(&slice);

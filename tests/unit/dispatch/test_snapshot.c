@@ -142,7 +142,7 @@ static void every_policy_and_eviction(void **context)
 {
     (void)context;
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
-        for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+        for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
             planner_shape shape = shape_of((rt_policy_kind)policy, (rt_eviction_kind)eviction);
             const rt_policy_kind kind = shape.dispatch.policy;
             shape.dispatch.tables = dp_policy_can(kind, DP_POLICY_TABLES) ? 2 : 0;
@@ -166,7 +166,7 @@ static void few_evaluations(void **context)
 static void keeper_look_ahead_and_full_sync(void **context)
 {
     (void)context;
-    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
         planner_shape shape = shape_of(RT_POLICY_ESD, (rt_eviction_kind)eviction);
         shape.dispatch.keeper = true;
         compare(&shape, 20);
@@ -251,7 +251,7 @@ static void damaged_states(void **context)
     planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
     shape.cache = CACHE_SMALLEST;
     planner_case_init(&pc, &shape);
-    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LFU; eviction++) {
+    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
         driven one = {0};
         batches all = {0};
         pc.config.eviction = (rt_eviction_kind)eviction;

@@ -361,7 +361,8 @@ static void rows_move_while_a_step_is_captured(void **state)
     ew_device_close(&device);
 }
 
-// ---- numbers of rows -------------------------------------------------------------------------------
+// ---- numbers of rows
+// -------------------------------------------------------------------------------
 
 #define MANY_ROWS 640u // a step's number of rows is rounded up to a multiple of 21
 

@@ -25,7 +25,8 @@ static ew_device open_device(void)
 {
     ew_device device;
     rt_error error;
-    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error) != RT_OK)
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error) !=
+        RT_OK)
         fail_msg("%s", error.text);
     return device;
 }
@@ -34,7 +35,9 @@ static void expect_no_device(const char *name, const char *part)
 {
     ew_device device = {0};
     rt_error error = {0};
-    assert_int_equal(ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = name}, &device, &error), RT_UNSUPPORTED);
+    assert_int_equal(
+        ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = name}, &device, &error),
+        RT_UNSUPPORTED);
     expect_in(error.text, part);
     assert_null(device.ops);
 }
@@ -270,7 +273,8 @@ static void failing_to_open_leaves_nothing(void **state)
     test_plugin_function("cuda_cpu_fail_after", &fail_after);
     for (uint64_t calls = 1; status != RT_OK && calls < 50; calls++) {
         fail_after(calls);
-        status = ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error);
+        status =
+            ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error);
         fail_after(0);
     }
     assert_int_equal(status, RT_OK);

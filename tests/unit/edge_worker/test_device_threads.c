@@ -58,9 +58,13 @@ static input make_input(const scenario *s, uint32_t row_stride)
 {
     rt_random random = {s->sample_count};
     const uint32_t bag_count = s->sample_count * s->field_count, row_count = s->field_count * IDS;
-    input in = {blank(s->sample_count + 1), blank(s->sample_count * s->dense_count + 1),
-                blank((size_t)row_count * row_stride), blank(bag_count * PER_BAG_MAX + 1),
-                blank(bag_count + 1), blank(row_count), 0};
+    input in = {blank(s->sample_count + 1),
+                blank(s->sample_count * s->dense_count + 1),
+                blank((size_t)row_count * row_stride),
+                blank(bag_count * PER_BAG_MAX + 1),
+                blank(bag_count + 1),
+                blank(row_count),
+                0};
     for (uint32_t i = 0; i < s->sample_count; i++)
         in.labels[i] = (float)rt_random_below(&random, 2);
     for (uint32_t i = 0; i < s->sample_count * s->dense_count; i++)
@@ -174,8 +178,8 @@ static void expect_same_bits(const scenario *s)
         for (size_t k = 0; k < alone.count; k++)
             if (memcmp(&alone.floats[k], &shared.floats[k], sizeof(float)) != 0)
                 fail_msg("model %d, %u samples: float %zu of %zu is %a on one thread, %a on %u",
-                         s->model.kind, s->sample_count, k, alone.count,
-                         (double)alone.floats[k], (double)shared.floats[k], thread_counts[i]);
+                         s->model.kind, s->sample_count, k, alone.count, (double)alone.floats[k],
+                         (double)shared.floats[k], thread_counts[i]);
         free(shared.floats);
     }
     free(alone.floats);
@@ -259,6 +263,6 @@ static void long_vectors_meet_by_matrix_products(void **state)
     expect_same_bits(&s);
 }
 
-TEST_MAIN(TEST_SLOW(one_look_up_per_field, 240), TEST_SLOW(bags_of_look_ups, 240), TEST(few_samples_or_none),
-          TEST(cross_matrices_and_one_accumulator_for_all),
+TEST_MAIN(TEST_SLOW(one_look_up_per_field, 240), TEST_SLOW(bags_of_look_ups, 240),
+          TEST(few_samples_or_none), TEST(cross_matrices_and_one_accumulator_for_all),
           TEST(long_vectors_meet_by_matrix_products))

@@ -52,7 +52,7 @@ static const bad_file bad_files[] = {
      "stream.table.columns[1]: the key \"kind\" is missing"},
     {"{\"stream\": {\"table\": {\"columns\": [{\"kind\": \"lable\"}]}}}",
      "stream.table.columns[0].kind: \"lable\" is unknown, expected one of \"label\", \"dense\", "
-     "\"categorical\", \"multi\", \"ignore\""},
+     "\"categorical\", \"multi\", \"weight\", \"id\", \"time\", \"ignore\""},
     {"{\"stream\": {\"table\": {\"columns\": [{\"kind\": \"label\", \"kind\": \"label\"}]}}}",
      "stream.table.columns[0].kind: stands twice in its object"},
     {"{\"stream\": {\"table\": {\"columns\": [{\"kind\": \"multi\", \"value_max\": 3}]}}}",
@@ -62,9 +62,11 @@ static const bad_file bad_files[] = {
     {"{\"stream\": {\"table\": {\"columns\": 7}}}",
      "stream.table.columns: 7 is not a list, expected a list of at most 512 objects"},
     {"{\"stream\": {\"table\": {\"delimiter\": \"tab\"}}}",
-     "stream.table.delimiter: \"tab\" is not allowed, expected one of \",\", \"\\t\" (tab)"},
+     "stream.table.delimiter: \"tab\" is not allowed, expected one character other than a quote "
+     "and a line end"},
     {"{\"stream\": {\"table\": {\"delimiter\": \"\"}}}",
-     "stream.table.delimiter: \"\" is not allowed, expected one of \",\", \"\\t\" (tab)"},
+     "stream.table.delimiter: \"\" is not allowed, expected one character other than a quote "
+     "and a line end"},
     {"{\"stream\": {\"files\": [\"a\", \"\"]}}",
      "stream.files[1]: \"\" is no path, expected a string"},
     {"{\"stream\": {\"files\": [\"a\", 3]}}", "stream.files[1]: 3 is no path, expected a string"},

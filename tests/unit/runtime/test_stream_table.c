@@ -22,9 +22,10 @@ typedef struct {
 static void setup(fixture *f, char delimiter, const rt_column *columns, uint32_t column_count)
 {
     memset(f, 0, sizeof *f);
-    rt_table_config config = {delimiter, false, column_count, (rt_column *)columns};
+    rt_table_config config = {
+        .delimiter = delimiter, .column_count = column_count, .columns = (rt_column *)columns};
     rt_error error = {0};
-    if (rt_table_create(&config, &f->table, &error))
+    if (rt_table_create(&config, RT_COLUMNS_SAMPLES, &f->table, &error))
         fail_msg("%s", error.text);
     rt_table_schema(f->table, &f->schema);
     assert_true(f->schema.dense_count <= 8 && f->schema.keys_per_sample_max <= 64);
@@ -338,10 +339,11 @@ static void malformed_lines_say_why(void **state)
 
 static void expect_config_error(const rt_column *columns, uint32_t count, const char *words)
 {
-    rt_table_config config = {',', false, count, (rt_column *)columns};
+    rt_table_config config = {
+        .delimiter = ',', .column_count = count, .columns = (rt_column *)columns};
     rt_table *table = NULL;
     rt_error error = {0};
-    assert_int_equal(rt_table_create(&config, &table, &error), RT_CONFIG);
+    assert_int_equal(rt_table_create(&config, RT_COLUMNS_SAMPLES, &table, &error), RT_CONFIG);
     assert_null(table);
     if (!strstr(error.text, words))
         fail_msg("\"%s\" does not say \"%s\"", error.text, words);

@@ -1,0 +1,527 @@
+#define _GNU_SOURCE // strtod_l
+#include "runtime/stream/rt_columns.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_date.h"
+#include "runtime/rt_hash.h"
+
+#define EXACT_DIGITS_MAX 15 // any integer of so many digits is a double
+#define WEIGHT_MAX 1e6
+#define TIME_MS_MAX 4e14 // 14,000 years
+
+// ---- numbers -----------------------------------------------------------------------------------
+
+// [sign] digits [. digits] [e [sign] digits]: what strtod takes, less spaces, infinities, NaNs and
+// hexadecimal digits.
+static bool is_plain_number(rt_cell number)
+{
+    for (size_t i = 0; i < number.length; i++) {
+        char c = number.text[i];
+        if (!(c >= '0' && c <= '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
+            return false;
+    }
+    return number.length > 0;
+}
+
+// Digits and at most one point. The digits as an integer and the power of ten are both exact
+// doubles, so their quotient is correctly rounded (Clinger, PLDI 1990, section 4).
+static bool parse_short_number(rt_cell number, double *value_p)
+{
+    static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    const char *at = number.text, *end = at + number.length;
+    bool is_negative = at < end && *at == '-';
+    at += is_negative;
+    if (end - at > EXACT_DIGITS_MAX + 1)
+        return false;
+    int64_t digits = 0;
+    uint32_t digit_count = 0, fraction = 0;
+    bool has_point = false;
+    for (; at < end; at++) {
+        uint32_t digit = (uint32_t)*at - '0';
+        if (*at == '.' && !has_point) {
+            has_point = true;
+        } else if (digit <= 9) {
+            digits = digits * 10 + (int64_t)digit;
+            digit_count++;
+            fraction += has_point;
+        } else {
+            return false;
+        }
+    }
+    if (digit_count == 0 || digit_count > EXACT_DIGITS_MAX)
+        return false;
+    double value = (double)digits / powers[fraction];
+    *value_p = is_negative ? -value : value;
+    return true;
+}
+
+bool rt_columns_number(locale_t locale, rt_cell number, double *value_p)
+{
+    if (parse_short_number(number, value_p))
+        return true;
+    if (!is_plain_number(number))
+        return false;
+    char *end;
+    *value_p = strtod_l(number.text, &end, locale);
+    return end == number.text + number.length && isfinite(*value_p);
+}
+
+// Decimal, or hexadecimal after 0x.
+static bool parse_id_number(rt_cell number, uint64_t *id_p)
+{
+    const char *at = number.text, *end = at + number.length;
+    uint32_t base = 10;
+    if (number.length > 2 && at[0] == '0' && (at[1] | 0x20) == 'x') {
+        base = 16;
+        at += 2;
+    }
+    uint64_t id = 0;
+    for (; at < end; at++) {
+        uint32_t digit = (uint32_t)*at - '0';
+        if (digit > 9)
+            digit = ((uint32_t)*at | 0x20) - 'a' <= 5 ? ((uint32_t)*at | 0x20) - 'a' + 10 : base;
+        if (digit >= base)
+            return false;
+        id = id * base + digit; // below 2^56 before, so it cannot wrap
+        if (id >= RT_ID_MISSING)
+            return false;
+    }
+    *id_p = id;
+    return true;
+}
+
+// ---- transforms --------------------------------------------------------------------------------
+
+static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                       int64_t *ms_p)
+{
+    const char *format = one->column.time_format;
+    double number;
+    if (strncmp(format, "unix", 4) != 0)
+        return rt_date_parse(format, value.text, value.length, ms_p);
+    if (!rt_columns_number(columns->locale, value, &number))
+        return false;
+    number = floor(strcmp(format, "unix") == 0 ? number * 1000 : number);
+    *ms_p = fabs(number) <= TIME_MS_MAX ? (int64_t)number : 0;
+    return fabs(number) <= TIME_MS_MAX;
+}
+
+// Hour, weekday or bucket.
+static bool transform(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                      uint32_t *result_p)
+{
+    int64_t ms;
+    double number;
+    if (one->is_dated) {
+        if (!parse_time(columns, one, value, &ms))
+            return false;
+        *result_p =
+            one->column.transform == RT_TRANSFORM_HOUR ? rt_date_hour(ms) : rt_date_weekday(ms);
+        return true;
+    }
+    if (!rt_columns_number(columns->locale, value, &number))
+        return false;
+    uint32_t bucket = 0;
+    while (bucket < one->column.edge_count && one->column.edges[bucket] <= number)
+        bucket++;
+    *result_p = bucket;
+    return true;
+}
+
+static rt_cell filled(const rt_columns_one *one, rt_cell value)
+{
+    return value.length > 0 ? value : one->missing;
+}
+
+// ---- columns -----------------------------------------------------------------------------------
+
+static uint64_t id_of_hash(uint64_t hash)
+{
+    const uint64_t id = hash & RT_ID_MASK;
+    return id - (id == RT_ID_MISSING); // a value that is there is never the missing one
+}
+
+static bool parse_plain_id(const rt_columns_one *one, rt_cell value, uint64_t *id_p)
+{
+    if (one->id_is_number)
+        return parse_id_number(value, id_p);
+    *id_p = id_of_hash(rt_hash_bytes(value.text, value.length));
+    return true;
+}
+
+static uint64_t cross(const rt_columns *columns, const rt_columns_one *one)
+{
+    uint64_t ids[RT_COLUMN_FROM_MAX];
+    for (uint32_t k = 0; k < one->column.from_count; k++)
+        ids[k] = columns->ids[one->from[k]];
+    return id_of_hash(rt_hash_bytes(ids, one->column.from_count * sizeof *ids));
+}
+
+// Of a categorical column, or of one that is ignored but made part of a cross.
+static bool parse_id(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                     uint64_t *id_p)
+{
+    uint32_t result;
+    *id_p = RT_ID_MISSING;
+    if (one->is_plain)
+        return value.length == 0 || parse_plain_id(one, value, id_p);
+    if (one->column.from_count > 1) {
+        *id_p = cross(columns, one);
+        return true;
+    }
+    value = filled(one, value);
+    if (value.length == 0)
+        return true;
+    if (one->column.transform == RT_TRANSFORM_NONE)
+        return parse_plain_id(one, value, id_p);
+    const bool is_good = transform(columns, one, value, &result);
+    *id_p = is_good ? result : RT_ID_MISSING;
+    return is_good;
+}
+
+static bool parse_categorical(rt_columns *columns, uint32_t index, rt_cell value,
+                              rt_line_sample *sample)
+{
+    const rt_columns_one *one = &columns->items[index];
+    uint64_t id;
+    if (!parse_id(columns, one, value, &id))
+        return false;
+    if (one->is_wanted)
+        columns->ids[index] = id;
+    sample->keys[sample->key_count++] = rt_key(one->field, id);
+    return true;
+}
+
+static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
+{
+    const rt_columns_one *one = &columns->items[index];
+    return !one->is_wanted || parse_id(columns, one, value, &columns->ids[index]);
+}
+
+static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                        rt_line_sample *sample)
+{
+    float *label_p = &sample->label;
+    const char *wanted = one->column.label_value;
+    double number;
+    value = filled(one, value);
+    if (value.length == 0)
+        return false;
+    if (!one->is_label_number) {
+        *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
+        return true;
+    }
+    if (!rt_columns_number(columns->locale, value, &number))
+        return false;
+    *label_p = one->column.label_rule == RT_LABEL_AT_LEAST ? number >= one->label_number
+                                                           : number == one->label_number;
+    sample->is_label_odd = one->is_label_one && number != 0 && number != 1;
+    return true;
+}
+
+static bool parse_dense(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                        float *dense_p)
+{
+    double number = 0;
+    uint32_t result = 0;
+    value = filled(one, value);
+    if (one->column.transform >= RT_TRANSFORM_HOUR) {
+        if (value.length > 0 && !transform(columns, one, value, &result))
+            return false;
+        number = result;
+    } else if (value.length > 0 && !rt_columns_number(columns->locale, value, &number)) {
+        return false;
+    }
+    if (one->column.transform == RT_TRANSFORM_LOG1P)
+        number = log1p(number > 0 ? number : 0);
+    *dense_p = (float)number;
+    return isfinite(*dense_p);
+}
+
+// Appends the keys of one cell: one for a missing value, else all that are distinct.
+static bool parse_multi(const rt_columns_one *one, rt_cell value, rt_line_sample *sample)
+{
+    value = filled(one, value);
+    const char *at = value.text, *end = at + value.length;
+    uint64_t *keys = sample->keys + sample->key_count;
+    uint32_t count = 0;
+    while (at < end && count < one->column.values_max) {
+        const char *stop = memchr(at, one->column.separator, (size_t)(end - at));
+        stop = stop ? stop : end;
+        uint64_t id, key;
+        if (stop > at) {
+            if (!parse_plain_id(one, (rt_cell){at, (size_t)(stop - at)}, &id))
+                return false;
+            key = rt_key(one->field, id);
+            uint32_t i = 0;
+            while (i < count && keys[i] != key)
+                i++;
+            keys[count] = key;
+            count += i == count;
+        }
+        at = stop + 1;
+    }
+    if (count == 0)
+        keys[count++] = rt_key(one->field, RT_ID_MISSING);
+    sample->key_count += count;
+    return true;
+}
+
+static bool parse_weight(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                         rt_line_sample *sample)
+{
+    double number = 1;
+    value = filled(one, value);
+    if (value.length > 0 && !rt_columns_number(columns->locale, value, &number))
+        return false;
+    sample->weight = (float)number;
+    return number >= 0 && number <= WEIGHT_MAX;
+}
+
+// What most columns of most files are: an id, as it stands.
+static inline bool parse_plain(const rt_columns_one *one, rt_cell value, rt_line_sample *sample)
+{
+    uint64_t id = RT_ID_MISSING;
+    if (RT_LIKELY(value.length > 0) && RT_UNLIKELY(!parse_plain_id(one, value, &id)))
+        return false;
+    sample->keys[sample->key_count++] = rt_key(one->field, id);
+    return true;
+}
+
+bool rt_columns_take(rt_columns *columns, uint32_t index, rt_cell value, rt_line_sample *sample,
+                     uint32_t *dense_count)
+{
+    const rt_columns_one *one = &columns->items[index];
+    switch (one->kind) {
+    case RT_COLUMN_PLAIN:
+        return parse_plain(one, value, sample);
+    case RT_COLUMN_LABEL:
+        return parse_label(columns, one, value, sample);
+    case RT_COLUMN_DENSE:
+        return parse_dense(columns, one, value, &sample->dense[(*dense_count)++]);
+    case RT_COLUMN_CATEGORICAL:
+        return parse_categorical(columns, index, value, sample);
+    case RT_COLUMN_MULTI:
+        return parse_multi(one, value, sample);
+    case RT_COLUMN_WEIGHT:
+        return parse_weight(columns, one, value, sample);
+    case RT_COLUMN_ID:
+        sample->id = rt_hash_bytes(value.text, value.length);
+        return value.length > 0;
+    case RT_COLUMN_TIME:
+        return parse_time(columns, one, filled(one, value), &sample->time_ms);
+    case RT_COLUMN_IGNORE:
+        return parse_ignored(columns, index, value);
+    }
+    return true;
+}
+
+bool rt_columns_take_all(rt_columns *columns, const rt_cell *cells, rt_line_sample *sample,
+                         uint32_t *bad_p)
+{
+    uint32_t dense_count = 0;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const rt_columns_one *one = &columns->items[i];
+        if (one->kind == RT_COLUMN_PLAIN && RT_LIKELY(parse_plain(one, cells[i], sample)))
+            continue;
+        const uint32_t from = one->column.from_count == 0 ? i : one->from[0];
+        if (one->kind == RT_COLUMN_IGNORE && !one->is_wanted)
+            continue;
+        if (RT_UNLIKELY(!rt_columns_take(columns, i, cells[from], sample, &dense_count))) {
+            *bad_p = i;
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
+{
+    const rt_columns_one *one = &columns->items[index];
+    if (one->is_dated || one->column.kind == RT_COLUMN_TIME)
+        return "a time as time_format says";
+    switch (one->column.kind) {
+    case RT_COLUMN_LABEL:
+        return one->is_label_number ? "a number" : "a value";
+    case RT_COLUMN_DENSE:
+        return "a finite number or nothing";
+    case RT_COLUMN_WEIGHT:
+        return "a number from 0 to 1e6, or nothing";
+    case RT_COLUMN_ID:
+        return "an id";
+    default:
+        return one->column.transform == RT_TRANSFORM_BUCKET
+                   ? "a number or nothing"
+                   : "an id below 72057594037927935, decimal or 0x...";
+    }
+}
+
+bool rt_columns_reads(const rt_columns *columns, uint32_t index)
+{
+    const rt_columns_one *one = &columns->items[index];
+    if (one->column.from_count > 0)
+        return false;
+    if (one->column.kind != RT_COLUMN_IGNORE || one->is_wanted)
+        return true;
+    for (uint32_t i = index + 1; i < columns->count; i++) {
+        if (columns->items[i].column.from_count == 1 && columns->items[i].from[0] == index)
+            return true;
+    }
+    return false;
+}
+
+// ---- creation ----------------------------------------------------------------------------------
+
+static rt_status check_column(const rt_columns *columns, const char *list, uint32_t index,
+                              rt_error *error)
+{
+    const rt_column *column = &columns->items[index].column;
+    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
+        !columns->items[index].is_label_number)
+        return rt_fail(error, RT_CONFIG,
+                       "%s[%u] (%s): rule \"at_least\" expects a number as value, found \"%s\"",
+                       list, index, column->name, column->label_value);
+    if (column->kind == RT_COLUMN_MULTI &&
+        (column->values_max == 0 || column->values_max > RT_KEYS_PER_SAMPLE_MAX))
+        return rt_fail(error, RT_CONFIG, "%s[%u] (%s): values_max expects 1 to %u, found %u", list,
+                       index, column->name, RT_KEYS_PER_SAMPLE_MAX, column->values_max);
+    return RT_OK;
+}
+
+static rt_status find_sources(rt_columns *columns, const char *list, uint32_t index,
+                              rt_error *error)
+{
+    rt_columns_one *one = &columns->items[index];
+    for (uint32_t k = 0; k < one->column.from_count; k++) {
+        uint32_t i = 0;
+        while (i < index && strcmp(columns->items[i].column.name, one->column.from[k]) != 0)
+            i++;
+        if (i == index)
+            return rt_fail(error, RT_CONFIG, "%s[%u] (%s): no column before it is named \"%s\"",
+                           list, index, one->column.name, one->column.from[k]);
+        one->from[k] = i;
+        columns->items[i].is_wanted |= one->column.from_count > 1;
+    }
+    columns->derived_count += one->column.from_count > 0;
+    return RT_OK;
+}
+
+static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
+{
+    rt_columns_one *one = &columns->items[index];
+    const rt_column *asked = &one->column;
+    const rt_cell wanted = {asked->label_value, strlen(asked->label_value)};
+    one->is_label_number = rt_columns_number(columns->locale, wanted, &one->label_number);
+    one->is_label_one =
+        one->is_label_number && one->label_number == 1 && asked->label_rule == RT_LABEL_EQUALS;
+    one->is_dated =
+        asked->transform == RT_TRANSFORM_HOUR || asked->transform == RT_TRANSFORM_WEEKDAY;
+    one->missing = (rt_cell){one->column.missing, strlen(one->column.missing)};
+    one->is_plain =
+        asked->transform == RT_TRANSFORM_NONE && asked->from_count == 0 && one->missing.length == 0;
+    one->kind = asked->kind;
+    one->id_is_number = asked->id == RT_ID_NUMBER;
+    rt_status status = check_column(columns, list, index, error);
+    return status ? status : find_sources(columns, list, index, error);
+}
+
+static rt_status place_field(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
+{
+    rt_columns_one *one = &columns->items[index];
+    rt_schema *schema = &columns->schema;
+    const bool is_multi = one->column.kind == RT_COLUMN_MULTI;
+    if (schema->field_count == RT_FIELDS_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: at most %u may be categorical or multi", list,
+                       RT_FIELDS_MAX);
+    one->field = schema->field_count++;
+    schema->keys_per_sample_max += is_multi ? one->column.values_max : 1;
+    snprintf(schema->field_names[one->field], RT_NAME_MAX, "%s", one->column.name);
+    return RT_OK;
+}
+
+// Gives the columns their places in a sample.
+static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, const char *list,
+                               rt_error *error)
+{
+    rt_schema *schema = &columns->schema;
+    uint32_t label_count = 0;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const rt_column_kind kind = columns->items[i].column.kind;
+        rt_status status = prepare(columns, list, i, error);
+        if (!status && (kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI))
+            status = place_field(columns, list, i, error);
+        if (status)
+            return status;
+        label_count += kind == RT_COLUMN_LABEL;
+        schema->dense_count += kind == RT_COLUMN_DENSE;
+        schema->has_weights |= kind == RT_COLUMN_WEIGHT;
+        schema->has_ids |= kind == RT_COLUMN_ID;
+        schema->has_times |= kind == RT_COLUMN_TIME;
+    }
+    for (uint32_t i = 0; i < columns->count; i++) {
+        rt_columns_one *one = &columns->items[i];
+        if (one->kind == RT_COLUMN_CATEGORICAL && one->is_plain && !one->is_wanted)
+            one->kind = RT_COLUMN_PLAIN;
+    }
+    if (purpose == RT_COLUMNS_OUTCOMES)
+        return RT_OK;
+    if (label_count != (purpose == RT_COLUMNS_SAMPLES))
+        return rt_fail(error, RT_CONFIG, "%s: expected %s label, found %u", list,
+                       purpose == RT_COLUMNS_SAMPLES ? "one" : "no", label_count);
+    if (schema->field_count == 0)
+        return rt_fail(error, RT_CONFIG, "%s: expected a categorical or multi column, found none",
+                       list);
+    if (schema->keys_per_sample_max > RT_KEYS_PER_SAMPLE_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: a sample may have %u keys, values_max add up to %u",
+                       list, RT_KEYS_PER_SAMPLE_MAX, schema->keys_per_sample_max);
+    return RT_OK;
+}
+
+rt_status rt_columns_create(const rt_table_config *config, rt_columns_purpose purpose,
+                            const char *list, rt_columns **columns_p, rt_error *error)
+{
+    rt_columns *columns = rt_alloc(1, sizeof *columns);
+    if (!columns)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for columns");
+    columns->count = config->column_count;
+    columns->items = rt_alloc(config->column_count, sizeof *columns->items);
+    columns->ids = rt_alloc(config->column_count, sizeof *columns->ids);
+    columns->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    rt_status status = RT_OK;
+    if (!columns->items || !columns->ids || !columns->locale) {
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for columns");
+    } else {
+        for (uint32_t i = 0; i < config->column_count; i++)
+            columns->items[i].column = config->columns[i];
+        status = place_columns(columns, purpose, list, error);
+    }
+    if (status) {
+        rt_columns_destroy(columns);
+        return status;
+    }
+    *columns_p = columns;
+    return RT_OK;
+}
+
+rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
+{
+    if (config->holds_outcomes)
+        return RT_COLUMNS_OUTCOMES;
+    return config->join.file_count > 0 ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
+}
+
+void rt_columns_destroy(rt_columns *columns)
+{
+    if (!columns)
+        return;
+    if (columns->locale)
+        freelocale(columns->locale);
+    rt_free(columns->ids);
+    rt_free(columns->items);
+    rt_free(columns);
+}

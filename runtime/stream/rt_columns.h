@@ -1,0 +1,92 @@
+// rt_columns - what cells of text mean: label, numbers, ids; the columns of a configuration.
+//
+// A reader of lines (delimited text, JSON) finds a cell for every column that has one; here they
+// become a sample, so that a column means the same in every format. One thread. How a cell becomes
+// a number or an id: docs/MODEL_FORMAT.md, "A prediction".
+#ifndef RT_COLUMNS_H
+#define RT_COLUMNS_H
+
+#include <locale.h>
+
+#include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_line.h"
+#include "runtime/stream/rt_stream.h"
+
+#define RT_KEYS_PER_SAMPLE_MAX (1u << 16)
+
+typedef enum {
+    RT_COLUMNS_SAMPLES,
+    RT_COLUMNS_EVENTS,  // without a label
+    RT_COLUMNS_OUTCOMES // an id, perhaps a time and a label
+} rt_columns_purpose;
+
+// Followed by a byte that belongs to no number. Empty: missing.
+typedef struct {
+    const char *text;
+    size_t length;
+} rt_cell;
+
+#define RT_COLUMN_PLAIN (RT_COLUMN_TIME + 1) // a categorical column that is_plain and not wanted
+
+// What every cell asks for stands first, in one cache line.
+typedef struct {
+    int kind;       // rt_column_kind, or RT_COLUMN_PLAIN
+    uint32_t field; // categorical, multi
+    bool id_is_number;
+    bool is_label_number; // label_value is a number
+    bool is_label_one;    // it is 1, so that 0 is what other labels should be
+    bool is_plain;        // no transform, nothing for what is missing, not made of others
+    bool is_dated;        // a transform of times
+    bool is_wanted;       // others are a cross of it
+    double label_number;
+    uint32_t from[RT_COLUMN_FROM_MAX];
+    rt_cell missing; // length 0: nothing stands for an empty cell
+    rt_column column;
+} rt_columns_one;
+
+// Readable by all, changed by none.
+typedef struct {
+    uint32_t count;
+    uint32_t derived_count; // that have no cell
+    rt_columns_one *items;
+    uint64_t *ids;   // of the line at hand, of those that are wanted
+    locale_t locale; // "C", whatever the process runs under
+    rt_schema schema;
+} rt_columns;
+
+// Copies config; list is its key, for messages. RT_CONFIG names the column, RT_NO_MEMORY.
+rt_status rt_columns_create(const rt_table_config *config, rt_columns_purpose purpose,
+                            const char *list, rt_columns **columns_p, rt_error *error);
+void rt_columns_destroy(rt_columns *columns); // NULL is fine
+
+rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config);
+
+// Before the first cell of a line.
+static inline void rt_columns_begin(const rt_columns *columns, rt_line_sample *sample)
+{
+    (void)columns;
+    sample->key_count = 0;
+    sample->label = 1;
+    sample->weight = 1;
+    sample->is_label_odd = false;
+}
+
+// Puts one cell into the sample: the columns in their order, which is that of the fields, without
+// those that are derived. *dense_count: of the sample so far. False: it cannot be,
+// rt_columns_expected says what was.
+bool rt_columns_take(rt_columns *columns, uint32_t index, rt_cell cell, rt_line_sample *sample,
+                     uint32_t *dense_count);
+
+// All columns, from cells by column (of derived ones not looked at). False: *bad_p cannot be.
+bool rt_columns_take_all(rt_columns *columns, const rt_cell *cells, rt_line_sample *sample,
+                         uint32_t *bad_p);
+
+const char *rt_columns_expected(const rt_columns *columns, uint32_t index);
+
+// Whether the column has a cell that is read.
+bool rt_columns_reads(const rt_columns *columns, uint32_t index);
+
+// [sign] digits [. digits] [e [sign] digits], correctly rounded, finite.
+bool rt_columns_number(locale_t locale, rt_cell number, double *value_p);
+
+#endif

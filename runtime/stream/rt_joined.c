@@ -1,0 +1,256 @@
+#include "runtime/stream/rt_joined.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct rt_joined {
+    rt_join *join;
+    rt_stream_config config; // of the outcomes; borrows from the stream's
+    rt_stream *outcomes;
+    rt_batch batch; // of one outcome
+    bool has_head;  // an outcome was read and is not taken
+    uint64_t id;
+    int64_t time_ms;
+    bool label;
+    bool dated;    // outcomes have times in their lines
+    bool ended;    // no outcome follows
+    bool finished; // rt_join_end was said
+};
+
+int64_t rt_joined_arrival_ms(uint64_t arrival_ns)
+{
+    struct timespec now;
+    if (arrival_ns)
+        return (int64_t)(arrival_ns / 1000000);
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// The first of the files that can be read again, with other times then.
+static const char *regular_file(char *const *files, uint32_t count)
+{
+    struct stat info;
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(files[i], "-") != 0 && stat(files[i], &info) == 0 && S_ISREG(info.st_mode))
+            return files[i];
+    }
+    return NULL;
+}
+
+static rt_status check_times(const rt_stream_config *config, const rt_schema *events,
+                             const rt_schema *outcomes, rt_error *error)
+{
+    const char *file = NULL, *list = "stream.table.columns";
+    if (!events->has_times)
+        file = regular_file(config->files, config->file_count);
+    if (!file && !outcomes->has_times) {
+        file = regular_file(config->join.files, config->join.file_count);
+        list = "stream.join.columns";
+    }
+    if (!file)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%s: no column of kind \"time\", and %s is a file, whose lines do not say when "
+                   "they came",
+                   list, file);
+}
+
+static rt_status create_join(rt_joined *joined, const rt_stream_config *config, uint64_t seed,
+                             uint32_t dense_count, rt_error *error)
+{
+    const rt_join_settings settings = {.join = config->join,
+                                       .dense_count = dense_count,
+                                       .seed = seed,
+                                       .negatives_keep =
+                                           config->negatives_keep > 0 ? config->negatives_keep : 1};
+    return rt_join_create(&settings, &joined->join, error);
+}
+
+rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const rt_schema *schema,
+                           rt_joined **joined_p, rt_error *error)
+{
+    rt_joined *joined = rt_alloc(1, sizeof *joined);
+    if (!joined)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a join");
+    const rt_join_config *join = &config->join;
+    joined->config = (rt_stream_config){.format = join->format,
+                                        .file_count = join->file_count,
+                                        .files = join->files,
+                                        .fifo_ends = config->fifo_ends,
+                                        .malformed_share_max = config->malformed_share_max,
+                                        .negatives_keep = 1,
+                                        .table = join->table,
+                                        .holds_outcomes = true};
+    rt_batch_init(&joined->batch, 0);
+    rt_status status = create_join(joined, config, seed, schema->dense_count, error);
+    if (!status)
+        status = rt_stream_open(&joined->config, seed, &joined->outcomes, error);
+    if (!status)
+        status = check_times(config, schema, rt_stream_schema(joined->outcomes), error);
+    if (status) {
+        rt_joined_destroy(joined);
+        return status;
+    }
+    joined->dated = rt_stream_schema(joined->outcomes)->has_times;
+    *joined_p = joined;
+    return RT_OK;
+}
+
+void rt_joined_destroy(rt_joined *joined)
+{
+    if (!joined)
+        return;
+    rt_stream_close(joined->outcomes);
+    rt_batch_fini(&joined->batch);
+    rt_join_destroy(joined->join);
+    rt_free(joined);
+}
+
+void rt_joined_watch(rt_joined *joined, int stop)
+{
+    rt_stream_watch(joined->outcomes, stop, -1);
+}
+
+rt_status rt_joined_offer(rt_joined *joined, const rt_line_sample *sample, rt_error *error)
+{
+    rt_status status = rt_join_offer(joined->join, sample);
+    return status ? rt_fail(error, status, "out of memory for an event that waits") : RT_OK;
+}
+
+// Reads the next outcome, unless one is there. RT_AGAIN: none came until the deadline.
+static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *error)
+{
+    rt_line_sample sample;
+    if (joined->has_head || joined->ended)
+        return RT_OK;
+    rt_status status =
+        rt_stream_next(joined->outcomes, &joined->batch, deadline_ns, &sample, error);
+    joined->ended = status == RT_END;
+    joined->has_head = !status;
+    if (status)
+        return status == RT_END ? RT_OK : status;
+    joined->id = sample.id;
+    joined->label = sample.label > 0;
+    joined->time_ms = sample.time_ms;
+    return RT_OK;
+}
+
+static rt_status take_head(rt_joined *joined, rt_error *error)
+{
+    bool is_taken;
+    rt_status status =
+        rt_join_outcome(joined->join, joined->id, joined->time_ms, joined->label, &is_taken);
+    joined->has_head = joined->has_head && !is_taken;
+    return status ? rt_fail(error, status, "out of memory for an outcome that waits") : RT_OK;
+}
+
+// What can be done without another event; nothing is ready. RT_AGAIN: an event is wanted.
+static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_error *error)
+{
+    int64_t time_ms;
+    const bool has_event = rt_join_has_offer(joined->join, &time_ms);
+    const bool only_outcomes = events->ended && !has_event;
+    rt_status status = RT_OK;
+    if (has_event || only_outcomes || events->idle)
+        status = read_head(joined, only_outcomes ? events->deadline_ns : 1, error);
+    if (status && (status != RT_AGAIN || only_outcomes))
+        return status;
+    if (joined->has_head && (!has_event || joined->time_ms < time_ms))
+        return only_outcomes || has_event || events->idle ? take_head(joined, error) : RT_AGAIN;
+    if (has_event) {
+        status = rt_join_admit(joined->join);
+        return status ? rt_fail(error, status, "out of memory for an event that waits") : RT_OK;
+    }
+    if (events->idle && !events->dated && !joined->dated)
+        rt_join_advance(joined->join, rt_joined_arrival_ms(0));
+    if (!events->ended)
+        return rt_join_has_ready(joined->join) ? RT_OK : RT_AGAIN;
+    if (joined->finished)
+        return RT_END;
+    joined->finished = true;
+    rt_join_end(joined->join);
+    return RT_OK;
+}
+
+rt_status rt_joined_fill(rt_joined *joined, const rt_joined_events *events, rt_batch *batch,
+                         uint32_t sample_count, rt_error *error)
+{
+    for (;;) {
+        while (batch->sample_count < sample_count && rt_join_give(joined->join, batch)) {
+            // until nothing is ready
+        }
+        if (batch->sample_count == sample_count)
+            return RT_OK;
+        rt_status status = move(joined, events, error);
+        if (status)
+            return status;
+    }
+}
+
+rt_join_counts rt_joined_counts(const rt_joined *joined)
+{
+    return rt_join_statistics(joined->join);
+}
+
+// ---- positions ---------------------------------------------------------------------------------
+
+void rt_joined_remember(rt_joined *joined)
+{
+    rt_join_remember(joined->join);
+}
+
+void rt_joined_step(rt_joined *joined)
+{
+    rt_join_step(joined->join);
+}
+
+void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
+{
+    rt_bytes outcomes = {0};
+    rt_join_tell(joined->join, bytes);
+    rt_bytes_put_u32(bytes, joined->has_head);
+    rt_bytes_put_u32(bytes, joined->label);
+    rt_bytes_put_u64(bytes, joined->id);
+    rt_bytes_put_u64(bytes, (uint64_t)joined->time_ms);
+    rt_stream_tell(joined->outcomes, &outcomes);
+    rt_bytes_put_u64(bytes, outcomes.size);
+    rt_bytes_put(bytes, outcomes.data, outcomes.size);
+    bytes->failed |= outcomes.failed;
+    rt_bytes_fini(&outcomes);
+}
+
+rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
+{
+    rt_bytes outcomes = {0};
+    const bool is_good = rt_join_seek(joined->join, bytes);
+    joined->has_head = rt_reader_u32(bytes) != 0;
+    joined->label = rt_reader_u32(bytes) != 0;
+    joined->id = rt_reader_u64(bytes);
+    joined->time_ms = (int64_t)rt_reader_u64(bytes);
+    const uint64_t size = rt_reader_u64(bytes);
+    const void *position = rt_reader_take(bytes, size, 1);
+    if (!is_good || !position)
+        return rt_fail(error, RT_DATA, "the position in the outcomes (stream.join) is damaged");
+    rt_bytes_put(&outcomes, position, size);
+    rt_status status = outcomes.failed
+                           ? rt_fail(error, RT_NO_MEMORY, "out of memory for a position")
+                           : rt_stream_seek(joined->outcomes, &outcomes, error);
+    rt_bytes_fini(&outcomes);
+    return status;
+}
+
+void rt_joined_save(rt_joined *joined, uint64_t step, rt_bytes *bytes)
+{
+    rt_join_save(joined->join, step, bytes);
+}
+
+void rt_joined_settle(rt_joined *joined, uint64_t step)
+{
+    rt_join_settle(joined->join, step);
+}
+
+rt_status rt_joined_load(rt_joined *joined, rt_reader *bytes, rt_error *error)
+{
+    return rt_join_load(joined->join, bytes, error);
+}

@@ -1,0 +1,50 @@
+// rt_joined - a stream's events, its outcomes and the join of both: who reads what next.
+//
+// Outcomes are a stream of their own (stream.join.outcomes), read as far as the events' times have
+// come; what has no time is of the time when it was read. One thread, but rt_joined_save and
+// rt_joined_settle.
+#ifndef RT_JOINED_H
+#define RT_JOINED_H
+
+#include "runtime/stream/rt_join.h"
+#include "runtime/stream/rt_source.h"
+
+typedef struct rt_joined rt_joined;
+
+typedef struct {
+    bool ended;           // no event follows
+    bool idle;            // there is none now: outcomes need not wait for one
+    bool dated;           // events have times in their lines
+    uint64_t deadline_ns; // as of rt_source_ops.line, for when only outcomes can come
+} rt_joined_events;
+
+// schema: of the events. RT_CONFIG: an input is a file, whose lines say nothing of their time.
+rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const rt_schema *schema,
+                           rt_joined **joined_p, rt_error *error);
+void rt_joined_destroy(rt_joined *joined); // NULL is fine
+void rt_joined_watch(rt_joined *joined, int stop);
+
+// An event; the one before was asked for by rt_joined_fill. RT_NO_MEMORY.
+rt_status rt_joined_offer(rt_joined *joined, const rt_line_sample *sample, rt_error *error);
+
+// Fills batch up to sample_count samples. RT_OK: it is full. RT_AGAIN: an event is wanted, or,
+// where they have ended, nothing came until the deadline. RT_END. RT_STOPPED. RT_DATA, RT_IO: of
+// outcomes.
+rt_status rt_joined_fill(rt_joined *joined, const rt_joined_events *events, rt_batch *batch,
+                         uint32_t sample_count, rt_error *error);
+
+// Milliseconds since 1970, of a record that came at this time; 0: now.
+int64_t rt_joined_arrival_ms(uint64_t arrival_ns);
+
+rt_join_counts rt_joined_counts(const rt_joined *joined);
+
+// As of rt_join.
+void rt_joined_remember(rt_joined *joined);
+void rt_joined_step(rt_joined *joined);
+void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes);
+rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error);
+void rt_joined_save(rt_joined *joined, uint64_t step, rt_bytes *bytes);
+void rt_joined_settle(rt_joined *joined, uint64_t step);
+rt_status rt_joined_load(rt_joined *joined, rt_reader *bytes, rt_error *error);
+
+#endif

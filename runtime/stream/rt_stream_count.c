@@ -1,0 +1,71 @@
+// The distinct keys of a whole stream, which is opened and read for that.
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/stream/rt_keyset.h"
+#include "runtime/stream/rt_stream.h"
+
+#define COUNT_BATCH 4096u
+
+static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
+{
+    rt_batch batch;
+    rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
+    rt_status status;
+    while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
+        if (rt_keyset_add(set, batch.keys, batch.key_count)) {
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
+                             (unsigned long long)rt_keyset_count(set));
+            break;
+        }
+    }
+    rt_batch_fini(&batch);
+    return status == RT_END ? RT_OK : status;
+}
+
+static bool are_files(char *const *files, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct stat info; // what is not there is named where it is opened
+        if (strcmp(files[i], "-") == 0 || (stat(files[i], &info) == 0 && !S_ISREG(info.st_mode)))
+            return false;
+    }
+    return true;
+}
+
+bool rt_stream_is_countable(const rt_stream_config *config)
+{
+    if (config->format == RT_FORMAT_SYNTHETIC)
+        return config->samples_max > 0;
+    if (config->source != RT_SOURCE_FILE)
+        return false;
+    return are_files(config->files, config->file_count) &&
+           are_files(config->join.files, config->join.file_count);
+}
+
+rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
+                               uint64_t *distinct_keys_p, rt_error *error)
+{
+    rt_stream *stream;
+    rt_keyset set;
+    if (!rt_stream_is_countable(config))
+        return rt_fail(error, RT_CONFIG,
+                       config->format == RT_FORMAT_SYNTHETIC
+                           ? "the keys of an endless stream cannot be counted: set"
+                             " cache.distinct_keys or stream.samples_max"
+                           : "the keys of standard input or a pipe cannot be counted, it is read"
+                             " only once: set cache.distinct_keys");
+    rt_status status = rt_stream_open(config, seed, &stream, error);
+    if (status)
+        return status;
+    if (rt_keyset_init(&set)) {
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for counting keys");
+    } else {
+        status = count_batches(stream, &set, error);
+        if (!status)
+            *distinct_keys_p = rt_keyset_count(&set);
+        rt_keyset_fini(&set);
+    }
+    rt_stream_close(stream);
+    return status;
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""compare_online - speed against quality, beside Vowpal Wabbit, on the same rows and cores.
+
+  tests/bench/compare_online.py build/lanyard [--file ROWS] [--rows 100000] [--turns 3] [--document FILE]
+
+Everybody reads the rows once, in order, and predicts each before learning from it; log loss is
+over all of these predictions, samples/s over the whole process, reading and writing included.
+Criteo rows (--file: unpacked, or .zst). Vowpal Wabbit comes from PyPI into build/vw, in its own text
+format, which is written before its clock starts; with its defaults, with a lower rate, and with
+products of four fields' words (-q). Lanyard: configs/criteo.json with one worker that can hold all
+rows, at several sizes of a batch. In turn, medians; the table's last column says who is both faster
+and better. Without PyPI it is skipped, with the reason.
+"""
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NAME = "criteo_kaggle_100k.tsv"
+BITS = ["-b", "22", "--loss_function", "logistic", "--no_stdin"]
+VW = {"vw, linear": [], "vw, linear, l 0.1": ["-l", "0.1"],
+      "vw, pairs of 4 fields": ["-l", "0.1"] + [f"-q{a}{b}" for a in "ABC" for b in "BCD" if a < b]}
+LANYARD = {f"lanyard, batch {batch}": batch for batch in (64, 256, 1024)}
+
+
+def find_rows(path, count, folder):
+    """The first count rows, unpacked."""
+    rows = os.path.join(folder, "rows.tsv")
+    source = ["zstd", "-dcq", path] if path.endswith(".zst") else ["cat", path]
+    with open(rows, "wb") as file:
+        reader = subprocess.Popen(source, stdout=subprocess.PIPE)
+        subprocess.run(["head", "-n", str(count)], stdin=reader.stdout, stdout=file, check=True)
+        reader.stdout.close()
+        reader.wait()
+    return rows
+
+
+def install_vw(where):
+    """A Python with vowpalwabbit in it, or a reason why there is none."""
+    python = os.path.join(where, "bin", "python")
+    if not os.path.exists(python):
+        subprocess.run([sys.executable, "-m", "venv", where], check=True)
+    probe = [python, "-c", "import vowpalwabbit"]
+    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        return python, None
+    run = subprocess.run([python, "-m", "pip", "install", "-q", "vowpalwabbit"], check=False,
+                         stderr=subprocess.PIPE, text=True)
+    return python, run.stderr.strip().splitlines()[-1] if run.returncode else None
+
+
+def write_vw(rows, to):
+    """Dense features are log(1 + x) as numbers, ids as words; a namespace per categorical field."""
+    with open(rows, encoding="utf-8") as source, open(to, "w", encoding="utf-8") as file:
+        for line in source:
+            cells = line.rstrip("\n").split("\t")
+            dense = " ".join(f"{i}:{math.log1p(max(int(x), 0)):.4f}"
+                             for i, x in enumerate(cells[1:14]) if x)
+            ids = " ".join(f"|{chr(65 + i)} {x or 'none'}" for i, x in enumerate(cells[14:40]))
+            file.write(f"{'1' if cells[0] == '1' else '-1'} |a {dense} {ids}\n")
+
+
+def run_vw(python, options, data):
+    code = ("import sys, vowpalwabbit; w = vowpalwabbit.Workspace(arg_list=sys.argv[1:], "
+            "enable_logging=True); w.finish(); print('\\n'.join(w.get_log()))")
+    start = time.monotonic()
+    run = subprocess.run([python, "-c", code, *BITS, *options, "-d", data], check=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    seconds = time.monotonic() - start
+    found = re.findall(r"average loss = ([0-9.]+)", run.stdout)
+    if not found:
+        sys.exit("vowpal wabbit says no average loss:\n" + run.stdout[-800:])
+    return seconds, float(found[-1])
+
+
+def run_lanyard(program, batch, rows):
+    with tempfile.TemporaryDirectory() as out:
+        start = time.monotonic()
+        subprocess.run([program, "up", os.path.join(HERE, "../../configs/criteo.json"), "--out", out,
+                        "--set", "stream.files=" + rows, "--set", "workers=1", "--set",
+                        f"batch.samples_per_worker={batch}", "--set", "cache.ratio=1", "--set",
+                        "log.level=warn"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        seconds = time.monotonic() - start
+        with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
+            return seconds, json.load(file)["logloss"]
+
+
+def table(results, count):
+    points = {name: (count / statistics.median(s for s, _ in runs), runs[0][1])
+              for name, runs in results.items()}
+    lines = ["| | samples/s | log loss | both faster and better |", "|---|---|---|---|"]
+    for name, (rate, loss) in sorted(points.items(), key=lambda item: item[1][1]):
+        above = [other for other, (r, l) in points.items() if r > rate and l < loss]
+        lines.append(f"| {name} | {rate:.0f} | {loss:.4f} | {'; '.join(above) or 'nobody'} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--file", default=os.path.join(
+        os.environ.get("LANYARD_DATA", "../shared/data"), NAME))
+    parser.add_argument("--rows", type=int, default=100000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--document", help="the table is written there too")
+    arguments = parser.parse_args()
+    path = next((p for p in (arguments.file, arguments.file + ".zst") if os.path.exists(p)), None)
+    if not path:
+        print(f"skipped: {arguments.file} is not here (set LANYARD_DATA, or --file ROWS)")
+        return
+    python, reason = install_vw(os.path.join(HERE, "../../build/vw"))
+    if reason:
+        print("skipped: vowpalwabbit does not install:", reason)
+        return
+    folder, results = tempfile.mkdtemp(), {}
+    try:
+        rows, data = find_rows(path, arguments.rows, folder), os.path.join(folder, "rows.vw")
+        write_vw(rows, data)
+        with open(rows, "rb") as file:
+            count = sum(1 for _ in file)
+        for _ in range(arguments.turns):
+            for name, options in VW.items():
+                results.setdefault(name, []).append(run_vw(python, options, data))
+            for name, batch in LANYARD.items():
+                results.setdefault(name, []).append(run_lanyard(arguments.program, batch, rows))
+    finally:
+        shutil.rmtree(folder)
+    text = (table(results, count) + f"\n\n{count} rows, {arguments.turns} turns, {os.cpu_count()} "
+            f"cores, load {os.getloadavg()[0]:.1f}")
+    print(text)
+    if arguments.document:
+        with open(arguments.document, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

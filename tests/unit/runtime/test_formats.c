@@ -1,0 +1,346 @@
+// Formats of lines, columns and transforms against what Python's csv and json modules read
+// (tests/golden/make_formats.py), and lines that no sample can be made of.
+#include "tests/unit/runtime/test_stream_support.h"
+
+#include <math.h>
+
+#include "runtime/rt_date.h"
+#include "tests/support/config_case.h"
+
+#define UNIT '\x1f'
+#define ITEM '\x1e'
+#define END '\x1d'
+
+#define COLUMNS(user, tags, word, when, shop)                                                   \
+    "stream.table.columns=[{\"name\":\"rating\",\"kind\":\"label\",\"rule\":\"at_least\","      \
+    "\"value\":\"4\"},{\"name\":\"weight\",\"kind\":\"weight\"},"                               \
+    "{\"name\":\"when\",\"kind\":\"time\",\"time_format\":\"%Y-%m-%d %H:%M:%S\"" when "},"      \
+    "{\"name\":\"price\",\"kind\":\"dense\",\"transform\":\"log1p\"},"                          \
+    "{\"name\":\"gap\",\"kind\":\"dense\",\"missing\":\"-7.5\"},"                               \
+    "{\"name\":\"word\",\"kind\":\"categorical\"" word "},"                                     \
+    "{\"name\":\"user\",\"kind\":\"categorical\",\"id\":\"number\"" user "},"                   \
+    "{\"name\":\"tags\",\"kind\":\"multi\"" tags "},"                                           \
+    "{\"name\":\"shop\",\"kind\":\"ignore\"" shop "},"                                          \
+    "{\"name\":\"hidden\",\"kind\":\"ignore\"},"                                                \
+    "{\"name\":\"unused\",\"kind\":\"ignore\"},"                                                \
+    "{\"name\":\"b\",\"kind\":\"dense\",\"from\":\"price\",\"transform\":\"bucket\",\"edges\":" \
+    "[0,1.5,10,100]},"                                                                          \
+    "{\"name\":\"hour\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"hour\","     \
+    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                   \
+    "{\"name\":\"day\",\"kind\":\"categorical\",\"from\":\"when\",\"transform\":\"weekday\","   \
+    "\"time_format\":\"%Y-%m-%d %H:%M:%S\"},"                                                   \
+    "{\"name\":\"class\",\"kind\":\"categorical\",\"from\":\"price\",\"transform\":\"bucket\"," \
+    "\"edges\":[0,1.5,10,100]},"                                                                \
+    "{\"name\":\"shop2\",\"kind\":\"categorical\",\"from\":\"shop\",\"missing\":\"none\"},"     \
+    "{\"name\":\"x2\",\"kind\":\"categorical\",\"from\":[\"word\",\"hour\"]},"                  \
+    "{\"name\":\"x3\",\"kind\":\"categorical\",\"from\":[\"user\",\"word\",\"hidden\"]}]"
+
+static char *read_golden(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/golden/formats/%s", name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        test_skip("%s is not here: run from the root of the tree", path);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+// Up to the mark, which becomes the end of the text; *at_p behind it.
+static char *next(char **at_p, char mark)
+{
+    char *from = *at_p, *end = strchr(from, mark);
+    *at_p = end ? end + 1 : from + strlen(from);
+    if (end)
+        *end = '\0';
+    return from;
+}
+
+static uint64_t hash_id(const void *bytes, size_t size)
+{
+    const uint64_t id = rt_hash_bytes(bytes, size) & RT_ID_MASK;
+    return id - (id == RT_ID_MISSING);
+}
+
+static uint64_t id_of(char *text)
+{
+    uint64_t ids[4];
+    uint32_t count = 0;
+    if (*text == '\0')
+        return RT_ID_MISSING;
+    if (*text == '=')
+        return strtoull(text + 1, NULL, 10);
+    if (*text != '*')
+        return hash_id(text, strlen(text));
+    for (char *at = text + 1, *end; at; at = end) {
+        end = strchr(at, '+');
+        if (end)
+            *end++ = '\0';
+        ids[count++] = id_of(at);
+    }
+    return hash_id(ids, count * sizeof *ids);
+}
+
+static uint32_t check_keys(const rt_batch *batch, uint32_t sample, char *at, uint32_t fields)
+{
+    uint32_t key = batch->key_offsets[sample];
+    for (uint32_t f = 0; f < fields; f++) {
+        char *field = next(&at, UNIT);
+        do {
+            assert_int_equal(batch->keys[key], rt_key(f, id_of(next(&field, ITEM))));
+            key++;
+        } while (*field);
+    }
+    return key;
+}
+
+static void check_golden(rt_config *config, const char *name, uint32_t batch_size)
+{
+    char path[128], out[128];
+    snprintf(path, sizeof path, "stream.files=tests/golden/formats/%s.in", name);
+    snprintf(out, sizeof out, "%s.out", name);
+    char *text = read_golden(out), *at = text;
+    config_must_set(config, path);
+    rt_error error = {0};
+    rt_stream *stream;
+    rt_batch batch;
+    if (rt_config_check(config, &error) || rt_stream_open(&config->stream, 1, &stream, &error))
+        fail_msg("%s", error.text);
+    const rt_schema *schema = rt_stream_schema(stream);
+    rt_batch_init(&batch, schema->dense_count);
+    rt_status status;
+    uint32_t samples = 0;
+    while (!(status = rt_stream_read(stream, &batch, batch_size, &error))) {
+        for (uint32_t i = 0; i < batch.sample_count; i++, samples++) {
+            char *line = next(&at, END);
+            const float label = strtof(next(&line, UNIT), NULL);
+            const float weight = strtof(next(&line, UNIT), NULL);
+            next(&line, UNIT);
+            assert_true(batch.labels[i] == (batch.is_weighted ? label * weight : label));
+            assert_true(!batch.is_weighted || batch.weights[i] == weight);
+            for (uint32_t k = 0; k < schema->dense_count; k++)
+                assert_true(batch.dense[i * schema->dense_count + k] ==
+                            (float)strtod(next(&line, UNIT), NULL));
+            assert_int_equal(check_keys(&batch, i, line, schema->field_count),
+                             batch.key_offsets[i + 1]);
+        }
+    }
+    if (status != RT_END)
+        fail_msg("%s", error.text);
+    assert_true(*at == '\0' && samples >= 300);
+    assert_int_equal(rt_stream_statistics(stream).malformed, 0);
+    rt_batch_fini(&batch);
+    rt_stream_close(stream);
+    rt_config_fini(config);
+    free(text);
+}
+
+static void check_table(const char *name, const char *delimiter)
+{
+    rt_config config = config_fresh();
+    char set[64];
+    snprintf(set, sizeof set, "stream.table.delimiter=%s", delimiter);
+    config_must_set(&config, "stream.format=table");
+    config_must_set(&config, set);
+    config_must_set(&config, "stream.table.quotes=rfc4180");
+    config_must_set(&config, COLUMNS("", "", "", "", ""));
+    // The order of the input's cells.
+    rt_column *columns = config.stream.table.columns;
+    static const char *const order[] = {"rating", "weight", "when", "price",  "gap",   "word",
+                                        "user",   "tags",   "shop", "hidden", "unused"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(order); i++)
+        assert_string_equal(columns[i].name, order[i]);
+    check_golden(&config, name, 64);
+}
+
+static void test_delimited_as_python_reads_it(void **state)
+{
+    (void)state;
+    check_table("comma", ",");
+    check_table("semicolon", ";");
+    check_table("tab", "\t");
+}
+
+static void test_json_as_python_reads_it(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=json");
+    config_must_set(&config, COLUMNS("", "", ",\"path\":\"words.0\"", ",\"path\":\"time.when\"",
+                                     ",\"path\":\"shop.name\""));
+    check_golden(&config, "json", 7);
+}
+
+static void test_libsvm_as_python_reads_it(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=libsvm");
+    config_must_set(&config, "stream.libsvm={\"dense\": 3, \"fields\": [4, 10, 1000]}");
+    check_golden(&config, "libsvm", 50);
+}
+
+// ---- lines that are none -----------------------------------------------------------------------
+
+// One line after a good one; the message of the stream that ends because of it.
+static void check_message(rt_config *config, const char *good, const char *bad, const char *said)
+{
+    char text[4096], set[512];
+    rt_batch all;
+    rt_error error = {0};
+    snprintf(text, sizeof text, "%s\n%s\n", good, bad);
+    char *path = put_text("bad.txt", text);
+    snprintf(set, sizeof set, "stream.files=%s", path);
+    config_must_set(config, set);
+    assert_int_equal(read_all(&config->stream, 1, 10, &all, NULL, &error), RT_DATA);
+    if (!strstr(error.text, "bad.txt:2: 1 of the last 2 lines") || !strstr(error.text, said))
+        fail_msg("\"%s\" says \"%s\", expected \"%s\"", bad, error.text, said);
+    assert_int_equal(all.sample_count, 1);
+    rt_batch_fini(&all);
+    free(path);
+}
+
+static void test_lines_of_json_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{\"y\": 1, \"u\": \"a\"", "expected a JSON object, found an error at byte"},
+        {"{\"y\": 1, \"u\": \"a\"} x", "found an error at byte 20"},
+        {"[1]", "expected a JSON object"},
+        {"{\"y\": 1, \"u\": {\"a\": 1}}", "u: expected one value, found an object"},
+        {"{\"y\": 1, \"u\": [\"a\"]}", "u: expected one value, found an array (only kind multi"},
+        {"{\"y\": 1, \"m\": [[\"a\"]]}",
+         "m: expected an array of strings and numbers, found an array"},
+        {"{\"y\": 1, \"u\": 12345678901234567890}", "u: an integer beyond 2^53 is not exact"},
+        {"{\"y\": 1, \"u\": \"a\\u0000b\"}", "expected text, found a zero byte"},
+        {"{\"y\": \"yes\"}", "column 1 (y): expected a number, found \"yes\""},
+        {"{\"u\": \"a\"}", "column 1 (y): expected a number, found \"\""},
+        {"{\"y\": 1, \"d\": \"2024-02-30\"}",
+         "(d): expected a time as time_format says, found \"2024-02-30\""},
+        {"{\"y\": 1, \"w\": -1}", "(w): expected a number from 0 to 1e6, or nothing, found \"-1\""},
+    };
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=json");
+    config_must_set(&config,
+                    "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\"},"
+                    "{\"name\":\"u\",\"kind\":\"categorical\"},"
+                    "{\"name\":\"m\",\"kind\":\"multi\"},{\"name\":\"w\",\"kind\":\"weight\"},"
+                    "{\"name\":\"d\",\"kind\":\"categorical\",\"transform\":\"weekday\","
+                    "\"time_format\":\"%Y-%m-%d\"}]");
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
+        check_message(&config, "{\"y\": 0, \"u\": true, \"m\": [\"a\", 1, null]}", cases[i][0],
+                      cases[i][1]);
+    rt_config_fini(&config);
+}
+
+static void test_lines_of_libsvm_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"x 1:1", "expected a label, a number, found \"x\""},
+        {"1 5:1 4", "expected INDEX:NUMBER with an index from 1 on, found \"4\""},
+        {"1 0:1", "found \"0:1\""},
+        {"1 5:nan", "found \"5:nan\""},
+        {"1 1:2 1:2", "index 1 stands twice"},
+        {"1 7:1 7:1", "index 7 stands twice"},
+        {"1 7:0.5", "index 7: expected 0 or 1, found 0.5"},
+        {"1 3:1", "index 3: is in no field, the first one begins at 5"},
+        {"1 1:1e300", "index 1: expected a number that fits 32 bits"},
+        {"1 99999999999999999999:1", "found \"99999999999999999999:1\""},
+    };
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=libsvm");
+    config_must_set(&config, "stream.libsvm={\"dense\": 2, \"fields\": [5]}");
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
+        check_message(&config, "1 1:1 5:1", cases[i][0], cases[i][1]);
+    rt_config_fini(&config);
+}
+
+// ---- columns that cannot be --------------------------------------------------------------------
+
+static void test_columns_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{\"name\":\"c\",\"kind\":\"categorical\",\"from\":\"d\"}",
+         "from[0]: no column before it is named \"d\""},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"from\":[\"u\",\"y\"]}", "from[1]: \"y\" has no id"},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"from\":[\"u\",\"u\"]}",
+         "kind: a cross is \"categorical\""},
+        {"{\"name\":\"c\",\"kind\":\"categorical\",\"transform\":\"log1p\"}",
+         "transform: log1p is for dense"},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"bucket\"}",
+         "edges: is needed with transform \"bucket\""},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"hour\",\"time_format\":\"%Y\"}",
+         "time_format: \"%Y\" is none"},
+        {"{\"name\":\"c\",\"kind\":\"weight\"},{\"name\":\"e\",\"kind\":\"weight\"}",
+         "2 columns of kind \"weight\""},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_config config = config_fresh();
+        char set[1024];
+        rt_error error = {0};
+        snprintf(set, sizeof set,
+                 "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\"},{\"name\":\"u\","
+                 "\"kind\":\"categorical\"},%s]",
+                 cases[i][0]);
+        config_must_set(&config, "stream.format=table");
+        config_must_set(&config, "stream.files=-");
+        config_must_set(&config, set);
+        assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
+        if (!strstr(error.text, cases[i][1]))
+            fail_msg("%s: \"%s\"", cases[i][0], error.text);
+        rt_config_fini(&config);
+    }
+}
+
+// ---- dates
+// ---------------------------------------------------------------------------------------
+
+// Every day of 400 years, counted one by one.
+static void test_every_day_of_the_calendar(void **state)
+{
+    (void)state;
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int64_t day = -135140; // 1600-01-01
+    uint32_t weekday = 5;  // a Saturday
+    for (int year = 1600; year < 2000; year++) {
+        const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        for (int month = 1; month <= 12; month++) {
+            for (int d = 1; d <= days[month - 1] + (month == 2 && is_leap); d++, day++) {
+                char text[32];
+                int64_t ms;
+                snprintf(text, sizeof text, "%04d%02d%02d23", year, month, d);
+                assert_true(rt_date_parse("%Y%m%d%H", text, strlen(text), &ms));
+                assert_int_equal(ms, day * RT_DAY_MS + 23 * 3600000);
+                assert_int_equal(rt_date_hour(ms), 23);
+                assert_int_equal(rt_date_weekday(ms), weekday);
+                weekday = (weekday + 1) % 7;
+            }
+        }
+    }
+}
+
+static void test_dates_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"1999-02-29", "2000-13-01",  "2000-00-01", "2000-04-31",
+                                      "2000-1-01",  "2000-01-01 ", "2000-01-0",  "",
+                                      "0000-01-01", "2000/01/01"};
+    int64_t ms;
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++)
+        assert_false(rt_date_parse("%Y-%m-%d", bad[i], strlen(bad[i]), &ms));
+    assert_true(rt_date_parse("%y%m%d%H", "14102100", 8, &ms));
+    assert_int_equal(ms, INT64_C(1413849600000));
+    static const char *const patterns[] = {"%Y-%m", "%Y%m%d%M", "%Y%m%d%d", "%q", "%Y%m%d%"};
+    for (size_t i = 0; i < RT_COUNT_OF(patterns); i++)
+        assert_false(rt_date_pattern_is_good(patterns[i]));
+}
+
+TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_reads_it),
+          TEST(test_libsvm_as_python_reads_it), TEST(test_lines_of_json_that_are_none),
+          TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
+          TEST(test_every_day_of_the_calendar), TEST(test_dates_that_are_none))
