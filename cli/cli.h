@@ -35,6 +35,7 @@ int cli_coordinator(int argc, char **argv);
 int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
+int cli_advise(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);

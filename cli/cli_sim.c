@@ -8,7 +8,9 @@
 
 #include "cli/cli.h"
 #include "dispatch/planner/dp_setup.h"
+#include "dispatch/sim/dp_fixed.h"
 #include "dispatch/sim/dp_peers.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_json.h"
 
 #define RUNS_MAX 32u
@@ -19,6 +21,9 @@ typedef struct {
     rt_policy_kind policy;
     bool is_bounded; // consistency.staleness is not "off"
     dp_sim_result result;
+    dp_fixed_set best; // --fixed-sets; workers 0: not looked for
+    double own_table_s;        // (one box): per iteration, with the table on it; it computes only
+    uint64_t own_table_bytes;  // of the rows of all keys so far; 0: another line
 } sim_run;
 
 // Commas separate SPECs.
@@ -128,6 +133,22 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     for (uint64_t rest = result->participants; rest; rest &= rest - 1)
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
+    if (run->best.workers) {
+        rt_json_begin_object(json, "best_fixed_set");
+        rt_json_begin_array(json, "participants");
+        for (uint64_t rest = run->best.workers; rest; rest &= rest - 1)
+            rt_json_u64(json, NULL, rt_lowest_bit(rest));
+        rt_json_end_array(json);
+        rt_json_double(json, "predicted_iteration_ms", run->best.predicted_s * 1e3);
+        rt_json_u64(json, "sets", run->best.tried);
+        rt_json_end_object(json);
+    }
+    if (run->own_table_bytes) {
+        rt_json_begin_object(json, "own_table");
+        rt_json_double(json, "predicted_iteration_ms", run->own_table_s * 1e3);
+        rt_json_u64(json, "row_bytes", run->own_table_bytes);
+        rt_json_end_object(json);
+    }
     dp_decisions_write(&result->decisions, dp_account_unit_s(&result->costs), json);
     rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
     rt_json_u64(json, "cache_rows", result->slot_count);
@@ -156,6 +177,12 @@ static int print_json(const sim_run *runs, uint32_t count)
     return code;
 }
 
+static void print_ranks(uint64_t workers)
+{
+    for (uint64_t rest = workers; rest; rest &= rest - 1)
+        printf(" %u", rt_lowest_bit(rest));
+}
+
 // Who trains in the end, where that is not everybody.
 static void print_participants(const sim_run *run)
 {
@@ -164,9 +191,36 @@ static void print_participants(const sim_run *run)
         return;
     printf("%s: in the end %u of %" PRIu32 " workers train:", run->spec,
            rt_bit_count(result->participants), result->costs.worker_count);
-    for (uint64_t rest = result->participants; rest; rest &= rest - 1)
-        printf(" %u", rt_lowest_bit(rest));
+    print_ranks(result->participants);
     printf("\n");
+}
+
+static double predicted_s(const sim_run *run)
+{
+    return run->result.account.predicted_s * per_iteration(&run->result.account);
+}
+
+static void print_best_set(const sim_run *run)
+{
+    if (run->best.workers == 0)
+        return;
+    printf("%s: the best of %" PRIu32 " fixed sets of workers,", run->spec, run->best.tried);
+    print_ranks(run->best.workers);
+    printf(", takes %.2f ms; this takes %+.1f%% of it more\n", run->best.predicted_s * 1e3,
+           100 * (predicted_s(run) / run->best.predicted_s - 1));
+}
+
+static void print_own_table(const sim_run *run)
+{
+    if (run->own_table_bytes == 0)
+        return;
+    printf("(one box, its own table): no row moves; ");
+    if (run->own_table_s > 0)
+        printf("computing takes %.2f ms", run->own_table_s * 1e3);
+    else
+        printf("it computes only, for a time that sim.compute_us_per_sample does not say");
+    printf("; the rows of %" PRIu64 " keys are %.2f GB\n", run->result.directory_keys,
+           (double)run->own_table_bytes * 1e-9);
 }
 
 // What the systems of dp_peers.h do beside transfers of the parameter servers.
@@ -215,11 +269,14 @@ static void print_table(const sim_run *runs, uint32_t count)
     }
     for (uint32_t i = 0; i < count; i++) {
         print_participants(&runs[i]);
+        print_best_set(&runs[i]);
+        print_own_table(&runs[i]);
         print_peer(&runs[i]);
     }
 }
 
-static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run, rt_error *error)
+static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_sets, sim_run *run,
+                         rt_error *error)
 {
     rt_config config;
     if (rt_config_copy(base, &config))
@@ -241,8 +298,20 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run,
     if (!status)
         status = is_peer ? dp_peer_run(&sim, &peer, &run->result, error)
                          : dp_sim_run(&sim, &run->result, error);
+    if (!status && fixed_sets && !is_peer)
+        status = dp_fixed_best(&sim, &run->best, error);
     rt_config_fini(&config);
     return status;
+}
+
+// The same box with the table in its own memory: all that is left of an iteration is computing.
+static void set_own_table(const rt_config *config, const dp_sim_config *sim, sim_run *run)
+{
+    const uint32_t dim = config->model.embedding_dim; // the largest
+    const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    run->own_table_s = config->compute_us_per_sample * 1e-6 * config->samples_per_worker;
+    run->own_table_bytes =
+        rt_max_u64(run->result.directory_keys, sim->distinct_keys) * floats * sizeof(float);
 }
 
 // All samples on the box with the fastest link, with one worker's cache (or as much as a batch
@@ -273,6 +342,8 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     sim.journal = NULL;
     snprintf(run->spec, sizeof run->spec, "%s", "(one box)");
     rt_status status = dp_sim_run(&sim, &run->result, error);
+    if (!status)
+        set_own_table(&config, &sim, run);
     rt_config_fini(&config);
     return status;
 }
@@ -294,22 +365,23 @@ static bool wants_one_box(const rt_config *config, const sim_run *runs, uint32_t
 }
 
 static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count_p,
-                         dp_sim_config sim, rt_error *error)
+                         dp_sim_config sim, bool fixed_sets, rt_error *error)
 {
     uint32_t count = *count_p;
     rt_schema schema;
     sim.schema = &schema;
     sim.progress = isatty(STDERR_FILENO);
-    if (reads_once(config) && count > 1)
+    if (reads_once(config) && (count > 1 || fixed_sets))
         return rt_fail(error, RT_CONFIG,
-                       "standard input and pipes can be read only once: name one policy");
+                       "standard input and pipes can be read only once: name one policy, and no "
+                       "--fixed-sets");
     rt_status status = cli_schema(config, &schema, error);
     if (!status && config->sim_dense)
         status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
     if (!status && dp_setup_needs_keys(config))
         status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
     for (uint32_t i = 0; i < *count_p && !status; i++)
-        status = run_one(config, sim, &runs[i], error);
+        status = run_one(config, sim, fixed_sets, &runs[i], error);
     if (status || !wants_one_box(config, runs, *count_p))
         return status;
     runs[*count_p].result.slot_count = runs[0].result.slot_count;
@@ -351,7 +423,7 @@ int cli_sim(int argc, char **argv)
     output_paths paths = {0};
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count, count = 1;
-    bool json = false;
+    bool json = false, fixed_sets = false;
     rt_config config;
     rt_error error = {0};
     dp_sim_config sim = {0};
@@ -359,7 +431,8 @@ int cli_sim(int argc, char **argv)
     const cli_option options[] = {
         {"policies", &policies, NULL},           {"trace", &paths.trace, NULL},
         {"placements", &paths.placements, NULL}, {"records", &records, NULL},
-        {"journal", &sim.journal, NULL},         {"json", NULL, &json}};
+        {"journal", &sim.journal, NULL},         {"json", NULL, &json},
+        {"fixed-sets", NULL, &fixed_sets}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (policies && !split_specs(policies, runs, &count)))
         return CLI_USAGE;
@@ -374,7 +447,7 @@ int cli_sim(int argc, char **argv)
     if (!status)
         status = open_outputs(&paths, count, &sim, &error);
     if (!status)
-        status = run_all(&config, runs, &count, sim, &error);
+        status = run_all(&config, runs, &count, sim, fixed_sets, &error);
     rt_config_fini(&config);
     dp_inputs_fini(&inputs);
     close_output(sim.trace, paths.trace, &status, &error);

@@ -25,7 +25,7 @@ static const cli_command commands[] = {
      cli_up},
     {"sim",
      "CONFIG [--policies SPEC,...] [--json] [--trace FILE] [--placements FILE] "
-     "[--records FILE] [--journal FILE] [--set KEY=VALUE]...",
+     "[--records FILE] [--journal FILE] [--fixed-sets] [--set KEY=VALUE]...",
      "plan without workers: what would be transferred, and what it would cost",
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
@@ -37,8 +37,16 @@ static const cli_command commands[] = {
      "  --placements FILE    who gets which sample, and its keys, a line each: for "
      "tools/recount.py\n"
      "  --records FILE       plan a run again: records.jsonl in its folder\n"
-     "  --journal FILE       write such records of this simulation\n",
+     "  --journal FILE       write such records of this simulation\n"
+     "  --fixed-sets         how far each is from the best fixed set of workers; one more "
+     "simulation\n"
+     "                       for each number of workers\n",
      cli_sim},
+    {"advise", "CONFIG [--iterations N] [--json] [--set KEY=VALUE]...",
+     "which policy, participants and caches are fastest on this stream and these links",
+     "  --iterations N  batches of each simulation, the second half counts (48)\n"
+     "  --json          all configurations, not only the first ten\n",
+     cli_advise},
     {"eval", "DIR [--json] [--predictions FILE] [--set KEY=VALUE]...",
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"

@@ -72,6 +72,8 @@ typedef struct {
     const uint8_t *ranks;        // of the workers: a view has those that take part, numbered from
                                  // 0; NULL: all of them
     uint32_t micro_batch_min, micro_batch_max; // what a policy may give a worker instead
+    const uint32_t *rows_max; // by worker: distinct rows that its cache holds, at least those of
+                              // capacity samples; NULL: as many as there are
     const dp_ticks *ticks;
     const uint32_t *cached; // by field: latest copies in all caches together, as the view shows
                             // them; NULL: not counted (policies that score some tables only)

@@ -136,7 +136,7 @@ typedef struct {
     uint32_t rank;
 } share;
 
-static double dense_s(const dp_planner_config *config, uint32_t rank)
+double dp_participants_dense_s(const dp_planner_config *config, uint32_t rank)
 {
     const dp_link *link = &config->rates.links[rank];
     return (double)config->dense_bytes / fmin(link->up_bytes_per_s, link->down_bytes_per_s);
@@ -149,7 +149,7 @@ static void order_workers(const dp_planner_config *config, share *shares)
         samples * config->keys_per_sample_max * dp_row_bytes(&config->layout, 0, true);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const dp_link *link = &config->rates.links[j];
-        const share one = {dense_s(config, j) + samples * config->rates.compute_s_per_sample[j] +
+        const share one = {dp_participants_dense_s(config, j) + samples * config->rates.compute_s_per_sample[j] +
                                bytes / link->up_bytes_per_s + bytes / link->down_bytes_per_s,
                            j};
         uint32_t at = j;
@@ -157,6 +157,14 @@ static void order_workers(const dp_planner_config *config, share *shares)
             shares[at] = shares[at - 1];
         shares[at] = one;
     }
+}
+
+void dp_participants_order(const dp_planner_config *config, uint32_t *ranks)
+{
+    share shares[RT_WORKERS_MAX];
+    order_workers(config, shares);
+    for (uint32_t k = 0; k < config->worker_count; k++)
+        ranks[k] = shares[k].rank;
 }
 
 // The configuration of a planner that has these workers and no others.
@@ -252,7 +260,7 @@ rt_status dp_participants_choose(dp_participants *self, uint64_t current, uint64
     order_workers(&self->config, shares);
     for (uint32_t k = 0; k < self->config.worker_count && !status; k++) {
         workers |= rt_bit(shares[k].rank);
-        if (t.best.workers && dense_s(&self->config, shares[k].rank) > t.best.predicted_s)
+        if (t.best.workers && dp_participants_dense_s(&self->config, shares[k].rank) > t.best.predicted_s)
             break;
         status = add_trial(self, workers, current, &t);
     }

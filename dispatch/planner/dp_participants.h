@@ -76,4 +76,9 @@ void dp_participants_save(const dp_participants *chooser, rt_bytes *bytes);
 rt_status dp_participants_load(dp_participants *chooser, const dp_rates *rates, rt_reader *reader,
                                rt_error *error);
 
+// All ranks, in the order in which sets are made of them; and how long the dense exchange alone
+// keeps one of them.
+void dp_participants_order(const dp_planner_config *config, uint32_t *ranks);
+double dp_participants_dense_s(const dp_planner_config *config, uint32_t rank);
+
 #endif

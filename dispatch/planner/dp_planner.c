@@ -8,25 +8,30 @@
 
 #define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
 
-uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
+static uint32_t equal_share(const dp_planner_config *config)
 {
     const uint32_t fewest =
         config->participants_min ? config->participants_min : config->worker_count;
-    uint32_t equal = (config->sample_count_max + fewest - 1) / fewest;
-    return (uint32_t)rt_max_u64(equal, config->micro_batch_max);
+    return (config->sample_count_max + fewest - 1) / fewest;
 }
 
+uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
+{
+    return (uint32_t)rt_max_u64(equal_share(config), config->micro_batch_max);
+}
+
+// Beyond an equal share a policy gives a worker what its cache holds: dp_view.rows_max.
 rt_status dp_planner_check(const dp_planner_config *config, rt_error *error)
 {
-    uint64_t rows = (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
+    const uint32_t samples = equal_share(config);
+    uint64_t rows = (uint64_t)samples * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         if (config->slot_count[j] < rows + (config->overshoot > 0))
             return rt_fail(error, RT_CONFIG,
                            "the cache of worker %" PRIu32 " has %" PRIu32
                            " rows, but one micro-batch may need %" PRIu64 " (%" PRIu32
                            " samples x %" PRIu32 " keys): raise cache.rows or cache.ratio",
-                           j, config->slot_count[j], rows, dp_planner_micro_batch_max(config),
-                           config->keys_per_sample_max);
+                           j, config->slot_count[j], rows, samples, config->keys_per_sample_max);
         if (config->slot_count[j] >= DP_SLOTS_MAX)
             return rt_fail(error, RT_CONFIG,
                            "the cache of worker %" PRIu32 " has %" PRIu32
@@ -382,6 +387,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
+    for (uint32_t j = 0; j < n; j++)
+        planner->rows_max[j] = config->slot_count[planner->rank_of[j]];
     planner->view = (dp_view){
         .iteration = planner->iteration,
         .worker_count = n,
@@ -395,6 +402,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .capacity = planner->capacity,
         .micro_batch_min = config->micro_batch_min,
         .micro_batch_max = config->micro_batch_max,
+        .rows_max = planner->rows_max,
         .ranks = planner->rank_of,
         .ticks = &planner->view_ticks,
         .cached = planner->cached,

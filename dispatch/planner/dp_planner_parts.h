@@ -54,6 +54,7 @@ struct dp_planner {
     uint8_t *held;
     uint64_t *latest; // by distinct key: H, whatever the view shows
     uint32_t capacity[RT_WORKERS_MAX];
+    uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
 
     // scratch of a commit

@@ -39,15 +39,29 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
 
 _Static_assert(RT_CACHE_ROWS_MAX == DP_SLOTS_MAX - 1, "the error names the key");
 
+// What is free has an end, because every buffer of a slice has room for it.
+#define FREE_SHARES 8u
+
+uint32_t dp_setup_micro_batch_max(const rt_config *config)
+{
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    if (!dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL))
+        return 0;
+    if (dispatch->micro_batch_max || dispatch->micro_batches == RT_MICRO_BATCH_EQUAL)
+        return dispatch->micro_batch_max;
+    return (uint32_t)rt_min_u64(config->worker_count, FREE_SHARES) * config->samples_per_worker;
+}
+
 // As many rows as fit DEFAULT_CACHE_BYTES, and not fewer than two batches may need.
 static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    const uint64_t samples = dispatch->policy == RT_POLICY_MAKESPAN && dispatch->micro_batch_max > 0
-                                 ? dispatch->micro_batch_max
-                                 : config->samples_per_worker;
+    const uint64_t samples =
+        rt_max_u64(config->samples_per_worker,
+                   dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL) ? dispatch->micro_batch_max
+                                                                      : 0);
     const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
     return rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max);
 }
@@ -113,7 +127,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->keys_per_sample_max = schema->keys_per_sample_max;
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_UNEQUAL)) {
         planner->micro_batch_min = config->dispatch.micro_batch_min;
-        planner->micro_batch_max = config->dispatch.micro_batch_max;
+        planner->micro_batch_max = dp_setup_micro_batch_max(config);
     }
     planner->eviction = config->cache.eviction;
     planner->lookahead = config->cache.lookahead;

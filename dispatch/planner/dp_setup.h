@@ -22,4 +22,7 @@ bool dp_setup_needs_keys(const rt_config *config);
 // rt_stream_count_keys.
 rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error);
 
+// The most samples that a worker may get in an iteration; 0: all take equally many.
+uint32_t dp_setup_micro_batch_max(const rt_config *config);
+
 #endif

@@ -16,10 +16,19 @@
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/policies/dp_search.h"
+#include "dispatch/policies/dp_shares.h"
 #include "dispatch/solvers/dp_solver.h"
 
 #define STEP 0.05
 #define WEIGHT_MIN 0.2
+
+// Where micro-batches may differ, their sizes follow the times of the workers (dp_shares), and the
+// search moves few samples more: the least weighted sum can be all samples on one worker, whatever
+// the weights, since rows that are shared cost once.
+#define APPROACH 0.3  // of the way to equal times, per iteration
+#define SLACK 16u     // part of an equal share that the search may move beyond the sizes
+#define FEW 8u        // part of an equal share: with fewer samples a worker's time says little
+#define ROWS_SHARE 0.95 // of a cache's rows that sizes may aim at
 
 typedef struct {
     double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX]; // by rank: they outlive a change of the set
@@ -34,8 +43,8 @@ typedef struct {
     dp_search *search;
     rt_random random;
     weights weights;
-    uint32_t last[RT_WORKERS_MAX]; // micro-batches of the batch before, by number in its view
-    uint32_t last_count;           // its samples
+    uint32_t last[RT_WORKERS_MAX]; // micro-batches to start from, by rank
+    uint32_t last_count;           // their sum
     uint32_t evaluations;
 } makespan;
 
@@ -75,17 +84,6 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     return RT_OK;
 }
 
-static void set_limits(const makespan *self, const dp_view *view, dp_search_limits *limits)
-{
-    bool equal = view->micro_batch_max == 0;
-    limits->evaluations_max = self->dispatch.search_evaluations;
-    for (uint32_t j = 0; j < view->worker_count; j++) {
-        uint32_t share = view->capacity[j];
-        limits->min[j] = equal ? share : (uint32_t)rt_min_u64(view->micro_batch_min, share);
-        limits->max[j] = equal ? share : (uint32_t)rt_max_u64(view->micro_batch_max, share);
-    }
-}
-
 static uint32_t rank_of(const dp_view *view, uint32_t number)
 {
     return view->ranks ? view->ranks[number] : number;
@@ -106,17 +104,15 @@ static void set_prices(const makespan *self, const dp_view *view, dp_prices *pri
 }
 
 // Times of all links in the placement that the search left, in ticks; the largest is returned.
-static double link_times(const makespan *self, const dp_ticks *ticks, weights *times)
+static double link_times(const dp_loads *loads, const dp_ticks *ticks, weights *times)
 {
-    dp_loads loads;
-    dp_search_loads(self->search, &loads);
-    times->ps_up = dp_ticks_shards(ticks, (double)loads.ps_up);
-    times->ps_down = dp_ticks_shards(ticks, (double)loads.ps_down);
+    times->ps_up = dp_ticks_shards(ticks, (double)loads->ps_up);
+    times->ps_down = dp_ticks_shards(ticks, (double)loads->ps_down);
     double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
-        double compute = (double)ticks->compute[j] * loads.samples[j];
-        times->up[j] = (double)(loads.up[j] + ticks->dense_up[j]) + compute;
-        times->down[j] = (double)(loads.down[j] + ticks->dense_down[j]) + compute;
+        double compute = (double)ticks->compute[j] * loads->samples[j];
+        times->up[j] = (double)(loads->up[j] + ticks->dense_up[j]) + compute;
+        times->down[j] = (double)(loads->down[j] + ticks->dense_down[j]) + compute;
         longest = fmax(longest, fmax(times->up[j], times->down[j]));
     }
     return longest;
@@ -138,11 +134,11 @@ static double follow(double *weight, double share)
     return *weight;
 }
 
-static void adapt(makespan *self, const dp_view *view)
+static void adapt(makespan *self, const dp_view *view, const dp_loads *loads)
 {
     const dp_ticks *ticks = view->ticks;
     weights times, *w = &self->weights;
-    double longest = link_times(self, ticks, &times), largest = 0;
+    double longest = link_times(loads, ticks, &times), largest = 0;
     if (ticks->ps_row[0]) {
         largest = follow(&w->ps_up, times.ps_up / longest);
         largest = fmax(largest, follow(&w->ps_down, times.ps_down / longest));
@@ -162,39 +158,138 @@ static void adapt(makespan *self, const dp_view *view)
     }
 }
 
-// The search starts from the micro-batches that it ended with last time.
-static const uint32_t *start_sizes(const makespan *self, const dp_view *view,
-                                   const dp_search_limits *limits)
+// ---- micro-batches ---------------------------------------------------------------------------
+
+static void set_bounds(const dp_view *view, dp_share *shares)
 {
-    if (view->micro_batch_max == 0 || self->last_count != view->sample_count)
-        return view->capacity;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const uint32_t share = view->capacity[j];
+        shares[j].min = (uint32_t)rt_min_u64(view->micro_batch_min, share);
+        shares[j].max = (uint32_t)rt_max_u64(view->micro_batch_max, share);
+    }
+}
+
+// A worker's time without rows, and the ticks of rows (of one size) on its slower side.
+static double fixed_time(const dp_ticks *ticks, uint32_t j)
+{
+    return (double)(ticks->dense_up[j] > ticks->dense_down[j] ? ticks->dense_up[j]
+                                                              : ticks->dense_down[j]);
+}
+
+static double row_ticks(const dp_ticks *ticks, uint32_t j)
+{
+    return fmax(ticks->pull[0][j], ticks->push[0][j]);
+}
+
+// What is known before the first placement: half of the keys move.
+static void guess_shares(const dp_view *view, dp_share *shares)
+{
+    const double rows = 0.5 * view->lookup_count / view->sample_count;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        shares[j].fixed = fixed_time(view->ticks, j);
+        shares[j].per_sample = rows * row_ticks(view->ticks, j) + view->ticks->compute[j];
+    }
+}
+
+// What a placement says. A worker with few samples has the mean of the others' rows per sample.
+static void measure_shares(const dp_view *view, const dp_loads *loads, dp_share *shares)
+{
+    const dp_ticks *ticks = view->ticks;
+    weights times;
+    double rows = 0, samples = 0;
+    link_times(loads, ticks, &times);
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const double all = fmax(times.up[j], times.down[j]);
+        const double moving =
+            fmax(all - fixed_time(ticks, j) - (double)ticks->compute[j] * loads->samples[j], 0);
+        shares[j].fixed = fixed_time(ticks, j);
+        shares[j].per_sample = loads->samples[j] ? moving / loads->samples[j] : 0;
+        rows += loads->samples[j] ? moving / row_ticks(ticks, j) : 0;
+        samples += loads->samples[j];
+    }
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        if (loads->samples[j] * FEW < view->capacity[j])
+            shares[j].per_sample = rows / samples * row_ticks(ticks, j);
+        shares[j].per_sample = fmax(shares[j].per_sample + ticks->compute[j], 1);
+        const double held = view->rows_max ? view->rows_max[j] : UINT32_MAX;
+        const double fits = loads->rows[j]
+                                ? ROWS_SHARE * held * fmax(loads->samples[j], 1) / loads->rows[j]
+                                : view->capacity[j];
+        shares[j].max = (uint32_t)fmin(shares[j].max, fmax(fits, view->capacity[j]));
+    }
+}
+
+// The micro-batches to aim at, by number: those of the iteration before, if they were for these
+// workers.
+static void start_sizes(const makespan *self, const dp_view *view, uint32_t *sizes)
+{
+    dp_share shares[RT_WORKERS_MAX];
     uint64_t sum = 0;
     for (uint32_t j = 0; j < view->worker_count; j++) {
-        if (self->last[j] < limits->min[j] || self->last[j] > limits->max[j])
-            return view->capacity;
-        sum += self->last[j];
+        sizes[j] = self->last[rank_of(view, j)];
+        sum += sizes[j];
     }
-    return sum == view->sample_count ? self->last : view->capacity; // another set had them
+    set_bounds(view, shares);
+    guess_shares(view, shares);
+    if (sum == 0 || sum != self->last_count)
+        dp_shares_level(shares, view->worker_count, view->sample_count, sizes);
+    else
+        dp_shares_approach(shares, view->worker_count, view->sample_count, 0, sizes);
+}
+
+static void next_sizes(makespan *self, const dp_view *view, const dp_loads *loads, uint32_t *sizes)
+{
+    dp_share shares[RT_WORKERS_MAX];
+    set_bounds(view, shares);
+    measure_shares(view, loads, shares);
+    dp_shares_approach(shares, view->worker_count, view->sample_count, APPROACH, sizes);
+    memset(self->last, 0, sizeof self->last);
+    for (uint32_t j = 0; j < view->worker_count; j++)
+        self->last[rank_of(view, j)] = sizes[j];
+    self->last_count = view->sample_count;
+}
+
+static void set_limits(const makespan *self, const dp_view *view, const uint32_t *sizes,
+                       dp_search_limits *limits)
+{
+    limits->evaluations_max = self->dispatch.search_evaluations;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const uint32_t share = view->capacity[j];
+        limits->rows_max[j] = view->rows_max ? view->rows_max[j] : UINT32_MAX;
+        limits->min[j] = limits->max[j] = sizes[j];
+        if (view->micro_batch_max == 0)
+            continue;
+        const uint32_t slack = share / SLACK + 1;
+        const uint32_t least = (uint32_t)rt_min_u64(view->micro_batch_min, share);
+        const uint32_t most = (uint32_t)rt_max_u64(view->micro_batch_max, share);
+        limits->min[j] = sizes[j] > least + slack ? sizes[j] - slack : least;
+        limits->max[j] = (uint32_t)rt_min_u64(sizes[j] + slack, most);
+    }
 }
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
     makespan *self = state;
+    const bool equal = view->micro_batch_max == 0;
+    uint32_t sizes[RT_WORKERS_MAX];
     dp_search_limits limits;
     dp_prices prices;
-    set_limits(self, view, &limits);
+    dp_loads loads;
+    if (equal)
+        memcpy(sizes, view->capacity, view->worker_count * sizeof *sizes);
+    else
+        start_sizes(self, view, sizes);
+    set_limits(self, view, sizes, &limits);
     set_prices(self, view, &prices);
     dp_cost_matrix(view, self->cost, self->stride);
-    dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost,
-                          start_sizes(self, view, &limits)};
+    dp_problem problem = {view->sample_count, view->worker_count, self->stride, self->cost, sizes};
     dp_solver_transport.solve(self->solver, &problem, worker_of_sample);
     self->evaluations =
         dp_search_run(self->search, view, &prices, &limits, &self->random, worker_of_sample);
-    adapt(self, view);
-    memset(self->last, 0, sizeof self->last);
-    for (uint32_t i = 0; i < view->sample_count; i++)
-        self->last[worker_of_sample[i]]++;
-    self->last_count = view->sample_count;
+    dp_search_loads(self->search, &loads);
+    adapt(self, view, &loads);
+    if (!equal)
+        next_sizes(self, view, &loads, sizes);
 }
 
 static void configure(void *state, const rt_dispatch_config *dispatch)

@@ -58,6 +58,8 @@ struct dp_search {
     int32_t *scores;     // sample x lane_count: as last evaluated
     uint32_t *worker_of; // of the placement in progress
     uint32_t loads[RT_WORKERS_MAX]; // samples
+    uint32_t rows[RT_WORKERS_MAX];  // distinct rows; keys with more than USES_MAX count everywhere
+    uint32_t *singles;              // by sample: its keys that no other sample has
     uint64_t *order, *scratch;
     uint32_t *candidates; // worker x worker x CANDIDATES
     uint32_t evaluations;
@@ -83,11 +85,12 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
     s->base = rt_alloc(rows, sizeof *s->base);
     s->scores = rt_alloc(rows, sizeof *s->scores);
     s->worker_of = rt_alloc(sample_count_max, sizeof *s->worker_of);
+    s->singles = rt_alloc(sample_count_max, sizeof *s->singles);
     s->order = rt_alloc(sample_count_max, sizeof *s->order);
     s->scratch = rt_alloc(sample_count_max, sizeof *s->scratch);
     s->candidates = rt_alloc((size_t)worker_count * worker_count * CANDIDATES, sizeof(uint32_t));
     if (!s->classes || !s->keys || !s->shared_of || !s->uses || !s->offsets || !s->members ||
-        !s->base || !s->scores || !s->worker_of || !s->order || !s->scratch || !s->candidates) {
+        !s->base || !s->scores || !s->worker_of || !s->singles || !s->order || !s->scratch || !s->candidates) {
         dp_search_destroy(s);
         return RT_NO_MEMORY;
     }
@@ -108,6 +111,7 @@ void dp_search_destroy(dp_search *s)
     rt_free(s->base);
     rt_free(s->scores);
     rt_free(s->worker_of);
+    rt_free(s->singles);
     rt_free(s->order);
     rt_free(s->scratch);
     rt_free(s->candidates);
@@ -264,12 +268,15 @@ static void collect_samples(dp_search *s, const dp_prices *prices)
         s->offsets[i] = count;
         memset(row, 0, s->lane_count * sizeof *row);
         memcpy(row, samples, s->worker_count * sizeof *row);
+        s->singles[i] = 0;
         for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
             uint32_t d = view->lookups[k];
-            if (s->shared_of[d] != NONE)
+            if (s->shared_of[d] != NONE) {
                 s->members[count++] = s->shared_of[d];
-            else if (view->distinct[d].uses == 1)
+            } else if (view->distinct[d].uses == 1) {
                 add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0, row);
+                s->singles[i]++;
+            }
         }
     }
     s->offsets[view->sample_count] = count;
@@ -301,6 +308,7 @@ static void enter(dp_search *s, uint32_t k, uint32_t worker)
     if (s->uses[(size_t)k * s->lane_count + worker]++)
         return;
     const row_class *c = &s->classes[key->row_class];
+    s->rows[worker]++;
     key->users |= rt_bit(worker);
     key->grad_sum += c->grad[worker];
     key->pull_sum += pull_of(key, c, worker);
@@ -312,6 +320,7 @@ static void leave(dp_search *s, uint32_t k, uint32_t worker)
     if (--s->uses[(size_t)k * s->lane_count + worker])
         return;
     const row_class *c = &s->classes[key->row_class];
+    s->rows[worker]--;
     key->users &= ~rt_bit(worker);
     key->grad_sum -= c->grad[worker];
     key->pull_sum -= pull_of(key, c, worker);
@@ -322,6 +331,7 @@ static void put(dp_search *s, uint32_t sample, uint32_t worker)
     for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
         enter(s, s->members[m], worker);
     s->worker_of[sample] = worker;
+    s->rows[worker] += s->singles[sample];
     s->loads[worker]++;
 }
 
@@ -330,14 +340,53 @@ static void take(dp_search *s, uint32_t sample)
     uint32_t worker = s->worker_of[sample];
     for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
         leave(s, s->members[m], worker);
+    s->rows[worker] -= s->singles[sample];
     s->loads[worker]--;
 }
 
 static void set_placement(dp_search *s, const uint32_t *worker_of_sample)
 {
+    uint32_t everywhere = 0;
+    for (uint32_t d = 0; d < s->view->distinct_count; d++)
+        everywhere += s->view->distinct[d].uses > USES_MAX;
     memset(s->loads, 0, sizeof s->loads);
+    for (uint32_t j = 0; j < s->worker_count; j++)
+        s->rows[j] = everywhere;
     for (uint32_t i = 0; i < s->sample_count; i++)
         put(s, i, worker_of_sample[i]);
+}
+
+// Whether a worker's cache holds the rows of the sample beside those it needs already.
+static bool has_room(const dp_search *s, const dp_search_limits *limits, uint32_t worker,
+                     uint32_t sample)
+{
+    const uint32_t keys = s->view->offsets[sample + 1] - s->view->offsets[sample];
+    return (uint64_t)s->rows[worker] + keys <= limits->rows_max[worker];
+}
+
+static uint32_t roomiest(const dp_search *s, const dp_search_limits *limits)
+{
+    uint32_t best = 0;
+    for (uint32_t j = 1; j < s->worker_count; j++) {
+        if ((int64_t)limits->rows_max[j] - s->rows[j] >
+            (int64_t)limits->rows_max[best] - s->rows[best])
+            best = j;
+    }
+    return best;
+}
+
+static void fit_caches(dp_search *s, const dp_search_limits *limits)
+{
+    for (uint32_t i = 0; i < s->sample_count; i++) {
+        const uint32_t from = s->worker_of[i];
+        if (s->rows[from] <= limits->rows_max[from])
+            continue;
+        const uint32_t to = roomiest(s, limits);
+        if (to == from || !has_room(s, limits, to, i))
+            continue;
+        take(s, i);
+        put(s, i, to);
+    }
 }
 
 // ---- evaluation ------------------------------------------------------------------------------
@@ -435,14 +484,15 @@ static void find_candidates(dp_search *s)
 }
 
 // Exchanges sample (now on `from`) with a sample on `to` if the exact cost falls.
-static bool try_swap(dp_search *s, uint32_t sample, uint32_t to, int32_t gain)
+static bool try_swap(dp_search *s, const dp_search_limits *limits, uint32_t sample, uint32_t to,
+                     int32_t gain)
 {
     uint32_t from = s->worker_of[sample], n = s->worker_count;
     const uint32_t *list = s->candidates + ((size_t)to * n + from) * CANDIDATES;
     uint32_t tries = 0;
     for (uint32_t at = 0; at < CANDIDATES && tries < SWAP_TRIES; at++) {
         uint32_t other = list[at];
-        if (other == NONE || s->worker_of[other] != to)
+        if (other == NONE || s->worker_of[other] != to || !has_room(s, limits, from, other))
             continue;
         int32_t *row = s->scores + (size_t)other * s->lane_count;
         if (gain + row[from] - row[to] >= 0)
@@ -468,7 +518,7 @@ static bool improve_sample(dp_search *s, const dp_search_limits *limits, uint32_
     uint32_t from = s->worker_of[sample], move = NONE, swap = NONE;
     evaluate(s, sample, row);
     for (uint32_t j = 0; j < s->worker_count; j++) {
-        if (j == from || row[j] >= row[from])
+        if (j == from || row[j] >= row[from] || !has_room(s, limits, j, sample))
             continue;
         if (swap == NONE || row[j] < row[swap])
             swap = j;
@@ -482,7 +532,7 @@ static bool improve_sample(dp_search *s, const dp_search_limits *limits, uint32_
         put(s, sample, move);
         return true;
     }
-    return try_swap(s, sample, swap, row[swap] - row[from]);
+    return try_swap(s, limits, sample, swap, row[swap] - row[from]);
 }
 
 static void shuffle(dp_search *s, rt_random *random)
@@ -504,6 +554,7 @@ uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *price
     s->evaluations = 0;
     set_problem(s, view, prices);
     set_placement(s, worker_of_sample);
+    fit_caches(s, limits);
     if (limits->evaluations_max > 2 * s->sample_count) {
         for (uint32_t i = 0; i < s->sample_count; i++)
             evaluate(s, i, s->scores + (size_t)i * s->lane_count);
@@ -563,6 +614,7 @@ void dp_search_loads(const dp_search *s, dp_loads *loads)
     uint64_t busy = 0;
     memset(loads, 0, sizeof *loads);
     memcpy(loads->samples, s->loads, sizeof loads->samples);
+    memcpy(loads->rows, s->rows, sizeof loads->rows);
     for (uint32_t j = 0; j < s->worker_count; j++)
         busy |= s->loads[j] ? rt_bit(j) : 0;
     for (uint32_t d = 0; d < view->distinct_count; d++) {

@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
     uint32_t evaluations_max;
     uint32_t min[RT_WORKERS_MAX], max[RT_WORKERS_MAX]; // samples per worker
+    uint32_t rows_max[RT_WORKERS_MAX];                 // distinct rows: what its cache holds
 } dp_search_limits;
 
 // What a worker would move in this iteration, in ticks, and how many samples it trains; and all of
@@ -44,6 +45,7 @@ typedef struct {
     int64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
     int64_t ps_up, ps_down; // 0 where that link is no limit
     uint32_t samples[RT_WORKERS_MAX];
+    uint32_t rows[RT_WORKERS_MAX]; // distinct; never fewer than there are
 } dp_loads;
 
 rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
@@ -51,7 +53,8 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
 void dp_search_destroy(dp_search *search);
 
 // Takes a placement that respects the limits and improves it in place: the weighted cost falls or
-// stays. Returns the evaluations spent.
+// stays. A worker with more rows than its cache holds first gives samples to those that have room;
+// if an equal share of samples fits everywhere, there is always one. Returns the evaluations spent.
 uint32_t dp_search_run(dp_search *search, const dp_view *view, const dp_prices *prices,
                        const dp_search_limits *limits, rt_random *random,
                        uint32_t *worker_of_sample);

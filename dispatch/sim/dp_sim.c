@@ -79,12 +79,22 @@ static rt_status apply_input(simulation *s, dp_input *input, rt_error *error)
     return status;
 }
 
+// Records that say who trains are those of a run in which somebody chose.
+static bool inputs_name_participants(const dp_inputs *inputs)
+{
+    for (uint32_t i = 0; inputs && i < inputs->count; i++) {
+        if (inputs->items[i].kind == DP_INPUT_PARTICIPATES)
+            return true;
+    }
+    return false;
+}
+
 // The set that trains from now on, where it is time to choose one.
 static rt_status choose(simulation *s, rt_error *error)
 {
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
-    if (!s->chooser || s->sim->inputs)
+    if (!s->chooser)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
     rt_status status = dp_participants_records(s->chooser, dp_planner_participants(s->planner),
@@ -300,7 +310,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
-    if (!status)
+    if (!status && !inputs_name_participants(sim->inputs))
         status = dp_participants_open(&planner_config, NULL, NULL, &s.chooser, error);
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);

@@ -222,6 +222,7 @@ typedef enum {
 typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #undef XX
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
+typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 typedef enum {
@@ -243,7 +244,8 @@ typedef struct {
     rt_first_touch first_touch;
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     bool keeper;    // KEEP and PULL_SUM of the protocol
-    uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; 0: all equal
+    rt_micro_batch_kind micro_batches;         // makespan
+    uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     bool evict_cost;                           // esd: expected eviction pushes are part of the cost
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off

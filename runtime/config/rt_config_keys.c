@@ -188,6 +188,12 @@ static const rt_config_choice criteria[] = {
 #define XX(kind, name, help) {#name, RT_SOLVER_##kind, help},
 static const rt_config_choice solvers[] = {RT_SOLVER_MAP(XX){0}};
 #undef XX
+static const rt_config_choice micro_batches[] = {
+    {"free", RT_MICRO_BATCH_FREE,
+     "as many for each worker as let all be done at the same time, at most eight equal shares"},
+    {"equal", RT_MICRO_BATCH_EQUAL, "all workers take equally many, unless micro_batch_max is set"},
+    {0},
+};
 static const rt_config_choice views[] = {
     {"auto", RT_VIEW_AUTO, "`\"snapshot\"` for laia, herald and esd, `\"strict\"` for the others"},
     {"snapshot", RT_VIEW_SNAPSHOT,
@@ -488,10 +494,13 @@ const rt_config_key rt_config_keys[] = {
         "all."),
     BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
          "The expected push of the row that makes room is part of a transfer's cost (esd)."),
+    CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
+           micro_batches, "How samples are shared out (makespan; the other policies: equally)."),
     U32("dispatch.micro_batch_min", dispatch.micro_batch_min, "0", IN(0, 1 << 20), "samples",
-        "The fewest samples of a worker and iteration (makespan)."),
+        "The fewest samples of a worker and iteration, at most an equal share (makespan)."),
     U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",
-        "The most samples of a worker and iteration (makespan); 0: all workers take equally many."),
+        "The most samples of a worker and iteration, at least an equal share (makespan); 0: as "
+        "`micro_batches` says."),
     U32("dispatch.search_evaluations", dispatch.search_evaluations, "8000", IN(0, UINT32_MAX), "",
         "Placements that the local search may judge per iteration (makespan); each takes about "
         "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),

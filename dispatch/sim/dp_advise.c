@@ -1,0 +1,164 @@
+#include "dispatch/sim/dp_advise.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/planner/dp_setup.h"
+#include "runtime/numbers/rt_optimizer.h"
+
+#define VALUES_MAX 8u
+
+// What is varied: a key, and the values that are tried. One more line here is one more column of
+// the product, which DP_ADVICES_MAX bounds.
+typedef struct {
+    const char *key;
+    char values[VALUES_MAX][32];
+    uint32_t count;
+} axis;
+
+static void add_value(axis *a, const char *value)
+{
+    rt_assert(a->count < VALUES_MAX);
+    snprintf(a->values[a->count++], sizeof *a->values, "%s", value);
+}
+
+static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP_ADVICE_LINES])
+{
+    const double sizes[] = {0.5, 1, 2};
+    memset(axes, 0, DP_ADVICE_LINES * sizeof *axes);
+    axes[0].key = "dispatch.policy";
+#define XX(kind, name, help) add_value(&axes[0], #name);
+    RT_POLICY_MAP(XX)
+#undef XX
+    axes[1].key = "dispatch.participants";
+    add_value(&axes[1], "all");
+    if (config->worker_count > 1)
+        add_value(&axes[1], "auto");
+    axes[2].key = "cache.rows";
+    for (uint32_t i = 0; i < RT_COUNT_OF(sizes); i++) {
+        char rows[32];
+        snprintf(rows, sizeof rows, "%.0f", sizes[i] * cache_rows);
+        add_value(&axes[2], rows);
+    }
+}
+
+static uint32_t combinations(const axis *axes)
+{
+    uint32_t count = 1;
+    for (uint32_t a = 0; a < DP_ADVICE_LINES; a++)
+        count *= axes[a].count;
+    return count;
+}
+
+// The settings of combination `number`, applied to config.
+static rt_status choose(const axis *axes, uint32_t number, dp_advice *advice, rt_config *config,
+                        rt_error *error)
+{
+    for (uint32_t a = 0; a < DP_ADVICE_LINES; a++) {
+        snprintf(advice->lines[a], sizeof *advice->lines, "%s=%s", axes[a].key,
+                 axes[a].values[number % axes[a].count]);
+        number /= axes[a].count;
+        rt_status status = rt_config_set(config, advice->lines[a], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static void judge(const rt_config *config, const dp_sim_result *result, dp_advice *advice)
+{
+    const dp_account *account = &result->account;
+    const uint32_t dim = config->model.embedding_dim; // the largest
+    const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    uint64_t bytes = 0;
+    for (uint32_t j = 0; j < result->costs.worker_count; j++)
+        bytes += account->traffic[j].up + account->traffic[j].down;
+    advice->predicted_s = account->predicted_s / (double)account->iterations;
+    advice->bytes = (double)bytes / (double)account->iterations;
+    advice->cache_bytes = (uint64_t)result->slot_count * floats * sizeof(float);
+    advice->participants = result->participants;
+}
+
+static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t number,
+                          dp_advices *advices, rt_error *error)
+{
+    dp_sim_config sim = *like;
+    dp_sim_result result;
+    dp_planner_config planner;
+    dp_advice *advice = &advices->items[advices->count];
+    rt_config config;
+    if (rt_config_copy(like->config, &config))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    sim.config = &config;
+    rt_status status = choose(axes, number, advice, &config, error);
+    if (!status)
+        status = dp_setup(&config, sim.schema, sim.distinct_keys, &planner, error);
+    if (!status && dp_planner_check(&planner, NULL)) {
+        advices->too_small++;
+        rt_config_fini(&config);
+        return RT_OK;
+    }
+    if (!status && sim.progress)
+        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s\n", number + 1, combinations(axes),
+                advice->lines[0], advice->lines[1], advice->lines[2]);
+    if (!status)
+        status = dp_sim_run(&sim, &result, error);
+    if (!status) {
+        judge(&config, &result, advice);
+        advices->count++;
+        advices->iterations += result.warmup_iterations + result.account.iterations;
+        advices->keys = rt_max_u64(advices->keys, result.directory_keys);
+    }
+    rt_config_fini(&config);
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const dp_advice *x = a, *y = b;
+    if (x->predicted_s != y->predicted_s)
+        return x->predicted_s < y->predicted_s ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return (x->cache_bytes > y->cache_bytes) - (x->cache_bytes < y->cache_bytes);
+}
+
+// The configuration that all of them start from, for so many iterations.
+static rt_status copy_for(const rt_config *from, uint32_t iterations, rt_config *config)
+{
+    if (rt_config_copy(from, config))
+        return RT_NO_MEMORY;
+    config->sim_iterations = iterations;
+    config->sim_warmup = iterations / 2;
+    return RT_OK;
+}
+
+rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *advices,
+                    rt_error *error)
+{
+    dp_sim_config sim = *like;
+    dp_planner_config planner;
+    axis axes[DP_ADVICE_LINES];
+    rt_config config;
+    rt_assert(iterations >= DP_ADVICE_ITERATIONS_MIN);
+    memset(advices, 0, sizeof *advices);
+    if (copy_for(like->config, iterations, &config))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    sim.config = &config;
+    sim.trace = sim.placements = NULL;
+    sim.journal = NULL;
+    sim.inputs = NULL;
+    rt_status status = dp_setup(&config, sim.schema, sim.distinct_keys, &planner, error);
+    if (!status) {
+        make_axes(&config, planner.slot_count[0], axes);
+        rt_assert(combinations(axes) <= DP_ADVICES_MAX);
+    }
+    for (uint32_t i = 0; !status && i < combinations(axes); i++)
+        status = simulate(&sim, axes, i, advices, error);
+    if (!status && advices->count == 0) // the given caches, and twice as much, are too small
+        status = dp_planner_check(&planner, error);
+    qsort(advices->items, advices->count, sizeof *advices->items, compare);
+    rt_config_fini(&config);
+    return status;
+}

@@ -1,0 +1,172 @@
+// What simulations are asked for: the configuration to take, the best fixed set of workers, and
+// micro-batches that need no tuning.
+#include "dispatch/sim/dp_advise.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatch/sim/dp_fixed.h"
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+#define WORKERS 4u
+#define PER_WORKER 16u
+#define KEYS 26u
+#define ITERATIONS 24u
+#define DENSE_BYTES 40000u
+
+typedef struct {
+    rt_config config;
+    rt_schema schema;
+    dp_sim_config sim;
+} asked;
+
+static void ask(asked *a, const char *const *sets)
+{
+    rt_stream *stream;
+    a->config = config_fresh();
+    config_must_set(&a->config, "stream.format=synthetic");
+    config_must_set(&a->config, "batch.samples_per_worker=16");
+    config_must_set(&a->config, "cache.rows=1800"); // of 2 boxes: 32 x 26 = 832
+    config_must_set(&a->config, "links.workers=[5, 5, 0.5, 0.05]");
+    config_must_set(&a->config, "sim.iterations=24");
+    config_must_set(&a->config, "sim.warmup=12");
+    for (; sets && *sets; sets++)
+        config_must_set(&a->config, *sets);
+    assert_int_equal(rt_stream_open(&a->config.stream, a->config.seed, &stream, NULL), RT_OK);
+    a->schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    a->sim = (dp_sim_config){
+        .config = &a->config, .schema = &a->schema, .dense_bytes = DENSE_BYTES};
+}
+
+#define ASK(a, ...) ask(a, (const char *const[]){__VA_ARGS__, NULL})
+
+static dp_sim_result simulate(asked *a)
+{
+    dp_sim_result result;
+    rt_error error = {0};
+    if (dp_sim_run(&a->sim, &result, &error))
+        fail_msg("%s", error.text);
+    return result;
+}
+
+static double predicted_s(const dp_sim_result *result)
+{
+    return result->account.predicted_s / (double)result->account.iterations;
+}
+
+// With its settings a simulation predicts the very same.
+static void the_first_choice_is_what_sim_says(void **state)
+{
+    (void)state;
+    asked a, again;
+    dp_advices advices;
+    ASK(&a, NULL);
+    assert_int_equal(dp_advise(&a.sim, ITERATIONS, &advices, NULL), RT_OK);
+    assert_true(advices.count > 20);
+    for (uint32_t i = 1; i < advices.count; i++)
+        assert_true(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s);
+    const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};
+    for (uint32_t i = 0; i < 2; i++) {
+        ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2]);
+        const dp_sim_result result = simulate(&again);
+        assert_true(predicted_s(&result) == picks[i]->predicted_s);
+        assert_int_equal(result.participants, picks[i]->participants);
+        rt_config_fini(&again.config);
+    }
+    rt_config_fini(&a.config);
+}
+
+// However long the stream is; this one has no end.
+static void the_work_is_bounded(void **state)
+{
+    (void)state;
+    asked a;
+    dp_advices advices;
+    ASK(&a, "sim.iterations=0");
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
+    assert_int_equal(advices.iterations, advices.count * 6);
+    assert_true(advices.count <= DP_ADVICES_MAX);
+    rt_config_fini(&a.config);
+}
+
+// Half of a cache that just holds a micro-batch does not; too small from the start is an error.
+static void caches_that_are_too_small(void **state)
+{
+    (void)state;
+    asked a;
+    dp_advices advices;
+    rt_error error = {0};
+    ASK(&a, "cache.rows=500");
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_OK);
+    assert_true(advices.too_small > 0);
+    rt_config_fini(&a.config);
+    ASK(&a, "cache.rows=100");
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "cache.rows"));
+    rt_config_fini(&a.config);
+}
+
+// Against every prefix, each simulated by its own configuration.
+static void the_best_fixed_set(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {
+        "dispatch.participants=[0]", "dispatch.participants=[0, 1]",
+        "dispatch.participants=[0, 1, 2]", "dispatch.participants=[0, 1, 2, 3]"};
+    asked a;
+    dp_fixed_set best;
+    double least = 0;
+    uint64_t workers = 0;
+    for (uint32_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        ASK(&a, sets[i]);
+        const dp_sim_result result = simulate(&a);
+        if (i == 0 || predicted_s(&result) < least) {
+            least = predicted_s(&result);
+            workers = result.participants;
+        }
+        rt_config_fini(&a.config);
+    }
+    ASK(&a, "dispatch.participants=auto");
+    assert_int_equal(dp_fixed_best(&a.sim, &best, NULL), RT_OK);
+    assert_int_equal(best.workers, workers);
+    assert_true(best.predicted_s == least);
+    assert_true(best.tried < RT_COUNT_OF(sets)); // the slow one's dense exchange alone takes longer
+    rt_config_fini(&a.config);
+}
+
+// Nobody has to know the bounds: free is as good as equal where links are equal, and better where
+// they are not.
+static void free_micro_batches_need_no_bounds(void **state)
+{
+    (void)state;
+    static const char *const links[] = {"links.workers=[1, 1, 1, 1]", "links.workers=[5, 5, 1, 1]"};
+    for (uint32_t i = 0; i < 2; i++) {
+        asked a;
+        ASK(&a, "dispatch.policy=makespan", links[i]);
+        const dp_sim_result free = simulate(&a);
+        rt_config_fini(&a.config);
+        ASK(&a, "dispatch.policy=makespan", links[i], "dispatch.micro_batches=equal");
+        const dp_sim_result equal = simulate(&a);
+        rt_config_fini(&a.config);
+        assert_true(predicted_s(&free) < (i ? 0.9 : 1.02) * predicted_s(&equal));
+    }
+}
+
+// A cache that holds an equal share at its worst and hardly more: a fast worker takes more samples
+// than that as long as their rows fit. (The planner asserts that there is a slot for each.)
+static void rows_bound_what_a_worker_gets(void **state)
+{
+    (void)state;
+    asked a;
+    ASK(&a, "dispatch.policy=makespan", "links.workers=[5, 0.5, 0.5, 0.5]", "cache.rows=416");
+    const dp_sim_result result = simulate(&a);
+    assert_int_equal(result.slot_count, PER_WORKER * KEYS);
+    assert_true(result.account.micro_batch[0] > PER_WORKER * result.account.iterations);
+    rt_config_fini(&a.config);
+}
+
+TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(the_work_is_bounded),
+          TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
+          TEST(free_micro_batches_need_no_bounds), TEST(rows_bound_what_a_worker_gets))
