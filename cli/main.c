@@ -43,6 +43,14 @@ static const cli_command commands[] = {
      "  --json  as JSON\n"
      "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
+    {"predict", "MODEL [--out FILE] [--threads N] [--set KEY=VALUE]...",
+     "the probability of label 1 of every line of an input, in its order",
+     "  MODEL        model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
+     "  --out FILE   instead of standard output\n"
+     "  --threads N  that score; default: one for each processor\n"
+     "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
+     "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n",
+     cli_predict},
     {"export", "SOURCE --out DIR", "make a model out of a checkpoint",
      "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
      "  --out DIR  the model takes the place of the one there, as a whole\n",

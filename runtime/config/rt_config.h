@@ -59,6 +59,7 @@ typedef struct {
     char **files;               // paths; "-" is standard input; .zst is unpacked on the way
     uint64_t samples_max;       // stop after so many; 0: until the input ends
     bool fifo_ends;             // the input from a FIFO ends with its last writer
+    bool labels_optional;       // no key: who predicts sets it. A label that is there is passed over
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     rt_table_config table;
@@ -306,6 +307,9 @@ rt_status rt_config_check_training(const rt_config *config, rt_error *error);
 // The name that stands in a file for a value of a choice: ("dispatch.policy", RT_POLICY_ESD) is
 // "esd". NULL: no such choice or value.
 const char *rt_config_choice_name(const char *path, int value);
+
+// Of a model with this config on this stream: for files, so that they are not mixed up.
+uint64_t rt_config_schema(const rt_config *config);
 
 // The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
 rt_status rt_config_document(char **markdown_p);

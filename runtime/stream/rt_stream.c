@@ -1,8 +1,10 @@
 #include "runtime/stream/rt_stream.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_keyset.h"
 #include "runtime/stream/rt_parser.h"
@@ -49,7 +51,8 @@ struct rt_stream {
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
     uint64_t bad_logged;     // of this process
-    bool one_class_told;
+    bool one_class_told; // or nobody wants to know
+    bool keeps_places;
     bool is_ended;
     rt_error failure; // a stream that failed stays failed
 };
@@ -102,6 +105,7 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
     stream->samples_max = config->samples_max ? config->samples_max : UINT64_MAX;
     stream->malformed_share_max = config->malformed_share_max;
+    stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     if (status) {
         rt_stream_close(stream);
@@ -150,6 +154,11 @@ void rt_stream_watch(rt_stream *stream, int stop, int ledger)
 void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns)
 {
     stream->wait_ns = wait_ns;
+}
+
+void rt_stream_keep_places(rt_stream *stream)
+{
+    stream->keeps_places = true;
 }
 
 const rt_schema *rt_stream_schema(const rt_stream *stream)
@@ -306,6 +315,22 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     return true;
 }
 
+// The place of a line that is no sample.
+static void keep_place(const rt_stream *stream, rt_batch *batch)
+{
+    const uint32_t i = batch->sample_count, dense_count = batch->dense_count;
+    if (!stream->keeps_places)
+        return;
+    batch->labels[i] = NAN;
+    batch->key_offsets[i] = batch->key_count;
+    for (uint32_t k = 0; k < dense_count; k++)
+        batch->dense[(size_t)i * dense_count + k] = 0;
+    for (uint32_t f = 0; f < stream->schema.field_count; f++)
+        batch->keys[batch->key_count++] = rt_key(f, RT_ID_MISSING);
+    batch->key_offsets[i + 1] = batch->key_count;
+    batch->sample_count++;
+}
+
 // A quote that is open at the end of a line may be closed on one that follows. If none does, the
 // line stands alone again, and is malformed. *is_good_p: the record was parsed. RT_AGAIN,
 // RT_STOPPED: what follows is not there; the line will come again.
@@ -350,6 +375,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
     }
     if (line->length == 0 && !line->is_too_long) {
         note_blank(&stream->state, line);
+        keep_place(stream, batch);
         return RT_OK;
     }
     bool is_good = parse(stream, line, batch);
@@ -366,10 +392,12 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
         if (!is_good)
             stream->problem = problem;
     }
-    if (RT_LIKELY(is_good))
+    if (RT_LIKELY(is_good)) {
         add_lines(&stream->state, 1, 0);
-    else
+    } else {
         note_malformed(stream, line);
+        keep_place(stream, batch);
+    }
     return judge_when_due(stream, &before, error);
 }
 

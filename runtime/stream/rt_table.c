@@ -34,6 +34,7 @@ struct rt_table {
     uint32_t column_count;
     table_column *columns;
     bool has_header;
+    bool labels_optional; // every label is 0; its cell may hold anything, or be left out
     uint64_t header_hash, header_length; // of the line read last
     uint16_t *order;      // of a file's cells: which column each is, or NO_COLUMN; with a header
     uint32_t order_count; // 0: cells are the columns as configured
@@ -141,6 +142,10 @@ static bool parse_label(const rt_table *table, const table_column *column, cell 
     float *label_p = &sample->label;
     const char *wanted = column->column.label_value;
     double number;
+    if (table->labels_optional) {
+        *label_p = 0;
+        return true;
+    }
     if (value.length == 0)
         return false;
     if (!column->is_label_number) {
@@ -321,23 +326,36 @@ static bool parse_cell(rt_table *table, const table_column *column, cell value,
     return true;
 }
 
+// A line without the cell of the label, where that may be.
+static bool lacks_label(rt_table *table, const rt_line *line)
+{
+    return table->labels_optional && count_cells(table, line) == table->column_count - 1;
+}
+
 // A line whose cells stand as the columns are configured.
 static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample *sample,
                            rt_line_problem *problem)
 {
     const char *at = line->text, *end = at + line->length;
+    const bool passes_label = lacks_label(table, line);
+    const uint32_t last = table->columns[table->column_count - 1].column.kind == RT_COLUMN_LABEL &&
+                                  passes_label
+                              ? table->column_count - 2
+                              : table->column_count - 1;
     uint32_t dense_count = 0;
-    for (uint32_t i = 0; i < table->column_count; i++) {
+    sample->label = 0;
+    for (uint32_t i = 0; i <= last; i++) {
         const table_column *column = &table->columns[i];
         cell value;
+        if (RT_UNLIKELY(passes_label && column->column.kind == RT_COLUMN_LABEL))
+            continue;
         table->unquoted_used = 0;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
             return reject_quote(state, i, column->column.name, problem);
         if (RT_UNLIKELY(!parse_cell(table, column, value, sample, &dense_count)))
             return reject(table, line, i, column, value, problem);
-        bool is_last = i + 1 == table->column_count;
-        if (RT_UNLIKELY((at == end) != is_last))
+        if (RT_UNLIKELY((at == end) != (i == last)))
             return reject(table, line, i, column, value, problem);
         at++;
     }
@@ -453,7 +471,9 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
                                          : read_order(table, name, line, error);
     for (uint32_t i = 0; i < table->column_count && !status; i++) {
         const rt_column *column = &table->columns[i].column;
-        if (column->kind != RT_COLUMN_IGNORE && number_of(table, i) == table->order_count)
+        const bool is_needed = column->kind == RT_COLUMN_LABEL ? !table->labels_optional
+                                                               : column->kind != RT_COLUMN_IGNORE;
+        if (is_needed && number_of(table, i) == table->order_count)
             status = fail_header(
                 name, line, "lacks this column of stream.table.columns: ", column->name, error);
     }
@@ -576,9 +596,11 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
 {
     rt_table *table;
     rt_status status = rt_table_create(&config->table, &table, error);
-    if (!status)
-        *parser_p = table;
-    return status;
+    if (status)
+        return status;
+    table->labels_optional = config->labels_optional;
+    *parser_p = table;
+    return RT_OK;
 }
 
 static void destroy(void *parser)
