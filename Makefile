@@ -47,7 +47,7 @@ MAKEFLAGS += --no-print-directory $(JOBS)
   fuzzers gpu-test gpu-bench gpu-build install clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
-include mk/cuda.mk mk/mpi.mk mk/tests.mk
+include mk/cuda.mk mk/mpi.mk mk/library.mk mk/tests.mk
 
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
 all: program $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests

@@ -1,0 +1,30 @@
+# library.mk - liblanyard: what predicts, for programs of others and for python/. Only lanyard.h's names are seen.
+
+LIB_FOLDERS := runtime runtime/config runtime/wire runtime/files runtime/numbers runtime/stream edge_worker/device \
+  edge_worker/model edge_worker/predict
+LIB_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(LIB_FOLDERS)) ps_lite/ps_table.c ps_lite/ps_model_file.c))
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(DIR)/pic/%.o)
+LIB_SHARED := $(dir $(PROGRAM))liblanyard.so
+LIB_STATIC := $(dir $(PROGRAM))liblanyard.a
+LIB_NEEDS := -lcjson -lxxhash -lzstd -lpthread -ldl -lm
+LIB_ABI := $(shell awk '/^.define LANYARD_ABI/ { print $$3 }' edge_worker/predict/lanyard.h)
+
+library: $(LIB_SHARED) $(if $(SANITIZER),,$(LIB_STATIC)) ## build liblanyard, shared and static: a model's predictions in other programs
+$(LIB_SHARED): $(LIB_OBJECTS)
+	@echo "link $@"
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,liblanyard.so.$(LIB_ABI) -Wl,--gc-sections -Wl,-z,defs $^ $(LIB_NEEDS) -o $@
+# One object whose other names are its own.
+$(LIB_STATIC): $(LIB_OBJECTS)
+	@echo "link $@"
+	$(Q)ld -r $^ -o $(DIR)/pic/liblanyard.o
+	$(Q)objcopy --localize-hidden $(DIR)/pic/liblanyard.o
+	@rm -f $@
+	$(Q)ar rcs $@ $(DIR)/pic/liblanyard.o
+$(addprefix $(DIR)/pic/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
+$(DIR)/pic/runtime/rt_cuda.o: private CFLAGS += $(ABI)
+$(DIR)/pic/%.o: %.c $(DIR)/flags
+	@mkdir -p $(@D)
+	@echo "compile $(DIR)/pic $<"
+	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
+
+-include $(LIB_OBJECTS:.o=.d)
