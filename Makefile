@@ -27,7 +27,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wco
   $(if $(findstring clang,$(CC)),-Wno-string-conversion,-Wno-format-truncation)
 # Results are the same in every build: no fused multiply-add. Without math-errno sqrt is vectorised.
 CFLAGS := -std=gnu11 -g -O2 -ffp-contract=off -fno-math-errno
-LDLIBS := -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
+LDLIBS := -lmicrohttpd -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
 CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
   -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
   -Wno-missing-field-initializers -Werror

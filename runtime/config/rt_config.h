@@ -249,6 +249,9 @@ typedef struct {
     char security_allow[RT_PATH_MAX];      // public keys of those that may join
     char security_server_key[RT_PATH_MAX]; // public key file of the coordinator's box
     bool security_insecure;                // other addresses than loopback without keys
+    char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
+    char security_certificate_key[RT_PATH_MAX];
+    char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing
     rt_checkpoint_config checkpoint;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour

@@ -473,6 +473,14 @@ const rt_config_key rt_config_keys[] = {
     BOOL("security.insecure", security_insecure, "false",
          "Use other addresses than loopback without keys. Everybody in the network can then read "
          "the data and change the model; every start warns of it."),
+    TEXT("security.certificate", security_certificate,
+         "Certificate of what speaks HTTP, a PEM file (with its chain). Empty: no TLS, and only "
+         "loopback addresses are listened on."),
+    TEXT("security.certificate_key", security_certificate_key,
+         "Its key, a PEM file that nobody else can read."),
+    TEXT("security.token", security_token,
+         "File with one word, at least 16 characters, that nobody else can read: every HTTP "
+         "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),

@@ -1,0 +1,548 @@
+#include "runtime/http/rt_http.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_address.h"
+#include "runtime/http/rt_http_secrets.h"
+#include "runtime/rt_json.h"
+#include "runtime/rt_log.h"
+#include "runtime/wire/rt_bytes.h"
+
+#define BODY_BYTES_MAX (UINT64_C(8) << 20)
+#define BODIES_BYTES_MAX (UINT64_C(256) << 20)
+#define CONNECTIONS_MAX 256u
+#define IDLE_S 30.0
+#define REQUEST_S 120.0
+#define HEAD_BYTES_MAX ((size_t)32 << 10)
+#define LISTEN_BACKLOG 256
+#define LAST_ANSWERS_NS UINT64_C(1000000000)
+#define DROPPED_SHARE 4u // of body_bytes_max: who sends more after a 413 is cut off
+
+struct rt_http {
+    rt_http_config config;
+    rt_http_secrets secrets;
+    char url[RT_NAME_MAX + 16];
+    bool is_loopback;
+    struct MHD_Daemon *daemon;
+    rt_log_limit refusals;
+    pthread_mutex_t lock; // the members below
+    pthread_cond_t changed;
+    bool is_quiet, is_handling;
+    uint32_t request_count;
+    uint64_t bodies_bytes;
+    rt_http_counts counts;
+};
+
+struct rt_http_request {
+    rt_http *http;
+    struct MHD_Connection *connection;
+    char *method, *path;
+    rt_bytes body;
+    uint64_t begin_ns, dropped_bytes;
+    unsigned refused_code; // 0: none
+    const char *refusal;
+    bool is_handled;  // the handler was called
+    bool is_answered; // response is there; the members from here on under the server's lock
+    bool is_suspended;
+    unsigned code;
+    struct MHD_Response *response;
+};
+
+void rt_http_defaults(const rt_config *config, rt_http_config *http)
+{
+    *http = (rt_http_config){.certificate = config->security_certificate,
+                             .certificate_key = config->security_certificate_key,
+                             .token = config->security_token,
+                             .insecure = config->security_insecure,
+                             .body_bytes_max = BODY_BYTES_MAX,
+                             .bodies_bytes_max = BODIES_BYTES_MAX,
+                             .connections_max = CONNECTIONS_MAX,
+                             .idle_s = IDLE_S,
+                             .request_s = REQUEST_S};
+}
+
+// ---- requests --------------------------------------------------------------------------------
+
+const char *rt_http_method(const rt_http_request *request)
+{
+    return request->method;
+}
+
+const char *rt_http_path(const rt_http_request *request)
+{
+    return request->path;
+}
+
+const char *rt_http_body(const rt_http_request *request, size_t *size_p)
+{
+    *size_p = request->body.size ? request->body.size - 1 : 0; // it ends in a zero
+    return request->body.size ? (const char *)request->body.data : "";
+}
+
+const char *rt_http_parameter(const rt_http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *rt_http_header(const rt_http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+static void count_body(rt_http *http, uint64_t before, uint64_t after)
+{
+    pthread_mutex_lock(&http->lock);
+    http->bodies_bytes += after - before;
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void free_request(rt_http_request *request)
+{
+    if (request->response)
+        MHD_destroy_response(request->response);
+    rt_bytes_fini(&request->body);
+    rt_free(request->method);
+    rt_free(request->path);
+    rt_free(request);
+}
+
+static char *copy_text(const char *text)
+{
+    char *copy = rt_alloc(strlen(text) + 1, 1);
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+static rt_http_request *create_request(rt_http *http, struct MHD_Connection *connection,
+                                       const char *method, const char *path)
+{
+    rt_http_request *request = rt_alloc(1, sizeof *request);
+    if (!request)
+        return NULL;
+    request->http = http;
+    request->connection = connection;
+    request->begin_ns = rt_now_ns();
+    request->method = copy_text(method);
+    request->path = copy_text(path);
+    if (!request->method || !request->path) {
+        free_request(request);
+        return NULL;
+    }
+    pthread_mutex_lock(&http->lock);
+    http->request_count++;
+    pthread_mutex_unlock(&http->lock);
+    return request;
+}
+
+// ---- answers ---------------------------------------------------------------------------------
+
+static struct MHD_Response *make_response(unsigned code, const char *type, const void *body,
+                                          size_t size)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        size, (void *)(uintptr_t)(size ? body : ""), MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return NULL;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    return response;
+}
+
+// Without memory for it the connection is closed: no answer is one, too.
+static enum MHD_Result send_response(rt_http_request *request)
+{
+    struct MHD_Response *response = request->response;
+    request->response = NULL;
+    if (!response)
+        return MHD_NO;
+    const enum MHD_Result result = MHD_queue_response(request->connection, request->code, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+void rt_http_answer(rt_http_request *request, unsigned code, const char *type, const void *body,
+                    size_t size)
+{
+    rt_http *http = request->http;
+    struct MHD_Response *response = make_response(code, type, body, size);
+    pthread_mutex_lock(&http->lock);
+    rt_assert(!request->is_answered);
+    request->response = response;
+    request->code = code;
+    request->is_answered = true;
+    http->counts.answered++;
+    if (request->is_suspended) {
+        request->is_suspended = false;
+        MHD_resume_connection(request->connection);
+    }
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void format_refusal(rt_json *json, const char *text)
+{
+    rt_json_init(json, 0);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "error", text);
+    rt_json_end_object(json);
+}
+
+void rt_http_refuse(rt_http_request *request, unsigned code, const char *format, ...)
+{
+    char text[512];
+    rt_json json;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    format_refusal(&json, text);
+    size_t size = 0;
+    const char *body = rt_json_text(&json, &size);
+    rt_http_answer(request, code, "application/json", body, body ? size : 0);
+    rt_json_fini(&json);
+}
+
+// Before the handler has seen it; the server's thread.
+static enum MHD_Result refuse_now(rt_http_request *request, unsigned code, const char *text)
+{
+    rt_http *http = request->http;
+    rt_json json;
+    size_t size = 0;
+    uint64_t count;
+    format_refusal(&json, text);
+    const char *body = rt_json_text(&json, &size);
+    request->response = make_response(code, "application/json", body, body ? size : 0);
+    request->code = code;
+    request->is_answered = true;
+    rt_json_fini(&json);
+    pthread_mutex_lock(&http->lock);
+    http->counts.refused++;
+    pthread_mutex_unlock(&http->lock);
+    if (rt_log_due(&http->refusals, &count))
+        rt_warn("%s: %" PRIu64 " requests were refused; the last one: %s %s: %u, %s",
+                http->config.name, count, request->method, request->path, code, text);
+    return send_response(request);
+}
+
+static enum MHD_Result hand_over(rt_http_request *request)
+{
+    rt_http *http = request->http;
+    pthread_mutex_lock(&http->lock);
+    const bool is_quiet = http->is_quiet;
+    http->is_handling = !is_quiet;
+    pthread_mutex_unlock(&http->lock);
+    if (is_quiet)
+        return refuse_now(request, MHD_HTTP_SERVICE_UNAVAILABLE, "this server is about to end");
+    request->is_handled = true;
+    http->config.handle(http->config.context, request);
+    pthread_mutex_lock(&http->lock);
+    http->is_handling = false;
+    pthread_cond_broadcast(&http->changed);
+    const bool is_answered = request->is_answered;
+    if (!is_answered) {
+        MHD_suspend_connection(request->connection);
+        request->is_suspended = true;
+    }
+    pthread_mutex_unlock(&http->lock);
+    return is_answered ? send_response(request) : MHD_YES;
+}
+
+// ---- bodies ----------------------------------------------------------------------------------
+
+static bool is_declared_too_long(const rt_http_request *request)
+{
+    const char *text = rt_http_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return text && strtoull(text, NULL, 10) > request->http->config.body_bytes_max;
+}
+
+static void give_up_body(rt_http_request *request, unsigned code, const char *why)
+{
+    count_body(request->http, request->body.size, 0);
+    rt_bytes_fini(&request->body);
+    request->body = (rt_bytes){0};
+    request->refused_code = code;
+    request->refusal = why;
+}
+
+static enum MHD_Result take_part(rt_http_request *request, const char *part, size_t size)
+{
+    rt_http *http = request->http;
+    const uint64_t late_ns = (uint64_t)(http->config.request_s * 1e9);
+    if (rt_now_ns() - request->begin_ns > late_ns)
+        return MHD_NO;
+    if (request->refused_code) {
+        request->dropped_bytes += size;
+        return request->dropped_bytes > DROPPED_SHARE * http->config.body_bytes_max ? MHD_NO
+                                                                                    : MHD_YES;
+    }
+    pthread_mutex_lock(&http->lock);
+    const bool has_room = http->bodies_bytes + size <= http->config.bodies_bytes_max;
+    http->bodies_bytes += has_room ? size : 0;
+    pthread_mutex_unlock(&http->lock);
+    if (!has_room) {
+        give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
+        return MHD_YES;
+    }
+    rt_bytes_put(&request->body, part, size);
+    if (request->body.failed) {
+        count_body(http, size, 0);
+        give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+    } else if (request->body.size > http->config.body_bytes_max) {
+        give_up_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+    }
+    return MHD_YES;
+}
+
+// With a zero behind it, so that it can be read as text.
+static bool end_body(rt_http_request *request)
+{
+    if (request->body.size == 0)
+        return true;
+    rt_bytes_put(&request->body, "", 1);
+    count_body(request->http, 0, !request->body.failed);
+    return !request->body.failed;
+}
+
+static bool is_permitted(const rt_http_request *request)
+{
+    return rt_http_secrets_permit(&request->http->secrets,
+                                  rt_http_header(request, MHD_HTTP_HEADER_AUTHORIZATION));
+}
+
+static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
+                                    const char *path, const char *method, const char *version,
+                                    const char *part, size_t *part_size, void **request_p)
+{
+    rt_http *http = context;
+    rt_http_request *request = *request_p;
+    (void)version;
+    if (!request) {
+        *request_p = request = create_request(http, connection, method, path);
+        if (!request)
+            return MHD_NO;
+        if (!is_permitted(request))
+            return refuse_now(request, MHD_HTTP_UNAUTHORIZED,
+                              "expected the token: Authorization: Bearer TOKEN");
+        if (is_declared_too_long(request))
+            return refuse_now(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+        return MHD_YES;
+    }
+    if (*part_size > 0) {
+        const size_t size = *part_size;
+        *part_size = 0;
+        return take_part(request, part, size);
+    }
+    if (request->is_handled)
+        return send_response(request);
+    if (request->refused_code)
+        return refuse_now(request, request->refused_code, request->refusal);
+    if (!end_body(request))
+        return refuse_now(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+    return hand_over(request);
+}
+
+static void forget_request(void *context, struct MHD_Connection *connection, void **request_p,
+                           enum MHD_RequestTerminationCode reason)
+{
+    rt_http *http = context;
+    rt_http_request *request = *request_p;
+    (void)connection;
+    (void)reason;
+    if (!request)
+        return;
+    pthread_mutex_lock(&http->lock);
+    http->bodies_bytes -= request->body.size;
+    http->request_count--;
+    pthread_cond_broadcast(&http->changed);
+    pthread_mutex_unlock(&http->lock);
+    free_request(request);
+    *request_p = NULL;
+}
+
+// ---- opening and closing ---------------------------------------------------------------------
+
+static void log_library(void *context, const char *format, va_list arguments)
+{
+    char text[256];
+    const rt_http *http = context;
+    vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    rt_debug("%s: %s", http->config.name, text);
+}
+
+static rt_status check_address(const rt_http_config *config, rt_error *error)
+{
+    char host[RT_NAME_MAX];
+    uint32_t port;
+    if (rt_address_split(config->address, host, sizeof host, &port))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG, "%s.listen: \"%s\" is no address, expected \"HOST:PORT\"",
+                   config->name, config->address);
+}
+
+static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt_error *error)
+{
+    char text[RT_NAME_MAX + 16];
+    struct sockaddr_storage place = {0};
+    socklen_t length = sizeof place;
+    const int on = 1;
+    snprintf(text, sizeof text, "tcp://%s", address);
+    if (!rt_address_resolve(text, &place, &length))
+        return rt_fail(error, RT_IO, "%s.listen: the host of %s is unknown", http->config.name,
+                       address);
+    const int listener = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener < 0)
+        return rt_fail(error, RT_LIMIT, "%s: no socket: %s", http->config.name, strerror(errno));
+    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&place, length) != 0 ||
+        listen(listener, LISTEN_BACKLOG) != 0) {
+        const int reason = errno;
+        close(listener);
+        rt_address_fail(error, "cannot listen on", address, reason, strerror(reason));
+        return rt_fail_in(error, "%s.listen", http->config.name);
+    }
+    length = sizeof place;
+    if (getsockname(listener, (struct sockaddr *)&place, &length) != 0 ||
+        !rt_address_write(&place, text, sizeof text)) {
+        close(listener);
+        return rt_fail(error, RT_IO, "%s.listen: %s: the port cannot be read", http->config.name,
+                       address);
+    }
+    snprintf(http->url, sizeof http->url, "%s%s", http->secrets.certificate ? "https" : "http",
+             text + strlen("tcp"));
+    *socket_p = listener;
+    return RT_OK;
+}
+
+// The library's thread takes no signals: they are for those that were there before.
+static rt_status start(rt_http *http, int listener, rt_error *error)
+{
+    const rt_http_config *config = &http->config;
+    const rt_http_secrets *secrets = &http->secrets;
+    const bool is_tls = secrets->certificate != NULL;
+    const unsigned per_address = http->is_loopback ? 0 : (config->connections_max + 1) / 2;
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, http},
+        {MHD_OPTION_LISTEN_SOCKET, listener, NULL},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)forget_request, http},
+        {MHD_OPTION_CONNECTION_LIMIT, config->connections_max, NULL},
+        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(config->idle_s < 1 ? 1 : config->idle_s), NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES_MAX, NULL},
+        {is_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, secrets->certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, secrets->key},
+        {MHD_OPTION_END, 0, NULL}};
+    const unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                           MHD_USE_ERROR_LOG | (is_tls ? MHD_USE_TLS : 0);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, take_request, http, MHD_OPTION_ARRAY,
+                                    options, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (http->daemon)
+        return RT_OK;
+    close(listener);
+    return rt_fail(error, RT_CONFIG, "%s: the server cannot be started%s", config->name,
+                   is_tls ? ": security.certificate and security.certificate_key are no pair in "
+                            "PEM, or this libmicrohttpd knows no TLS"
+                          : "");
+}
+
+rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error *error)
+{
+    int listener = -1;
+    rt_http *http = rt_alloc(1, sizeof *http);
+    if (!http)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
+    http->config = *config;
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&http->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    http->is_loopback = rt_address_is_loopback(config->address);
+    rt_status status = check_address(config, error);
+    if (!status)
+        status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
+    if (!status)
+        status = listen_on(http, config->address, &listener, error);
+    if (!status)
+        status = start(http, listener, error);
+    if (status) {
+        rt_http_close(http);
+        return status;
+    }
+    http->config.address = http->config.certificate = http->config.certificate_key = NULL;
+    http->config.token = NULL; // the caller's
+    rt_info("%s: listening on %s", http->config.name, http->url);
+    *http_p = http;
+    return RT_OK;
+}
+
+const char *rt_http_url(const rt_http *http)
+{
+    return http->url;
+}
+
+void rt_http_quiet(rt_http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    http->is_quiet = true;
+    while (http->is_handling)
+        pthread_cond_wait(&http->changed, &http->lock);
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void await_answers(rt_http *http)
+{
+    struct timespec end;
+    const uint64_t end_ns = rt_now_ns() + LAST_ANSWERS_NS;
+    end.tv_sec = (time_t)(end_ns / 1000000000u);
+    end.tv_nsec = (long)(end_ns % 1000000000u);
+    pthread_mutex_lock(&http->lock);
+    while (http->request_count > 0 &&
+           pthread_cond_timedwait(&http->changed, &http->lock, &end) == 0)
+        continue;
+    pthread_mutex_unlock(&http->lock);
+}
+
+void rt_http_close(rt_http *http)
+{
+    if (!http)
+        return;
+    if (http->daemon) {
+        rt_http_quiet(http);
+        const int listener = MHD_quiesce_daemon(http->daemon);
+        if (listener >= 0)
+            close(listener);
+        await_answers(http);
+        MHD_stop_daemon(http->daemon);
+    }
+    rt_http_secrets_clear(&http->secrets);
+    pthread_cond_destroy(&http->changed);
+    pthread_mutex_destroy(&http->lock);
+    rt_free(http);
+}
+
+rt_http_counts rt_http_statistics(rt_http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    const rt_http_counts counts = http->counts;
+    pthread_mutex_unlock(&http->lock);
+    return counts;
+}
