@@ -94,6 +94,8 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     cut->dense = cut->planned->scale_bin = (rt_bytes){0};
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
+    content.trained_s = cut->drained_s;
+    dp_tally_judge(cut->tally, &content.verdict);
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
     gather_state(cut, &content.state);
     if (content.state.failed) {
@@ -123,6 +125,7 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
     if (!cut->drained_ns) {
         cut->drained_ns = rt_now_ns();
+        cut->drained_s = rt_unix_s();
         if (busy)
             rt_info("the checkpoint before is still being written: training waits for it");
     }

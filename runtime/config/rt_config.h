@@ -209,6 +209,22 @@ typedef struct {
     uint32_t copies; // of the shards' files, on the coordinator's box
 } rt_checkpoint_config;
 
+typedef struct {
+    double every_s;          // 0: nothing is published
+    char folder[256];        // "": published/ in the directory of the results
+    uint32_t keep;           // versions
+    double guard_log_loss;   // margin, a share; 0: not judged
+    double guard_calibration;
+    uint64_t guard_samples;  // over which both are taken
+    char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
+} rt_publish_config;
+
+typedef struct {
+    char address[RT_NAME_MAX]; // HOST:PORT
+    uint32_t threads;          // that score; 0: one for each processor
+    uint32_t candidates_max;   // of a request
+} rt_serve_config;
+
 // What happens when a process of a run is lost.
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 
@@ -253,6 +269,8 @@ typedef struct {
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing
     rt_checkpoint_config checkpoint;
+    rt_publish_config publish;
+    rt_serve_config serve;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed

@@ -217,11 +217,13 @@ static rt_quality quality_of(const tally *one, uint64_t first_sample)
                           .auc = auc_of(one),
                           .normalised_entropy = (double)NAN,
                           .calibration = (double)NAN,
-                          .mean_label = (double)NAN};
+                          .mean_label = (double)NAN,
+                          .mean_prediction = (double)NAN};
     if (quality.sample_count == 0)
         return quality;
     double count = (double)quality.sample_count, mean = (double)one->positives / count;
     quality.mean_label = mean;
+    quality.mean_prediction = one->prediction_sum / count;
     quality.log_loss = one->loss_sum / count;
     if (mean > 0)
         quality.calibration = one->prediction_sum / count / mean;
