@@ -283,6 +283,13 @@ static uint32_t cells_expected(const rt_table *table)
     return table->order_count ? table->order_count : table->column_count;
 }
 
+// A line without the cell of the label, where that may be.
+static bool lacks_label(rt_table *table, const rt_line *line)
+{
+    return table->labels_optional && table->order_count == 0 &&
+           count_cells(table, line) == table->column_count - 1;
+}
+
 // number: of the cell in the line, from 0.
 static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *line, uint32_t number,
                                              const table_column *column, cell value,
@@ -292,7 +299,8 @@ static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *lin
     size_t shown = value.length < sizeof shown_cell ? value.length : sizeof shown_cell;
     memcpy(shown_cell, value.text, shown); // counting reuses the storage of unquoted cells
     uint32_t count = count_cells(table, line);
-    if (count != cells_expected(table))
+    const bool has_all = count == cells_expected(table) || lacks_label(table, line);
+    if (!has_all)
         return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
     return rt_line_reject_cell(problem, number, column->column.name, expected_text(column),
                                shown_cell, shown);
@@ -324,12 +332,6 @@ static bool parse_cell(rt_table *table, const table_column *column, cell value,
         break;
     }
     return true;
-}
-
-// A line without the cell of the label, where that may be.
-static bool lacks_label(rt_table *table, const rt_line *line)
-{
-    return table->labels_optional && count_cells(table, line) == table->column_count - 1;
 }
 
 // A line whose cells stand as the columns are configured.

@@ -174,7 +174,7 @@ static uint32_t predicted(const char *model, const char *rows, double *values, u
     assert_non_null(file);
     while (count < most && fscanf(file, "%lf", &values[count]) == 1)
         count++;
-    assert_true(fgetc(file) == '\n' && fgetc(file) == EOF);
+    assert_true(feof(file));
     fclose(file);
     return count;
 }
