@@ -51,9 +51,11 @@ static const cli_command commands[] = {
      "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
      "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n",
      cli_predict},
-    {"serve", "MODEL [--set KEY=VALUE]...", "answer requests for predictions over HTTP",
+    {"serve", "MODEL [--run HOST:PORT] [--set KEY=VALUE]...",
+     "answer requests for predictions over HTTP",
      "  MODEL  model/ of a run, or the folder that a run publishes to (publish.every_s): what is\n"
      "         put there while it runs, it answers with\n"
+     "  --run HOST:PORT  what a run on another box publishes (publish.address) is copied to MODEL\n"
      "The address is printed: POST /predict; GET /health, /metrics (docs/SERVING.md).\n",
      cli_serve},
     {"pin", "FOLDER [--version N | --off]",

@@ -179,6 +179,9 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};
+    const dp_shelf_config shelf = {own->publish.address, published, c->own.keys};
+    if (!status && every_s > 0 && *own->publish.address)
+        status = dp_shelf_open(&shelf, &c->shelf, error);
     if (every_s > 0 && (c->cut.every_s == 0 || every_s < c->cut.every_s))
         c->cut.every_s = every_s;
     return status;
@@ -317,6 +320,7 @@ static void close_all(dp_run *c)
     dp_collect_fini(&c->collect);
     dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
+    dp_shelf_close(c->shelf);
     dp_feed_destroy(c->feed);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);

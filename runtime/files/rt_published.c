@@ -135,6 +135,18 @@ static bool is_published(const char *name)
            strcmp(name, "scale.bin") == 0 || strcmp(name, "config.json") == 0;
 }
 
+bool rt_published_may_be(const char *name)
+{
+    static const char digits[] = "0123456789", prefix[] = "ckpt-";
+    if (strcmp(name, RT_PUBLISHED_CURRENT) == 0)
+        return true;
+    const char *slash = strchr(name, '/');
+    if (strncmp(name, prefix, strlen(prefix)) != 0 || !slash || strchr(slash + 1, '/'))
+        return false;
+    return strspn(name + strlen(prefix), digits) == (size_t)(slash - name) - strlen(prefix) &&
+           (is_published(slash + 1) || strcmp(slash + 1, RT_MANIFEST_NAME) == 0);
+}
+
 rt_status rt_published_add(const char *folder, uint32_t iteration, const char *checkpoint,
                            rt_status (*put_manifest)(void *context, const char *version,
                                                      rt_error *error),

@@ -50,6 +50,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
+    XX(FETCH, 34)           /* to who publishes: rt_wire_fetch */                                  \
+    XX(FETCHED, 35)         /* the answer: rt_wire_fetched, bytes or text */                       \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
