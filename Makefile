@@ -2,6 +2,7 @@
 
 CC := gcc
 CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
+AR := $(if $(filter %-gcc,$(CC)),$(CC:%-gcc=%-ar),ar)
 DATA :=
 PREFIX := /usr/local
 DESTDIR :=
@@ -101,7 +102,7 @@ $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
 $(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o): $(DIR)/ucx
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
-	$(Q)ar rcs $@ $(filter %.o,$^)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
 $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"

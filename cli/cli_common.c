@@ -147,6 +147,7 @@ static char *shared_json(const rt_config *config)
                          shared.security_allow, shared.security_server_key};
     for (size_t i = 0; i < RT_COUNT_OF(own); i++)
         *own[i] = '\0';
+    shared.compute.threads = 0; // likewise
     rt_status status = rt_config_to_json(&shared, &json);
     rt_config_fini(&shared);
     return status ? NULL : json;

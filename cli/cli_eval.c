@@ -73,7 +73,8 @@ static rt_status evaluate(evaluation *e, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "the generated stream has no end: set stream.samples_max to the number of "
                        "samples to evaluate");
-    rt_status status = ew_device_open("cpu", &e->device, error);
+    const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
+    rt_status status = ew_device_open_as(&wish, &e->device, error);
     e->device_open = status == RT_OK;
     if (!status)
         status = rt_stream_open(&e->config->stream, e->config->seed, &e->stream, error);

@@ -149,15 +149,11 @@ static rt_status export_dense(const export *e, rt_error *error)
 // scale.bin is of both alike; where dense features stay as they are there is none.
 static rt_status export_scale(const export *e, rt_error *error)
 {
-    char path[RT_PATH_MAX + 160];
     rt_tensors *scale;
     rt_bytes bytes = {0};
     rt_manifest_part part = {.has_xxh3 = true};
-    snprintf(path, sizeof path, "%s/scale.bin", e->source->folder);
-    if (access(path, F_OK) != 0 && errno == ENOENT)
-        return RT_OK;
-    rt_status status = rt_tensors_open(path, &scale, error);
-    if (status)
+    rt_status status = ew_source_scale(e->source, 0, &scale, error);
+    if (status || !scale)
         return status;
     status = encode_dense(scale, &bytes, error);
     rt_tensors_close(scale);

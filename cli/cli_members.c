@@ -26,12 +26,12 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
     return text && *text && *end == '\0' && errno == 0 && *number_p <= most;
 }
 
-// Workers and shards: --rank and --coordinator.
+// Workers and shards: --rank and --coordinator; workers: --share.
 typedef struct {
     rt_config config;
     rt_keys keys;
     rt_identity identity;
-    uint32_t rank;
+    uint32_t rank, box_workers; // 0: it was not said
     char coordinator[RT_NAME_MAX + 16];
     rt_notify notify;
 } member_arguments;
@@ -83,25 +83,32 @@ static int check_rank(const char *role, const member_arguments *arguments)
 static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
 {
     const char *path = NULL, *rank_text = NULL, *bind = NULL, *sets[CLI_SETS_MAX];
-    const char *coordinator = NULL;
+    const char *coordinator = NULL, *share = NULL;
     uint32_t set_count;
-    unsigned long rank;
+    unsigned long rank, box_workers = 0;
     char name[32];
     rt_error error = {0};
     *arguments = (member_arguments){0};
+    const bool is_worker = strcmp(role, "worker") == 0;
     const cli_option options[] = {
-        {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL}, {"bind", &bind, NULL}};
-    // Without one, that of a worker which mpirun started.
-    const char *given = strcmp(role, "worker") == 0 ? getenv("OMPI_COMM_WORLD_RANK") : NULL;
-    const size_t option_count = RT_COUNT_OF(options) - (strcmp(role, "ps") != 0); // PS: all
-    if (!cli_parse(argc, argv, options, option_count, &path, sets, &set_count))
+        {"rank", &rank_text, NULL}, {"coordinator", &coordinator, NULL},
+        is_worker ? (cli_option){"share", &share, NULL} : (cli_option){"bind", &bind, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
-    rank_text = rank_text ? rank_text : given;
+    // Without them, those of a worker which mpirun started.
+    rank_text = rank_text || !is_worker ? rank_text : getenv("OMPI_COMM_WORLD_RANK");
+    share = share || !is_worker ? share : getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank)) {
         fprintf(stderr, "lanyard %s: expected --rank N\n", argv[0]);
         return CLI_USAGE;
     }
+    if (share && (!parse_number(share, RT_WORKERS_MAX, &box_workers) || box_workers == 0)) {
+        fprintf(stderr, "lanyard worker: --share %s: expected 1 to %u workers on this box\n", share,
+                RT_WORKERS_MAX);
+        return CLI_USAGE;
+    }
     arguments->rank = (uint32_t)rank;
+    arguments->box_workers = (uint32_t)box_workers;
     snprintf(name, sizeof name, "%s %lu", role, rank);
     int code = cli_load_run(path, sets, set_count, name, &arguments->config);
     if (code != CLI_OK)
@@ -153,6 +160,7 @@ int cli_worker(int argc, char **argv)
                                .ops = cli_transport(&arguments.config, true, arguments.rank),
                                .keys = &arguments.keys,
                                .rank = arguments.rank,
+                               .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
                                .notify = &arguments.notify};
     code = member_exit(ew_worker_run(&worker, &error), &error);

@@ -114,12 +114,15 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
 
 static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
 {
-    char name[32], rank_text[16];
-    char *arguments[] = {"lanyard",      role == RT_ROLE_PS ? "ps" : "worker",
+    char name[32], rank_text[16], share[16];
+    const bool is_ps = role == RT_ROLE_PS;
+    char *arguments[] = {"lanyard",      is_ps ? "ps" : "worker",
                          r->config_path, "--rank",
                          rank_text,      "--coordinator",
-                         r->address,     NULL};
+                         r->address,     is_ps ? NULL : "--share",
+                         share,          NULL};
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
+    snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
     return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
 }
 
@@ -295,6 +298,13 @@ static void judge(run *r, child *c, int status)
         r->first_failed = c;
 }
 
+// Ours say what is wrong before they end so.
+static bool has_said_why(const child *c)
+{
+    const int code = WEXITSTATUS(c->failure);
+    return c->peer && (code == CLI_FAILED || code == CLI_MEND || code == CLI_ENDED);
+}
+
 // Names the process that failed first; one that a signal ended goes before those that noticed it
 // and said so themselves, however quick they were. A worker that is still there after the
 // coordinator has gone is the one that it found silent.
@@ -317,7 +327,7 @@ static void report_failure(run *r)
     if (c && WIFSIGNALED(c->failure))
         rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
                      WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
-    else if (c)
+    else if (c && !has_said_why(c))
         rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->past_pid,
                      WEXITSTATUS(c->failure));
 }

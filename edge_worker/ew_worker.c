@@ -15,6 +15,7 @@
 #include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_saving.h"
 #include "edge_worker/ew_trainer.h"
+#include "runtime/rt_thread.h"
 #include "runtime/transport/rt_member.h"
 
 #define PUSH_CREDITS 64u
@@ -284,6 +285,13 @@ static rt_status probe_to_join(worker *w, rt_error *error)
 }
 
 // NCCL connects over what this names; what the user has set stays. Before other threads start.
+static uint32_t thread_count(const ew_worker_config *config)
+{
+    const uint32_t wanted = config->config->compute.threads;
+    const uint32_t sharers = config->box_workers ? config->box_workers : 1;
+    return wanted ? wanted : rt_thread_share(rt_thread_cores(), sharers, config->rank);
+}
+
 static void name_interface_to_nccl(const rt_config *config)
 {
     char name[1 + sizeof config->network_interface];
@@ -308,7 +316,11 @@ static rt_status join(worker *w, rt_error *error)
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     name_interface_to_nccl(config->config);
-    rt_status status = ew_device_open_of(config->rank, config->config->device, &w->device, error);
+    const ew_device_wish wish = {.name = config->config->device,
+                                 .rank = config->rank,
+                                 .threads = thread_count(config),
+                                 .tf32 = config->config->compute.tf32};
+    rt_status status = ew_device_open_as(&wish, &w->device, error);
     w->device_open = status == RT_OK;
     if (status)
         status = rt_fail_in(error, "device: \"%s\"", config->config->device);

@@ -15,6 +15,7 @@ typedef struct {
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     uint32_t rank;
+    uint32_t box_workers; // that share the cores of this box, this one among them; 0: not known, 1
     const char *coordinator; // address
     rt_notify *notify;       // or NULL
 } ew_worker_config;

@@ -67,6 +67,8 @@ $(FAILING): tests/support/failing/failing.c
 $(TESTS): | $(CPU_PLUGIN) $(FAILING) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
+# A clock of its own.
+$(DIR)/tests/unit/bandwidth_probe/test_bw_probe: LDLIBS += -Wl,--wrap=rt_now_ns
 $(TESTS) $(BENCHES) $(FUZZERS): %: %.o $(SUPPORT) $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@

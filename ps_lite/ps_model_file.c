@@ -10,6 +10,7 @@
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
 #define VERSION 2u
+#define VERSION_FLOOR 3u // the same, and a floor before the checksum
 #define LEVEL 1 // of zstd
 // Packing takes longer than all the rest of writing. Where a block gets less than an eighth
 // smaller, as trained values do, so many after it are stored as they are, untried.
@@ -31,9 +32,17 @@ typedef struct {
     uint32_t block_rows; // rows of every block but the last
     uint32_t iteration;
     uint32_t base;
-    uint64_t checksum; // XXH3 of the bytes before
 } file_header;
-_Static_assert(sizeof(file_header) == 72, "file layout");
+_Static_assert(sizeof(file_header) == 64, "file layout");
+
+// What follows it: only a file of changes that others began has a floor (VERSION_FLOOR).
+typedef struct {
+    uint32_t floor; // rows whose version is below have ended
+    uint32_t unused;
+} file_floor;
+_Static_assert(sizeof(file_floor) == 8, "file layout");
+#define HEADER_BYTES (sizeof(file_header) + sizeof(uint64_t)) // with the checksum of all before
+#define HEADER_BYTES_FLOOR (HEADER_BYTES + sizeof(file_floor))
 
 // Followed by stored_bytes: row_count keys (8 bytes), row_count versions (4), row_count rows, zeros
 // up to a multiple of 8; or, with the flag PACKED, a frame of zstd that holds these.
@@ -157,9 +166,13 @@ static uint32_t rows_of_next_block(const ps_model_info *info, uint64_t before)
 static rt_status write_header(ps_model_writer *writer, rt_error *error)
 {
     const ps_model_info *info = &writer->info;
+    const file_floor floor = {info->floor, 0};
+    uint8_t bytes[HEADER_BYTES_FLOOR];
+    const uint32_t size = info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES;
+    const size_t before = size - sizeof(uint64_t);
     file_header header = {.magic = MAGIC,
-                          .version = VERSION,
-                          .header_bytes = sizeof header,
+                          .version = info->floor ? VERSION_FLOOR : VERSION,
+                          .header_bytes = size,
                           .schema = info->schema,
                           .row_count = info->row_count,
                           .shard = info->shard,
@@ -170,9 +183,12 @@ static rt_status write_header(ps_model_writer *writer, rt_error *error)
                           .block_rows = PS_MODEL_BLOCK_ROWS,
                           .iteration = info->iteration,
                           .base = info->base};
-    header.checksum = rt_hash_bytes(&header, offsetof(file_header, checksum));
-    add_to_sum(&writer->sum, sizeof header, header.checksum);
-    return writer->sink.write(writer->sink.context, &header, sizeof header, error);
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, &floor, before - sizeof header);
+    const uint64_t checksum = rt_hash_bytes(bytes, before);
+    memcpy(bytes + before, &checksum, sizeof checksum);
+    add_to_sum(&writer->sum, size, checksum);
+    return writer->sink.write(writer->sink.context, bytes, size, error);
 }
 
 uint64_t ps_model_file_bytes(const ps_model_info *info)
@@ -180,7 +196,7 @@ uint64_t ps_model_file_bytes(const ps_model_info *info)
     const size_t row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
     const uint64_t full = info->row_count / PS_MODEL_BLOCK_ROWS;
     const uint32_t rest = (uint32_t)(info->row_count % PS_MODEL_BLOCK_ROWS);
-    return sizeof(file_header) + full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
+    return (info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES) + full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
            (rest ? block_size(row_bytes, rest) : 0);
 }
 
@@ -332,20 +348,46 @@ static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, r
                    (unsigned long long)reader->taken, (unsigned long long)reader->info.row_count);
 }
 
+// The bytes of a header whose checksum is right.
+static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER_BYTES_FLOOR],
+                                   rt_error *error)
+{
+    file_header header;
+    uint64_t checksum;
+    rt_status status = read_some(reader, bytes, HEADER_BYTES, error);
+    if (status != RT_OK && status != RT_END)
+        return status;
+    memcpy(&header, bytes, sizeof header);
+    if (status == RT_END || header.magic != MAGIC)
+        return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
+    if (header.version != VERSION && header.version != VERSION_FLOOR)
+        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u or %u", reader->path,
+                       header.version, VERSION, VERSION_FLOOR);
+    const size_t size = header.version == VERSION ? HEADER_BYTES : HEADER_BYTES_FLOOR;
+    if (size > HEADER_BYTES)
+        status = read_some(reader, bytes + HEADER_BYTES, size - HEADER_BYTES, error);
+    if (status != RT_OK && status != RT_END)
+        return status;
+    memcpy(&checksum, bytes + size - sizeof checksum, sizeof checksum);
+    if (status == RT_END || header.header_bytes != size ||
+        checksum != rt_hash_bytes(bytes, size - sizeof checksum))
+        return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
+    add_to_sum(&reader->sum, size, checksum);
+    return RT_OK;
+}
+
 static rt_status read_header(ps_model_reader *reader, rt_error *error)
 {
     file_header header;
-    rt_status status = read_some(reader, &header, sizeof header, error);
-    if (status != RT_OK && status != RT_END)
+    file_floor floor = {0};
+    uint8_t bytes[HEADER_BYTES_FLOOR];
+    rt_status status = read_header_bytes(reader, bytes, error);
+    if (status)
         return status;
-    if (status == RT_END || header.magic != MAGIC)
-        return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
-    if (header.version != VERSION)
-        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", reader->path,
-                       header.version, VERSION);
-    if (header.checksum != rt_hash_bytes(&header, offsetof(file_header, checksum)))
-        return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
-    if (header.header_bytes != sizeof header || header.block_rows != PS_MODEL_BLOCK_ROWS ||
+    memcpy(&header, bytes, sizeof header);
+    if (header.version == VERSION_FLOOR)
+        memcpy(&floor, bytes + sizeof header, sizeof floor);
+    if (header.block_rows != PS_MODEL_BLOCK_ROWS ||
         header.dim == 0 || header.dim > ROW_FLOATS_MAX || header.state_floats > ROW_FLOATS_MAX ||
         header.shard >= header.shard_count)
         return rt_fail(error, RT_DATA,
@@ -360,8 +402,8 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
                                    .state_floats = header.state_floats,
                                    .optimizer = header.optimizer,
                                    .iteration = header.iteration,
-                                   .base = header.base};
-    add_to_sum(&reader->sum, sizeof header, header.checksum);
+                                   .base = header.base,
+                                   .floor = floor.floor};
     return RT_OK;
 }
 

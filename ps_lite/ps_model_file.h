@@ -28,6 +28,7 @@ typedef struct {
     uint32_t optimizer;    // rt_optimizer_kind
     uint32_t iteration;    // of the cut that the rows belong to; 0: not a checkpoint
     uint32_t base;         // only rows that changed after this iteration; 0: all
+    uint32_t floor;        // rows of older files whose version is below have ended; 0: none have
     bool packed;           // blocks are packed with zstd where that is worth it
 } ps_model_info;
 

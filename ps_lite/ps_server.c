@@ -308,6 +308,24 @@ static rt_status tell_keys(server *s, const rt_message *message, rt_error *error
     return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
 }
 
+static rt_status expire(server *s, const rt_message *message, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_wire_expire order;
+    if (!rt_control_has(message, sizeof order))
+        return rt_fail(error, RT_WIRE, "coordinator: an EXPIRE of %zu bytes, expected %zu",
+                       message->size - sizeof(rt_wire_header), sizeof order);
+    memcpy(&order, rt_message_payload(message), sizeof order);
+    rt_status status = ps_shard_expire(s->shard, order.floor, meanwhile, s, &order.rows, error);
+    if (status)
+        return status;
+    if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE,
+                                 rt_peer(RT_ROLE_PS, s->config->rank),
+                                 rt_message_header(message)->iteration, &order, sizeof order, NULL))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    return rt_member_send(&s->member, &answer, error);
+}
+
 static rt_status take_from_coordinator(server *s, const rt_message *message, rt_error *error)
 {
     const uint32_t type = rt_message_header(message)->type;
@@ -321,6 +339,8 @@ static rt_status take_from_coordinator(server *s, const rt_message *message, rt_
         return save(s, message, error);
     case RT_MESSAGE_CUT:
         return cut(s, message, error);
+    case RT_MESSAGE_EXPIRE:
+        return expire(s, message, error);
     case RT_MESSAGE_LOAD:
         return load(s, message, error);
     case RT_MESSAGE_KEYS:

@@ -1,5 +1,6 @@
 #include "ps_lite/ps_shard.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct ps_shard {
     ps_outbox *outbox;
     float *sum;              // dim
     uint32_t *parked_counts; // per worker, pulls of rows and of sums
+    uint32_t floor;          // rows of versions below have ended; 0: none have
     ps_shard_statistics statistics;
 };
 
@@ -734,6 +736,7 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
     if (cut) {
         info.iteration = cut->iteration;
         info.base = cut->base;
+        info.floor = cut->base ? shard->floor : 0;
         info.packed = true;
     }
     return ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
@@ -742,8 +745,11 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
                         void *context, rt_file_sum *sum_p, rt_error *error)
 {
-    const ps_model_info info = info_of(shard, schema);
-    return ps_snapshot_read(shard->table, &info, path, progress, context, sum_p, error);
+    ps_model_info info = info_of(shard, schema);
+    rt_status status =
+        ps_snapshot_read(shard->table, &info, path, progress, context, sum_p, error);
+    shard->floor = (uint32_t)rt_max_u64(shard->floor, info.floor);
+    return status;
 }
 
 rt_status ps_shard_clear(ps_shard *shard)
@@ -755,7 +761,28 @@ rt_status ps_shard_clear(ps_shard *shard)
         return status;
     ps_table_destroy(shard->table);
     shard->table = empty;
+    shard->floor = 0;
     return RT_OK;
+}
+
+rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
+                          uint64_t *ended_p, rt_error *error)
+{
+    const uint64_t before = ps_table_count(shard->table);
+    uint64_t at = 0;
+    rt_status status = RT_OK;
+    if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates))
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: EXPIRE while %" PRIu32 " pulls and %" PRIu64
+                       " gradients wait for their rows",
+                       ps_parked_count(shard->parked),
+                       (uint64_t)ps_aggregates_gradients(shard->aggregates));
+    while (!status && ps_table_erase_below(shard->table, floor, &at))
+        status = progress ? progress(context, -1, error) : RT_OK;
+    shard->floor = (uint32_t)rt_max_u64(shard->floor, floor);
+    *ended_p = before - ps_table_count(shard->table);
+    shard->statistics.rows_ended += *ended_p;
+    return status;
 }
 
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,

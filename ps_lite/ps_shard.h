@@ -56,6 +56,7 @@ typedef struct {
     uint64_t steps;         // optimizer steps over summed gradients
     uint64_t steps_skipped; // versions made without one (RT_WIRE_NO_STEP)
     uint64_t sums_pulled;
+    uint64_t rows_ended;
     uint64_t dense_sums;
     uint64_t messages_discarded; // of other epochs
 } ps_shard_statistics;
@@ -102,6 +103,13 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
 // Drops all rows, and nothing else: what workers have said so far about the dense exchange stays.
 // Before the first message with rows. RT_NO_MEMORY: unchanged.
 rt_status ps_shard_clear(ps_shard *shard);
+
+// Every row whose version is below floor ends; *ended_p: how many. While no message about rows is
+// under way, and no file is written from the table in this process. progress (may be NULL) is called
+// now and then. RT_WIRE: rows of that kind are waited for (a pull, a gradient); what progress
+// returned.
+rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
+                          uint64_t *ended_p, rt_error *error);
 
 // Keys and versions of up to count_max rows, from row number `from` on. Returns how many.
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,

@@ -127,7 +127,7 @@ static rt_status load_row(const loading *l, uint64_t key, uint32_t version, cons
     return RT_OK;
 }
 
-rt_status ps_snapshot_read(ps_table *table, const ps_model_info *info, const char *path,
+rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *path,
                            ps_progress progress, void *context, rt_file_sum *sum_p, rt_error *error)
 {
     ps_model_info found;
@@ -148,5 +148,11 @@ rt_status ps_snapshot_read(ps_table *table, const ps_model_info *info, const cha
     if (sum_p)
         *sum_p = ps_model_reader_sum(reader);
     ps_model_reader_close(reader);
-    return status == RT_END ? RT_OK : status;
+    if (status != RT_END)
+        return status;
+    info->floor = found.floor;
+    for (uint64_t at = 0; found.floor && ps_table_erase_below(table, found.floor, &at);) {
+        // the rows of a shard take a moment, beside the reading of their file
+    }
+    return RT_OK;
 }

@@ -23,6 +23,7 @@
 #define INDEX_BITS_MIN 10
 #define MOVES_MIN 4096u      // places that a reserve looks at
 #define MOVES_PER_INSERT 16u // then the old index fills by an eighth at most meanwhile
+#define ERASES_AT_ONCE 65536u     // places that a part of an erasure looks at
 #define CHUNK_BYTES_MAX ((uint64_t)16 << 20)
 #define CHUNK_BYTES_MIN ((uint64_t)16 << 10)
 #define FLOATS_AHEAD 64 // of a row, that find_all starts to load
@@ -313,6 +314,74 @@ ps_entry *ps_table_insert(ps_table *table, uint64_t key)
         key;
     *entry = (ps_entry){key, 0, (uint32_t)row + 1};
     return entry;
+}
+
+// ---- erasing
+
+static uint64_t *key_of(const ps_table *table, uint64_t row)
+{
+    const uint64_t within = row & ((UINT64_C(1) << table->chunk_bits) - 1);
+    return &table->chunks[row >> table->chunk_bits].keys[within];
+}
+
+// The last row takes the place of one that ends, so that rows stay numbered without gaps.
+static void close_row_gap(ps_table *table, uint32_t gap)
+{
+    const uint64_t last = --table->count;
+    if (gap - 1 == last)
+        return;
+    ps_entry *mover = probe(&table->index, *key_of(table, last), rt_mix(*key_of(table, last)));
+    const float *from = row_of(table, mover);
+    mover->row = gap;
+    memcpy(row_of(table, mover), from, table->stride * sizeof *from);
+    *key_of(table, gap - 1) = mover->key;
+}
+
+// Entries behind the gap move up, but for those whose home lies behind it (Knuth, TAOCP 3, 6.4,
+// algorithm R).
+static void close_entry_gap(ps_table *table, uint64_t gap)
+{
+    const entry_index *index = &table->index;
+    const uint64_t mask = (UINT64_C(1) << index->bits) - 1;
+    for (uint64_t at = (gap + 1) & mask; index->entries[at].row; at = (at + 1) & mask) {
+        const uint64_t distance = (at - home(index, rt_mix(index->entries[at].key))) & mask;
+        if (distance < ((at - gap) & mask))
+            continue;
+        index->entries[gap] = index->entries[at];
+        gap = at;
+    }
+    index->entries[gap] = (ps_entry){0};
+}
+
+static void free_chunks(ps_table *table)
+{
+    const uint64_t used = (table->count + (UINT64_C(1) << table->chunk_bits) - 1) >>
+                          table->chunk_bits;
+    while (table->chunk_count > used + 1) {
+        chunk *last = &table->chunks[--table->chunk_count];
+        rt_free(last->keys);
+        rt_free(last->floats);
+        table->bytes -= chunk_bytes(table);
+    }
+}
+
+// What moves up comes from places that are still ahead, or, around the end, from the beginning,
+// where all that is left stays.
+bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at)
+{
+    const uint64_t size = UINT64_C(1) << table->index.bits;
+    move_some(table, UINT64_MAX);
+    for (const uint64_t end = rt_min_u64(size, *at + ERASES_AT_ONCE); *at < end; ++*at) {
+        const ps_entry *entry = &table->index.entries[*at];
+        while (entry->row && entry->version < floor) {
+            close_row_gap(table, entry->row);
+            close_entry_gap(table, *at);
+        }
+    }
+    if (*at < size)
+        return true;
+    free_chunks(table);
+    return false;
 }
 
 uint64_t ps_table_count(const ps_table *table)

@@ -1,6 +1,6 @@
 // ps_table - embedding rows of one shard: key -> version and a row of floats.
 //
-// One thread owns a table; rows live until destroy and never move. Memory is bounded: at the bound
+// One thread owns a table; rows live until they are erased and move only then. Memory is bounded: at the bound
 // no row is added (RT_CONFIG), present rows keep working. When the index (16 bytes an entry) is
 // full, it doubles, a few entries with every reserve, so that no call takes long; rows stay where
 // they are. While it does, the old index exists beside the new one, on top of the bound.
@@ -53,13 +53,19 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error);
 // Adds a row for a key that has none, after a reserve. The row's floats are not initialised.
 ps_entry *ps_table_insert(ps_table *table, uint64_t key);
 
+// Erases every row whose version is below floor; the last rows move into the gaps, and blocks of
+// rows that are empty then are freed but for one. It is done a part at a time: *at is 0 before the
+// first, and true means that it is to be called again. Nothing else may be done meanwhile but to
+// read.
+bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at);
+
 // What a table with so many rows takes: memory_bytes_max must be at least that.
 uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count);
 
 uint64_t ps_table_count(const ps_table *table);
 uint64_t ps_table_bytes(const ps_table *table);
 
-// Key of a row number, 0 to count - 1, in order of insertion.
+// Key of a row number, 0 to count - 1; in order of insertion, until rows are erased.
 uint64_t ps_table_key(const ps_table *table, uint64_t row);
 
 // Every entry once, in the order of the index, which is read from front to back (the old one after

@@ -1,7 +1,13 @@
+#define _GNU_SOURCE // sched_getaffinity
 #include "runtime/rt_thread.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+
+#define GROUP_LIMIT "/sys/fs/cgroup/cpu.max" // of the root of what the process sees
 
 int rt_thread_detach(void *(*run)(void *), void *context)
 {
@@ -16,4 +22,31 @@ int rt_thread_detach(void *(*run)(void *), void *context)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
     return reason;
+}
+
+// Cores that the control group gets time for; 0: no limit, or none that is known.
+static uint64_t group_cores(void)
+{
+    uint64_t quota_us, period_us;
+    FILE *file = fopen(GROUP_LIMIT, "re");
+    if (!file)
+        return 0;
+    const int found = fscanf(file, "%" SCNu64 " %" SCNu64, &quota_us, &period_us);
+    fclose(file);
+    return found == 2 && period_us > 0 ? (quota_us + period_us - 1) / period_us : 0;
+}
+
+uint32_t rt_thread_cores(void)
+{
+    cpu_set_t mask; // of 1,024 cores; a machine with more refuses, and counts as one
+    const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
+    const uint64_t allowed = known ? (uint64_t)CPU_COUNT(&mask) : 1, limit = group_cores();
+    return (uint32_t)rt_max_u64(1, limit ? rt_min_u64(allowed, limit) : allowed);
+}
+
+uint32_t rt_thread_share(uint32_t core_count, uint32_t sharer_count, uint32_t number)
+{
+    const uint32_t each = core_count / sharer_count, left = core_count % sharer_count;
+    const uint32_t share = each + (number % sharer_count < left);
+    return share ? share : 1;
 }

@@ -38,6 +38,9 @@ ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<
                         ("shard_count", "<u4"), ("dim", "<u4"), ("state_floats", "<u4"),
                         ("optimizer", "<u4"), ("block_rows", "<u4"), ("iteration", "<u4"),
                         ("base", "<u4"), ("checksum", "<u8")])
+# Version 3: of a checkpoint of changes after rows of older ones have ended.
+ROWS_HEADER_FLOOR = np.dtype(ROWS_HEADER.descr[:-1] + [("floor", "<u4"), ("unused", "<u4"),
+                                                       ("checksum", "<u8")])
 DENSE_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("count", "<u4"),
                          ("file_bytes", "<u8"), ("checksum", "<u8")])
 DENSE_ENTRY = np.dtype([("name", "S64"), ("rank", "<u4"), ("reserved", "<u4"), ("shape", "<u8", 4),
@@ -107,14 +110,16 @@ def _header_of(path, data, dtype, magic, version=1):
 def read_rows(path):
     """Returns (header as dict, keys, versions, values, state)."""
     data = np.fromfile(path, dtype=np.uint8)
-    header = _header_of(path, data, ROWS_HEADER, b"RLYNROWS", 2)
-    _check(path, "the header", data[:64], header["checksum"])
+    has_floor = len(data) > 8 and data[8] == 3
+    dtype = ROWS_HEADER_FLOOR if has_floor else ROWS_HEADER
+    header = _header_of(path, data, dtype, b"RLYNROWS", 3 if has_floor else 2)
+    _check(path, "the header", data[:dtype.itemsize - 8], header["checksum"])
     count, dim = int(header["row_count"]), int(header["dim"])
     floats, block_rows = dim + int(header["state_floats"]), int(header["block_rows"])
     keys = np.empty(count, np.uint64)
     versions = np.empty(count, np.uint32)
     rows = np.empty((count, floats), np.float32)
-    at, index = ROWS_HEADER.itemsize, 0
+    at, index = dtype.itemsize, 0
     for first in range(0, count, block_rows):
         n = min(block_rows, count - first)
         size = (n * (8 + 4 + 4 * floats) + 7) // 8 * 8
@@ -136,7 +141,7 @@ def read_rows(path):
         at, index = at + 24 + stored, index + 1
     if at != len(data):
         raise ModelError(f"{path}: {len(data) - at} bytes after the last row")
-    info = {name: header[name].item() for name in ROWS_HEADER.names if name != "magic"}
+    info = {name: header[name].item() for name in dtype.names if name != "magic"}
     return info, keys, versions, rows[:, :dim], rows[:, dim:]
 
 
@@ -322,8 +327,8 @@ def _read_shards(folder):
 
 
 def _put_over(old, new):
-    """Rows of new replace those of old."""
-    stays = ~np.isin(old[1], new[1])
+    """Rows of new replace those of old, and those below its floor have ended."""
+    stays = ~np.isin(old[1], new[1]) & (old[2] >= new[0].get("floor", 0))
     return [new[0]] + [np.concatenate([old[i][stays], new[i]]) for i in range(1, 5)]
 
 

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "dispatch/plan/dp_plan.h"
-
 rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config)
 {
     uint32_t slot_count = config->slot_count;
@@ -40,24 +38,37 @@ void dp_cache_count_fields(dp_cache *cache, const dp_directory *directory, uint3
     cache->by_field = by_field;
 }
 
-// The latest copy in slot is there, or is not any longer.
-static void count_slot(const dp_cache *cache, uint32_t slot, bool is_there)
+static void count_field(const dp_cache *cache, uint32_t slot, bool is_there)
 {
-    if (!cache->by_field)
-        return;
     uint32_t *count =
         &cache->by_field[rt_key_field(cache->directory->records[cache->slots[slot].record].key)];
     *count = is_there ? *count + 1 : *count - 1;
 }
 
-void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
+// The latest copy in slot is there, or is not any longer.
+static inline void count_slot(const dp_cache *cache, uint32_t slot, bool is_there)
+{
+    if (RT_UNLIKELY(cache->by_field))
+        count_field(cache, slot, is_there);
+}
+
+static inline void chain(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
 {
     cache->slots[slot] = (dp_slot){record_index, copies->first};
     copies->first = dp_copy(cache->worker, slot);
-    if (dp_eviction_is_outdated(cache->eviction, slot))
-        return;
+}
+
+static inline void hold(const dp_cache *cache, uint32_t slot, dp_copies *copies)
+{
     copies->holders |= rt_bit(cache->worker);
     count_slot(cache, slot, true);
+}
+
+void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
+{
+    chain(cache, slot, copies, record_index);
+    if (!dp_eviction_is_outdated(cache->eviction, slot))
+        hold(cache, slot, copies);
 }
 
 uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
@@ -67,23 +78,20 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index
     uint32_t slot = cache->free_slots[--cache->free_count];
     cache->occupied++;
     dp_eviction_use(cache->eviction, slot, iteration);
-    dp_cache_put(cache, slot, copies, record_index);
+    chain(cache, slot, copies, record_index);
+    hold(cache, slot, copies);
     return slot;
 }
 
-uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies, uint32_t iteration)
+void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
+                      uint32_t iteration)
 {
     dp_cache *cache = &caches[worker];
-    uint32_t slot = cache->outdated ? dp_cache_slot(caches, worker, copies) : DP_NO_SLOT;
-    if (slot == DP_NO_SLOT)
-        return DP_NO_SLOT;
     rt_assert(!(copies->holders >> worker & 1));
-    copies->holders |= rt_bit(worker);
+    hold(cache, slot, copies);
     cache->outdated--;
     cache->occupied++;
-    count_slot(cache, slot, true);
     dp_eviction_use(cache->eviction, slot, iteration);
-    return slot;
 }
 
 static void free_slot(dp_cache *cache, uint32_t slot)
@@ -144,15 +152,4 @@ void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies)
             keep_outdated(cache, slot);
         link = &cache->slots[slot].next_copy;
     }
-}
-
-uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_copies *copies)
-{
-    uint32_t copy = copies->first;
-    while (copy != DP_NO_COPY) {
-        if (dp_copy_worker(copy) == worker)
-            return dp_copy_slot(copy);
-        copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy;
-    }
-    return DP_NO_SLOT;
 }

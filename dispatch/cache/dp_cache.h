@@ -12,6 +12,7 @@
 
 #include "dispatch/cache/dp_directory.h"
 #include "dispatch/cache/dp_eviction.h"
+#include "dispatch/plan/dp_plan.h"
 
 #define DP_COPY_SLOT_BITS 26u
 #define DP_SLOTS_MAX (1u << DP_COPY_SLOT_BITS) // slots per worker
@@ -67,10 +68,6 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index
 // nothing else changes. For a cache whose free slots and eviction are known already.
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
-// A worker that is no holder takes the row anew in the slot of its outdated copy, if it has one:
-// returns that slot, and the worker is a holder; or DP_NO_SLOT.
-uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies, uint32_t iteration);
-
 // This worker's copy of record is outdated. caches is the array that holds every worker's cache.
 void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies);
 
@@ -89,6 +86,28 @@ static inline void dp_cache_prefetch(const dp_cache *caches, uint32_t copy)
 }
 
 // The slot of worker's copy of record, outdated or not; DP_NO_SLOT if there is none.
-uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker, const dp_copies *copies);
+static inline uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker,
+                                     const dp_copies *copies)
+{
+    uint32_t copy = copies->first;
+    while (copy != DP_NO_COPY && dp_copy_worker(copy) != worker)
+        copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy;
+    return copy == DP_NO_COPY ? DP_NO_SLOT : dp_copy_slot(copy);
+}
+
+// The worker's outdated copy, in slot, is the latest again.
+void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
+                      uint32_t iteration);
+
+// A worker that is no holder takes the row anew in the slot of its outdated copy, if it has one:
+// returns that slot, and the worker is a holder; or DP_NO_SLOT.
+static inline uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies,
+                                      uint32_t iteration)
+{
+    const uint32_t slot = dp_cache_slot(caches, worker, copies);
+    if (slot != DP_NO_SLOT)
+        dp_cache_refresh(caches, worker, slot, copies, iteration);
+    return slot;
+}
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "dispatch/plan/dp_plan.h"
 
+#define HALF_BITS 16u
+#define HALF_COUNT (1u << HALF_BITS)
 #define ENTRIES_MIN 1024u
 #define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
 #define LOAD_NUMERATOR 7u               // of 10
@@ -88,7 +90,7 @@ static uint32_t take_record(dp_directory *directory)
     return directory->record_top++;
 }
 
-uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
+uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home)
 {
     uint64_t at = home;
     dp_entry *entry = &directory->entries[at];
@@ -163,6 +165,102 @@ uint32_t dp_directory_version(const dp_directory *directory, uint64_t key)
             return entry->record ? directory->records[entry->record - 1].version : entry->version;
     }
     return 0;
+}
+
+void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
+                       void *context)
+{
+    for (uint64_t i = 0; i <= directory->mask; i++) {
+        const dp_entry *entry = &directory->entries[i];
+        if (!entry_is_free(entry))
+            take(context, entry->record ? directory->records[entry->record - 1].version
+                                        : entry->version);
+    }
+}
+
+// How many keys have a version with these upper bits, or with these lower ones below given upper
+// ones.
+typedef struct {
+    bool is_lower;
+    uint32_t upper;
+    uint64_t counts[HALF_COUNT];
+} histogram;
+
+static void count_version(void *context, uint32_t version)
+{
+    histogram *h = context;
+    if (!h->is_lower)
+        h->counts[version >> HALF_BITS]++;
+    else if (version >> HALF_BITS == h->upper)
+        h->counts[version & (HALF_COUNT - 1)]++;
+}
+
+// The half in which the rank-th newest is; *rank_p becomes its rank there. HALF_COUNT: there are
+// not so many.
+static uint32_t find_half(const histogram *h, uint64_t *rank_p)
+{
+    for (uint32_t half = HALF_COUNT; half-- > 0;) {
+        if (h->counts[half] >= *rank_p)
+            return half;
+        *rank_p -= h->counts[half];
+    }
+    return HALF_COUNT;
+}
+
+uint32_t dp_directory_newest(const dp_directory *directory, uint64_t rank)
+{
+    histogram *h = rt_alloc(1, sizeof *h);
+    uint32_t version = 0;
+    if (!h)
+        return 0;
+    dp_directory_walk(directory, count_version, h);
+    h->upper = find_half(h, &rank);
+    if (h->upper < HALF_COUNT) {
+        h->is_lower = true;
+        memset(h->counts, 0, sizeof h->counts);
+        dp_directory_walk(directory, count_version, h);
+        version = h->upper << HALF_BITS | find_half(h, &rank);
+    }
+    rt_free(h);
+    return version;
+}
+
+// An entry goes; those behind it that stand further from home than they must move up, so that no
+// probe meets a gap:
+//
+//     place     3    4    5    6    7          place     3    4    5    6    7
+//     key       a    X    b    c    -    ->    key       a    b    c    -    -      homes: b 4, c 5
+//
+// An entry moves into the gap unless its home lies behind the gap.
+static void erase_entry(dp_directory *directory, uint64_t gap)
+{
+    dp_entry *entries = directory->entries;
+    const uint64_t mask = directory->mask;
+    for (uint64_t at = (gap + 1) & mask; !entry_is_free(&entries[at]); at = (at + 1) & mask) {
+        const uint64_t distance = (at - dp_directory_home(directory, entries[at].key)) & mask;
+        if (distance < ((at - gap) & mask))
+            continue;
+        entries[gap] = entries[at];
+        if (entries[gap].record)
+            directory->records[entries[gap].record - 1].entry = (uint32_t)gap;
+        gap = at;
+    }
+    entries[gap] = (dp_entry){0};
+    directory->key_count--;
+}
+
+// What moves up comes from places that are still ahead, or, around the end, from the beginning,
+// where all that is left stays.
+uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor)
+{
+    const uint64_t before = directory->key_count;
+    for (uint64_t at = 0; at <= directory->mask; at++) {
+        const dp_entry *entry = &directory->entries[at];
+        while (!entry_is_free(entry) && !entry->record && entry->version < floor)
+            erase_entry(directory, at);
+        rt_assert(!entry->record || directory->records[entry->record - 1].version >= floor);
+    }
+    return before - directory->key_count;
 }
 
 uint64_t dp_directory_bytes(const dp_directory *directory)

@@ -1,7 +1,7 @@
 // dp_directory - what the planner knows of every key: versions, and who holds the latest copy.
 //
-// Two levels. An open-addressing table has 16 bytes for every key that was ever trained (it never
-// forgets one, or a first touch would happen twice). Keys with a copy in some cache, or in the
+// Two levels. An open-addressing table has 16 bytes for every key that was trained and has not ended
+// since (dp_sweep.h); a key that is forgotten starts anew. Keys with a copy in some cache, or in the
 // present batch, also have a record from a pool. One probe per look-up finds both. The table
 // doubles at 70% load; records keep their index. One thread.
 //
@@ -69,9 +69,18 @@ static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t
     return rt_mix(key) & directory->mask;
 }
 
+// dp_directory_find_at where the entry at home is not that of key, or has no record.
+uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home);
+
 // The record of key, made if there is none; needs room from dp_directory_reserve. home:
 // dp_directory_home(directory, key), which a caller that fetched the entry ahead has at hand.
-uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home);
+static inline uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
+{
+    const dp_entry *entry = &directory->entries[home];
+    if (RT_LIKELY(entry->key == key && entry->record))
+        return entry->record - 1;
+    return dp_directory_probe(directory, key, home);
+}
 
 static inline uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
 {
@@ -91,6 +100,16 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
 
 // Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);
+
+// Calls take with the version of every key, in no order that means anything.
+void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
+                       void *context);
+
+// Version of the rank-th newest key, from 1; 0 where there are fewer, or memory is short.
+uint32_t dp_directory_newest(const dp_directory *directory, uint64_t rank);
+
+// Forgets every key with a version below floor; none of them may have a record. Returns how many.
+uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor);
 
 // L of a key, 0 if it was never trained. For tests and tools; no side effect.
 uint32_t dp_directory_version(const dp_directory *directory, uint64_t key);

@@ -1,7 +1,10 @@
 #include "dispatch/cache/dp_eviction.h"
 
+#include <stddef.h>
 #include <string.h>
 
+#include "dispatch/cache/dp_outdated.h"
+#include "dispatch/cache/dp_sort.h"
 #include "dispatch/plan/dp_plan.h"
 
 #define NONE UINT32_MAX
@@ -20,22 +23,14 @@
 // pinned_cursor, the first that was passed over for being in use; f and t before it are never
 // looked at again.
 typedef struct {
-    uint32_t mark; // 0: free
-    uint32_t frequency;
-    uint32_t used; // last iteration
-} emark_slot;
-
-typedef struct {
-    emark_slot *slots;
+    dp_emark_slot *slots;
     uint64_t *order, *scratch; // slots older than target, sorted; a sort key in the upper half
     uint32_t target;
     uint32_t order_count;
     uint32_t cursor;        // everything before it is used since, free, or pinned
     uint32_t pinned_cursor; // first entry passed over only because its iteration was running
     uint32_t iteration;
-    uint32_t *outdated; // slots of outdated copies: a heap, the first to go at 0
-    uint32_t outdated_count;
-    uint32_t *place; // by slot: index in the heap + 1; 0: not outdated
+    dp_outdated outdated;
 } emark;
 
 // lru and lfu: rows in lists of equal frequency, lists in ascending order (lru: one list).
@@ -78,28 +73,6 @@ struct dp_eviction {
     expected expected;
 };
 
-void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count)
-{
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < count; i++)
-        all |= items[i] >> 32;
-    for (uint32_t shift = 32; shift < 64 && all >> (shift - 32); shift += 11) {
-        uint32_t digits = shift + 11 > 64 ? 1u << (64 - shift) : 1u << 11;
-        uint32_t starts[1u << 11] = {0};
-        for (uint32_t i = 0; i < count; i++)
-            starts[items[i] >> shift & (digits - 1)]++;
-        uint32_t sum = 0;
-        for (uint32_t d = 0; d < digits; d++) {
-            uint32_t here = starts[d];
-            starts[d] = sum;
-            sum += here;
-        }
-        for (uint32_t i = 0; i < count; i++)
-            scratch[starts[items[i] >> shift & (digits - 1)]++] = items[i];
-        memcpy(items, scratch, count * sizeof *items);
-    }
-}
-
 // Rows that this iteration uses, or that are known to be used later.
 static bool is_pinned(const dp_eviction *v, uint32_t slot, uint32_t used, uint32_t iteration)
 {
@@ -108,106 +81,24 @@ static bool is_pinned(const dp_eviction *v, uint32_t slot, uint32_t used, uint32
 
 // ---- emark -----------------------------------------------------------------------------------
 
-static rt_status emark_init(emark *e, uint32_t slot_count)
+static rt_status emark_init(emark *e, const uint32_t *bytes, uint32_t slot_count)
 {
     e->slots = rt_alloc(slot_count, sizeof *e->slots);
     e->order = rt_alloc(slot_count, sizeof *e->order);
     e->scratch = rt_alloc(slot_count, sizeof *e->scratch);
-    e->outdated = rt_alloc(slot_count, sizeof *e->outdated);
-    e->place = rt_alloc(slot_count, sizeof *e->place);
     e->target = 1;
-    return e->slots && e->order && e->scratch && e->outdated && e->place ? RT_OK : RT_NO_MEMORY;
+    if (!e->slots || !e->order || !e->scratch)
+        return RT_NO_MEMORY;
+    return dp_outdated_init(&e->outdated, e->slots, bytes, e->scratch, slot_count);
 }
 
-// Of two outdated copies, whether a goes first.
-static bool goes_first(const dp_eviction *v, uint32_t a, uint32_t b)
+static inline void emark_use(emark *e, uint32_t slot, uint32_t iteration)
 {
-    const emark_slot *x = &v->emark.slots[a], *y = &v->emark.slots[b];
-    if (x->mark != y->mark)
-        return x->mark < y->mark;
-    const uint64_t left = (uint64_t)x->frequency * (v->config.by_bytes ? v->bytes[b] : 1);
-    const uint64_t right = (uint64_t)y->frequency * (v->config.by_bytes ? v->bytes[a] : 1);
-    return left != right ? left < right : a < b;
-}
-
-static void put_at(emark *e, uint32_t at, uint32_t slot)
-{
-    e->outdated[at] = slot;
-    e->place[slot] = at + 1;
-}
-
-// slot belongs at index `at` or nearer to the top.
-static void sift_up(dp_eviction *v, uint32_t at, uint32_t slot)
-{
-    emark *e = &v->emark;
-    for (; at > 0 && goes_first(v, slot, e->outdated[(at - 1) / 2]); at = (at - 1) / 2)
-        put_at(e, at, e->outdated[(at - 1) / 2]);
-    put_at(e, at, slot);
-}
-
-// slot belongs at index `at` or farther from the top.
-static void sift_down(dp_eviction *v, uint32_t at, uint32_t slot)
-{
-    emark *e = &v->emark;
-    for (uint32_t child = 2 * at + 1; child < e->outdated_count; child = 2 * at + 1) {
-        if (child + 1 < e->outdated_count &&
-            goes_first(v, e->outdated[child + 1], e->outdated[child]))
-            child++;
-        if (!goes_first(v, e->outdated[child], slot))
-            break;
-        put_at(e, at, e->outdated[child]);
-        at = child;
-    }
-    put_at(e, at, slot);
-}
-
-// The copy in slot is not outdated any longer: before its mark and frequency change.
-static void emark_refresh(dp_eviction *v, uint32_t slot)
-{
-    emark *e = &v->emark;
-    const uint32_t at = e->place[slot];
-    if (at == 0)
-        return;
-    const uint32_t last = e->outdated[--e->outdated_count];
-    e->place[slot] = 0;
-    if (last == slot)
-        return;
-    if (goes_first(v, last, slot))
-        sift_up(v, at - 1, last);
-    else
-        sift_down(v, at - 1, last);
-}
-
-static void emark_use(emark *e, uint32_t slot, uint32_t iteration)
-{
-    emark_slot *s = &e->slots[slot];
+    dp_emark_slot *s = &e->slots[slot];
+    dp_outdated_remove(&e->outdated, slot);
     s->mark = e->target;
     s->frequency++;
     s->used = iteration;
-}
-
-// a before b, by frequency per byte.
-static bool is_worth_less(const uint32_t *bytes, uint64_t a, uint64_t b)
-{
-    return (a >> 32) * bytes[(uint32_t)b] < (b >> 32) * bytes[(uint32_t)a];
-}
-
-// Merges runs of growing length; stable.
-static void sort_by_worth(uint64_t *items, uint64_t *scratch, uint32_t count, const uint32_t *bytes)
-{
-    for (uint64_t length = 1; length < count; length *= 2) {
-        for (uint64_t begin = 0; begin < count; begin += 2 * length) {
-            uint64_t middle = rt_min_u64(begin + length, count);
-            uint64_t end = rt_min_u64(begin + 2 * length, count);
-            uint64_t left = begin, right = middle;
-            for (uint64_t at = begin; at < end; at++) {
-                bool take_right = left == middle ||
-                                  (right < end && is_worth_less(bytes, items[right], items[left]));
-                scratch[at] = items[take_right ? right++ : left++];
-            }
-        }
-        memcpy(items, scratch, count * sizeof *items);
-    }
 }
 
 static void emark_grow_target(dp_eviction *v)
@@ -219,7 +110,7 @@ static void emark_grow_target(dp_eviction *v)
             e->order[count++] = (uint64_t)e->slots[slot].frequency << 32 | slot;
     }
     if (v->config.by_bytes)
-        sort_by_worth(e->order, e->scratch, count, v->bytes);
+        dp_sort_by_worth(e->order, e->scratch, count, v->bytes);
     else
         dp_sort_upper(e->order, e->scratch, count);
     if (v->config.expects) { // rows that were passed over may have older marks than the others
@@ -239,7 +130,7 @@ static uint32_t emark_next(dp_eviction *v, uint32_t iteration)
     emark *e = &v->emark;
     for (; e->cursor < e->order_count; e->cursor++) {
         uint32_t slot = (uint32_t)e->order[e->cursor];
-        const emark_slot *s = &e->slots[slot];
+        const dp_emark_slot *s = &e->slots[slot];
         if (s->mark == 0 || s->mark == e->target)
             continue;
         if (!is_pinned(v, slot, s->used, iteration))
@@ -253,7 +144,7 @@ static uint32_t emark_next(dp_eviction *v, uint32_t iteration)
 static bool emark_all_pinned(const dp_eviction *v, uint32_t iteration)
 {
     for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
-        const emark_slot *s = &v->emark.slots[slot];
+        const dp_emark_slot *s = &v->emark.slots[slot];
         if (s->mark && !is_pinned(v, slot, s->used, iteration))
             return false;
     }
@@ -359,7 +250,7 @@ static void append_slot(listed *l, uint32_t slot, uint32_t at, uint32_t iteratio
     b->last = slot;
 }
 
-static void listed_use(listed *l, uint32_t slot, uint32_t iteration)
+static __attribute__((noinline)) void listed_use(listed *l, uint32_t slot, uint32_t iteration)
 {
     uint32_t from = l->slots[slot].bucket;
     uint32_t frequency = 1;
@@ -451,16 +342,18 @@ rt_status dp_eviction_create(const dp_eviction_config *config, dp_eviction **evi
     eviction->config = *config;
     eviction->config.by_bytes = config->by_bytes && config->kind == RT_EVICT_EMARK;
     eviction->emark.pinned_cursor = NONE;
-    rt_status status =
-        config->kind == RT_EVICT_EMARK
-            ? emark_init(&eviction->emark, config->slot_count)
-            : listed_init(&eviction->listed, config->slot_count, config->kind == RT_EVICT_LFU);
-    if (!status && config->expects)
-        status = expected_init(&eviction->expected, config->slot_count);
-    if (!status && eviction->config.by_bytes) {
+    rt_status status = RT_OK;
+    if (eviction->config.by_bytes) {
         eviction->bytes = rt_alloc(config->slot_count, sizeof *eviction->bytes);
         status = eviction->bytes ? RT_OK : RT_NO_MEMORY;
     }
+    if (!status)
+        status = config->kind == RT_EVICT_EMARK
+                     ? emark_init(&eviction->emark, eviction->bytes, config->slot_count)
+                     : listed_init(&eviction->listed, config->slot_count,
+                                   config->kind == RT_EVICT_LFU);
+    if (!status && config->expects)
+        status = expected_init(&eviction->expected, config->slot_count);
     if (status) {
         dp_eviction_destroy(eviction);
         return status;
@@ -476,8 +369,7 @@ void dp_eviction_destroy(dp_eviction *eviction)
     rt_free(eviction->emark.slots);
     rt_free(eviction->emark.order);
     rt_free(eviction->emark.scratch);
-    rt_free(eviction->emark.outdated);
-    rt_free(eviction->emark.place);
+    dp_outdated_fini(&eviction->emark.outdated);
     rt_free(eviction->listed.slots);
     rt_free(eviction->listed.buckets);
     rt_free(eviction->listed.free_buckets);
@@ -490,12 +382,10 @@ void dp_eviction_destroy(dp_eviction *eviction)
 
 void dp_eviction_use(dp_eviction *eviction, uint32_t slot, uint32_t iteration)
 {
-    if (eviction->config.kind == RT_EVICT_EMARK) {
-        emark_refresh(eviction, slot);
+    if (eviction->config.kind == RT_EVICT_EMARK)
         emark_use(&eviction->emark, slot, iteration);
-    } else {
+    else
         listed_use(&eviction->listed, slot, iteration);
-    }
 }
 
 void dp_eviction_weigh(dp_eviction *eviction, uint32_t slot, uint32_t bytes)
@@ -516,13 +406,13 @@ bool dp_eviction_keeps(const dp_eviction *eviction)
 
 void dp_eviction_outdate(dp_eviction *eviction, uint32_t slot)
 {
-    rt_assert(dp_eviction_keeps(eviction) && eviction->emark.place[slot] == 0);
-    sift_up(eviction, eviction->emark.outdated_count++, slot);
+    rt_assert(dp_eviction_keeps(eviction));
+    dp_outdated_add(&eviction->emark.outdated, slot);
 }
 
 bool dp_eviction_is_outdated(const dp_eviction *eviction, uint32_t slot)
 {
-    return dp_eviction_keeps(eviction) && eviction->emark.place[slot] != 0;
+    return dp_eviction_keeps(eviction) && dp_outdated_has(&eviction->emark.outdated, slot);
 }
 
 void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
@@ -530,8 +420,8 @@ void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
     if (eviction->config.expects)
         eviction->expected.next[slot] = 0;
     if (eviction->config.kind == RT_EVICT_EMARK) {
-        emark_refresh(eviction, slot);
-        eviction->emark.slots[slot] = (emark_slot){0};
+        dp_outdated_remove(&eviction->emark.outdated, slot);
+        eviction->emark.slots[slot] = (dp_emark_slot){0};
     } else {
         listed_free(&eviction->listed, slot);
     }
@@ -539,8 +429,8 @@ void dp_eviction_free(dp_eviction *eviction, uint32_t slot)
 
 uint32_t dp_eviction_victim(dp_eviction *eviction, uint32_t iteration)
 {
-    if (eviction->emark.outdated_count) // of lru and lfu: none
-        return eviction->emark.outdated[0];
+    if (eviction->emark.outdated.valid_count) // of lru and lfu: none
+        return dp_outdated_first(&eviction->emark.outdated);
     bool none_left = eviction->config.expects && eviction->expected.iteration == iteration;
     uint32_t slot = DP_NO_SLOT;
     if (!none_left)
@@ -563,25 +453,31 @@ uint32_t dp_eviction_peek(const dp_eviction *eviction, uint32_t ahead)
 {
     const emark *e = &eviction->emark;
     uint64_t at = (uint64_t)e->cursor + ahead;
+    if (e->outdated.valid_count)
+        return dp_outdated_peek(&e->outdated, ahead);
     return at < e->order_count ? (uint32_t)e->order[at] : DP_NO_SLOT;
 }
 
 // ---- saving ----------------------------------------------------------------------------------
+
+// Of a dp_emark_slot: which copies are outdated is a list of its own.
+#define SAVED_BYTES offsetof(dp_emark_slot, where)
 
 static void emark_save(const dp_eviction *v, rt_bytes *bytes)
 {
     const emark *e = &v->emark;
     const uint32_t head[] = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
     rt_bytes_put(bytes, head, sizeof head);
-    rt_bytes_put(bytes, e->slots, v->config.slot_count * sizeof *e->slots);
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++)
+        rt_bytes_put(bytes, &e->slots[slot], SAVED_BYTES);
     rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
 }
 
 static void outdated_save(const dp_eviction *v, rt_bytes *bytes)
 {
-    rt_bytes_put_u32(bytes, v->emark.outdated_count);
+    rt_bytes_put_u32(bytes, v->emark.outdated.valid_count);
     for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
-        if (v->emark.place[slot])
+        if (dp_outdated_has(&v->emark.outdated, slot))
             rt_bytes_put_u32(bytes, slot);
     }
 }
@@ -615,8 +511,11 @@ static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *read
     e->cursor = head[2];
     e->pinned_cursor = head[3];
     e->iteration = head[4];
-    if (!rt_reader_get(reader, e->slots, v->config.slot_count, sizeof *e->slots) ||
-        !rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
+    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
+        if (!rt_reader_get(reader, &e->slots[slot], 1, SAVED_BYTES))
+            return RT_DATA;
+    }
+    if (!rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
         return RT_DATA;
     for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
         if ((e->slots[slot].mark != 0) != is_used[slot] || e->slots[slot].mark > e->target)

@@ -77,7 +77,4 @@ void dp_eviction_save(const dp_eviction *eviction, rt_bytes *bytes);
 // of no use then.
 rt_status dp_eviction_load(dp_eviction *eviction, const bool *is_used, rt_reader *reader);
 
-// Sorts count items by their upper 32 bits, ascending, stable; scratch holds count items too.
-void dp_sort_upper(uint64_t *items, uint64_t *scratch, uint32_t count);
-
 #endif

@@ -20,6 +20,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     const rt_schema *schema = rt_stream_schema(stream);
     dp_controller_init(config, &c->controller);
     dp_links_init(config, &c->links);
+    dp_ages_init(&c->ages, config->rows.expire_s);
     rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
@@ -49,7 +50,12 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
                              .progress = c->own.progress,
                              .keeps = c->own.resume != DP_RESUME_NO,
                              .resumed = c->resumes};
-    return dp_tally_create(&tally, &c->tally, error);
+    status = dp_planner_check(&c->planner, error);
+    if (!status)
+        status = dp_tally_create(&tally, &c->tally, error);
+    if (status || !c->has_epoch)
+        return status;
+    return dp_resume_begin_epoch(c->checkpoints, &c->epoch, error);
 }
 
 // Reading and planning begin.
@@ -261,7 +267,7 @@ static rt_status run(dp_run *c, rt_error *error)
     const bool may_shrink = c->own.may_shrink;
     rt_stream *stream = NULL;
     rt_status status = dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
-                                         sizeof c->checkpoints, &c->resumes, &c->epoch, error);
+                                         sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)

@@ -28,13 +28,15 @@ rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
     rt_assert(!cut->planned);
     cut->planned = planned;
     cut->marks = cut->captured = 0;
-    cut->asked = cut->is_requested = false;
-    cut->dense_bytes = 0;
+    cut->asked = false;
+    cut->is_requested &= !planned->is_cut;
+    cut->dense_bytes = cut->ended_rows = 0;
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
     for (uint32_t w = 0; w < cut->worker_count; w++) {
         rt_message mark; // count: worker 0 sends the dense part
-        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence, w == 0, 0))
+        const bool is_sender = w == 0 && planned->is_cut;
+        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence, is_sender, 0))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, w), &mark, error);
         if (status)
@@ -117,8 +119,28 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     return status;
 }
 
+// Rows that end are those of the same versions on all shards.
+static rt_status expire(dp_cut *cut, rt_error *error)
+{
+    const rt_wire_expire order = {.floor = cut->planned->floor};
+    rt_status status = RT_OK;
+    cut->asked = true;
+    cut->asked_ns = rt_now_ns();
+    for (uint32_t s = 0; s < cut->shard_count && !status; s++) {
+        rt_message message;
+        if (rt_control_create_struct(&message, RT_MESSAGE_EXPIRE, cut->sender, cut->planned->cut,
+                                     &order, sizeof order, NULL))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+    }
+    return status;
+}
+
 rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 {
+    if (cut->planned && !cut->planned->is_cut)
+        return cut->asked || rt_bit_count(cut->marks) < cut->worker_count ? RT_OK
+                                                                          : expire(cut, error);
     if (!cut->planned || cut->asked || rt_bit_count(cut->marks) < cut->worker_count ||
         cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes)
         return RT_OK;
@@ -135,7 +157,8 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
     const uint64_t workers = UINT64_MAX >> (64 - cut->worker_count);
-    const bool lacks_dense = cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes;
+    const bool lacks_dense = cut->planned->is_cut &&
+                             (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
         awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;
@@ -144,10 +167,32 @@ dp_awaited dp_cut_awaited(const dp_cut *cut)
     return awaited;
 }
 
+rt_status dp_cut_expired(dp_cut *cut, uint32_t peer, const rt_message *message, bool *swept_p,
+                         rt_error *error)
+{
+    char name[32];
+    rt_wire_expire answer;
+    *swept_p = false;
+    if (rt_peer_role(peer) != RT_ROLE_PS || !cut->planned || cut->planned->is_cut || !cut->asked ||
+        cut->captured >> rt_peer_rank(peer) & 1 || !rt_control_has(message, sizeof answer))
+        return rt_fail(error, RT_WIRE, "%s: an EXPIRE that nobody asked for",
+                       rt_peer_name(peer, name));
+    memcpy(&answer, rt_message_payload(message), sizeof answer);
+    cut->ended_rows += answer.rows;
+    cut->captured |= rt_bit(rt_peer_rank(peer));
+    *swept_p = rt_bit_count(cut->captured) == cut->shard_count;
+    if (!*swept_p)
+        return RT_OK;
+    dp_feed_give(cut->feed, cut->planned);
+    cut->planned = NULL;
+    cut->asked = false;
+    return RT_OK;
+}
+
 rt_status dp_cut_captured(dp_cut *cut, uint32_t peer, rt_error *error)
 {
     char name[32];
-    if (rt_peer_role(peer) != RT_ROLE_PS || !cut->asked)
+    if (rt_peer_role(peer) != RT_ROLE_PS || !cut->asked || !cut->planned->is_cut)
         return rt_fail(error, RT_WIRE, "%s: a CUT that nobody asked for", rt_peer_name(peer, name));
     cut->captured |= rt_bit(rt_peer_rank(peer));
     if (rt_bit_count(cut->captured) < cut->shard_count)

@@ -1,11 +1,13 @@
-// dp_cut - a checkpoint between its plan and the moment when every row of it is captured.
+// dp_cut - a moment between two iterations at which all is carried out: for a checkpoint, until every
+// row of it is captured, or for a sweep (dp_sweep.h), until rows have ended.
 //
-// The plan of a cut flushes every dirty row. Nothing that was planned after it goes out while
-// dp_cut.planned is set, so that no update of a later iteration exists while the cut is open:
+// The plan of a checkpoint's cut flushes every dirty row. Nothing that was planned after it goes out
+// while dp_cut.planned is set, so that no update of a later iteration exists while the cut is open:
 //   MARK   to every worker; each answers once all so far is carried out and the shards have
 //          processed every push of it; worker 0 sends the dense part before (PART)
 //   CUT    to every shard, when all have answered and the last iteration is reported; each
 //          captures its rows (a forked copy writes them) and answers at once
+//   EXPIRE instead of PART and CUT for a sweep; each shard answers when its rows have ended
 // A plain value of the coordinator's thread.
 #ifndef DP_CUT_H
 #define DP_CUT_H
@@ -29,6 +31,7 @@ typedef struct {
     dp_planned *planned; // NULL: no cut is open
     uint64_t marks;      // workers that have answered
     uint64_t captured;   // shards
+    uint64_t ended_rows; // of the sweep that is open
     bool asked;          // shards were told
     rt_bytes dense;      // of worker 0, dense_bytes once it is complete
     uint64_t dense_bytes;
@@ -56,6 +59,10 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error);
 
 // Who has not answered, if a cut is open and no iteration is under way.
 dp_awaited dp_cut_awaited(const dp_cut *cut);
+
+// A shard's answer to EXPIRE; when all have, as below, and *swept_p says so. RT_WIRE.
+rt_status dp_cut_expired(dp_cut *cut, uint32_t peer, const rt_message *message, bool *swept_p,
+                         rt_error *error);
 
 // A shard has captured its rows; when all have, planned goes back to the feed and iterations may go
 // out again.

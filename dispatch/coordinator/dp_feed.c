@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dispatch/plan/dp_broadcast.h"
+#include "dispatch/planner/dp_sweep.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
 
@@ -302,7 +303,6 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
 static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
-    apply_told(feed);
     uint64_t begin = rt_now_ns();
     rt_status status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -316,6 +316,7 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->place_ns = decided - looked_up;
     planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
+    planned->keys = dp_planner_directory(feed->planner)->key_count;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
@@ -401,6 +402,8 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     (*planned_p)->sequence = sequence;
     (*planned_p)->slice_bytes = 0;
     (*planned_p)->is_cut = (*planned_p)->is_last = false;
+    (*planned_p)->floor = 0;
+    (*planned_p)->ended = 0;
     (*planned_p)->account = (dp_account){0};
     return RT_OK;
 }
@@ -424,24 +427,52 @@ static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
     return status;
 }
 
+// What is planned so far becomes final.
+static rt_status finish_planned(dp_feed *feed, planning *before)
+{
+    const dp_plan *plan = NULL;
+    if (!before->planned)
+        return RT_OK;
+    rt_status status = dp_planner_finish(feed->planner, &plan);
+    return status ? status : hand_on(feed, plan, before);
+}
+
 // What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
 // its way through the planner afterwards.
 static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool is_last,
                           planning *before)
 {
-    const dp_plan *plan = NULL;
     dp_planned *flush;
-    rt_status status = RT_OK;
-    if (before->planned) {
-        status = dp_planner_finish(feed->planner, &plan);
-        if (!status)
-            status = hand_on(feed, plan, before);
-    }
+    rt_status status = finish_planned(feed, before);
     if (!status)
         status = next_planned(feed, (*sequence)++, &flush);
     if (!status)
         status = plan_flush(feed, is_cut, is_last, flush);
     return status ? status : rt_queue_put(feed->full_planned, flush);
+}
+
+// A sweep, where one is due: the records for the next batch are there.
+static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
+{
+    uint32_t floor;
+    const dp_plan *plan;
+    dp_planned *planned;
+    if (!dp_sweep_due(feed->planner, &floor))
+        return RT_OK;
+    rt_status status = finish_planned(feed, before);
+    if (!status)
+        status = next_planned(feed, (*sequence)++, &planned);
+    if (!status)
+        status = dp_sweep(feed->planner, floor, &plan, &planned->ended);
+    if (status)
+        return status;
+    planned->iteration = planned->sample_count = 0;
+    planned->fingerprint = 0;
+    planned->cut = feed->iteration;
+    planned->floor = floor;
+    planned->keys = dp_planner_directory(feed->planner)->key_count;
+    status = encode(feed, plan, NULL, planned);
+    return status ? status : rt_queue_put(feed->full_planned, planned);
 }
 
 static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
@@ -498,6 +529,10 @@ static rt_status plan_all(dp_feed *feed)
             status = RT_OK;
         if (!status && cut_is_due(feed))
             status = plan_cut(feed, &sequence, true, false, &before);
+        if (!status && has_batch) {
+            apply_told(feed);
+            status = plan_sweep(feed, &sequence, &before);
+        }
         if (!status && has_batch)
             status = plan_batch(feed, sequence++, &now, &before);
         if (status)
@@ -646,6 +681,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status)
         status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(
             config->journal, &feed->journal, error);
+    if (!status)
+        rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
     if (!status && config->restored)
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {

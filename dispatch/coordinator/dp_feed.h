@@ -24,7 +24,10 @@ typedef struct {
     uint32_t iteration; // 0: a flush, of a cut or the final one
     bool is_last;       // the final flush
     bool is_cut;        // everything up to here goes into a checkpoint:
-    uint32_t cut;       // the last iteration before it
+    uint32_t cut;       // the last iteration before it; of a sweep, too
+    uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
+    uint64_t ended;     // keys that it ends
+    uint64_t keys;      // that the planner knows
     rt_bytes state;     // rt_stream_tell, dp_planner_save
     rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale

@@ -24,12 +24,6 @@ void dp_flights_put(dp_flights *flights, dp_planned *planned)
     flights->count++;
 }
 
-dp_flight *dp_flights_find(const dp_flights *flights, uint64_t sequence)
-{
-    dp_flight *flight = &flights->list[sequence % flights->max];
-    return flight->planned && flight->planned->sequence == sequence ? flight : NULL;
-}
-
 dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight)
 {
     dp_planned *planned = flight->planned;
@@ -38,13 +32,25 @@ dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight)
     return planned;
 }
 
-const dp_flight *dp_flights_oldest(const dp_flights *flights)
+// Of those that none of these workers has reported.
+static dp_flight *oldest_without(const dp_flights *flights, uint64_t workers)
 {
-    const dp_flight *oldest = NULL;
+    dp_flight *oldest = NULL;
     for (uint32_t i = 0; i < flights->max; i++) {
-        const dp_flight *one = &flights->list[i];
-        if (one->planned && (!oldest || one->planned->sequence < oldest->planned->sequence))
+        dp_flight *one = &flights->list[i];
+        if (one->planned && !(one->reported & workers) &&
+            (!oldest || one->planned->sequence < oldest->planned->sequence))
             oldest = one;
     }
     return oldest;
+}
+
+const dp_flight *dp_flights_oldest(const dp_flights *flights)
+{
+    return oldest_without(flights, 0);
+}
+
+dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker)
+{
+    return oldest_without(flights, rt_bit(worker));
 }

@@ -27,8 +27,9 @@ static inline bool dp_flights_full(const dp_flights *flights)
     return flights->count == flights->max;
 }
 
-void dp_flights_put(dp_flights *flights, dp_planned *planned);            // not full
-dp_flight *dp_flights_find(const dp_flights *flights, uint64_t sequence); // NULL: no such one
+void dp_flights_put(dp_flights *flights, dp_planned *planned); // not full
+// The one that was put first of those that this worker has not reported; NULL: there is none.
+dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker);
 dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight);      // it is free then
 
 // The one that was put first; NULL: there is none.

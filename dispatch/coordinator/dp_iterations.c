@@ -34,6 +34,8 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         c->hold = !planned->is_last && takes_back(c) ? planned->cut : 0;
         return dp_cut_begin(&c->cut, planned, error);
     }
+    if (!status && planned->floor)
+        return dp_cut_begin(&c->cut, planned, error);
     if (status || planned->iteration == 0) {
         dp_feed_give(c->feed, planned);
         return status;
@@ -94,6 +96,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
 {
     const dp_planned *planned = f->planned;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    dp_input input;
     uint64_t now = rt_now_ns();
     if (c->iteration_ns == 0)
         dp_feed_keep_journal(c->feed);
@@ -104,6 +107,8 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
                           (double)planned->place_ns * 1e-9);
     tell_records(c);
+    if (dp_ages_iterated(&c->ages, planned->iteration, now, &input))
+        dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
 }
@@ -116,9 +121,11 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    dp_flight *f = dp_flights_find(&c->flights, sequence);
+    dp_flight *f = rt_peer_role(peer) == RT_ROLE_WORKER
+                       ? dp_flights_awaited(&c->flights, worker) // a worker trains them in order
+                       : NULL;
     rt_peer_name(peer, name);
-    if (!head || rt_peer_role(peer) != RT_ROLE_WORKER || !f || f->reported >> worker & 1)
+    if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
                        name, sequence);
     memcpy(&report, head, sizeof report);
@@ -172,11 +179,11 @@ static rt_status end_hold(dp_run *c, rt_error *error)
     return RT_OK;
 }
 
-// What is due of a checkpoint, and whether one is due.
+// What is due of a checkpoint or a sweep, and whether a checkpoint is due.
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
     if (!c->checkpoint)
-        return RT_OK;
+        return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);
     rt_status status = end_hold(c, error);
     if (!c->hold) {
@@ -217,6 +224,21 @@ static rt_status take_finished(dp_run *c, uint32_t peer, const rt_message *messa
     return RT_OK;
 }
 
+static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    const dp_planned *planned = c->cut.planned;
+    const dp_sweep_record sweep = {.floor = planned ? planned->floor : 0,
+                                   .iteration = planned ? planned->cut : 0,
+                                   .keys_ended = planned ? planned->ended : 0,
+                                   .keys = planned ? planned->keys : 0};
+    bool is_over;
+    rt_status status = dp_cut_expired(&c->cut, peer, message, &is_over, error);
+    if (!status && is_over)
+        dp_tally_swept(c->tally, &sweep, c->cut.ended_rows,
+                       (double)(rt_now_ns() - c->cut.begin_ns) * 1e-6);
+    return status;
+}
+
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error)
 {
     dp_run *c = context;
@@ -238,6 +260,8 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
         return dp_collect_take(&c->collect, peer, message, error);
     if (type == RT_MESSAGE_CUT)
         return dp_cut_captured(&c->cut, peer, error);
+    if (type == RT_MESSAGE_EXPIRE)
+        return take_expired(c, peer, message, error);
     if (type == RT_MESSAGE_WRITTEN && rt_peer_role(peer) == RT_ROLE_PS && c->checkpoint)
         return dp_checkpoint_written(c->checkpoint, rt_peer_rank(peer), message, error);
     return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
@@ -329,17 +353,33 @@ rt_status dp_run_turn(dp_run *c, rt_error *error)
 
 // ---- reloading -------------------------------------------------------------------------------
 
-// True: the configuration should be read again. A request for a checkpoint is passed on.
+// Somebody asks for a checkpoint. Where nothing is new it has to wait for that, which is said.
+static void want_checkpoint(dp_run *c)
+{
+    if (!c->checkpoint) {
+        rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+        return;
+    }
+    c->cut.is_wanted = true;
+    if (c->flights.count || dp_tally_iterations(c->tally) > dp_checkpoint_newest(c->checkpoint))
+        return;
+    if (dp_checkpoint_newest(c->checkpoint))
+        rt_info("nothing is new since the checkpoint of iteration %" PRIu32
+                ": the next one is made once something is",
+                dp_checkpoint_newest(c->checkpoint));
+    else
+        rt_info("nothing is trained yet: a checkpoint is made once something is");
+}
+
+// True: the configuration should be read again.
 static bool take_signals(dp_run *c)
 {
     struct signalfd_siginfo one;
     bool reload = false;
     while (c->own.signal_fd >= 0 && read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
         reload |= one.ssi_signo == SIGHUP;
-        if (one.ssi_signo == SIGUSR1 && c->checkpoint)
-            c->cut.is_wanted = true;
-        else if (one.ssi_signo == SIGUSR1)
-            rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
+        if (one.ssi_signo == SIGUSR1)
+            want_checkpoint(c);
     }
     return reload;
 }
@@ -377,13 +417,19 @@ static rt_status end_checkpoints(dp_run *c, rt_error *error)
     return status;
 }
 
+// Plans, reports or the answers to a cut are still to come.
+static bool is_under_way(const dp_run *c)
+{
+    return c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned;
+}
+
 rt_status dp_run_train(dp_run *c, rt_error *error)
 {
     c->phase = DP_RUN_TRAINS;
-    while (c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned) {
+    while (is_under_way(c)) {
         rt_status status = send_what_is_planned(c, error);
         reload_config(c);
-        if (!status)
+        if (!status && is_under_way(c)) // the last flush may have gone out just now
             status = dp_run_turn(c, error);
         if (!status)
             status = go_on_with_checkpoint(c, error);

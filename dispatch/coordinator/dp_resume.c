@@ -57,15 +57,14 @@ static rt_status find_any(const char *directory, dp_resume_kind kind, bool *foun
 }
 
 rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_kind kind,
-                            char *directory, size_t size, bool *resumes_p, uint32_t *epoch_p,
+                            char *directory, size_t size, bool *resumes_p, bool *has_epoch_p,
                             rt_error *error)
 {
     const rt_checkpoint_config *c = &config->checkpoint;
     const bool publishes = config->publish.every_s > 0;
     const bool makes = c->every_iterations || c->every_s > 0 || c->at_end || publishes;
     const bool wanted = makes || kind == DP_RESUME_NEWEST;
-    *resumes_p = false;
-    *epoch_p = 0;
+    *resumes_p = *has_epoch_p = false;
     *directory = '\0';
     if (wanted && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
@@ -82,9 +81,13 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
     snprintf(directory, size, "%s%s", *c->directory ? c->directory : out,
              *c->directory ? "" : "/checkpoints");
     rt_status status = find_any(directory, kind, resumes_p, error);
-    if (status || !(makes || *resumes_p))
-        return status;
-    status = rt_checkpoint_make(directory, error);
+    *has_epoch_p = !status && (makes || *resumes_p);
+    return status;
+}
+
+rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
+{
+    rt_status status = rt_checkpoint_make(directory, error);
     return status ? status : dp_checkpoint_begin_epoch(directory, epoch_p, error);
 }
 

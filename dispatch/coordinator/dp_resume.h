@@ -48,12 +48,16 @@ typedef enum {
 } dp_resume_kind;
 
 // Where checkpoints of a run are (directory, size bytes; "": none are made), whether it goes on
-// from one, and its epoch (0 without checkpoints). out: of the results, or NULL. RT_CONFIG:
-// checkpoints are wanted, but there is no place for them, or it holds those of another run;
-// RT_NOT_FOUND: there is none to resume from; RT_IO, RT_NO_MEMORY.
+// from one, and whether it has an epoch (without checkpoints it is 0). out: of the results, or
+// NULL. Nothing is written: much can still be wrong with the run. RT_CONFIG: checkpoints are
+// wanted, but there is no place for them, or it holds those of another run; RT_NOT_FOUND: there is
+// none to resume from; RT_IO, RT_NO_MEMORY.
 rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_kind kind,
-                            char *directory, size_t size, bool *resumes_p, uint32_t *epoch_p,
+                            char *directory, size_t size, bool *resumes_p, bool *has_epoch_p,
                             rt_error *error);
+
+// Makes the directory, and begins the epoch of this start in it. RT_IO, RT_NO_MEMORY.
+rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
 
 // Checkpoints newer than the one taken are set aside: their history is lost. RT_NOT_FOUND: none was
 // ever completed, the shards are empty; what there is of them is removed. RT_DATA: there are

@@ -398,10 +398,10 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
         if (readable(stop_fd))
             return rt_fail(error, RT_STOPPED, "interrupted before the run began");
         rt_status status = dp_roster_receive(roster, &peer, &message, error);
-        if (status == RT_AGAIN)
+        if (status == RT_AGAIN && !is_complete(roster, rt_now_ns() > late))
             status = dp_roster_wait(roster, stop_fd, error);
         rt_message_release(&message);
-        if (status)
+        if (status && status != RT_AGAIN)
             return status;
     }
     begin(roster);

@@ -6,6 +6,7 @@
 #ifndef DP_RUN_H
 #define DP_RUN_H
 
+#include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
@@ -55,13 +56,14 @@ typedef struct {
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
     dp_flaps flaps;
     uint64_t distinct_keys;
-    bool resumes;
+    bool resumes, has_epoch;
     uint32_t epoch;
     dp_planner_config planner;
     dp_account_config costs;
     dp_resumed resumed; // planner NULL: a run of its own
     dp_controller controller;
     dp_links links;
+    dp_ages ages;
     dp_prober prober;
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured

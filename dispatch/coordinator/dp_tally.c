@@ -340,6 +340,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
+    rt_json_u64(json, "keys", planned->keys);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
@@ -444,6 +445,22 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
 void dp_tally_judge(dp_tally *tally, dp_verdict *verdict)
 {
     dp_guard_judge(&tally->guard, &tally->config.config->publish, verdict);
+}
+
+void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,
+                    double pause_ms)
+{
+    rt_json *json = rt_metrics_begin(tally->metrics, "sweep");
+    rt_json_u64(json, "iteration", sweep->iteration);
+    rt_json_u64(json, "floor", sweep->floor);
+    rt_json_u64(json, "keys_ended", sweep->keys_ended);
+    rt_json_u64(json, "rows_ended", rows_ended);
+    rt_json_u64(json, "keys", sweep->keys);
+    rt_json_double(json, "pause_ms", pause_ms);
+    rt_metrics_end(tally->metrics);
+    rt_debug("%" PRIu64 " rows that were trained last before iteration %" PRIu32 " have ended, "
+             "%" PRIu64 " are left (%.0f ms)",
+             sweep->keys_ended, sweep->floor, sweep->keys, pause_ms);
 }
 
 // ---- summary ---------------------------------------------------------------------------------

@@ -48,6 +48,17 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
 void dp_tally_flush(dp_tally *tally, const dp_planned *planned);
 void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report);
 
+// Rows have ended, after an iteration (dp_sweep.h).
+typedef struct {
+    uint32_t iteration, floor;
+    uint64_t keys_ended, keys; // of the planner: that ended, that are left
+} dp_sweep_record;
+
+// rows_ended: of the shards, which lack rows that only a cache had. pause_ms: from its plan to the
+// last answer.
+void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,
+                    double pause_ms);
+
 // All reports of a training iteration are in.
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
 

@@ -5,104 +5,149 @@
 // Per sample: start from "pull everything everywhere"; then every key that somebody holds takes its
 // pull (and, if dirty, the pushes that all others would cause) off the holders' columns. One byte
 // per look-up decides, so a batch costs O(look-ups + samples x workers), and a pass over the
-// holders where there are several.
+// workers for keys with several holders.
 
-#define GROUP 4u // workers whose holder bits are looked up together
+#define GROUP 4u // workers that one step of a loop takes on
 
-// All ones where bit k of the index is set: popular keys are held by many workers, and a loop over
-// the bits of a mask costs more than all the additions.
+typedef int32_t quad __attribute__((vector_size(16), may_alias));
+_Static_assert(sizeof(quad) == GROUP * sizeof(int32_t), "one vector per group");
+
+// What one key with several holders changes in the row of a sample that has it, by worker. Popular
+// keys are in many samples of a batch, so the last ones stay here: key d at place d modulo count.
+// Tables by worker have RT_WORKERS_MAX members, a multiple of GROUP, so that a sum may run past the
+// last worker.
+#define KEPT_KEYS 1024u
+#define KEPT_GROUPS 1024u // 16 KB
+
 typedef struct {
-    int32_t of[1u << GROUP][GROUP];
-} lane_masks;
+    uint32_t groups; // of a row
+    uint32_t mask;   // places - 1
+    uint32_t key[KEPT_KEYS]; // 1 + index of the distinct key; 0: none
+    quad change[KEPT_GROUPS];
+} kept_changes;
 
-static lane_masks make_masks(void)
+static void forget_changes(uint32_t worker_count, kept_changes *kept)
 {
-    lane_masks masks;
-    for (uint32_t bits = 0; bits < 1u << GROUP; bits++) {
-        for (uint32_t k = 0; k < GROUP; k++)
-            masks.of[bits][k] = -(int32_t)(bits >> k & 1);
-    }
-    return masks;
+    kept->groups = (worker_count + GROUP - 1) / GROUP;
+    kept->mask = KEPT_KEYS - 1;
+    while ((kept->mask + 1) * kept->groups > KEPT_GROUPS)
+        kept->mask /= 2;
+    memset(kept->key, 0, sizeof kept->key);
 }
 
-// Tables by worker have RT_WORKERS_MAX members, so that a sum may run past the last worker.
-static void add_replicated(const dp_view *view, const dp_distinct *key, const lane_masks *masks,
-                           int32_t *row)
+// All ones where bit k of bits is set: popular keys are held by many workers, and a loop over the
+// bits of a mask costs more than all the additions.
+static inline quad lanes_of(uint64_t bits)
+{
+    const int32_t four = (int32_t)(bits & ((1u << GROUP) - 1));
+    const quad bit = {1, 2, 4, 8};
+    const quad spread = {four, four, four, four};
+    return (spread & bit) == bit;
+}
+
+static inline quad load(const int32_t *from)
+{
+    quad value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static void find_change(const dp_view *view, const dp_distinct *key, quad *change)
 {
     static const int32_t none[RT_WORKERS_MAX] = {0};
     const int32_t *pull = view->ticks->pull[key->field];
     const int32_t *push = view->ticks->push[key->field];
     const int32_t *evict = view->evict ? view->evict : none;
     const uint32_t n = view->worker_count;
-    int32_t sums[GROUP] = {0};
-    for (uint32_t j = 0; j < n && key->dirty; j += GROUP) {
-        const int32_t *mask = masks->of[key->holders >> j & ((1u << GROUP) - 1)];
-        for (uint32_t k = 0; k < GROUP; k++)
-            sums[k] += push[j + k] & mask[k];
-    }
+    quad sums = {0};
+    for (uint32_t j = 0; j < n && key->dirty; j += GROUP)
+        sums += load(push + j) & lanes_of(key->holders >> j);
     const int32_t pushes = sums[0] + sums[1] + sums[2] + sums[3];
-    uint32_t j = 0;
-    for (; j + GROUP <= n; j += GROUP) {
-        const int32_t *mask = masks->of[key->holders >> j & ((1u << GROUP) - 1)];
-        for (uint32_t k = 0; k < GROUP; k++)
-            row[j + k] += pushes - ((pull[j + k] + pushes + evict[j + k]) & mask[k]);
-    }
-    for (; j < n; j++) {
-        if (key->holders >> j & 1)
-            row[j] -= pull[j] + evict[j];
-        else
-            row[j] += pushes;
-    }
+    for (uint32_t j = 0; j < n; j += GROUP)
+        change[j / GROUP] = pushes - ((load(pull + j) + pushes + load(evict + j)) &
+                                      lanes_of(key->holders >> j));
 }
 
-static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, const lane_masks *masks,
-                       int32_t *row)
+static inline const quad *change_of(const dp_view *view, uint32_t index, kept_changes *kept)
+{
+    const uint32_t at = index & kept->mask;
+    quad *change = kept->change + at * kept->groups;
+    if (RT_UNLIKELY(kept->key[at] != index + 1)) {
+        find_change(view, &view->distinct[index], change);
+        kept->key[at] = index + 1;
+    }
+    return change;
+}
+
+// Adds to row, whole groups of it. Few groups are summed up in registers, for which the compiler
+// must know how many there are.
+static inline __attribute__((always_inline)) void
+add_keys(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept, uint32_t groups,
+         quad *row)
 {
     const dp_ticks *ticks = view->ticks;
     const int32_t *evict = view->evict;
+    int32_t *by_worker = (int32_t *)row;
     int32_t everywhere = 0;
+    quad sums[RT_WORKERS_MAX / GROUP];
+    for (uint32_t g = 0; g < groups; g++)
+        sums[g] = (quad){0};
     for (uint32_t k = begin; k < end; k++) {
         uint32_t index = view->lookups[k];
         uint32_t held = view->held[index];
-        if (held == DP_HELD_BY_NONE)
-            continue;
-        uint32_t field = view->uniform ? k - begin : view->distinct[index].field;
-        if (RT_UNLIKELY(held == DP_HELD_BY_MANY)) {
-            add_replicated(view, &view->distinct[index], masks, row);
-            continue;
+        if (held == DP_HELD_BY_MANY) {
+            const quad *change = change_of(view, index, kept);
+            for (uint32_t g = 0; g < groups; g++)
+                sums[g] += change[g];
+        } else if (held != DP_HELD_BY_NONE) {
+            uint32_t field = view->uniform ? k - begin : view->distinct[index].field;
+            uint32_t owner = held & DP_HELD_WORKER;
+            int32_t push = held & DP_HELD_CLEAN ? 0 : ticks->push[field][owner];
+            everywhere += push;
+            by_worker[owner] -= push + ticks->pull[field][owner] + (evict ? evict[owner] : 0);
         }
-        uint32_t owner = held & DP_HELD_WORKER;
-        int32_t push = held & DP_HELD_CLEAN ? 0 : ticks->push[field][owner];
-        everywhere += push;
-        row[owner] -= push + ticks->pull[field][owner] + (evict ? evict[owner] : 0);
     }
-    for (uint32_t j = 0; j < view->worker_count; j++)
-        row[j] += everywhere;
+    for (uint32_t g = 0; g < groups; g++)
+        row[g] += sums[g] + everywhere;
+}
+
+static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept,
+                       quad *row)
+{
+    if (kept->groups == 1)
+        add_keys(view, begin, end, kept, 1, row);
+    else if (kept->groups == 2)
+        add_keys(view, begin, end, kept, 2, row);
+    else
+        add_keys(view, begin, end, kept, kept->groups, row);
 }
 
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
-    const lane_masks masks = make_masks();
     uint32_t n = view->worker_count;
     int32_t base[RT_WORKERS_MAX] = {0};
+    kept_changes kept;
+    forget_changes(n, &kept);
     for (uint32_t f = 0; f < ticks->field_count; f++) {
         for (uint32_t j = 0; j < n; j++)
             base[j] += ticks->pull[f][j] + (view->evict ? view->evict[j] : 0);
     }
     for (uint32_t i = 0; i < view->sample_count; i++) {
-        int32_t *row = cost + (size_t)i * stride;
+        quad row[RT_WORKERS_MAX / GROUP];
+        int32_t *by_worker = (int32_t *)row;
         uint32_t begin = view->offsets[i], end = view->offsets[i + 1];
         if (view->uniform) {
-            memcpy(row, base, n * sizeof *row);
+            memcpy(row, base, kept.groups * sizeof *row);
         } else {
-            memset(row, 0, n * sizeof *row);
+            memset(row, 0, kept.groups * sizeof *row);
             for (uint32_t k = begin; k < end; k++) {
                 const int32_t *pull = ticks->pull[view->distinct[view->lookups[k]].field];
                 for (uint32_t j = 0; j < n; j++)
-                    row[j] += pull[j] + (view->evict ? view->evict[j] : 0);
+                    by_worker[j] += pull[j] + (view->evict ? view->evict[j] : 0);
             }
         }
-        sample_row(view, begin, end, &masks, row);
+        sample_row(view, begin, end, &kept, row);
+        memcpy(cost + (size_t)i * stride, row, n * sizeof *cost);
     }
 }

@@ -17,6 +17,7 @@ double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index)
     case DP_INPUT_SEARCH_EVALUATIONS:
     case DP_INPUT_TABLES:
     case DP_INPUT_PARTICIPATES:
+    case DP_INPUT_ROWS_FLOOR:
     case DP_INPUT_KINDS:
         break;
     }

@@ -21,6 +21,7 @@ static const input_kind kinds[DP_INPUT_KINDS] = {
     [DP_INPUT_PS_LINK] = {"ps_link", NULL, false, 0, 1e15},
     [DP_INPUT_SHARD_LINK] = {"shard_link", "shard", false, 0, 1e15},
     [DP_INPUT_PARTICIPATES] = {"participates", "worker", true, 0, 1},
+    [DP_INPUT_ROWS_FLOOR] = {"rows_floor", NULL, true, 0, UINT32_MAX},
 };
 
 const char *dp_input_name(dp_input_kind kind)

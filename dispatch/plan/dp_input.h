@@ -20,6 +20,7 @@ typedef enum {
     DP_INPUT_PS_LINK,            // bytes/s of the parameter servers, each way; 0: no limit
     DP_INPUT_SHARD_LINK,         // bytes/s of one of their shards, each way; 0: no limit
     DP_INPUT_PARTICIPATES,       // whether a worker trains: 1, or 0: it sits out
+    DP_INPUT_ROWS_FLOOR,         // rows trained last before this iteration end; see dp_sweep.h
     DP_INPUT_KINDS
 } dp_input_kind;
 

@@ -16,31 +16,40 @@
 
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
 #define FLUSH_SHARE 0.5
-#define AHEAD 12u // keys between the prefetch of a record and its use
 
 // ---- collect ---------------------------------------------------------------------------------
 
-// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys.
-static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
+// those of the workers before it.
+static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows)
 {
     const dp_view *view = &planner->view;
+    const uint64_t *latest = planner->latest;
+    const uint32_t *lookups = view->lookups, *offsets = view->offsets;
     dp_slice *slice = &work->plan.slices[worker];
+    uint32_t *row_of = planner->row_of, *row_keys = work->row_keys[worker];
+    uint32_t *lookup_rows = slice->lookup_rows;
+    uint32_t row_count = 0;
+    uint64_t hits = 0;
     for (uint32_t k = 0; k < slice->sample_count; k++) {
-        uint32_t sample = slice->samples[k];
-        for (uint32_t at = view->offsets[sample]; at < view->offsets[sample + 1]; at++) {
-            uint32_t d = view->lookups[at];
-            if (planner->row_owner[d] != worker + 1) {
-                planner->row_owner[d] = (uint8_t)(worker + 1);
-                planner->row_of[d] = slice->row_count;
-                work->row_keys[worker][slice->row_count++] = d;
+        const uint32_t sample = slice->samples[k];
+        const uint32_t *end = lookups + offsets[sample + 1];
+        for (const uint32_t *at = lookups + offsets[sample]; at < end; at++) {
+            const uint32_t d = *at;
+            if (row_of[d] <= rows) {
+                row_keys[row_count++] = d;
+                row_of[d] = rows + row_count;
                 work->trainers[d] |= rt_bit(worker);
             }
-            slice->lookup_rows[slice->lookup_count++] = planner->row_of[d];
-            work->plan.hits.lookups_hit += planner->latest[d] >> worker & 1;
+            *lookup_rows++ = row_of[d] - rows - 1;
+            hits += latest[d] >> worker & 1;
         }
     }
+    slice->row_count = row_count;
+    slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
+    work->plan.hits.lookups_hit += hits;
     work->plan.hits.lookups += slice->lookup_count;
-    work->plan.hits.keys += slice->row_count;
+    work->plan.hits.keys += row_count;
 }
 
 // All who take part send chunks of one size: one that suits the slowest of their links.
@@ -73,7 +82,7 @@ static void collect(dp_planner *planner, dp_work *work)
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
-    memset(planner->row_owner, 0, view->distinct_count * sizeof *planner->row_owner);
+    memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
         rt_assert(worker < plan->worker_count);
@@ -83,7 +92,7 @@ static void collect(dp_planner *planner, dp_work *work)
         slice->samples[slice->sample_count++] = i;
     }
     for (uint32_t w = 0; w < plan->worker_count; w++)
-        collect_rows(planner, work, w);
+        collect_rows(planner, work, w, (uint32_t)plan->hits.keys);
 }
 
 // ---- operations ------------------------------------------------------------------------------
@@ -185,18 +194,12 @@ static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
 static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint32_t d,
                             uint32_t count)
 {
-    if (d + 2 * AHEAD < count && rt_bits_many(work->trainers[d + 2 * AHEAD]))
-        dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * AHEAD].record);
-    if (d + AHEAD < count && rt_bits_many(work->trainers[d + AHEAD])) {
-        uint32_t record = work->distinct[d + AHEAD].record;
+    if (d + 2 * DP_AHEAD < count && rt_bits_many(work->trainers[d + 2 * DP_AHEAD]))
+        dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * DP_AHEAD].record);
+    if (d + DP_AHEAD < count && rt_bits_many(work->trainers[d + DP_AHEAD])) {
+        uint32_t record = work->distinct[d + DP_AHEAD].record;
         dp_cache_prefetch(planner->caches, planner->directory.records[record].copies.first);
     }
-}
-
-static void prefetch_record(const dp_planner *planner, const dp_work *work, uint32_t d)
-{
-    if (d + AHEAD < planner->view.distinct_count)
-        dp_directory_prefetch(&planner->directory, work->distinct[d + AHEAD].record);
 }
 
 // Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
@@ -263,21 +266,10 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
-// Victims lead to a slot, the slot to a record: each step is fetched before its turn comes.
-static void prefetch_victims(const dp_planner *planner, const dp_cache *cache)
-{
-    uint32_t far = dp_eviction_peek(cache->eviction, 2 * AHEAD);
-    uint32_t near = dp_eviction_peek(cache->eviction, AHEAD);
-    if (far != DP_NO_SLOT)
-        dp_cache_prefetch(planner->caches, dp_copy(cache->worker, far));
-    if (near != DP_NO_SLOT && cache->slots[near].record < planner->directory.record_top)
-        dp_directory_prefetch(&planner->directory, cache->slots[near].record);
-}
-
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
     dp_cache *cache = &planner->caches[worker];
-    prefetch_victims(planner, cache);
+    dp_planner_prefetch_victims(planner, planner->caches, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
@@ -302,9 +294,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     dp_cache *cache = &planner->caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
-    if (cache->free_count > AHEAD)
+    if (cache->free_count > DP_AHEAD)
         dp_cache_prefetch(planner->caches,
-                          dp_copy(worker, cache->free_slots[cache->free_count - 1 - AHEAD]));
+                          dp_copy(worker, cache->free_slots[cache->free_count - 1 - DP_AHEAD]));
     uint32_t slot = slice->rows[row].slot;
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
@@ -363,6 +355,7 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t *row_keys = work->row_keys[worker];
     for (uint32_t r = 0; r < slice->row_count; r++) {
+        dp_planner_prefetch_row(planner, planner->caches, work, worker, r);
         const dp_distinct *key = &work->distinct[row_keys[r]];
         dp_record *record = &planner->directory.records[key->record];
         slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
@@ -491,7 +484,7 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     if (!status)
         status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
-        prefetch_record(planner, work, d);
+        dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
     }
     at = stamp(planner, DP_STAGE_RELEASE, at);
@@ -501,7 +494,7 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
         status = flush_who_sits_out(planner, &work->plan);
     at = stamp(planner, DP_STAGE_PLACE, at);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
-        prefetch_record(planner, work, d);
+        dp_planner_prefetch_record(planner, work, d);
         train_key(planner, work, d);
     }
     at = stamp(planner, DP_STAGE_TRAIN, at);

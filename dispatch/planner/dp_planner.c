@@ -135,11 +135,10 @@ static rt_status allocate(dp_planner *planner)
     planner->held = rt_alloc(lookups, sizeof *planner->held);
     planner->latest = rt_alloc(lookups, sizeof *planner->latest);
     planner->worker_of_sample = rt_alloc(config->sample_count_max, sizeof(uint32_t));
-    planner->row_owner = rt_alloc(lookups, sizeof *planner->row_owner);
     planner->row_of = rt_alloc(lookups, sizeof *planner->row_of);
     planner->unsynced = rt_alloc(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
-        !planner->row_owner || !planner->row_of || !planner->unsynced ||
+        !planner->row_of || !planner->unsynced ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected))
@@ -238,7 +237,6 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->held);
     rt_free(planner->latest);
     rt_free(planner->worker_of_sample);
-    rt_free(planner->row_owner);
     rt_free(planner->row_of);
     rt_free(planner->missing);
     rt_free(planner->cached);
@@ -257,14 +255,10 @@ static uint8_t held_byte(uint64_t holders, bool dirty)
     return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
 }
 
-static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
+// The first look-up of a key in this batch.
+static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *record,
+                         dp_distinct *distinct)
 {
-    dp_record *record = &planner->directory.records[record_index];
-    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
-    if (RT_LIKELY(record->seen == planner->iteration)) {
-        distinct[record->distinct].uses++;
-        return record->distinct;
-    }
     uint32_t index = planner->view.distinct_count++;
     const uint64_t holders =
         dp_lineup_numbers(planner, planner->shown ? record->shown.holders : record->copies.holders);
@@ -275,13 +269,11 @@ static uint32_t distinct_of(dp_planner *planner, uint32_t record_index)
                                     .holders = holders,
                                     .record = record_index,
                                     .version = record->version,
-                                    .uses = 1,
                                     .held = held_byte(holders, dirty),
                                     .field = (uint8_t)rt_key_field(record->key),
                                     .dirty = dirty};
     planner->latest[index] = record->copies.holders;
     planner->held[index] = distinct[index].held;
-    return index;
 }
 
 // Entries and records are far apart in memory: a block of probes is fetched before it is used.
@@ -289,6 +281,9 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
                           uint32_t *lookups)
 {
     dp_directory *directory = &planner->directory;
+    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
+    dp_record *records = directory->records;
+    const uint32_t iteration = planner->iteration;
     uint64_t homes[LOOK_UP_BLOCK];
     for (uint32_t i = 0; i < count; i++) {
         homes[i] = dp_directory_home(directory, keys[i]);
@@ -296,10 +291,15 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
     }
     for (uint32_t i = 0; i < count; i++) {
         lookups[i] = dp_directory_find_at(directory, keys[i], homes[i]);
-        dp_directory_prefetch(directory, lookups[i]);
+        __builtin_prefetch(&records[lookups[i]], 1);
     }
-    for (uint32_t i = 0; i < count; i++)
-        lookups[i] = distinct_of(planner, lookups[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        dp_record *record = &records[lookups[i]];
+        if (RT_UNLIKELY(record->seen != iteration))
+            add_distinct(planner, lookups[i], record, distinct);
+        distinct[record->distinct].uses++;
+        lookups[i] = record->distinct;
+    }
 }
 
 static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
@@ -353,9 +353,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     rt_assert(planner->iteration < DP_ITERATIONS_MAX);
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
-    rt_status status = dp_directory_reserve(&planner->directory, batch->key_count);
-    if (status)
-        return status;
+    if (dp_directory_reserve(&planner->directory, batch->key_count))
+        return RT_NO_MEMORY;
     planner->iteration++;
     enter_inputs(planner);
     const uint32_t n = planner->view_ticks.worker_count;

@@ -2,7 +2,7 @@
 //
 // Deterministic and pure: no clock, no random device, no I/O. Equal configurations, batches and
 // input records give bit-identical plans, on any machine. One thread. Memory is bounded by the
-// caches, one batch, and 16 to 32 bytes per key ever seen.
+// caches, one batch, and 16 to 32 bytes per key (config.rows bounds their number).
 //
 // One iteration is three calls, so that a caller can time them apart:
 //     dp_planner_look_up(planner, batch)   one directory probe per (sample, key)
@@ -26,6 +26,13 @@
 // Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
 #define DP_ITERATIONS_MAX (UINT32_MAX - 2 * DP_LOOKAHEAD_MAX)
 
+// When rows end: see dp_sweep.h.
+typedef struct {
+    uint32_t expire_iterations; // 0: not by age
+    uint64_t max;               // 0: no bound
+    uint64_t keep_min;
+} dp_rows;
+
 typedef struct {
     uint32_t worker_count;
     uint32_t sample_count_max; // of a batch, N
@@ -42,6 +49,7 @@ typedef struct {
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many
+    dp_rows rows;
     uint64_t seed;
 } dp_planner_config;
 

@@ -6,6 +6,8 @@
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_turnover.h"
 
+#define DP_AHEAD 12u // keys between the prefetch of a record or slot and its use
+
 #define DP_NO_FILL UINT32_MAX
 #define DP_FILL_FOLLOWS (UINT32_MAX - 1)
 
@@ -52,8 +54,7 @@ struct dp_planner {
     uint32_t *worker_of_sample;
 
     // scratch of a commit
-    uint8_t *row_owner; // by distinct key: worker + 1 whose row number row_of holds
-    uint32_t *row_of;
+    uint32_t *row_of; // by distinct key: 1 + its last row, counted over all workers; 0: none
     uint32_t *missing; // distinct keys
 
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
@@ -102,6 +103,39 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
 {
     if (planner->directory.records[index].seen != planner->iteration)
         dp_planner_release(planner, index);
+}
+
+// The copies of a row that is placed soon; its record was fetched before. caches: one of the two
+// sets.
+static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
+                                           const dp_work *work, uint32_t worker, uint32_t row)
+{
+    if (row + DP_AHEAD >= work->plan.slices[worker].row_count)
+        return;
+    const uint32_t record = work->distinct[work->row_keys[worker][row + DP_AHEAD]].record;
+    const uint32_t first = dp_planner_copies(planner, caches, record)->first;
+    if (first != DP_NO_COPY)
+        dp_cache_prefetch(caches, first);
+}
+
+// Records are far apart in memory: each is fetched some keys before its use.
+static inline void dp_planner_prefetch_record(const dp_planner *planner, const dp_work *work,
+                                              uint32_t d)
+{
+    if (d + DP_AHEAD < planner->view.distinct_count)
+        dp_directory_prefetch(&planner->directory, work->distinct[d + DP_AHEAD].record);
+}
+
+// Victims lead to a slot, the slot to a record: each step is fetched before its turn comes.
+static inline void dp_planner_prefetch_victims(const dp_planner *planner, const dp_cache *caches,
+                                               const dp_cache *cache)
+{
+    const uint32_t far = dp_eviction_peek(cache->eviction, 2 * DP_AHEAD);
+    const uint32_t near = dp_eviction_peek(cache->eviction, DP_AHEAD);
+    if (far != DP_NO_SLOT)
+        dp_cache_prefetch(caches, dp_copy(cache->worker, far));
+    if (near != DP_NO_SLOT && cache->slots[near].record < planner->directory.record_top)
+        dp_directory_prefetch(&planner->directory, cache->slots[near].record);
 }
 
 // After a change of planner->config by anything but an input record. dp_planner.c

@@ -66,6 +66,27 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
     return RT_OK;
 }
 
+// What the memory of all shards holds, with a tenth left for keys that spread unevenly. A row takes
+// its floats, its key, and at most 16 / (5/16) bytes of an index that has just doubled.
+static uint64_t rows_that_fit(const rt_config *config)
+{
+    const uint32_t dim = config->model.embedding_dim; // the largest
+    const double floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
+    const double bytes = floats * sizeof(float) * 9 / 8 + sizeof(uint64_t) + 16 * 16.0 / 5;
+    return (uint64_t)(0.9 * (double)config->ps_memory_bytes_max / bytes) * config->ps_shard_count;
+}
+
+static dp_rows rows_of(const rt_config *config)
+{
+    dp_rows rows = {config->rows.expire_iterations, config->rows.max, config->rows.keep_min};
+    if (config->placement == RT_PLACEMENT_WORKER)
+        return (dp_rows){0}; // workers that plan do not sweep: rt_config_check
+    if (rows.max == 0)
+        rows.max = rt_max_u64(1, rows_that_fit(config));
+    rows.keep_min = rt_min_u64(rows.keep_min, rows.max / 8 * 7);
+    return rows;
+}
+
 // The fewest workers whose caches hold the largest micro-batch of an equal share.
 static uint32_t fewest_workers(const dp_planner_config *planner)
 {
@@ -100,6 +121,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->rates.shards.count = config->ps_shard_count;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
+    planner->rows = rows_of(config);
     planner->layout.field_count = schema->field_count;
     const rt_model_config *model = &config->model;
     if (model->embedding_dim_count && model->embedding_dim_count != schema->field_count)

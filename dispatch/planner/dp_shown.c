@@ -10,21 +10,14 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/cost/dp_ticks.h"
 
-#define AHEAD 12u // keys between the prefetch of a record and its use
-
 static dp_record *record_of(dp_planner *planner, const dp_work *work, uint32_t d)
 {
     return &planner->directory.records[work->distinct[d].record];
 }
 
-static void prefetch_record(const dp_planner *planner, const dp_work *work, uint32_t d)
-{
-    if (d + AHEAD < planner->view.distinct_count)
-        dp_directory_prefetch(&planner->directory, work->distinct[d + AHEAD].record);
-}
-
 static void evict(dp_planner *planner, dp_cache *cache)
 {
+    dp_planner_prefetch_victims(planner, planner->shown, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
@@ -58,6 +51,7 @@ static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     const uint32_t row_count = work->plan.slices[worker].row_count;
     uint32_t missing = 0;
     for (uint32_t r = 0; r < row_count; r++) {
+        dp_planner_prefetch_row(planner, planner->shown, work, worker, r);
         dp_copies *shown = &record_of(planner, work, row_keys[r])->shown;
         uint32_t slot;
         if (shown->holders >> worker & 1) {
@@ -80,7 +74,7 @@ static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 void dp_shown_follow(dp_planner *planner, dp_work *work)
 {
     for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
-        prefetch_record(planner, work, d);
+        dp_planner_prefetch_record(planner, work, d);
         dp_copies *shown = &record_of(planner, work, d)->shown;
         for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
             dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);

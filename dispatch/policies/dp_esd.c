@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/cache/dp_eviction.h"
+#include "dispatch/cache/dp_sort.h"
 #include "dispatch/solvers/dp_solver.h"
 
 typedef struct {

@@ -8,6 +8,7 @@
 #include "dispatch/cache/dp_lookahead.h"
 #include "dispatch/planner/dp_participants.h"
 #include "dispatch/planner/dp_setup.h"
+#include "dispatch/planner/dp_sweep.h"
 #include "dispatch/plan/dp_trace.h"
 
 #define TIMES_MAX (1u << 20) // iterations whose times are kept for the percentiles
@@ -202,6 +203,24 @@ static void take_plan(simulation *s, const dp_plan *plan, dp_sim_result *result)
         dp_account_add(&s->costs, plan, &result->account);
 }
 
+// As a run does it, between two batches.
+static rt_status sweep(simulation *s, dp_sim_result *result)
+{
+    uint32_t floor;
+    uint64_t ended = 0;
+    const dp_plan *plan = NULL;
+    if (!dp_sweep_due(s->planner, &floor))
+        return RT_OK;
+    rt_status status = dp_planner_finish(s->planner, &plan);
+    if (!status && plan)
+        take_plan(s, plan, result);
+    if (!status)
+        status = dp_sweep(s->planner, floor, &plan, &ended);
+    result->sweeps++;
+    result->rows_ended += ended;
+    return status;
+}
+
 static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const rt_config *config = s->sim->config;
@@ -220,7 +239,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         if (status)
             return status;
         bool counted = iteration >= config->sim_warmup;
-        status = plan_batch(s, counted, &plan);
+        status = sweep(s, result);
+        if (!status)
+            status = plan_batch(s, counted, &plan);
         if (!status && s->chooser)
             status = dp_participants_see(s->chooser, s->batch);
         if (status)

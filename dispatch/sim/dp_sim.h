@@ -33,6 +33,7 @@ typedef struct {
     uint64_t directory_keys, directory_bytes;
     dp_decisions decisions; // after the warm-up
     uint64_t participants;  // in the last iteration
+    uint64_t sweeps, rows_ended; // dp_sweep.h
     uint64_t fingerprint;   // of all plans (dp_fingerprint_add), warm-up included
 } dp_sim_result;
 

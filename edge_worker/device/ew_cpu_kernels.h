@@ -13,9 +13,13 @@ typedef struct {
     const char *name;
     void (*pool)(const ew_lookups *lookups, const float *dense, uint32_t dense_count, float *out,
                  uint32_t stride);
-    void (*wide)(const ew_lookups *lookups, const float *weights, float *logits);
-    void (*wide_back)(const ew_lookups *lookups, const float *logit_gradients,
-                      float *weight_gradients);
+    // wide: row_scalars of all rows first, then what samples make of them. wide_back likewise: the
+    // rows, then the weights of fields [from, to).
+    void (*wide_rows)(const ew_lookups *lookups, const float *weights);
+    void (*wide_samples)(const ew_lookups *lookups, float *logits);
+    void (*wide_back_rows)(const ew_lookups *lookups, const float *logit_gradients);
+    void (*wide_back_fields)(const ew_lookups *lookups, uint32_t from, uint32_t to,
+                             float *weight_gradients);
     void (*rows_back)(const ew_lookups *lookups, const float *pooled_gradients, uint32_t stride,
                       const float *weights, float *gradients);
     // c[i][j] = a[i x a_step] x b[j] + beta x c[i][j]

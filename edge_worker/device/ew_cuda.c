@@ -35,20 +35,21 @@ static void describe(ew_device *device, uint32_t index, const char *what, const 
                  "; for worker %u, of %u GPUs here", rank, shared_count);
 }
 
-rt_status ew_cuda_open(const char *path, const char *name, uint32_t rank, ew_device *device,
+rt_status ew_cuda_open(const char *path, const ew_device_wish *wish, ew_device *device,
                        rt_error *error)
 {
+    const bool is_auto = strcmp(wish->name, "auto") == 0;
     const rt_cuda_plugin *plugin;
     char what[96];
     uint32_t index = 0, count = 0;
     bool given;
     void *state;
-    rt_status status = parse_index(name, &index, &given, error);
+    rt_status status = parse_index(is_auto ? "cuda" : wish->name, &index, &given, error);
     if (!status)
         status = rt_cuda_open(path, &plugin, error);
     if (!status && !given) {
         count = plugin->count();
-        index = count ? rank % count : 0;
+        index = count ? wish->rank % count : 0;
     }
     if (!status)
         status = plugin->probe(index, what, sizeof what, error);
@@ -57,20 +58,20 @@ rt_status ew_cuda_open(const char *path, const char *name, uint32_t rank, ew_dev
     const ew_cuda_table *table = plugin->table("ew_device");
     if (!table)
         return rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no device operations");
-    status = table->create(index, &state, error);
+    status = table->create(index, wish->tf32, &state, error);
     if (status)
         return status;
     *device = (ew_device){.ops = table->ops,
                           .layers = table->layers,
                           .interactions = table->interactions,
                           .state = state};
-    describe(device, index, what, plugin->build, rank, count);
+    describe(device, index, what, plugin->build, wish->rank, count);
     return RT_OK;
 }
 
-static rt_status open_default(const char *name, uint32_t rank, ew_device *device, rt_error *error)
+static rt_status open_default(const ew_device_wish *wish, ew_device *device, rt_error *error)
 {
-    return ew_cuda_open(NULL, strcmp(name, "auto") == 0 ? "cuda" : name, rank, device, error);
+    return ew_cuda_open(NULL, wish, device, error);
 }
 
 const ew_device_backend ew_device_cuda = {"cuda", open_default};

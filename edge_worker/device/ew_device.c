@@ -14,13 +14,13 @@ static bool is_of(const ew_device_backend *backend, const char *name)
     return length == strlen(backend->name) && strncmp(name, backend->name, length) == 0;
 }
 
-static rt_status open_any(uint32_t rank, ew_device *device, rt_error *error)
+static rt_status open_any(const ew_device_wish *wish, ew_device *device, rt_error *error)
 {
     rt_status status = RT_UNSUPPORTED;
     char why[200] = "";
     for (size_t i = 0; i < RT_COUNT_OF(backends); i++) {
         rt_error one = {0};
-        status = backends[i]->open("auto", rank, device, &one);
+        status = backends[i]->open(wish, device, &one);
         if (!status) {
             size_t used = strlen(device->description);
             if (why[0])
@@ -35,19 +35,19 @@ static rt_status open_any(uint32_t rank, ew_device *device, rt_error *error)
     return status;
 }
 
-rt_status ew_device_open_of(uint32_t rank, const char *name, ew_device *device, rt_error *error)
+rt_status ew_device_open_as(const ew_device_wish *wish, ew_device *device, rt_error *error)
 {
-    if (strcmp(name, "auto") == 0)
-        return open_any(rank, device, error);
+    if (strcmp(wish->name, "auto") == 0)
+        return open_any(wish, device, error);
     for (size_t i = 0; i < RT_COUNT_OF(backends); i++)
-        if (is_of(backends[i], name))
-            return backends[i]->open(name, rank, device, error);
-    return rt_fail(error, RT_UNSUPPORTED, "no device is called \"%s\"", name);
+        if (is_of(backends[i], wish->name))
+            return backends[i]->open(wish, device, error);
+    return rt_fail(error, RT_UNSUPPORTED, "no device is called \"%s\"", wish->name);
 }
 
 rt_status ew_device_open(const char *name, ew_device *device, rt_error *error)
 {
-    return ew_device_open_of(0, name, device, error);
+    return ew_device_open_as(&(ew_device_wish){.name = name, .threads = 1}, device, error);
 }
 
 void ew_device_close(ew_device *device)

@@ -11,7 +11,7 @@
 // - Element-wise results depend on the inputs only. Sums have a fixed order on a given device, so
 //   a run repeats bit for bit; devices differ by the order, within the error of a sum.
 // - Nothing allocates except alloc and alloc_shared.
-// - One thread uses a device; only rows_init, rows_get and rows_put may come from a second one, at
+// - One thread uses a device (on the CPU it has helpers, which change no bit); only rows_init, rows_get and rows_put may come from a second one, at
 //   the same time, for slots that the first does not use. These three have run when they return.
 //   From the first thread they run after what it queued, from the second they wait for nothing.
 #ifndef EW_DEVICE_H
@@ -194,12 +194,19 @@ typedef struct {
     char description[320]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
 } ew_device;
 
-// Opens "cpu", "cuda:N", "cuda", or the best that there is for "auto": a GPU, else the CPU, and then
-// the description says why. Workers on one machine share its GPUs: where the name leaves the number
-// open, worker rank gets GPU rank modulo their number, and the description says so. Call before other threads start: it sets environment variables
-// while it loads a BLAS. RT_UNSUPPORTED (no such device or no BLAS; error says what to install),
-// RT_NO_MEMORY. Close with the function below.
-rt_status ew_device_open_of(uint32_t rank, const char *name, ew_device *device, rt_error *error);
+typedef struct {
+    const char *name; // "cpu", "cuda:N", "cuda", or the best that there is for "auto": a GPU, else
+                      // the CPU, and then the description says why
+    uint32_t rank;    // of the worker; workers on one machine share its GPUs: where the name leaves
+                      // the number open it is rank modulo their number, and the description says so
+    uint32_t threads; // of the CPU; 0: the cores that the process may use
+    bool tf32;        // of a GPU: matrix products may round their factors to TF32
+} ew_device_wish;
+
+// Call before other threads start: it sets environment variables while it loads a BLAS.
+// RT_UNSUPPORTED (no such device or no BLAS; error says what to install), RT_NO_MEMORY, RT_LIMIT.
+// Close with the function below. ew_device_open: one thread, no TF32.
+rt_status ew_device_open_as(const ew_device_wish *wish, ew_device *device, rt_error *error);
 rt_status ew_device_open(const char *name, ew_device *device, rt_error *error);
 void ew_device_close(ew_device *device);
 

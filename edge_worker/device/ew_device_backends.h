@@ -7,8 +7,8 @@
 typedef struct {
     const char *name; // what the names of its devices start with, up to a colon
     // Fills all of device. RT_UNSUPPORTED, RT_NO_MEMORY: error says why this machine has none.
-    // rank: of the worker, for a name that leaves the number open.
-    rt_status (*open)(const char *name, uint32_t rank, ew_device *device, rt_error *error);
+    // The wish's name is one of these, or "auto".
+    rt_status (*open)(const ew_device_wish *wish, ew_device *device, rt_error *error);
 } ew_device_backend;
 
 extern const ew_device_backend ew_device_cuda, ew_device_cpu;

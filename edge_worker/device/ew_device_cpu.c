@@ -1,19 +1,12 @@
-#include <math.h>
+// The CPU as a device: memory, rows, and opening it.
 #include <stdio.h>
 #include <string.h>
 
-#include "edge_worker/device/ew_blas.h"
-#include "edge_worker/device/ew_cpu_cross.h"
-#include "edge_worker/device/ew_cpu_dots.h"
-#include "edge_worker/device/ew_cpu_kernels.h"
+#include "edge_worker/device/ew_cpu_parts.h"
 #include "edge_worker/device/ew_device_backends.h"
+#include "runtime/rt_thread.h"
 
 #define PREFETCH_ROWS 8u // ahead
-
-typedef struct {
-    ew_blas blas;
-    const ew_cpu_kernels *kernels;
-} cpu_state;
 
 static void *cpu_alloc(void *state, size_t count)
 {
@@ -82,231 +75,35 @@ static void cpu_rows_put(void *state, float *slab, uint32_t row_stride, uint32_t
                float_count * sizeof(float));
 }
 
+typedef struct {
+    const rt_optimizer_config *optimizer;
+    uint32_t dim, row_stride;
+    uint64_t step;
+    float *slab;
+    const uint32_t *slots, *rows;
+    const float *gradients;
+} rows_step;
+
+static void step_rows(const void *call, uint32_t from, uint32_t to)
+{
+    const rows_step *c = call;
+    const uint32_t floats = c->dim + rt_optimizer_state_floats(c->optimizer, c->dim);
+    for (uint32_t k = from; k < to; k++) {
+        float *row = slot_row(c->slab, c->row_stride, c->slots[k]);
+        uint32_t r = c->rows ? c->rows[k] : k;
+        if (k + PREFETCH_ROWS < to)
+            prefetch_row(slot_row(c->slab, c->row_stride, c->slots[k + PREFETCH_ROWS]), floats);
+        rt_optimizer_step(c->optimizer, c->dim, c->step, row, row + c->dim,
+                          c->gradients + (size_t)r * c->dim);
+    }
+}
+
 static void cpu_rows_step(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
                           uint64_t step, float *slab, uint32_t row_stride, const uint32_t *slots,
                           const uint32_t *rows, uint32_t count, const float *gradients)
 {
-    (void)state;
-    uint32_t floats = dim + rt_optimizer_state_floats(optimizer, dim);
-    for (uint32_t k = 0; k < count; k++) {
-        float *row = slot_row(slab, row_stride, slots[k]);
-        uint32_t r = rows ? rows[k] : k;
-        if (k + PREFETCH_ROWS < count)
-            prefetch_row(slot_row(slab, row_stride, slots[k + PREFETCH_ROWS]), floats);
-        rt_optimizer_step(optimizer, dim, step, row, row + dim, gradients + (size_t)r * dim);
-    }
-}
-
-// A stable counting sort. row_starts[r + 1] first counts row r, then is where its next look-up
-// goes, and so ends as the end of row r.
-static void cpu_index(void *state, const ew_lookups *lookups)
-{
-    (void)state;
-    uint32_t *starts = lookups->row_starts, row_count = lookups->row_count;
-    memset(starts, 0, (row_count + (size_t)1) * sizeof *starts);
-    memset(lookups->row_fields, 0, row_count * sizeof *lookups->row_fields);
-    for (uint32_t l = 0; l < lookups->lookup_count; l++)
-        if (lookups->lookup_rows[l] + 1 < row_count)
-            starts[lookups->lookup_rows[l] + 2]++;
-    for (uint32_t r = 2; r <= row_count; r++)
-        starts[r] += starts[r - 1];
-    for (uint32_t i = 0, bag = 0; i < lookups->sample_count; i++) {
-        for (uint32_t f = 0; f < lookups->field_count; f++, bag++) {
-            uint32_t from = lookups->bag_offsets ? lookups->bag_offsets[bag] : bag;
-            uint32_t end = lookups->bag_offsets ? lookups->bag_offsets[bag + 1] : bag + 1;
-            for (uint32_t l = from; l < end; l++) {
-                uint32_t row = lookups->lookup_rows[l];
-                lookups->row_fields[row] = f;
-                lookups->row_samples[starts[row + 1]++] = i;
-            }
-        }
-    }
-}
-
-static void cpu_pool(void *state, const ew_lookups *lookups, const float *dense,
-                     uint32_t dense_count, float *out, uint32_t stride)
-{
-    ((cpu_state *)state)->kernels->pool(lookups, dense, dense_count, out, stride);
-}
-
-static void cpu_wide(void *state, const ew_lookups *lookups, const float *weights, float *logits)
-{
-    ((cpu_state *)state)->kernels->wide(lookups, weights, logits);
-}
-
-static void cpu_wide_back(void *state, const ew_lookups *lookups, const float *logit_gradients,
-                          float *weight_gradients)
-{
-    ((cpu_state *)state)->kernels->wide_back(lookups, logit_gradients, weight_gradients);
-}
-
-static void cpu_rows_back(void *state, const ew_lookups *lookups, const float *pooled_gradients,
-                          uint32_t stride, const float *weights, float *gradients)
-{
-    ((cpu_state *)state)->kernels->rows_back(lookups, pooled_gradients, stride, weights, gradients);
-}
-
-// k == 0: nothing is summed, but c is still scaled; some libraries return early.
-static void scale_matrix(uint32_t m, uint32_t n, float beta, float *c, uint32_t c_stride)
-{
-    for (uint32_t i = 0; i < m; i++)
-        for (uint32_t j = 0; j < n; j++) {
-            float *one = c + (size_t)i * c_stride + j;
-            *one = beta == 0 ? 0 : beta * *one;
-        }
-}
-
-static void cpu_gemm(void *state, bool a_transposed, bool b_transposed, uint32_t m, uint32_t n,
-                     uint32_t k, const float *a, uint32_t a_stride, const float *b,
-                     uint32_t b_stride, float beta, float *c, uint32_t c_stride)
-{
-    const cpu_state *cpu = state;
-    int a_trans = a_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS;
-    int b_trans = b_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS;
-    if (m == 0 || n == 0)
-        return;
-    if (k == 0) {
-        scale_matrix(m, n, beta, c, c_stride);
-    } else if (k == 1 && !b_transposed) {
-        cpu->kernels->outer(m, n, a, a_transposed ? 1 : a_stride, b, beta, c, c_stride);
-    } else if (n == 1) {
-        cpu->blas.sgemv(EW_BLAS_ROW_MAJOR, a_trans, (int)(a_transposed ? k : m),
-                        (int)(a_transposed ? m : k), 1, a, (int)a_stride, b,
-                        b_transposed ? 1 : (int)b_stride, beta, c, (int)c_stride);
-    } else {
-        cpu->blas.sgemm(EW_BLAS_ROW_MAJOR, a_trans, b_trans, (int)m, (int)n, (int)k, 1, a,
-                        (int)a_stride, b, (int)b_stride, beta, c, (int)c_stride);
-    }
-}
-
-static void cpu_activate(void *state, ew_activation activation, uint32_t row_count,
-                         uint32_t column_count, const float *bias, float *values, uint32_t stride)
-{
-    ((cpu_state *)state)
-        ->kernels->activate(activation, row_count, column_count, bias, values, stride);
-}
-
-static void cpu_activate_back(void *state, ew_activation activation, uint32_t row_count,
-                              uint32_t column_count, const float *values, float *gradients,
-                              uint32_t stride, float *bias_gradients)
-{
-    ((cpu_state *)state)
-        ->kernels->activate_back(activation, row_count, column_count, values, gradients, stride,
-                                 bias_gradients);
-}
-
-// log(1 + e^-|z|) + max(z, 0) - y z: neither overflows nor cancels.
-static void cpu_loss(void *state, uint32_t count, const float *logits, const float *labels,
-                     float scale, float *predictions, float *gradients, double *loss)
-{
-    (void)state;
-    double sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        double z = logits[i], small = exp(-fabs(z));
-        double prediction = (z >= 0 ? 1 : small) / (1 + small);
-        predictions[i] = (float)prediction;
-        if (!labels)
-            continue;
-        gradients[i] = (float)((prediction - labels[i]) * scale);
-        sum += log1p(small) + ((z > 0 ? z : 0) - labels[i] * z); // the small term last
-    }
-    if (labels)
-        *loss = sum;
-}
-
-static void cpu_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
-                     uint64_t step, float *values, float *optimizer_state, const float *gradients)
-{
-    (void)state;
-    rt_optimizer_step(optimizer, count, step, values, optimizer_state, gradients);
-}
-
-static void cpu_fm(void *state, uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,
-                   uint32_t stride, float *sums, float *logits)
-{
-    ((cpu_state *)state)->kernels->fm(sample_count, count, dim, x, stride, sums, logits);
-}
-
-static void cpu_fm_back(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
-                        const float *x, uint32_t stride, const float *sums,
-                        const float *logit_gradients, float *x_gradients)
-{
-    ((cpu_state *)state)
-        ->kernels->fm_back(sample_count, count, dim, x, stride, sums, logit_gradients, x_gradients);
-}
-
-static void cpu_cross(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
-                      const float *weights, const float *biases, const float *products,
-                      uint32_t stride, float *logits)
-{
-    (void)state;
-    ew_cpu_cross(sample_count, layer_count, dim, weights, biases, products, stride, logits);
-}
-
-static void cpu_cross_back(void *state, uint32_t sample_count, uint32_t layer_count, uint32_t dim,
-                           const float *weights, const float *biases, const float *products,
-                           uint32_t stride, const float *logit_gradients, float *product_gradients,
-                           float *weight_gradients, float *bias_gradients)
-{
-    (void)state;
-    ew_cpu_cross_back(sample_count, layer_count, dim, weights, biases, products, stride,
-                      logit_gradients, product_gradients, weight_gradients, bias_gradients);
-}
-
-static void cpu_cross_matrix(void *state, uint32_t sample_count, uint32_t dim, const float *x0,
-                             const float *x, const float *bias, float *z, float *next,
-                             uint32_t stride)
-{
-    ((cpu_state *)state)->kernels->cross_matrix(sample_count, dim, x0, x, bias, z, next, stride);
-}
-
-static void cpu_cross_matrix_back(void *state, uint32_t sample_count, uint32_t dim, bool is_first,
-                                  bool is_last, const float *x0, const float *z,
-                                  const float *next_gradients, float *z_gradients,
-                                  float *x0_gradients, float *bias_gradients, uint32_t stride)
-{
-    ((cpu_state *)state)
-        ->kernels->cross_matrix_back(sample_count, dim, is_first, is_last, x0, z, next_gradients,
-                                     z_gradients, x0_gradients, bias_gradients, stride);
-}
-
-static void cpu_dots(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
-                     const float *x, uint32_t stride, float *out, uint32_t out_stride)
-{
-    const cpu_state *cpu = state;
-    if (ew_cpu_dots_fit(count, dim))
-        ew_cpu_dots(&cpu->blas, sample_count, count, dim, x, stride, out, out_stride);
-    else
-        cpu->kernels->dots(sample_count, count, dim, x, stride, out, out_stride);
-}
-
-static void cpu_dots_back(void *state, uint32_t sample_count, uint32_t count, uint32_t dim,
-                          const float *x, uint32_t stride, const float *out_gradients,
-                          uint32_t out_stride, float *x_gradients)
-{
-    const cpu_state *cpu = state;
-    if (ew_cpu_dots_fit(count, dim))
-        ew_cpu_dots_back(&cpu->blas, sample_count, count, dim, x, stride, out_gradients, out_stride,
-                         x_gradients);
-    else
-        cpu->kernels->dots_back(sample_count, count, dim, x, stride, out_gradients, out_stride,
-                                x_gradients);
-}
-
-static void cpu_gmf(void *state, uint32_t sample_count, uint32_t dim, const float *u,
-                    const float *v, uint32_t stride, const float *weights, float *logits)
-{
-    ((cpu_state *)state)->kernels->gmf(sample_count, dim, u, v, stride, weights, logits);
-}
-
-static void cpu_gmf_back(void *state, uint32_t sample_count, uint32_t dim, const float *u,
-                         const float *v, uint32_t stride, const float *weights,
-                         const float *logit_gradients, float *u_gradients, float *v_gradients,
-                         float *weight_gradients)
-{
-    ((cpu_state *)state)
-        ->kernels->gmf_back(sample_count, dim, u, v, stride, weights, logit_gradients, u_gradients,
-                            v_gradients, weight_gradients);
+    const rows_step call = {optimizer, dim, row_stride, step, slab, slots, rows, gradients};
+    ew_cpu_split(state, count, UINT64_C(4) * dim, step_rows, &call);
 }
 
 static const ew_cpu_kernels *fastest_kernels(void)
@@ -324,7 +121,8 @@ static const ew_cpu_kernels *fastest_kernels(void)
 
 static void cpu_close(void *state)
 {
-    cpu_state *cpu = state;
+    ew_cpu *cpu = state;
+    rt_pool_destroy(cpu->pool);
     ew_blas_close(&cpu->blas);
     rt_free(cpu);
 }
@@ -343,52 +141,28 @@ static const ew_device_ops cpu_ops = {
     .rows_step = cpu_rows_step,
 };
 
-static const ew_layer_ops cpu_layers = {
-    .index = cpu_index,
-    .pool = cpu_pool,
-    .wide = cpu_wide,
-    .wide_back = cpu_wide_back,
-    .rows_back = cpu_rows_back,
-    .gemm = cpu_gemm,
-    .activate = cpu_activate,
-    .activate_back = cpu_activate_back,
-    .loss = cpu_loss,
-    .step = cpu_step,
-};
-
-static const ew_interaction_ops cpu_interactions = {
-    .fm = cpu_fm,
-    .fm_back = cpu_fm_back,
-    .cross = cpu_cross,
-    .cross_back = cpu_cross_back,
-    .cross_matrix = cpu_cross_matrix,
-    .cross_matrix_back = cpu_cross_matrix_back,
-    .dots = cpu_dots,
-    .dots_back = cpu_dots_back,
-    .gmf = cpu_gmf,
-    .gmf_back = cpu_gmf_back,
-};
-
-static rt_status cpu_open(const char *name, uint32_t rank, ew_device *device, rt_error *error)
+static rt_status cpu_open(const ew_device_wish *wish, ew_device *device, rt_error *error)
 {
-    (void)rank;
-    (void)name;
-    cpu_state *cpu = rt_alloc(1, sizeof *cpu);
+    const uint32_t threads = wish->threads ? wish->threads : rt_thread_cores();
+    ew_cpu *cpu = rt_alloc(1, sizeof *cpu);
     if (!cpu)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the CPU device");
     rt_status status = ew_blas_open(&cpu->blas, error);
+    if (!status && threads > 1)
+        status = rt_pool_create((uint32_t)rt_min_u64(threads, RT_THREADS_MAX), &cpu->pool, error);
     if (status) {
-        rt_free(cpu);
+        cpu_close(cpu);
         return status;
     }
     cpu->kernels = fastest_kernels();
     *device = (ew_device){.ops = &cpu_ops,
-                          .layers = &cpu_layers,
-                          .interactions = &cpu_interactions,
+                          .layers = &ew_cpu_layers,
+                          .interactions = &ew_cpu_interactions,
                           .state = cpu,
                           .unified = true};
-    snprintf(device->description, sizeof device->description, "cpu: %s kernels, %s",
-             cpu->kernels->name, cpu->blas.description);
+    snprintf(device->description, sizeof device->description, "cpu: %s kernels, %s, %u thread%s",
+             cpu->kernels->name, cpu->blas.description, rt_pool_threads(cpu->pool),
+             cpu->pool ? "s" : "");
     return RT_OK;
 }
 

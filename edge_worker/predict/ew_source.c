@@ -102,6 +102,42 @@ rt_status ew_source_check(const ew_source *source, rt_error *error)
     return status;
 }
 
+// ---- scale -----------------------------------------------------------------------------------
+
+// The version before scale.bin does not name the key either.
+static bool config_says_scaled(const char *folder)
+{
+    char path[PATH_SIZE];
+    rt_config config;
+    rt_error error = {0};
+    if (rt_config_init(&config))
+        return false;
+    config.stream.dense_scaling = RT_SCALING_NONE;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    const rt_status status = rt_config_load(&config, path, &error);
+    const bool is_scaled = !status && config.stream.dense_scaling == RT_SCALING_STANDARD;
+    rt_config_fini(&config);
+    return is_scaled;
+}
+
+rt_status ew_source_scale(const ew_source *source, uint32_t dense_count, rt_tensors **scale_p,
+                           rt_error *error)
+{
+    char path[PATH_SIZE];
+    *scale_p = NULL;
+    if (is_there(source->folder, "scale.bin")) {
+        snprintf(path, sizeof path, "%s/scale.bin", source->folder);
+        return rt_tensors_open(path, scale_p, error);
+    }
+    if (dense_count == 0 || is_there(source->folder, RT_MANIFEST_NAME) || // which names all files
+        !config_says_scaled(source->folder))
+        return RT_OK;
+    return rt_fail(error, RT_DATA,
+                   "%s: there is neither " RT_MANIFEST_NAME " nor scale.bin, by which dense "
+                   "features are scaled as its config.json says",
+                   source->folder);
+}
+
 // ---- rows ------------------------------------------------------------------------------------
 
 typedef struct {
@@ -180,6 +216,10 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         status = ps_model_reader_next(reader, &key, &version, &row, error);
         if (!status)
             status = add_row(l, key, version, row, info.base > 0 || l->have > 0, error);
+    }
+    for (uint64_t at = 0; status == RT_END && info.floor &&
+                          ps_table_erase_below(l->table, info.floor, &at);) {
+        // rows of the files before that have ended
     }
     if (status == RT_END)
         status = check_sum(folder, path, ps_model_reader_sum(reader), error);

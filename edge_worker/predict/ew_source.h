@@ -8,6 +8,7 @@
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/files/rt_tensors.h"
 
 #define EW_ALL_SHARDS UINT32_MAX
 
@@ -27,6 +28,12 @@ rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t s
 // never completed, RT_DATA; or a model of the version before: a warning says that nobody knows
 // whether its files belong together. RT_IO, RT_NO_MEMORY.
 rt_status ew_source_check(const ew_source *source, rt_error *error);
+
+// What dense features, so many (0: nobody knows), are scaled by (rt_scale_open); NULL: they stay as
+// they are, as those of models of the version before, which had no manifest either. RT_DATA:
+// scale.bin is gone, or damaged; RT_IO, RT_NO_MEMORY.
+rt_status ew_source_scale(const ew_source *source, uint32_t dense_count, rt_tensors **scale_p,
+                          rt_error *error);
 
 // The rows of one shard's file, or of all, go to an empty table, versions and the first row_floats
 // floats of each; of a checkpoint also those that it builds on. *info_p: of the last file, may be

@@ -1,9 +1,7 @@
 #include "edge_worker/predict/ew_weights.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "runtime/files/rt_manifest.h"
 
@@ -13,22 +11,17 @@ static uint64_t next_generation(void)
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-// Models of versions before scale.bin have none.
 static rt_status open_scale(const ew_source *source, uint32_t dense_count, rt_scale **scale_p,
                             rt_error *error)
 {
-    char path[RT_PATH_MAX + 64];
     rt_tensors *tensors;
     *scale_p = NULL;
-    snprintf(path, sizeof path, "%s/scale.bin", source->folder);
-    if (access(path, F_OK) != 0 && errno == ENOENT)
-        return RT_OK;
-    rt_status status = rt_tensors_open(path, &tensors, error);
-    if (status)
+    rt_status status = ew_source_scale(source, dense_count, &tensors, error);
+    if (status || !tensors)
         return status;
     status = rt_scale_open(tensors, dense_count, scale_p, error);
     if (status)
-        rt_fail_in(error, "%s", path);
+        rt_fail_in(error, "%s/scale.bin", source->folder);
     rt_tensors_close(tensors);
     return status;
 }

@@ -225,14 +225,28 @@ typedef struct {
     uint32_t candidates_max;   // of a request
 } rt_serve_config;
 
+// Rows that end because nobody has trained them for long ("rows").
+typedef struct {
+    uint32_t expire_iterations; // 0: not by count
+    double expire_s;            // 0: not by time
+    uint64_t max;               // of all shards; 0: what ps.memory_bytes_max holds
+    uint64_t keep_min;          // the newest so many stay, whatever their age
+} rt_rows_config;
+
 // What happens when a process of a run is lost.
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
+
+typedef struct {
+    uint32_t threads; // "compute.threads"; 0: the cores that a process may use
+    bool tf32;        // "compute.tf32"
+} rt_compute_config;
 
 typedef struct {
     rt_log_level log_level;
     uint64_t metrics_bytes_max; // "metrics.bytes_max"; 0: no bound
     uint64_t seed;
     char device[RT_NAME_MAX];    // of every worker: "auto", "cpu", "cuda", "cuda:N"
+    rt_compute_config compute;
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
@@ -247,6 +261,7 @@ typedef struct {
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
+    rt_rows_config rows;
     rt_network_transport network_transport;
     char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below
     char network_coordinator[RT_NAME_MAX]; // "HOST:PORT" where members find it; "": they are told

@@ -31,6 +31,25 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_rows(const rt_config *config, rt_error *error)
+{
+    const rt_rows_config *rows = &config->rows;
+    const char *key = rows->expire_iterations ? "rows.expire_iterations"
+                      : rows->expire_s > 0    ? "rows.expire_s"
+                      : rows->max             ? "rows.max"
+                                              : NULL;
+    if (rows->max && rows->keep_min > rows->max / 8 * 7)
+        return rt_fail(error, RT_CONFIG,
+                       "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
+                       (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+    if (key && config->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: rows do not end with planner.placement \"worker\"; expected "
+                       "\"coordinator\"",
+                       key);
+    return RT_OK;
+}
+
 static rt_status check_files(const rt_stream_config *stream, rt_error *error)
 {
     uint32_t standard_input_count = 0;
@@ -225,6 +244,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
     rt_status status = check_links(config, error);
     if (status == RT_OK)
         status = check_participants(config, error);
+    if (status == RT_OK)
+        status = check_rows(config, error);
     if (status == RT_OK)
         status = check_device(config, error);
     if (status == RT_OK)

@@ -226,6 +226,13 @@ const rt_config_key rt_config_keys[] = {
          "one, else the CPU."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
      .size = sizeof((rt_config *)0)->device},
+    U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
+        "Of a worker that computes on the CPU; every box may have its own number. 0: the cores that "
+        "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
+        "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+    BOOL("compute.tf32", compute.tf32, "false",
+         "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
+         "several times faster; sums stay 32 bits. The model is a slightly different one."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
@@ -393,7 +400,21 @@ const rt_config_key rt_config_keys[] = {
 
     U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
-        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes", "For the rows of one shard."),
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
+        "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
+        "end (`rows.max`)."),
+
+    U32("rows.expire_iterations", rows.expire_iterations, "0", IN(0, 1e9), "iterations",
+        "A row that no iteration has trained for so long ends: shards and caches forget it, and it "
+        "starts anew if its key comes back. 0: not by count."),
+    DOUBLE("rows.expire_s", rows.expire_s, "0", IN(0, 1e9), "s",
+           "The same by time, of this run; time while it was not running does not count. 0: not by "
+           "time."),
+    U64("rows.keep_min", rows.keep_min, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
+        "So many rows, the ones trained last, stay whatever their age."),
+    U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
+        "When all shards together have more, the rows that were trained longest ago end, until an "
+        "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
 
     {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
          "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
@@ -542,6 +563,7 @@ static const struct {
     const char *section, *help;
 } section_help[] = {
     {"metrics", "What is kept of the measurements (docs/METRICS.md); 1 to 2 KB an iteration."},
+    {"compute", "How workers use what they compute on."},
     {"stream", "Where samples come from."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},

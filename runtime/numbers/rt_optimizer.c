@@ -50,21 +50,22 @@ static inline float shaped(terms t, float gradient, float value)
     return t.scale * gradient + t.l2 * value;
 }
 
-WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                           float *restrict values, float *restrict state,
                           const float *restrict gradient)
 {
-    (void)config, (void)state;
+    (void)config, (void)state, (void)plane;
     for (uint32_t i = 0; i < dim; i++)
         values[i] -= t.rate * shaped(t, gradient[i], values[i]);
 }
 
 static const rt_optimizer_ops sgd = {.name = "sgd", .flops_per_value = 2, .step = step_sgd};
 
-WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                                float *restrict values, float *restrict velocity,
                                const float *restrict gradient)
 {
+    (void)plane;
     const float decay = config->momentum;
     for (uint32_t i = 0; i < dim; i++) {
         velocity[i] = decay * velocity[i] + shaped(t, gradient[i], values[i]);
@@ -76,10 +77,11 @@ static const rt_optimizer_ops momentum = {
     .name = "momentum", .state = {1, 0}, .flops_per_value = 4, .step = step_momentum};
 
 // Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
-WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                               float *restrict values, float *restrict squares,
                               const float *restrict gradient)
 {
+    (void)plane;
     const float epsilon = config->epsilon;
     for (uint32_t i = 0; i < dim; i++) {
         float g = shaped(t, gradient[i], values[i]), square = squares[i] + g * g;
@@ -114,10 +116,11 @@ static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
 }
 
 // One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
-WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                                       float *restrict values, float *restrict square,
                                       const float *restrict gradient)
 {
+    (void)plane;
     *square += sum_of_squares(t, dim, values, gradient) / (float)dim;
     const float rate = t.rate / positive(sqrtf(*square) + config->epsilon);
     for (uint32_t i = 0; i < dim; i++)
@@ -148,11 +151,11 @@ static void correct_bias(const rt_optimizer_config *config, uint64_t step, terms
 }
 
 // Kingma, Ba, ICLR 2015, Algorithm 1.
-WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                            float *restrict values, float *restrict state,
                            const float *restrict gradient)
 {
-    float *restrict first = state, *restrict second = state + dim;
+    float *restrict first = state, *restrict second = state + plane;
     const float beta1 = config->beta1, beta2 = config->beta2, epsilon = config->epsilon;
     const float rest1 = 1 - beta1, rest2 = 1 - beta2;
     for (uint32_t i = 0; i < dim; i++) {
@@ -179,11 +182,11 @@ static void keep_own_l2(const rt_optimizer_config *config, uint64_t step, terms 
 
 // McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
 // only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2.
-WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim,
+WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                            float *restrict values, float *restrict state,
                            const float *restrict gradient)
 {
-    float *restrict squares = state, *restrict z = state + dim;
+    float *restrict squares = state, *restrict z = state + plane;
     const float alpha = t.rate, beta = config->beta;
     const float l1 = config->l1, l2 = config->l2;
     for (uint32_t i = 0; i < dim; i++) {
@@ -302,15 +305,37 @@ rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint
     return t;
 }
 
-void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
-                       float *values, float *state, const float *gradient)
+rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
+                                              uint64_t step, const float *gradient)
 {
     terms t = rt_optimizer_terms_of(config, step);
     if (config->clip_norm > 0) {
         double norm = sqrt(rt_optimizer_squares(dim, gradient));
         t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
     }
-    rt_optimizer_find(config->kind)->step(config, t, dim, values, state, gradient);
+    return t;
+}
+
+void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                       float *values, float *state, const float *gradient)
+{
+    terms t = rt_optimizer_clipped_terms(config, dim, step, gradient);
+    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
+}
+
+bool rt_optimizer_is_elementwise(const rt_optimizer_config *config)
+{
+    return rt_optimizer_find(config->kind)->state.per_block == 0;
+}
+
+void rt_optimizer_step_range(const rt_optimizer_config *config, terms t, uint32_t dim,
+                             uint32_t from, uint32_t to, float *values, float *state,
+                             const float *gradient)
+{
+    const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
+    rt_assert(rt_optimizer_is_elementwise(config) && from <= to && to <= dim);
+    ops->step(config, t, to - from, dim, values + from, ops->state.per_value ? state + from : state,
+              gradient + from);
 }
 
 // The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its

@@ -31,9 +31,10 @@ typedef struct {
     uint32_t flops_per_value;       // of a step, for the measurements
     // Changes the terms of iteration step that all kinds begin with; NULL: nothing.
     void (*adapt)(const rt_optimizer_config *config, uint64_t step, rt_optimizer_terms *terms);
-    // As rt_optimizer_step, with its terms.
+    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong to
+    // one value are plane (the values of the block) apart.
     void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
-                 float *values, float *state, const float *gradient);
+                 uint32_t plane, float *values, float *state, const float *gradient);
 } rt_optimizer_ops;
 
 const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind);
@@ -55,6 +56,16 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
 // (ftrl has its own l2).
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient);
+
+// The same in two halves, for several threads: first the terms, with clipping, which looks at all
+// gradients; then values [from, to) of a block of dim, with any cuts, where no float of the state
+// belongs to the whole block.
+rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
+                                              uint64_t step, const float *gradient);
+bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
+void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
+                             uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
+                             const float *gradient);
 
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the
 // warm-up, times what `decay` leaves after it. The same bits on every machine.

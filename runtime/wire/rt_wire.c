@@ -56,6 +56,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
+    case RT_MESSAGE_EXPIRE:
+        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_expire)};
     case RT_MESSAGE_LINK:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};
     case RT_MESSAGE_ROWS: // with state or without, as each pull's tag asked

@@ -50,8 +50,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
-    XX(FETCH, 34)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 35)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(EXPIRE, 34)          /* to a shard: rows end, rt_wire_expire; its answer: how many did */   \
+    XX(FETCH, 35)           /* to who publishes: rt_wire_fetch */                                  \
+    XX(FETCHED, 36)         /* the answer: rt_wire_fetched, bytes or text */                       \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
@@ -87,6 +88,14 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_pull) == 16, "wire layout");
 
 #define RT_WIRE_TAG_STATE 0x80000000u
+
+// EXPIRE: every row whose version is below floor ends. No message about rows is under way then.
+typedef struct {
+    uint32_t floor;
+    uint32_t unused;
+    uint64_t rows; // in the answer: that ended
+} rt_wire_expire;
+_Static_assert(sizeof(rt_wire_expire) == 16, "wire layout");
 
 // ROWS, PUSH_ROW: followed by dim floats and, in PUSH_ROW and where the tag asks, the state.
 typedef struct {

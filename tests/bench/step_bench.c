@@ -1,12 +1,15 @@
 // step_bench - the time of one training step against what its arithmetic and its bytes need.
 //
-//   step_bench [batch [dim]]
+//   step_bench [batch [dim [threads]]]
 //
 // A step is ew_model_step, the dense optimizer and the row optimizer (Adagrad) on every row. Its
 // floor is the time of its matrix products alone (same library, same shapes) plus the bytes that
 // every other operation must read and write at the bandwidth of a large copy. One thread; the
 // median of its CPU time, so that other programs on the machine disturb less. Look-ups are like
 // Criteo's: half of the 26 fields with few ids, half with many.
+// With threads: also one step on so many threads against so many steps at once on one thread each,
+// in turn, so that other programs disturb both; in wall-clock time.
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,8 @@
 #define SLOTS 60000u
 #define SECONDS 0.6 // per measurement
 #define REPEATS_MAX 2000u
+#define STEPS_PER_TURN 10u
+#define TURNS 15u
 
 typedef struct {
     ew_device device;
@@ -104,8 +109,10 @@ static void fill_batch(bench *b, uint32_t samples)
                                 .scale = 1 / (float)samples};
 }
 
-static void setup(bench *b, uint32_t samples, uint32_t dim, rt_deep_input deep_input)
+static void setup(bench *b, uint32_t samples, uint32_t dim, rt_deep_input deep_input,
+                  uint32_t threads)
 {
+    const ew_device_wish wish = {.name = "cpu", .threads = threads};
     const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
                                          .learning_rate = 0.02f,
                                          .epsilon = 1e-8f,
@@ -132,7 +139,7 @@ static void setup(bench *b, uint32_t samples, uint32_t dim, rt_deep_input deep_i
     for (size_t i = 0; i < (size_t)SLOTS * 2 * dim; i++)
         b->slab[i] = i / dim % 2 ? 0.1f : (float)(rt_random_unit(&random) - 0.5) * 0.02f;
     fill_batch(b, samples);
-    if (ew_device_open("cpu", &b->device, &error) != RT_OK ||
+    if (ew_device_open_as(&wish, &b->device, &error) != RT_OK ||
         ew_model_create(&b->config, &b->device, &b->model, &error) != RT_OK ||
         ew_model_check(b->model, &b->batch, SLOTS, &error) != RT_OK) {
         fprintf(stderr, "%s\n", error.text);
@@ -245,8 +252,78 @@ static double copy_bytes_per_s(void)
     return 2 * (double)copy.bytes / seconds;
 }
 
+typedef struct {
+    bench b;
+    pthread_barrier_t *start;
+} one_of_many;
+
+static void *run_steps(void *context)
+{
+    one_of_many *one = context;
+    if (one->start)
+        (void)pthread_barrier_wait(one->start);
+    for (uint32_t i = 0; i < STEPS_PER_TURN; i++)
+        run_step(&one->b);
+    return NULL;
+}
+
+// Samples/s of count runs at once.
+static double run_at_once(one_of_many *runs, uint32_t count)
+{
+    pthread_t threads[RT_THREADS_MAX];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        runs[i].start = &start;
+        if (pthread_create(&threads[i], NULL, run_steps, &runs[i]) != 0)
+            abort();
+    }
+    (void)pthread_barrier_wait(&start);
+    const uint64_t from = rt_now_ns();
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    const double seconds = (double)(rt_now_ns() - from) * 1e-9;
+    pthread_barrier_destroy(&start);
+    return count * STEPS_PER_TURN * (double)runs[0].b.batch.sample_count / seconds;
+}
+
+static double median(double *values, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) // few
+        for (uint32_t k = i; k > 0 && values[k] < values[k - 1]; k--) {
+            const double larger = values[k - 1];
+            values[k - 1] = values[k];
+            values[k] = larger;
+        }
+    return values[count / 2];
+}
+
+static void compare_threads(uint32_t samples, uint32_t dim, rt_deep_input deep_input,
+                            uint32_t threads)
+{
+    double alone[TURNS], shared[TURNS], apart[TURNS], shares[TURNS];
+    one_of_many *runs = allocate(threads + 2, sizeof *runs);
+    for (uint32_t i = 0; i < threads; i++)
+        setup(&runs[i].b, samples, dim, deep_input, 1);
+    setup(&runs[threads].b, samples, dim, deep_input, threads);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        alone[turn] = run_at_once(runs, 1);
+        shared[turn] = run_at_once(&runs[threads], 1);
+        apart[turn] = run_at_once(runs, threads);
+        shares[turn] = shared[turn] / apart[turn];
+    }
+    printf("  one thread %.0f samples/s, %u threads %.0f, %u steps at once %.0f: share %.2f "
+           "(medians of %u turns)\n",
+           median(alone, TURNS), threads, median(shared, TURNS), threads, median(apart, TURNS),
+           median(shares, TURNS), TURNS);
+    for (uint32_t i = 0; i <= threads; i++)
+        teardown(&runs[i].b);
+    rt_free(runs);
+}
+
 int main(int argc, char **argv)
 {
+    const unsigned long threads = argc > 3 ? strtoul(argv[3], NULL, 10) : 1;
     static const uint32_t batches[] = {128, 256, 1024}, dims[] = {16, 64, 512};
     double bandwidth = copy_bytes_per_s();
     printf("copy %.1f GB/s (read + write)\n", bandwidth * 1e-9);
@@ -259,7 +336,7 @@ int main(int argc, char **argv)
                     (argc > 2 && strtoul(argv[2], NULL, 10) != dims[d]))
                     continue;
                 bench b;
-                setup(&b, batches[s], dims[d], all ? RT_DEEP_ALL : RT_DEEP_DENSE);
+                setup(&b, batches[s], dims[d], all ? RT_DEEP_ALL : RT_DEEP_DENSE, 1);
                 double step = measure(run_step, &b), gemm = measure_products(&b);
                 double bytes = bytes_moved(&b) / bandwidth;
                 printf("%5s %5u %6u %7u %10.3f %10.3f %10.3f %7.2f %11.0f\n", all ? "all" : "dense",
@@ -267,6 +344,9 @@ int main(int argc, char **argv)
                        step / (gemm + bytes), batches[s] / step);
                 fflush(stdout);
                 teardown(&b);
+                if (threads > 1 && threads <= RT_THREADS_MAX)
+                    compare_threads(batches[s], dims[d], all ? RT_DEEP_ALL : RT_DEEP_DENSE,
+                                    (uint32_t)threads);
             }
     return EXIT_SUCCESS;
 }

@@ -24,6 +24,7 @@ typedef struct {
     float *rows;        // key_count x row_floats
     uint32_t *numbers;  // of each key in the batch, + 1; 0: not in it
     uint32_t *row_keys; // of each row of the batch: key
+    uint32_t *last;     // of each key: iteration that trained it last
     uint32_t *lookups;
     uint32_t *bags;
 } reference;
@@ -39,6 +40,14 @@ static uint32_t find_key(const fabric_plan *plan, uint64_t key)
     return low;
 }
 
+static void start_row(reference *r, uint32_t key)
+{
+    const fabric_shape *shape = &r->plan->shape;
+    float *row = r->rows + (size_t)key * r->row_floats;
+    rt_row_init(r->plan->keys[key], shape->seed, (float)shape->model.init_scale, r->dim, row);
+    rt_optimizer_init_state(&shape->rows, r->dim, row + r->dim);
+}
+
 static void reference_create(reference *r, const fabric_plan *plan)
 {
     const fabric_shape *shape = &plan->shape;
@@ -52,11 +61,9 @@ static void reference_create(reference *r, const fabric_plan *plan)
     r->row_keys = calloc(model.row_count_max, sizeof *r->row_keys);
     r->lookups = calloc(model.lookup_count_max, sizeof *r->lookups);
     r->bags = calloc((size_t)model.sample_count_max * shape->field_count + 1, sizeof *r->bags);
-    for (uint32_t k = 0; k < plan->key_count; k++) {
-        float *row = r->rows + (size_t)k * r->row_floats;
-        rt_row_init(plan->keys[k], shape->seed, (float)shape->model.init_scale, dim, row);
-        rt_optimizer_init_state(&shape->rows, dim, row + dim);
-    }
+    r->last = calloc(plan->key_count, sizeof *r->last);
+    for (uint32_t k = 0; k < plan->key_count; k++)
+        start_row(r, k);
     if (ew_model_create(&model, fabric_device(), &r->model, &error))
         fail_msg("%s", error.text);
 }
@@ -66,6 +73,7 @@ static void reference_destroy(reference *r)
     ew_model_destroy(r->model);
     free(r->rows);
     free(r->numbers);
+    free(r->last);
     free(r->row_keys);
     free(r->lookups);
     free(r->bags);
@@ -99,6 +107,8 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
     ew_step_result step;
     rt_error error = {0};
     uint32_t row_count = index_batch(r, batch);
+    for (uint32_t i = 0; i < row_count; i++)
+        r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
                           .lookup_count = batch->key_count,
                           .row_count = row_count,
@@ -121,6 +131,15 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
                           step.row_gradients + (size_t)i * r->dim);
     }
     ew_model_dense_step(r->model, t);
+}
+
+// Rows trained last before the floor start anew when they come back.
+static void reference_sweep(reference *r, uint32_t floor)
+{
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        if (r->last[k] < floor)
+            start_row(r, k);
+    }
 }
 
 // ---- comparison ------------------------------------------------------------------------------
@@ -217,8 +236,10 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
     printf("%s\n", what); // shown when the case fails
     fabric_plan_init(&plan, shape);
     reference_create(&r, &plan);
-    for (uint32_t t = 1; t <= shape->iterations; t++)
+    for (uint32_t t = 1; t <= shape->iterations; t++) {
         reference_step(&r, &plan.batches[t - 1], t);
+        reference_sweep(&r, plan.swept[t - 1]);
+    }
     for (uint32_t i = 0; i < schedules; i++) {
         fabric_result result;
         fabric_schedule schedule = random_schedule(&random);
@@ -522,6 +543,36 @@ static void bad_batches(void **state)
     }
 }
 
+// Rows end by age, by number, or by both, and start anew when their keys come back.
+static void rows_end(void **state)
+{
+    (void)state;
+    uint32_t sweeps = 0;
+    for (uint32_t i = 0; i < RT_COUNT_OF(policies) * 3; i++) {
+        fabric_shape shape = small_shape(99000 + i);
+        fabric_plan plan;
+        shape.worker_count = i % 4 ? 4 : 1;
+        shape.cache = (cache_size)(i % 3);
+        shape.eviction = (rt_eviction_kind)(i / 3 % 3);
+        shape.zipf = 0.3;
+        shape.ids_per_field = 200;
+        shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
+        shape.lookahead = i % 5;
+        shape.shard_count = 1 + i % 3;
+        shape.dispatch.first_touch = (rt_first_touch)(i % 2);
+        shape.ends = (dp_rows){.expire_iterations = i % 3 == 0 ? 0 : 2 + i % 9,
+                               .max = i % 3 == 1 ? 0 : 150 + 10 * (i % 7),
+                               .keep_min = i % 2 ? 40 : 0};
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        check_shape(&shape, 3);
+        fabric_plan_init(&plan, &shape);
+        for (uint32_t t = 0; t < shape.iterations; t++)
+            sweeps += plan.swept[t] > 0;
+        fabric_plan_fini(&plan);
+    }
+    assert_true(sweeps > 100);
+}
+
 static void every_model(void **state)
 {
     (void)state;
@@ -548,4 +599,4 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
-          TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST(every_model))
+          TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300), TEST(every_model))

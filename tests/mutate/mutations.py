@@ -28,7 +28,8 @@ EQUALITY = re.compile(BINARY % r"==|!=")
 ONE_MORE = re.compile(r" [+-] 1u?\b(?!\.)")
 TRUTH = re.compile(r"\b(true|false)\b")
 NUMBER = re.compile(r"(?<![\w.'])(\d+)([uUlL]*)(?![\w.'])")
-ARRAY = re.compile(r"\s+(?:static |const )*\w+ [^=()]*\w\[\d+u?\]")
+# How large a buffer is: what matters of that is when it is too small.
+ARRAY = re.compile(r"\s+(?:static |const )*\w+ [^=()]*\w\[(?:\w+ [+*] )*\d+u?\]")
 CONDITION = re.compile(r"^(\s*(?:\} else )?if \()(.*)(\)(?: \{)?)$")
 ASSIGNMENT = re.compile(r"^\s+((?:->|[^=!<>])+?) ?(?:[+\-|&^*/%]|<<|>>)?= .*;$")
 CALL = re.compile(r"^\s+(?:\(void\))?\w+\(.*\);$")
@@ -73,8 +74,6 @@ def swaps(code: str, pattern: re.Pattern, others: dict) -> Iterator[str]:
 
 
 def numbers(code: str) -> Iterator[tuple]:
-    if ARRAY.match(code):
-        return
     for match in NUMBER.finditer(code):
         if code[match.start() - 1:match.end() + 1] == "{0}":
             continue
@@ -96,6 +95,8 @@ def is_statement(code: str) -> bool:
 def changes(code: str, begins: bool) -> Iterator[tuple]:
     """(operator, first column, end, text that takes its place) of a line; code: without comments and literals.
     begins: a statement begins here."""
+    if ARRAY.match(code):
+        return
     for name, pattern, others in (("boundary", COMPARISON, OTHER_COMPARISON), ("sign", SIGN, OTHER_SIGN),
                                   ("logic", LOGIC, OTHER_LOGIC), ("negated", EQUALITY, OTHER_EQUALITY),
                                   ("constant", TRUTH, OTHER_TRUTH)):

@@ -270,6 +270,8 @@ static void a_fifo_outlives_writers_and_restarts(void **state)
     run_await_iterations(&p, "run", 3);
     assert_int_equal(kill(p.pid, SIGUSR1), 0);
     run_await_records(&p, "run", "\"record\":\"checkpoint\"", 1);
+    assert_int_equal(kill(p.pid, SIGUSR1), 0);
+    process_await(&p, 0, "nothing is new since the checkpoint of iteration 3", RUN_S);
     writer = open(in_folder("fifo"), O_WRONLY);
     assert_true(writer >= 0);
     write_rows(writer, 2 * BATCH + 3, 1); // half a row more, which the coordinator takes with it

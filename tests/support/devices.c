@@ -68,7 +68,7 @@ rt_status test_device_open(uint32_t index, ew_device *device, rt_error *error)
     test_plugin_function("cuda_cpu_seed", &seed);
     if (seed)
         seed(index);
-    return ew_cuda_open(test_plugin_path(), "cuda:0", 0, device, error);
+    return ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, device, error);
 }
 
 // ---- solvers -----------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ rt_status exchange_worker_open(exchange_group *g, uint32_t rank, ew_exchange_con
     assert_non_null(w->host);
     w->values = w->host;
     if (config.nccl) {
-        if (!g->device.ops && ew_cuda_open(test_plugin_path(), "cuda:0", 0, &g->device, error))
+        if (!g->device.ops && ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &g->device, error))
             fail_msg("%s", error->text);
         w->values = g->device.ops->alloc(g->device.state, g->count);
         config.device_state = g->device.state;

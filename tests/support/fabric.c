@@ -35,7 +35,7 @@ typedef struct {
     bool dense_open, apply;
     bool blocked; // a full queue refused a message
     uint32_t chunks_left;
-    uint64_t trained; // sequence of the last job
+    uint64_t trained; // sequence of the last job, or sweep
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began
@@ -61,6 +61,7 @@ struct fabric {
     queue *up;       // worker x shard
     queue *back;     // shard x worker
     uint32_t handed; // slices given out
+    uint32_t floor;  // of the sweep that was given out last and is not carried out; or 0
     rt_random random;
 };
 
@@ -385,7 +386,7 @@ static void take_dense_sum(worker *w, const rt_message *message)
 
 // ---- choices ---------------------------------------------------------------------------------
 
-typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD } action_kind;
+typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
 
 typedef struct {
     action_kind kind;
@@ -410,7 +411,18 @@ static bool may_hand_out(const fabric *f)
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < f->n; i++)
         least = rt_min_u64(least, f->workers[i].trained);
-    return f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+    return !f->floor && f->handed < f->plan->slice_count && f->handed - least <= f->schedule->run_ahead;
+}
+
+// Everything that was given out is carried out.
+static bool is_drained(const fabric *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->down[i].count || f->workers[i].dense_open ||
+            !ew_executor_idle(f->workers[i].executor))
+            return false;
+    }
+    return true;
 }
 
 static bool may_train(worker *w)
@@ -441,6 +453,8 @@ static lottery draw(fabric *f)
     lottery all = {0};
     if (may_hand_out(f))
         enter(f, &all, HAND_OUT, 0, 16);
+    if (f->floor && is_drained(f))
+        enter(f, &all, EXPIRE, 0, 16);
     for (uint32_t i = 0; i < f->n; i++) {
         worker *w = &f->workers[i];
         if (f->down[i].count)
@@ -469,7 +483,20 @@ static void hand_out(fabric *f)
         rt_message message = copy_message(&f->plan->slices[(size_t)f->handed * f->n + i]);
         queue_put(&f->down[i], &message);
     }
-    f->handed++;
+    f->floor = f->plan->floors[f->handed++];
+}
+
+static void expire(fabric *f)
+{
+    rt_error error = {0};
+    uint64_t ended;
+    for (uint32_t i = 0; i < f->s; i++) {
+        if (ps_shard_expire(f->shards[i].shard, f->floor, NULL, NULL, &ended, &error))
+            fail_msg("shard %u: %s", i, error.text);
+    }
+    f->floor = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        f->workers[i].trained = f->handed;
 }
 
 static void deliver_slice(fabric *f, uint32_t rank)
@@ -537,6 +564,9 @@ static void act(fabric *f, const action *a)
         f->shards[a->index].unsent = status == RT_AGAIN;
         status = status == RT_AGAIN ? RT_OK : status;
         break;
+    case EXPIRE:
+        expire(f);
+        break;
     }
     if (status)
         fail_msg("flush %u: %s", a->index, error.text);
@@ -557,14 +587,7 @@ static void begin_slices(fabric *f)
 
 static bool is_done(const fabric *f)
 {
-    if (f->handed < f->plan->slice_count)
-        return false;
-    for (uint32_t i = 0; i < f->n; i++) {
-        if (f->down[i].count || f->workers[i].dense_open ||
-            !ew_executor_idle(f->workers[i].executor))
-            return false;
-    }
-    return true;
+    return f->handed == f->plan->slice_count && is_drained(f);
 }
 
 static void dump(const fabric *f)
@@ -613,7 +636,9 @@ static void check_workers(fabric *f)
 
 static void check_shards(fabric *f)
 {
-    uint64_t rows = 0;
+    uint64_t rows = 0, keys = 0;
+    for (uint32_t k = 0; k < f->plan->key_count; k++)
+        keys += f->plan->versions[k] > 0;
     for (uint32_t i = 0; i < f->s; i++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(f->shards[i].shard, &statistics);
@@ -624,7 +649,7 @@ static void check_shards(fabric *f)
         f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);
         rows += statistics.rows;
     }
-    assert_int_equal(rows, f->plan->key_count);
+    assert_int_equal(rows, keys);
 }
 
 static void collect_rows(fabric *f)
@@ -637,12 +662,20 @@ static void collect_rows(fabric *f)
     for (uint32_t k = 0; k < plan->key_count; k++) {
         uint32_t version = 0, at = rt_key_shard(plan->keys[k], f->s);
         const float *row = ps_shard_find(f->shards[at].shard, plan->keys[k], &version);
+        float *into = result->rows + (size_t)k * result->row_floats;
+        if (plan->versions[k] == 0) { // it would start anew
+            const fabric_shape *shape = &plan->shape;
+            const uint32_t dim = shape->model.embedding_dim;
+            assert_null(row);
+            rt_row_init(plan->keys[k], shape->seed, (float)shape->model.init_scale, dim, into);
+            rt_optimizer_init_state(&shape->rows, dim, into + dim);
+            continue;
+        }
         assert_non_null(row);
         if (version != plan->versions[k])
             fail_msg("key %" PRIx64 " has version %u at the PS, planned was %u", plan->keys[k],
                      version, plan->versions[k]);
-        memcpy(result->rows + (size_t)k * result->row_floats, row,
-               result->row_floats * sizeof(float));
+        memcpy(into, row, result->row_floats * sizeof(float));
     }
 }
 

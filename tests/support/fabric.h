@@ -9,6 +9,7 @@
 #define FABRIC_H
 
 #include "dispatch/planner/dp_planner.h"
+#include "dispatch/planner/dp_sweep.h"
 #include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
 #include "tests/support/planner_case.h"
@@ -30,6 +31,7 @@ typedef struct {
     rt_dispatch_config dispatch;
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers
+    dp_rows ends;                    // when rows end
 } fabric_shape;
 
 // How it comes about: must not change any result.
@@ -49,8 +51,10 @@ typedef struct {
     rt_message *slices;   // slice_count x worker_count
     rt_counts *counts;    // the same, as planned
     uint32_t slice_count; // the flush is the last
+    uint32_t *floors;     // of each slice: of the sweep that it is, or 0
+    uint32_t *swept;      // of each iteration: floor of the sweep after it, or 0
     uint64_t *keys;       // key_count, ascending: all keys of all batches
-    uint32_t *versions;   // of each, at the end
+    uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned; // all workers, all slices
 } fabric_plan;

@@ -40,6 +40,7 @@ static void configure_planner(fabric_plan *plan)
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
                                   .eviction = shape->eviction,
                                   .lookahead = shape->lookahead,
+                                  .rows = shape->ends,
                                   .layout.field_count = shape->field_count,
                                   .dispatch = shape->dispatch,
                                   .seed = shape->seed};
@@ -137,25 +138,54 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
     plan->slice_count++;
 }
 
+static void finish_planned(fabric_plan *plan, dp_planner *planner)
+{
+    const dp_plan *final = NULL;
+    assert_int_equal(dp_planner_finish(planner, &final), RT_OK);
+    if (final)
+        add_slices(plan, final, &plan->batches[final->iteration - 1]);
+}
+
+// t iterations are planned, and another one follows.
+static void sweep(fabric_plan *plan, dp_planner *planner, uint32_t t)
+{
+    const dp_plan *final = NULL;
+    rt_error error = {0};
+    uint64_t ended = 0;
+    uint32_t floor;
+    if (!dp_sweep_due(planner, &floor))
+        return;
+    finish_planned(plan, planner);
+    const uint64_t before = dp_planner_directory(planner)->key_count;
+    assert_int_equal(dp_sweep(planner, floor, &final, &ended), RT_OK);
+    assert_true(ended > 0 && before - dp_planner_directory(planner)->key_count == ended);
+    if (!dp_planner_legal(planner, &error))
+        fail_msg("after a sweep: %s", error.text);
+    plan->swept[t - 1] = plan->floors[plan->slice_count] = floor;
+    add_slices(plan, final, NULL);
+}
+
 // With the keeper rule a commit returns the plan of the batch before.
 static void plan_all(fabric_plan *plan, dp_planner *planner)
 {
     const dp_plan *final = NULL;
     rt_error error = {0};
-    uint32_t shown = 0;
+    uint32_t shown = 0, planned = 0;
     for (uint32_t t = 0; t < plan->shape.iterations; t++) {
         while (shown <= t + plan->shape.lookahead && shown < plan->shape.iterations)
             dp_planner_preview(planner, &plan->batches[shown++]);
+        if (t > 0)
+            sweep(plan, planner, t);
         assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
         dp_planner_place(planner);
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);
         if (final)
             add_slices(plan, final, &plan->batches[final->iteration - 1]);
     }
-    assert_int_equal(dp_planner_finish(planner, &final), RT_OK);
-    if (final)
-        add_slices(plan, final, &plan->batches[final->iteration - 1]);
-    assert_int_equal(plan->slice_count, plan->shape.iterations);
+    finish_planned(plan, planner);
+    for (uint32_t t = 0; t < plan->shape.iterations; t++)
+        planned += 1 + (plan->swept[t] > 0);
+    assert_int_equal(plan->slice_count, planned);
     assert_int_equal(dp_planner_flush(planner, &final), RT_OK);
     if (!dp_planner_legal(planner, &error))
         fail_msg("after the flush: %s", error.text);
@@ -170,7 +200,9 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
     configure_planner(plan);
     make_batches(plan);
     list_keys(plan);
-    size_t slices = (size_t)(shape->iterations + 1) * shape->worker_count;
+    size_t slices = (size_t)(2 * shape->iterations + 1) * shape->worker_count;
+    plan->floors = calloc(2 * shape->iterations + 1, sizeof *plan->floors);
+    plan->swept = calloc(shape->iterations, sizeof *plan->swept);
     plan->slices = calloc(slices, sizeof *plan->slices);
     plan->counts = calloc(slices, sizeof *plan->counts);
     plan->versions = calloc(plan->key_count, sizeof *plan->versions);
@@ -193,6 +225,8 @@ void fabric_plan_fini(fabric_plan *plan)
     free(plan->counts);
     free(plan->keys);
     free(plan->versions);
+    free(plan->floors);
+    free(plan->swept);
 }
 
 ew_model_config fabric_model(const fabric_plan *plan, bool whole)

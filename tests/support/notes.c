@@ -23,14 +23,29 @@ static void end(rt_endpoint *endpoint, uint32_t linger_ms)
 static rt_status note(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
 {
     assert_true(endpoint->count < NOTES_MAX);
+    if (endpoint->broken)
+        return endpoint->broken;
     endpoint->sent[endpoint->count].peer = peer;
     endpoint->sent[endpoint->count++].header = *rt_message_header(message);
     rt_message_release(message);
     return RT_OK;
 }
 
-const rt_transport_ops notes_ops = {
-    .name = "notes", .listen = listen_nowhere, .end = end, .send = note};
+static rt_status receive_nothing(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
+                                 rt_error *error)
+{
+    (void)endpoint;
+    (void)peer_p;
+    (void)message;
+    (void)error;
+    return RT_AGAIN;
+}
+
+const rt_transport_ops notes_ops = {.name = "notes",
+                                    .listen = listen_nowhere,
+                                    .end = end,
+                                    .send = note,
+                                    .receive = receive_nothing};
 
 uint32_t notes_ranks(const rt_transport *transport, rt_message_type type, rt_role role,
                      uint64_t iteration)

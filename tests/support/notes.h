@@ -8,6 +8,7 @@
 
 struct rt_endpoint {
     uint32_t count;
+    rt_status broken; // what sending returns
     struct {
         uint32_t peer;
         rt_wire_header header;

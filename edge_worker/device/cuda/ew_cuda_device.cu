@@ -345,6 +345,8 @@ static cublasStatus_t open_blas(ew_cuda *cuda)
         status = cublasSetStream(cuda->blas, cuda->compute);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasSetWorkspace(cuda->blas, cuda->blas_workspace, BLAS_WORKSPACE_BYTES);
+    if (status == CUBLAS_STATUS_SUCCESS && cuda->tf32)
+        status = cublasSetMathMode(cuda->blas, CUBLAS_TF32_TENSOR_OP_MATH);
     return status;
 }
 
@@ -374,12 +376,13 @@ static cudaError_t open_memory(ew_cuda *cuda)
     return error;
 }
 
-extern "C" rt_status ew_cuda_create(uint32_t index, void **state_p, rt_error *error)
+extern "C" rt_status ew_cuda_create(uint32_t index, bool tf32, void **state_p, rt_error *error)
 {
     ew_cuda *cuda = (ew_cuda *)calloc(1, sizeof *cuda);
     if (!cuda)
         return rt_fail(error, RT_NO_MEMORY, "no memory for a device");
     cuda->index = index;
+    cuda->tf32 = tf32;
     cudaError_t failed = open_memory(cuda);
     cublasStatus_t status = failed ? CUBLAS_STATUS_SUCCESS : open_blas(cuda);
     if (failed || status) {

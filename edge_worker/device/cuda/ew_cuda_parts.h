@@ -43,6 +43,7 @@ typedef struct {
     uint32_t processor_count;
     cudaStream_t compute, rows;
     cublasHandle_t blas;
+    bool tf32; // products may round their factors
     void *blas_workspace;
     float *scratch;    // EW_CUDA_SCRATCH_FLOATS, of the compute stream: partial sums
     const void *owner; // the thread that queued last; see ew_cuda_enter_rows

@@ -878,7 +878,7 @@ struct cuda_cpu_event {
     int nothing;
 };
 struct cuda_cpu_blas {
-    int nothing;
+    bool tf32;
 };
 
 extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
@@ -1106,6 +1106,24 @@ extern "C" cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *worksp
     return known(workspace, bytes, true) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+extern "C" cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
+{
+    handle->tf32 = mode == CUBLAS_TF32_TENSOR_OP_MATH;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// To 10 bits of mantissa, to nearest, ties away from zero, as cvt.rna.tf32.f32 does.
+static float factor(bool tf32, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (!tf32 || (bits & 0x7f800000u) == 0x7f800000u)
+        return value;
+    bits = (bits + 0x1000u) & ~0x1fffu;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 extern "C" const char *cublasGetStatusString(cublasStatus_t status)
 {
     return status ? "an invalid value" : "success";
@@ -1137,10 +1155,10 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
         for (int i = 0; i < m; i++) {
             float sum = 0;
             for (int l = 0; l < k; l++)
-                sum += a[a_operation == CUBLAS_OP_N ? i + (size_t)l * a_stride
-                                                    : l + (size_t)i * a_stride] *
-                       b[b_operation == CUBLAS_OP_N ? l + (size_t)j * b_stride
-                                                    : j + (size_t)l * b_stride];
+                sum += factor(handle->tf32, a[a_operation == CUBLAS_OP_N ? i + (size_t)l * a_stride
+                                                                         : l + (size_t)i * a_stride]) *
+                       factor(handle->tf32, b[b_operation == CUBLAS_OP_N ? l + (size_t)j * b_stride
+                                                                         : j + (size_t)l * b_stride]);
             float *to = &c[i + (size_t)j * c_stride];
             *to = *beta == 0 ? *alpha * sum : *alpha * sum + *beta * *to;
         }

@@ -142,5 +142,65 @@ static void what_nobody_waits_for(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(shards_wait_for_every_worker), TEST(shards_wait_for_the_dense_part),
-          TEST(what_nobody_waits_for))
+// Whoever cannot be asked ends the run, which would wait for the answer.
+static void members_that_cannot_be_asked(void **state)
+{
+    (void)state;
+    cut_case c;
+    rt_error error = {0};
+    begin(&c);
+    c.transport.endpoint.broken = RT_NOT_FOUND;
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, w), SEQUENCE), RT_OK);
+    assert_int_equal(dp_cut_step(&c.cut, &error), RT_PEER);
+    assert_non_null(strstr(error.text, "ps 0"));
+    c.cut.planned = NULL;
+    assert_int_equal(dp_cut_begin(&c.cut, &c.planned, &error), RT_PEER);
+    assert_non_null(strstr(error.text, "worker 0"));
+    fini(&c);
+}
+
+static rt_status expired(cut_case *c, uint32_t shard, uint64_t rows, bool *is_over)
+{
+    const rt_wire_expire answer = {.rows = rows};
+    const uint32_t peer = rt_peer(RT_ROLE_PS, shard);
+    rt_message message;
+    assert_int_equal(rt_control_create_struct(&message, RT_MESSAGE_EXPIRE, peer, ITERATION, &answer,
+                                              sizeof answer, NULL),
+                     RT_OK);
+    rt_status status = dp_cut_expired(&c->cut, peer, &message, is_over, NULL);
+    rt_message_release(&message);
+    return status;
+}
+
+// Rows end when all is carried out, on all shards; no dense part is sent.
+static void a_sweep_is_a_cut(void **state)
+{
+    (void)state;
+    cut_case c;
+    bool is_over = true;
+    begin(&c);
+    c.planned.is_cut = false;
+    c.planned.floor = 7;
+    assert_int_equal(expired(&c, 0, 1, &is_over), RT_WIRE); // nobody has asked
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        assert_int_equal(dp_cut_step(&c.cut, NULL), RT_OK);
+        assert_int_equal(notes_ranks(&c.transport, RT_MESSAGE_EXPIRE, RT_ROLE_PS, ITERATION), 0);
+        assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, w), SEQUENCE), RT_OK);
+    }
+    assert_int_equal(dp_cut_step(&c.cut, NULL), RT_OK);
+    assert_int_equal(dp_cut_step(&c.cut, NULL), RT_OK); // and once
+    assert_int_equal(notes_ranks(&c.transport, RT_MESSAGE_EXPIRE, RT_ROLE_PS, ITERATION), 3);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(dp_cut_captured(&c.cut, rt_peer(RT_ROLE_PS, 0), NULL), RT_WIRE);
+    assert_int_equal(expired(&c, 1, 5, &is_over), RT_OK);
+    assert_false(is_over);
+    assert_int_equal(expired(&c, 1, 5, &is_over), RT_WIRE); // again
+    assert_int_equal(c.cut.ended_rows, 5);
+    fini(&c);
+}
+
+TEST_MAIN(TEST(a_sweep_is_a_cut), TEST(shards_wait_for_every_worker),
+          TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
+          TEST(members_that_cannot_be_asked))

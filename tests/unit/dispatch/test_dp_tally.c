@@ -1,10 +1,12 @@
 #include "dispatch/coordinator/dp_tally.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/test.h"
 
@@ -273,5 +275,48 @@ static void sums_cut_short_leave_nothing(void **state)
     rt_bytes_fini(&after);
 }
 
-TEST_MAIN(TEST(the_summary_has_what_was_executed), TEST(sums_cut_short_leave_nothing),
+// What a run says at its end, on standard output.
+static const char *said_at_the_end(scene *s, bool interrupted)
+{
+    static char text[4096];
+    const dp_reading reading = {0};
+    fflush(stdout);
+    const int own = dup(STDOUT_FILENO);
+    const int said = open(test_path("said"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(own >= 0 && said >= 0);
+    dup2(said, STDOUT_FILENO);
+    const rt_status status = dp_tally_finish(s->tally, &reading, interrupted, NULL);
+    fflush(stdout);
+    dup2(own, STDOUT_FILENO);
+    close(own);
+    const ssize_t length = pread(said, text, sizeof text - 1, 0);
+    close(said);
+    assert_true(status == RT_OK && length >= 0);
+    text[length] = '\0';
+    return text;
+}
+
+static void people_are_told(void **state)
+{
+    (void)state;
+    static scene s;
+    open_scene(&s, NULL, 0);
+    const char *said = said_at_the_end(&s, true);
+    assert_ptr_equal(strstr(said, "0 iterations, 0 samples, 0 samples/s (interrupted)\n"), said);
+    assert_null(strstr(said, "log loss")); // of nothing
+    assert_null(strstr(said, "all labels"));
+    close_scene(&s);
+    open_scene(&s, NULL, 0);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        report(&s, 1, w);
+    close_iteration(&s, 1);
+    said = said_at_the_end(&s, false);
+    assert_non_null(strstr(said, "1 iterations, "));
+    assert_null(strstr(said, "interrupted"));
+    assert_non_null(strstr(said, "\nlog loss "));
+    assert_null(strstr(said, "batches had a loss"));
+    close_scene(&s);
+}
+
+TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed), TEST(sums_cut_short_leave_nothing),
           TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatch/cache/dp_eviction.h"
+#include "dispatch/cache/dp_sort.h"
 #include "dispatch/plan/dp_plan.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/eviction_model.h"

@@ -279,6 +279,101 @@ static void bad_data_ends_the_input(void **state)
     }
 }
 
+// What is told counts from the next look-up on, once; of two of a kind the second.
+static void what_is_told_takes_effect(void **state)
+{
+    (void)state;
+    static const dp_input told[] = {
+        {.kind = DP_INPUT_LINK_UP, .worker = 1, .value = 1e6},
+        {.kind = DP_INPUT_LINK_DOWN, .worker = 1, .value = 2e6},
+        {.kind = DP_INPUT_LINK_UP, .worker = 1, .value = 3e6},
+        {.kind = DP_INPUT_LINK_UP, .worker = 0, .value = 4e6},
+    };
+    static const uint32_t order[] = {2, 1, 3};
+    feed_case c;
+    dp_feed *feed;
+    dp_inputs inputs;
+    const int writer = begin_pipe(&c);
+    dp_feed_config config = config_of(&c);
+    config.journal = test_path("records.jsonl");
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    write_batch(&c, writer);
+    expect_iteration(&c, feed, 1);
+    for (size_t i = 0; i < RT_COUNT_OF(told); i++)
+        dp_feed_tell(feed, &told[i]);
+    for (uint32_t t = 2; t <= 3; t++) {
+        write_batch(&c, writer);
+        expect_iteration(&c, feed, t);
+        dp_feed_tell(feed, &told[1]); // no news
+    }
+    dp_feed_keep_journal(feed);
+    dp_feed_destroy(feed);
+    close(writer);
+    assert_int_equal(dp_inputs_load(test_path("records.jsonl"), WORKERS, &inputs, NULL), RT_OK);
+    assert_int_equal(inputs.count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        const dp_input *one = &inputs.items[i], *want = &told[order[i]];
+        assert_int_equal(one->number, i + 1);
+        assert_int_equal(one->iteration, 2);
+        assert_int_equal(one->kind, want->kind);
+        assert_int_equal(one->worker, want->worker);
+        assert_true(one->value == want->value);
+    }
+    dp_inputs_fini(&inputs);
+    fini(&c);
+}
+
+// Deciding is look-up and placement: neither is longer than both, nor than the iteration.
+static void times_are_of_their_parts(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    begin(&c, NULL);
+    dp_feed_config config = config_of(&c);
+    const uint64_t begin_ns = rt_now_ns();
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 10; t++) {
+        dp_planned *planned = take(&c, feed);
+        const uint64_t passed_ns = rt_now_ns() - begin_ns;
+        assert_int_equal(planned->iteration, t);
+        assert_true(planned->place_ns > 0 && planned->place_ns < planned->decision_ns);
+        assert_true(planned->decision_ns + planned->commit_ns <= passed_ns);
+        assert_true(planned->read_ns <= passed_ns);
+        dp_feed_give(feed, planned);
+    }
+    dp_feed_destroy(feed);
+    fini(&c);
+}
+
+// Where workers plan, all get the same message: the batches themselves.
+static void workers_that_plan_get_batches(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    begin(&c, NULL);
+    c.config.placement = RT_PLACEMENT_WORKER;
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 3; t++) {
+        dp_planned *planned = take(&c, feed);
+        const rt_message *first = &planned->slices[0];
+        assert_int_equal(planned->iteration, t);
+        assert_int_equal(rt_message_header(first)->type, RT_MESSAGE_BATCH);
+        assert_int_equal(rt_message_header(first)->iteration, t);
+        for (uint32_t w = 1; w < WORKERS; w++) {
+            assert_int_equal(planned->slices[w].size, first->size);
+            assert_memory_equal(planned->slices[w].data, first->data, first->size);
+        }
+        assert_int_equal(planned->slice_bytes, WORKERS * first->size);
+        assert_true(planned->placement_bytes[RT_PLACEMENT_WORKER] > 0);
+        dp_feed_give(feed, planned);
+    }
+    dp_feed_destroy(feed);
+    fini(&c);
+}
+
 // An input that cannot be counted needs no key of the user: caches have a size of their own.
 static void caches_of_an_input_of_unknown_length(void **state)
 {
@@ -319,4 +414,5 @@ static void caches_of_an_input_of_unknown_length(void **state)
 
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
-          TEST(bad_data_ends_the_input), TEST(caches_of_an_input_of_unknown_length))
+          TEST(bad_data_ends_the_input), TEST(what_is_told_takes_effect),
+          TEST(times_are_of_their_parts), TEST(workers_that_plan_get_batches), TEST(caches_of_an_input_of_unknown_length))

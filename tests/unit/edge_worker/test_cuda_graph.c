@@ -54,7 +54,7 @@ static void setup(fixture *f, rt_model_kind kind)
                                     .row_count_max = ROWS};
     static float values[ROWS * 16];
     rt_error error = {0};
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &f->device, &error) ||
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &f->device, &error) ||
         ew_model_create(&config, &f->device, &f->model, &error))
         fail_msg("%s", error.text);
     f->slab = f->device.ops->alloc(f->device.state, ROWS * 16);
@@ -205,7 +205,7 @@ static void what_cannot_be_captured_runs_as_it_is(void **state)
     rt_error error = {0};
     uint64_t alive, before = launched(&alive);
     (void)state;
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error))
         fail_msg("%s", error.text);
     uncapturable u = {.device = &device, .buffer = device.ops->alloc(device.state, 1)};
     for (uint32_t i = 0; i < 5; i++) {
@@ -269,7 +269,7 @@ static void a_graph_ends_with_its_memory(void **state)
     (void)state;
     test_plugin_function("cuda_cpu_first_fit", &first_fit);
     first_fit();
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error))
         fail_msg("%s", error.text);
     for (uint32_t turn = 1; turn <= 2; turn++) {
         negated n = {&device, device.ops->alloc(device.state, 64), turn * 16, 0};
@@ -331,7 +331,7 @@ static void rows_move_while_a_step_is_captured(void **state)
     uint64_t alive, before = launched(&alive);
     float one = 1;
     (void)state;
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error))
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error))
         fail_msg("%s", error.text);
     contended c = {.device = &device, .block = device.ops->alloc(device.state, 128)};
     float *packed = device.ops->alloc_shared(device.state, 4);

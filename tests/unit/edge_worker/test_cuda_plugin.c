@@ -25,7 +25,7 @@ static ew_device open_device(void)
 {
     ew_device device;
     rt_error error;
-    if (ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error) != RT_OK)
+    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error) != RT_OK)
         fail_msg("%s", error.text);
     return device;
 }
@@ -34,7 +34,7 @@ static void expect_no_device(const char *name, const char *part)
 {
     ew_device device = {0};
     rt_error error = {0};
-    assert_int_equal(ew_cuda_open(test_plugin_path(), name, 0, &device, &error), RT_UNSUPPORTED);
+    assert_int_equal(ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = name}, &device, &error), RT_UNSUPPORTED);
     expect_in(error.text, part);
     assert_null(device.ops);
 }
@@ -44,14 +44,14 @@ static void workers_share_devices(void **state)
 {
     static const struct {
         int devices;
-        uint32_t rank;
-        const char *name, *begin, *end;
+        ew_device_wish wish;
+        const char *begin, *end;
     } cases[] = {
-        {3, 0, "cuda", "cuda:0: ", "; for worker 0, of 3 GPUs here"},
-        {3, 2, "cuda", "cuda:2: ", "; for worker 2, of 3 GPUs here"},
-        {3, 7, "cuda", "cuda:1: ", "; for worker 7, of 3 GPUs here"},
-        {3, 7, "cuda:2", "cuda:2: ", NULL},
-        {1, 5, "cuda", "cuda:0: ", NULL},
+        {3, {"cuda", .rank = 0}, "cuda:0: ", "; for worker 0, of 3 GPUs here"},
+        {3, {"cuda", .rank = 2}, "cuda:2: ", "; for worker 2, of 3 GPUs here"},
+        {3, {"cuda", .rank = 7}, "cuda:1: ", "; for worker 7, of 3 GPUs here"},
+        {3, {"cuda:2", .rank = 7}, "cuda:2: ", NULL},
+        {1, {"cuda", .rank = 5}, "cuda:0: ", NULL},
     };
     void (*device_count)(int);
     (void)state;
@@ -60,7 +60,7 @@ static void workers_share_devices(void **state)
         ew_device device;
         rt_error error = {0};
         device_count(cases[i].devices);
-        if (ew_cuda_open(test_plugin_path(), cases[i].name, cases[i].rank, &device, &error))
+        if (ew_cuda_open(test_plugin_path(), &cases[i].wish, &device, &error))
             fail_msg("%s", error.text);
         assert_true(strncmp(device.description, cases[i].begin, strlen(cases[i].begin)) == 0);
         if (cases[i].end)
@@ -270,7 +270,7 @@ static void failing_to_open_leaves_nothing(void **state)
     test_plugin_function("cuda_cpu_fail_after", &fail_after);
     for (uint64_t calls = 1; status != RT_OK && calls < 50; calls++) {
         fail_after(calls);
-        status = ew_cuda_open(test_plugin_path(), "cuda:0", 0, &device, &error);
+        status = ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error);
         fail_after(0);
     }
     assert_int_equal(status, RT_OK);

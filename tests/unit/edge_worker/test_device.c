@@ -66,8 +66,10 @@ static void run_lookups(const ew_cpu_kernels *kernels, uint32_t dim, bool bags, 
                           slots,        slab,   starts,
                           samples,      fields, scalars};
     kernels->pool(&lookups, weights, 2, r->out[6], stride);
-    kernels->wide(&lookups, weights, r->out[7]);
-    kernels->wide_back(&lookups, weights, r->out[8]);
+    kernels->wide_rows(&lookups, weights);
+    kernels->wide_samples(&lookups, r->out[7]);
+    kernels->wide_back_rows(&lookups, weights);
+    kernels->wide_back_fields(&lookups, 0, lookups.field_count, r->out[8]);
     kernels->rows_back(&lookups, slab, stride, weights, r->out[9]);
 }
 

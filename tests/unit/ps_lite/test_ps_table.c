@@ -93,6 +93,66 @@ static void against_naive(uint32_t row_floats, uint32_t operations, uint64_t key
     rt_free(map.versions);
 }
 
+// Rows below a floor go, again and again, while others come; blocks are given back.
+static void erase_against_naive(uint32_t row_floats, uint64_t seed)
+{
+    ps_table *table = make(row_floats, UINT64_C(1) << 30);
+    naive map = {rt_alloc(60000, 8), rt_alloc(60000, 4), 0};
+    rt_random random = {seed};
+    uint64_t bytes_max = 0;
+    uint32_t next = 0;
+    for (uint32_t round = 1; round <= 10; round++) {
+        const uint32_t more = round % 2 ? 4000 : 300;
+        for (uint32_t i = 0; i < more; i++) {
+            const uint64_t key = rt_key(next % 3, rt_mix(next) >> 8);
+            assert_int_equal(ps_table_reserve(table, 1, NULL), RT_OK);
+            ps_entry *entry = ps_table_insert(table, key);
+            entry->version = 1 + rt_random_below(&random, round * 100);
+            fill_row(ps_table_row(table, entry), row_floats, key);
+            next++;
+            map.keys[map.count] = key;
+            map.versions[map.count++] = entry->version;
+        }
+        bytes_max = rt_max_u64(bytes_max, ps_table_bytes(table));
+        const uint32_t floor = round * 70;
+        uint32_t left = 0, parts = 1;
+        for (uint32_t i = 0; i < map.count; i++) {
+            if (map.versions[i] < floor)
+                continue;
+            map.keys[left] = map.keys[i];
+            map.versions[left++] = map.versions[i];
+        }
+        map.count = left;
+        for (uint64_t at = 0; ps_table_erase_below(table, floor, &at); parts++)
+            assert_true(parts < 100);
+        assert_int_equal(ps_table_count(table), map.count);
+        for (uint32_t i = 0; i < map.count; i++) {
+            const ps_entry *entry = ps_table_find(table, map.keys[i]);
+            assert_non_null(entry);
+            assert_int_equal(entry->version, map.versions[i]);
+            assert_true(ps_table_key(table, entry->row - 1) == map.keys[i]);
+            check_row(ps_table_row(table, entry), row_floats, map.keys[i]);
+        }
+        check_walk(table, &map);
+    }
+    uint64_t at = 0;
+    while (ps_table_erase_below(table, UINT32_MAX, &at))
+        continue;
+    assert_int_equal(ps_table_count(table), 0);
+    assert_true(ps_table_bytes(table) < bytes_max || row_floats < 900); // small rows: one block
+    ps_table_destroy(table);
+    rt_free(map.keys);
+    rt_free(map.versions);
+}
+
+static void test_rows_below_a_floor_are_erased(void **context)
+{
+    (void)context;
+    erase_against_naive(3, 1);
+    erase_against_naive(32, 2);
+    erase_against_naive(900, 3); // several blocks
+}
+
 static void test_table_equals_a_naive_map(void **context)
 {
     (void)context;
@@ -301,7 +361,8 @@ static void test_memory_is_what_the_rows_take(void **context)
     ps_table_destroy(table);
 }
 
-TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_never_move_and_do_not_overlap),
+TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_below_a_floor_are_erased),
+          TEST(test_rows_never_move_and_do_not_overlap),
           TEST(test_reserve_keeps_entries_in_place), TEST(test_all_is_there_while_the_index_grows),
           TEST(test_what_has_moved_stays_as_it_is), TEST(test_the_index_grows_in_steps),
           TEST(test_limit_is_an_error_that_names_it), TEST(test_memory_is_what_the_rows_take))

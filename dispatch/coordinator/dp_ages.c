@@ -1,0 +1,36 @@
+#include "dispatch/coordinator/dp_ages.h"
+
+#define STEPS 16u
+
+void dp_ages_init(dp_ages *ages, double expire_s)
+{
+    *ages = (dp_ages){.limit_ns = (uint64_t)(expire_s * 1e9)};
+    ages->step_ns = ages->limit_ns / STEPS;
+}
+
+static void note(dp_ages *ages, uint32_t iteration, uint64_t now_ns)
+{
+    const uint32_t last = (ages->first + ages->count - 1) % DP_AGES_NOTES;
+    if (ages->count == DP_AGES_NOTES ||
+        (ages->count && now_ns - ages->notes[last].ns < ages->step_ns))
+        return;
+    const uint32_t at = (ages->first + ages->count++) % DP_AGES_NOTES;
+    ages->notes[at].ns = now_ns;
+    ages->notes[at].iteration = iteration;
+}
+
+bool dp_ages_iterated(dp_ages *ages, uint32_t iteration, uint64_t now_ns, dp_input *input)
+{
+    bool is_old = false;
+    if (!ages->limit_ns)
+        return false;
+    while (ages->count && now_ns - ages->notes[ages->first].ns >= ages->limit_ns) {
+        *input = (dp_input){.kind = DP_INPUT_ROWS_FLOOR,
+                            .value = (double)ages->notes[ages->first].iteration + 1};
+        ages->first = (ages->first + 1) % DP_AGES_NOTES;
+        ages->count--;
+        is_old = true;
+    }
+    note(ages, iteration, now_ns);
+    return is_old;
+}

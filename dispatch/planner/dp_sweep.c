@@ -1,0 +1,106 @@
+#include "dispatch/planner/dp_sweep.h"
+
+#include "dispatch/planner/dp_planner_parts.h"
+
+#define STEPS 8u // of rows.expire_iterations, from one sweep to the next
+
+// ---- the floor -------------------------------------------------------------------------------
+
+typedef struct {
+    uint32_t floor;
+    bool found;
+} older;
+
+static void find_older(void *context, uint32_t version)
+{
+    older *o = context;
+    o->found |= version < o->floor;
+}
+
+// By age: of the configuration, or of a record for the next look-up.
+static uint32_t floor_by_age(const dp_planner *planner)
+{
+    const uint32_t limit = planner->config.rows.expire_iterations;
+    const uint32_t every = limit < STEPS ? 1 : limit / STEPS;
+    uint32_t floor = 0;
+    if (limit && planner->iteration > limit && planner->iteration % every == 0)
+        floor = planner->iteration - limit + 1;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const dp_input *input = &planner->waiting[i];
+        if (input->kind == DP_INPUT_ROWS_FLOOR && input->iteration <= planner->iteration + 1)
+            floor = (uint32_t)rt_max_u64(floor, (uint64_t)input->value);
+    }
+    return floor;
+}
+
+bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
+{
+    const dp_rows *rows = &planner->config.rows;
+    const uint64_t keys = planner->directory.key_count;
+    uint64_t floor = keys > rows->keep_min ? floor_by_age(planner) : 0;
+    if (floor && rows->keep_min)
+        floor = rt_min_u64(floor, dp_directory_newest(&planner->directory, rows->keep_min));
+    if (rows->max && keys > rows->max)
+        floor = rt_max_u64(floor, dp_directory_newest(&planner->directory, rows->max / 8 * 7 + 1) + UINT64_C(1));
+    older o = {.floor = (uint32_t)rt_min_u64(floor, planner->iteration)};
+    if (o.floor)
+        dp_directory_walk(&planner->directory, find_older, &o);
+    *floor_p = o.floor;
+    return o.found;
+}
+
+// ---- the sweep -------------------------------------------------------------------------------
+
+static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                           dp_record *record)
+{
+    dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
+    if (!op)
+        return RT_NO_MEMORY;
+    op->key = record->key;
+    op->slot = slot;
+    op->version = record->version;
+    dp_turnover_leave(&planner->turnover, record);
+    record->version_ps = record->version; // what only this copy had ends with it
+    return RT_OK;
+}
+
+// Copies in one of the two sets of caches; only those of the workers are in the plan. A free slot
+// still names its last record, which then has no copy in it.
+static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t worker, uint32_t floor,
+                            dp_plan *plan)
+{
+    const dp_cache *cache = &caches[worker];
+    for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
+        const uint32_t index = cache->slots[slot].record;
+        if (index >= planner->directory.record_top)
+            continue;
+        dp_record *record = &planner->directory.records[index];
+        dp_copies *copies = dp_planner_copies(planner, caches, index);
+        if (record->version >= floor || dp_cache_slot(caches, worker, copies) != slot)
+            continue;
+        if (caches == planner->caches && copies->holders >> worker & 1 &&
+            drop_copy(planner, plan, worker, slot, record))
+            return RT_NO_MEMORY;
+        dp_cache_drop(caches, worker, copies);
+        dp_planner_release(planner, index);
+    }
+    return RT_OK;
+}
+
+rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p)
+{
+    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
+    rt_assert(!planner->works[0].open && !planner->works[1].open);
+    rt_assert(floor <= planner->iteration);
+    dp_plan_clear(plan);
+    plan->participants = planner->participants;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        if (drop_below(planner, planner->caches, w, floor, plan) ||
+            (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))
+            return RT_NO_MEMORY;
+    }
+    *ended_p = dp_directory_erase_below(&planner->directory, floor);
+    *plan_p = plan;
+    return RT_OK;
+}

@@ -1,0 +1,30 @@
+// dp_sweep - rows that nobody has trained for long end, so that a run of months fits its memory.
+//
+// A sweep happens between two iterations. It has one number, the floor: every row that was trained
+// last before iteration `floor` ends. The planner forgets its key and gives up the copies in caches
+// (DROP, also of a dirty one: nobody will read it); once everything planned so far is carried out,
+// every shard is told the floor (EXPIRE) and forgets the same rows, by the versions that it has. A
+// key that comes back starts anew, as one that was never there.
+//
+// No later iteration goes out before all shards have answered, so neither a pull of such a row nor a
+// gradient for it can be under way, and versions alone say what ends (docs/PROTOCOL.md, Sweeps).
+//
+// The floor is the largest of
+//     t - rows.expire_iterations + 1, after every eighth part of that time
+//     the input records DP_INPUT_ROWS_FLOOR of the next look-up (rows.expire_s)
+// but the newest rows.keep_min rows stay. Where the planner knows more than rows_max keys, it is
+// also at least what leaves seven eighths of them. What the last iteration trained never ends.
+#ifndef DP_SWEEP_H
+#define DP_SWEEP_H
+
+#include "dispatch/planner/dp_planner.h"
+
+// Between two iterations, records of the next applied. True: a sweep is due, with this floor, and
+// at least one row ends.
+bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p);
+
+// After dp_planner_finish. plan: the copies that are given up, iteration 0; *ended_p: keys that are
+// forgotten. RT_NO_MEMORY: the planner must not be used further.
+rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p);
+
+#endif

@@ -1,0 +1,189 @@
+#include "runtime/rt_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define SPIN_NS 20000u // about what putting a thread to sleep and waking it costs
+#define SPINS_PER_LOOK 64u
+
+// A piece of work is published under lock. A thread that takes part in it counts in busy, also
+// under lock, so that the caller, who waits for busy to be 0, gives up its context only when nobody
+// looks at it any more. The counters are atomic for those who spin without the lock.
+struct rt_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    pthread_t threads[RT_THREADS_MAX];
+    uint32_t thread_count, started; // with and without the caller
+    bool closing;
+    atomic_bool taken; // by a caller
+    atomic_uint piece; // number of the newest
+    atomic_uint busy;
+
+    rt_pool_work work;
+    void *context;
+    uint32_t part_count; // 0: the piece is done
+    atomic_uint next_part;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// Until *value is no longer (or has become) expected, or for a moment.
+static void spin(const atomic_uint *value, uint32_t expected, bool equal)
+{
+    const uint64_t end = rt_now_ns() + SPIN_NS;
+    do {
+        for (uint32_t i = 0; i < SPINS_PER_LOOK; i++) {
+            if ((atomic_load_explicit(value, memory_order_acquire) == expected) == equal)
+                return;
+            relax();
+        }
+    } while (rt_now_ns() < end);
+}
+
+static void work_off(rt_pool *pool, rt_pool_work work, void *context, uint32_t part_count)
+{
+    uint32_t part;
+    while ((part = atomic_fetch_add(&pool->next_part, 1)) < part_count)
+        work(context, part);
+}
+
+static void *help(void *argument)
+{
+    rt_pool *pool = argument;
+    uint32_t seen = 0;
+    prctl(PR_SET_NAME, "compute");
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        if (!pool->closing && atomic_load(&pool->piece) == seen) {
+            pthread_mutex_unlock(&pool->lock);
+            spin(&pool->piece, seen, false);
+            pthread_mutex_lock(&pool->lock);
+        }
+        while (!pool->closing && atomic_load(&pool->piece) == seen)
+            pthread_cond_wait(&pool->wake, &pool->lock);
+        if (pool->closing)
+            break;
+        seen = atomic_load(&pool->piece);
+        const uint32_t part_count = pool->part_count;
+        if (!part_count) // it came late
+            continue;
+        atomic_fetch_add(&pool->busy, 1);
+        rt_pool_work work = pool->work;
+        void *context = pool->context;
+        pthread_mutex_unlock(&pool->lock);
+        work_off(pool, work, context, part_count);
+        pthread_mutex_lock(&pool->lock);
+        if (atomic_fetch_sub(&pool->busy, 1) == 1)
+            pthread_cond_signal(&pool->done);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static rt_status start(rt_pool *pool, rt_error *error)
+{
+    sigset_t all, before;
+    int reason = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pool->started + 1 < pool->thread_count && !reason) {
+        reason = pthread_create(&pool->threads[pool->started], NULL, help, pool);
+        pool->started += !reason;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (reason)
+        return rt_fail(error, RT_LIMIT, "cannot start %u threads to compute: %s",
+                       pool->thread_count - 1, strerror(reason));
+    return RT_OK;
+}
+
+rt_status rt_pool_create(uint32_t thread_count, rt_pool **pool_p, rt_error *error)
+{
+    rt_assert(thread_count >= 1 && thread_count <= RT_THREADS_MAX);
+    rt_pool *pool = rt_alloc(1, sizeof *pool);
+    if (!pool)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for threads");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    pool->thread_count = thread_count;
+    rt_status status = start(pool, error);
+    if (status)
+        rt_pool_destroy(pool);
+    else
+        *pool_p = pool;
+    return status;
+}
+
+void rt_pool_destroy(rt_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closing = true;
+    atomic_fetch_add(&pool->piece, 1); // for those who spin
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (uint32_t i = 0; i < pool->started; i++)
+        pthread_join(pool->threads[i], NULL);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    rt_free(pool);
+}
+
+uint32_t rt_pool_threads(const rt_pool *pool)
+{
+    return pool ? pool->thread_count : 1;
+}
+
+static void publish(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->work = work;
+    pool->context = context;
+    pool->part_count = part_count;
+    atomic_store(&pool->next_part, 0);
+    atomic_fetch_add(&pool->piece, 1);
+    if (part_count > pool->started)
+        pthread_cond_broadcast(&pool->wake);
+    else
+        for (uint32_t i = 1; i < part_count; i++)
+            pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void await_helpers(rt_pool *pool)
+{
+    spin(&pool->busy, 0, true);
+    pthread_mutex_lock(&pool->lock);
+    pool->part_count = 0;
+    while (atomic_load(&pool->busy) > 0)
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void rt_pool_run(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context)
+{
+    bool was_taken = false;
+    if (!pool || pool->started == 0 || part_count <= 1 ||
+        !atomic_compare_exchange_strong(&pool->taken, &was_taken, true)) {
+        for (uint32_t part = 0; part < part_count; part++)
+            work(context, part);
+        return;
+    }
+    publish(pool, part_count, work, context);
+    work_off(pool, work, context, part_count);
+    await_helpers(pool);
+    atomic_store(&pool->taken, false);
+}
