@@ -17,8 +17,8 @@
 
 #define BATCH_SAMPLES 256u
 #define THREADS_MAX 256u
-#define LINE_BYTES 24u              // "%.9g" and a line feed
-#define WAIT_NS UINT64_C(20000000)  // a batch that does not fill is scored after so long
+#define LINE_BYTES 24u             // "%.9g" and a line feed
+#define WAIT_NS UINT64_C(20000000) // a batch that does not fill is scored after so long
 
 typedef enum { JOB_FREE, JOB_READ, JOB_TAKEN, JOB_SCORED } job_state;
 
@@ -81,8 +81,7 @@ static rt_status score(const scoring *s, job *j, rt_error *error)
     const uint32_t count = j->batch.sample_count;
     for (uint32_t i = 0; i < count; i++)
         j->is_place[i] = isnan(j->batch.labels[i]);
-    rt_status status =
-        ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
+    rt_status status = ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
     char *to = j->text;
     for (uint32_t i = 0; i < count && !status; i++)
         to += j->is_place[i] ? snprintf(to, LINE_BYTES, "nan\n")
@@ -102,8 +101,8 @@ static rt_status write_text(const prediction *p, const job *j, rt_error *error)
 static void write_scored(prediction *p)
 {
     rt_error error = {0};
-    while (!p->is_writing && p->written < p->read &&
-           job_of(p, p->written)->state == JOB_SCORED && !p->failure.status) {
+    while (!p->is_writing && p->written < p->read && job_of(p, p->written)->state == JOB_SCORED &&
+           !p->failure.status) {
         job *j = job_of(p, p->written);
         p->is_writing = true;
         pthread_mutex_unlock(&p->lock);
@@ -199,8 +198,8 @@ static rt_status open_all(prediction *p, rt_error *error)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < p->thread_count && !status; i++) {
         p->threads[i].all = p;
-        status = ew_scorer_create(&p->weights, &p->device, BATCH_SAMPLES, &p->threads[i].scorer,
-                                  error);
+        status =
+            ew_scorer_create(&p->weights, &p->device, BATCH_SAMPLES, &p->threads[i].scorer, error);
     }
     if (status)
         return status;
@@ -311,8 +310,9 @@ int cli_predict(int argc, char **argv)
     if (cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count)) {
         code = CLI_OK;
         if (!directory || !read_threads(threads, &p->thread_count)) {
-            fprintf(stderr, "lanyard predict: expected MODEL, the folder model/ of a run or a "
-                            "checkpoint; and of --threads 1 to %u\n",
+            fprintf(stderr,
+                    "lanyard predict: expected MODEL, the folder model/ of a run or a "
+                    "checkpoint; and of --threads 1 to %u\n",
                     THREADS_MAX);
             code = CLI_USAGE;
         }

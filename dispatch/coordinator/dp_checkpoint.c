@@ -69,8 +69,7 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     c->config = *config;
     c->child.fd = -1;
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
-    snprintf(c->published, sizeof c->published, "%s",
-             config->published ? config->published : "");
+    snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
     rt_status status = *c->published ? begin_publishing(c, past_count > 0, error) : RT_OK;
     if (!status && rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");

@@ -58,7 +58,8 @@ void dp_guard_judge(dp_guard *guard, const rt_publish_config *config, dp_verdict
     *verdict = (dp_verdict){.log_loss = NAN, .normalised_entropy = NAN, .calibration = NAN};
     if (guard->samples > 0) {
         verdict->log_loss = guard->loss / guard->samples;
-        verdict->normalised_entropy = verdict->log_loss / entropy_of(guard->labels / guard->samples);
+        verdict->normalised_entropy =
+            verdict->log_loss / entropy_of(guard->labels / guard->samples);
         verdict->calibration = guard->labels > 0 ? guard->predicted / guard->labels : NAN;
     }
     judge_entropy(guard, config->guard_log_loss, verdict);

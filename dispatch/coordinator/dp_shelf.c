@@ -122,10 +122,9 @@ rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_er
     snprintf(shelf->folder, sizeof shelf->folder, "%s", config->folder);
     snprintf(address, sizeof address, "tcp://%s", config->address);
     shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rt_status status = shelf->wake_fd < 0
-                           ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
-                           : rt_transport_open(&rt_transport_zmq, config->keys, &shelf->transport,
-                                               error);
+    rt_status status = shelf->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
+                                          : rt_transport_open(&rt_transport_zmq, config->keys,
+                                                              &shelf->transport, error);
     if (!status)
         status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
                                          &shelf->endpoint, error);

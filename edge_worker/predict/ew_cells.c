@@ -17,10 +17,10 @@ typedef struct {
 } cell;
 
 struct ew_cells {
-    rt_stream_config config;     // of the parser of put cells
-    rt_table_config table;       // of it: columns by their own names, no header
-    const rt_parser_ops *ops;    // NULL: the generator's samples
-    void *parser, *line_parser;  // line_parser: of whole lines, as the configuration has them
+    rt_stream_config config;    // of the parser of put cells
+    rt_table_config table;      // of it: columns by their own names, no header
+    const rt_parser_ops *ops;   // NULL: the generator's samples
+    void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
     rt_schema schema;
     uint32_t count;
     char (*names)[RT_NAME_MAX];
@@ -102,8 +102,7 @@ rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error 
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
     cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
-    rt_status status =
-        rt_stream_read_schema(&config->stream, config->seed, &cells->schema, error);
+    rt_status status = rt_stream_read_schema(&config->stream, config->seed, &cells->schema, error);
     if (!status) {
         cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
         cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);
@@ -291,9 +290,9 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
     const size_t length = cells->line.size;
     if (!status)
         status = finish_line(&cells->line, error);
-    return status ? status
-                  : parse(cells, cells->parser, (const char *)cells->line.data, length, batch,
-                          error);
+    return status
+               ? status
+               : parse(cells, cells->parser, (const char *)cells->line.data, length, batch, error);
 }
 
 rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,

@@ -13,7 +13,8 @@
 
 typedef struct ew_cells ew_cells;
 
-// config outlives it. RT_CONFIG, RT_NO_MEMORY; RT_UNSUPPORTED: samples of this format have no cells.
+// config outlives it. RT_CONFIG, RT_NO_MEMORY; RT_UNSUPPORTED: samples of this format have no
+// cells.
 rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error *error);
 void ew_cells_destroy(ew_cells *cells); // also NULL
 

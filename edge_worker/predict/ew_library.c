@@ -22,7 +22,7 @@ typedef struct room {
     ew_scorer *scorer;
     ew_cells *cells;
     rt_batch batch;
-    bool is_place[BATCH_SAMPLES]; // of a line that is no sample
+    bool is_place[BATCH_SAMPLES];  // of a line that is no sample
     char (*numbers)[NUMBER_BYTES]; // a cell of each column
 } room;
 
@@ -67,8 +67,7 @@ static int tell(const rt_error *failure, int bad, char *text, size_t size)
 static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
 {
     ew_source source;
-    rt_status status =
-        ew_source_open(folder, NULL, 0, false, &model->config, &source, error);
+    rt_status status = ew_source_open(folder, NULL, 0, false, &model->config, &source, error);
     model->has_config = status == RT_OK;
     if (!status)
         status = ew_device_open("cpu", &model->device, error);
@@ -146,8 +145,7 @@ static rt_status create_room(const lanyard_model *model, room **room_p, rt_error
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_batch_init(&r->batch, model->weights.schema.dense_count);
     r->numbers = rt_alloc(ew_cells_count(model->cells) + 1u, sizeof *r->numbers);
-    rt_status status =
-        r->numbers ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = r->numbers ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status =
             ew_scorer_create(&model->weights, &model->device, BATCH_SAMPLES, &r->scorer, error);
@@ -352,14 +350,16 @@ static rt_status check_keys(const rt_schema *schema, const uint64_t *keys, size_
     for (size_t k = 0; k < count; k++) {
         const uint32_t field = rt_key_field(keys[k]);
         if (field != next && (next == 0 || field != next - 1))
-            return rt_fail(error, RT_DATA, "sample %zu: a key of field %u, expected one of field %u",
-                           sample, field, next);
+            return rt_fail(error, RT_DATA,
+                           "sample %zu: a key of field %u, expected one of field %u", sample, field,
+                           next);
         next = field + 1;
     }
     if (next != schema->field_count || count > schema->keys_per_sample_max)
-        return rt_fail(error, RT_DATA,
-                       "sample %zu: %zu keys up to field %u, expected keys of %u fields, at most %u",
-                       sample, count, next, schema->field_count, schema->keys_per_sample_max);
+        return rt_fail(
+            error, RT_DATA,
+            "sample %zu: %zu keys up to field %u, expected keys of %u fields, at most %u", sample,
+            count, next, schema->field_count, schema->keys_per_sample_max);
     return RT_OK;
 }
 

@@ -10,7 +10,7 @@ struct ew_scorer {
     uint32_t dim, sample_count_max, lookup_count_max;
     uint64_t generation; // whose dense part and scale are here; 0: none yet
     ew_model *model;
-    rt_scale *scale; // a copy, which counts; NULL: dense features stay as they are
+    rt_scale *scale;   // a copy, which counts; NULL: dense features stay as they are
     float *slab;       // one row per look-up of a batch
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;

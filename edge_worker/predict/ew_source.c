@@ -33,7 +33,8 @@ static rt_status load_config(const char *path, const char *const *sets, uint32_t
     for (uint32_t i = 0; i < set_count && !status; i++)
         status = rt_config_set(config, sets[i], error);
     if (!status)
-        status = reads_input ? rt_config_check(config, error) : rt_config_check_model(config, error);
+        status =
+            reads_input ? rt_config_check(config, error) : rt_config_check_model(config, error);
     if (status)
         rt_config_fini(config);
     return status;
@@ -121,7 +122,7 @@ static bool config_says_scaled(const char *folder)
 }
 
 rt_status ew_source_scale(const ew_source *source, uint32_t dense_count, rt_tensors **scale_p,
-                           rt_error *error)
+                          rt_error *error)
 {
     char path[PATH_SIZE];
     *scale_p = NULL;
@@ -217,8 +218,8 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         if (!status)
             status = add_row(l, key, version, row, info.base > 0 || l->have > 0, error);
     }
-    for (uint64_t at = 0; status == RT_END && info.floor &&
-                          ps_table_erase_below(l->table, info.floor, &at);) {
+    for (uint64_t at = 0;
+         status == RT_END && info.floor && ps_table_erase_below(l->table, info.floor, &at);) {
         // rows of the files before that have ended
     }
     if (status == RT_END)
@@ -245,7 +246,7 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
 }
 
 rt_status ew_source_rows(const ew_source *source, uint32_t shard, uint32_t row_floats,
-                          ps_table *table, ps_model_info *info_p, rt_error *error)
+                         ps_table *table, ps_model_info *info_p, rt_error *error)
 {
     loading l = {.source = source, .shard = shard, .row_floats = row_floats, .table = table};
     rt_status status = load_folder(&l, source->folder, UINT32_MAX, error);

@@ -40,10 +40,10 @@ rt_status ew_source_scale(const ew_source *source, uint32_t dense_count, rt_tens
 // NULL. RT_DATA (no such files, damaged, not those that the manifest names), RT_CONFIG (of another
 // model; ps.memory_bytes_max is too small), RT_IO, RT_LIMIT, RT_NO_MEMORY.
 rt_status ew_source_rows(const ew_source *source, uint32_t shard, uint32_t row_floats,
-                          ps_table *table, ps_model_info *info_p, rt_error *error);
+                         ps_table *table, ps_model_info *info_p, rt_error *error);
 
-// The same of all shards into a table that holds the rows of iteration `have` of the same run: those
-// of a checkpoint that builds on it, by way of those between, or all. Errors as above.
+// The same of all shards into a table that holds the rows of iteration `have` of the same run:
+// those of a checkpoint that builds on it, by way of those between, or all. Errors as above.
 rt_status ew_source_changes(const ew_source *source, uint32_t row_floats, uint32_t have,
                             ps_table *table, rt_error *error);
 

@@ -44,9 +44,9 @@ size_t lanyard_dense_count(const lanyard_model *model); /* dense features per sa
 size_t lanyard_field_count(const lanyard_model *model); /* fields of keys */
 
 typedef enum {
-    LANYARD_TEXT = 0,   /* stride bytes each, as in a file of samples; zeros behind its end */
-    LANYARD_INT64 = 1,  /* written as a decimal number */
-    LANYARD_DOUBLE = 2  /* the same; NaN is a missing value */
+    LANYARD_TEXT = 0,  /* stride bytes each, as in a file of samples; zeros behind its end */
+    LANYARD_INT64 = 1, /* written as a decimal number */
+    LANYARD_DOUBLE = 2 /* the same; NaN is a missing value */
 } lanyard_type;
 
 /* One column of count samples: value i is stride bytes behind value i - 1. */

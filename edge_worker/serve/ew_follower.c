@@ -16,7 +16,7 @@
 
 #define LOOK_EVERY_NS 100000000 // whether there is another version
 #define PATH_SIZE (RT_PATH_MAX + 96)
-#define FRESH_BINS 400u       // of histogram, FRESH_BIN_S each; the last holds all that is older
+#define FRESH_BINS 400u // of histogram, FRESH_BIN_S each; the last holds all that is older
 #define FRESH_BIN_S 0.05
 
 typedef struct {
@@ -37,7 +37,7 @@ struct ew_follower {
     pthread_t thread;
     bool started;
     atomic_bool stops;
-    struct stat seen; // of the file that is followed, when it was read last
+    struct stat seen;     // of the file that is followed, when it was read last
     pthread_mutex_t lock; // of what follows
     ew_follower_state state;
     double fresh[FRESH_BINS + 1u]; // samples
@@ -69,8 +69,8 @@ static rt_status find_target(const ew_follower *copy, target *t, rt_error *error
     if (!status)
         status = rt_published_version_of(copy->folder, current.iteration, &t->info, error);
     if (!status)
-        status = rt_checkpoint_path(copy->folder, current.iteration, t->folder, sizeof t->folder,
-                                    error);
+        status =
+            rt_checkpoint_path(copy->folder, current.iteration, t->folder, sizeof t->folder, error);
     return status;
 }
 
@@ -120,7 +120,8 @@ static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_er
     bool alike = rt_config_schema(old->config) == rt_config_schema(new->config) &&
                  memcmp(&old->schema, &new->schema, sizeof old->schema) == 0;
     for (uint32_t i = 0; i < rt_tensors_count(old->dense) && alike; i++) {
-        const rt_tensor *a = rt_tensors_at(old->dense, i), *b = rt_tensors_find(new->dense, a->name);
+        const rt_tensor *a = rt_tensors_at(old->dense, i),
+                        *b = rt_tensors_find(new->dense, a->name);
         const bool is_state = strcmp(a->name, "optimizer.state") == 0;
         alike = is_state || (b && memcmp(a->shape, b->shape, sizeof a->shape) == 0);
     }
@@ -180,12 +181,14 @@ static void pause_ns(long ns)
 // ---- freshness ---------------------------------------------------------------------------------
 
 // The samples of a version were trained evenly between two times.
-static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before, double now_s)
+static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before,
+                           double now_s)
 {
     if (!t->is_published || isnan(t->info.trained_s) || isnan(t->info.since_s))
         return;
     const double least = now_s - t->info.trained_s, most = now_s - t->info.since_s;
-    const uint64_t samples = t->info.samples > samples_before ? t->info.samples - samples_before : 0;
+    const uint64_t samples =
+        t->info.samples > samples_before ? t->info.samples - samples_before : 0;
     const uint32_t parts = 32;
     for (uint32_t i = 0; i < parts && least >= 0; i++) {
         const double age_s = least + (most - least) * (i + 0.5) / parts;

@@ -142,8 +142,9 @@ static rt_status check_root(const cJSON *root, uint32_t most, rt_error *error)
     const cJSON *candidates = cJSON_GetObjectItemCaseSensitive(root, "candidates");
     if (!cJSON_IsObject(root) || !cJSON_IsArray(candidates) ||
         (context && !cJSON_IsObject(context)))
-        return rt_fail(error, RT_DATA,
-                       "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
+        return rt_fail(
+            error, RT_DATA,
+            "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
     const int count = cJSON_GetArraySize(candidates);
     if (count < 1 || (uint32_t)count > most)
         return rt_fail(error, count < 1 ? RT_DATA : RT_LIMIT,
@@ -204,11 +205,13 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
         memcpy(keys, key_bytes + i * fields * sizeof *keys, fields * sizeof *keys);
         for (uint32_t f = 0; f < fields; f++)
             if (rt_key_field(keys[f]) != f)
-                return rt_fail(error, RT_DATA, "candidate %" PRIu32 ": key %" PRIu32
-                                               " is not one of field %" PRIu32,
-                               i, f, f);
-        if (rt_batch_append(batch, 0, (const float *)(const void *)
-                            (dense_bytes + i * dense_count * sizeof(float)), keys, fields))
+                return rt_fail(
+                    error, RT_DATA,
+                    "candidate %" PRIu32 ": key %" PRIu32 " is not one of field %" PRIu32, i, f, f);
+        if (rt_batch_append(
+                batch, 0,
+                (const float *)(const void *)(dense_bytes + i * dense_count * sizeof(float)), keys,
+                fields))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     return RT_OK;

@@ -297,8 +297,8 @@ static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *
     s->server = server;
     rt_batch_init(&s->batch, weights->schema.dense_count);
     // Whoever asks for as many as may be finds room behind others.
-    rt_status status = ew_scorer_create(weights, &server->device,
-                                        2 * server->config->serve.candidates_max, &s->scorer, error);
+    rt_status status = ew_scorer_create(
+        weights, &server->device, 2 * server->config->serve.candidates_max, &s->scorer, error);
     if (!status)
         status = ew_cells_create(model, &s->cells, error);
     if (!status && ew_questions_create(s->cells, &weights->schema, &s->questions))

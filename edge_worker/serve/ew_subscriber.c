@@ -24,7 +24,7 @@
 #define ASK_EVERY_NS 200000000
 #define ANSWER_S 10.0
 #define WAIT_MS 200
-#define CHAIN_MAX 1100u // versions that build on each other
+#define CHAIN_MAX 1100u                     // versions that build on each other
 #define SMALL_BYTES_MAX (UINT64_C(4) << 20) // of current.json and manifests
 #define PATH_SIZE (RT_FOLDER_MAX + 192)
 
@@ -261,8 +261,8 @@ static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, 
     version_name(v->iteration, RT_MANIFEST_NAME, name);
     v->manifest = (rt_bytes){0};
     rt_status status = fetch_all(s, name, SMALL_BYTES_MAX, take_bytes, &v->manifest, error);
-    cJSON *root = status ? NULL
-                         : cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    cJSON *root =
+        status ? NULL : cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
     if (!status && !(rt_manifest_u32(root, "base", UINT32_MAX, base_p) &&
                      (*base_p == 0 || *base_p < v->iteration)))
         status = rt_fail(error, RT_DATA, "%s: no manifest of a version", name);
@@ -315,10 +315,9 @@ static rt_status fetch_current(ew_subscriber *s, rt_published *current, rt_error
     rt_bytes bytes = {0};
     rt_status status =
         fetch_all(s, RT_PUBLISHED_CURRENT, SMALL_BYTES_MAX, take_bytes, &bytes, error);
-    cJSON *root =
-        status ? NULL : cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
-    *current = (rt_published){
-        .pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
+    cJSON *root = status ? NULL : cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
+    *current =
+        (rt_published){.pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
     if (!status && !(rt_manifest_u32(root, "iteration", UINT32_MAX, &current->iteration) &&
                      current->iteration))
         status = rt_fail(error, RT_DATA, "%s: what is in force is no version", s->address);

@@ -1,9 +1,9 @@
 // ew_subscriber - keeps a folder on this box the same as the one that a run publishes to.
 //
 // A thread asks the run (publish.address) for what is in force, fetches the versions that are
-// missing here, oldest first, each complete before it is there, and then makes the same one in force
-// (rt_published). Whoever follows the folder (ew_follower) needs no network: while the run is away,
-// or the link, the folder stays as it is.
+// missing here, oldest first, each complete before it is there, and then makes the same one in
+// force (rt_published). Whoever follows the folder (ew_follower) needs no network: while the run is
+// away, or the link, the folder stays as it is.
 #ifndef EW_SUBSCRIBER_H
 #define EW_SUBSCRIBER_H
 

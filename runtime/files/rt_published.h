@@ -49,8 +49,8 @@ rt_status rt_published_add(const char *folder, uint32_t iteration, const char *c
                                                      rt_error *error),
                            void *context, rt_error *error);
 
-// Whether a name is one of a file that others may have: "current.json", or a version's name, a slash
-// and one of its files.
+// Whether a name is one of a file that others may have: "current.json", or a version's name, a
+// slash and one of its files.
 bool rt_published_may_be(const char *name);
 
 // With the lock held: removes those versions that another run has left above an iteration.

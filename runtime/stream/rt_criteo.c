@@ -14,7 +14,7 @@
 
 struct rt_criteo {
     float log1p[LOGS];
-    uint8_t digits[256]; // value of a hexadecimal digit; 0xff: not one
+    uint8_t digits[256];  // value of a hexadecimal digit; 0xff: not one
     bool labels_optional; // every label is 0; its cell may hold anything, or be left out
 };
 

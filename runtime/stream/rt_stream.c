@@ -51,7 +51,7 @@ struct rt_stream {
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
     uint64_t bad_logged;     // of this process
-    bool one_class_told; // or nobody wants to know
+    bool one_class_told;     // or nobody wants to know
     bool keeps_places;
     bool is_ended;
     rt_error failure; // a stream that failed stays failed

@@ -340,10 +340,10 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
 {
     const char *at = line->text, *end = at + line->length;
     const bool passes_label = lacks_label(table, line);
-    const uint32_t last = table->columns[table->column_count - 1].column.kind == RT_COLUMN_LABEL &&
-                                  passes_label
-                              ? table->column_count - 2
-                              : table->column_count - 1;
+    const uint32_t last =
+        table->columns[table->column_count - 1].column.kind == RT_COLUMN_LABEL && passes_label
+            ? table->column_count - 2
+            : table->column_count - 1;
     uint32_t dense_count = 0;
     sample->label = 0;
     for (uint32_t i = 0; i <= last; i++) {

@@ -4,6 +4,7 @@
   check_answers.py make FORMAT FILE COUNT FIRST        rows of a format, made up
   check_answers.py same LANYARD LIBRARY MODEL FORMAT ROWS
   check_answers.py follow LANYARD LIBRARY RUN           of a run that has published (synthetic rows)
+  check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
 
 FORMAT: criteo, avazu, movielens. numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
@@ -21,6 +22,7 @@ import urllib.request
 
 import numpy as np
 
+sys.dont_write_bytecode = True
 TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(TREE, "python"))
 sys.path.insert(0, os.path.join(TREE, "tools"))
@@ -115,9 +117,9 @@ def call(*words, stdin=None):
 
 
 class Server:
-    def __init__(self, lanyard, model):
-        self.process = subprocess.Popen([lanyard, "serve", model, "--set", "serve.address=127.0.0.1:0"],
-                                        stdout=subprocess.PIPE, text=True)
+    def __init__(self, lanyard, model, *options):
+        self.process = subprocess.Popen([lanyard, "serve", model, *options, "--set",
+                                         "serve.address=127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
         if not self.url.startswith("http://"):
             sys.exit("serve did not start")
@@ -270,12 +272,72 @@ def follow(lanyard, library, run):
     print(f"versions {there}: answers of {len(seen)} of them, each its own, none lost")
 
 
+def await_address(path, process):
+    for _ in range(1200):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if "published models at tcp://" in line:
+                    return line.rsplit("tcp://", 1)[1].strip()
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    with open(path, encoding="utf-8") as file:
+        sys.exit(f"no address of published models: {file.read()}")
+
+
+def copy(lanyard, library, config, folder):
+    """A run over CURVE, fed by a pipe; a server of another box, which is asked after the run is gone."""
+    os.environ["LANYARD_LIBRARY"] = library
+    import lanyard as package
+    keys, log, rows = (os.path.join(folder, name) for name in ("keys", "log", "rows"))
+    for box in ("hub", "shop", "stranger"):
+        call(lanyard, "keygen", keys if box != "stranger" else folder, "--name", box)
+
+    def secured(box, where=keys):
+        sets = [f"security.key={where}/{box}.secret", f"security.allow={keys}",
+                f"security.server_key={keys}/hub.public"]
+        return [word for one in sets for word in ("--set", one)]
+    make("criteo", rows, 4000, 0)
+    run = os.path.join(folder, "run")
+    with open(log, "w", encoding="utf-8") as output:
+        up = subprocess.Popen(
+            [lanyard, "up", config, "--out", run, *secured("hub"), "--set", "stream.files=-", "--set",
+             "publish.every_s=1000", "--set", "checkpoint.every_iterations=10", "--set",
+             "publish.address=127.0.0.1:0", "--set", "publish.guard.log_loss=0", "--set",
+             "publish.guard.calibration=0"], stdin=subprocess.PIPE, stdout=output, stderr=output)
+    address = await_address(log, up)
+    with open(rows, "rb") as file:
+        up.stdin.write(file.read())
+    up.stdin.flush()
+    done = subprocess.run([lanyard, "serve", os.path.join(folder, "none"), "--run", address,
+                           *secured("stranger", folder), "--set", "timeouts.start_s=3"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 1 or "no model has come" not in done.stderr:
+        sys.exit(f"a stranger was told: {done.stdout}{done.stderr}")
+    here = os.path.join(folder, "copy")
+    body = json.dumps({"candidates": [{"C1": f"{k:08x}", "I2": k} for k in range(CANDIDATES)]}).encode()
+    cells = {"C1": [f"{k:08x}" for k in range(CANDIDATES)], "I2": list(range(CANDIDATES))}
+    with Server(lanyard, here, "--run", address, *secured("shop")) as server:
+        await_iteration(server, 30)  # 4,000 rows are 31 batches of 128
+        up.kill()
+        up.wait()
+        up.stdin.close()
+        time.sleep(0.5)
+        answer = json.loads(server.ask("/predict", body))
+        if answer["model"]["iteration"] != 30:
+            sys.exit(f"the run is gone, and its model too: {answer}")
+    want = package.Model(os.path.join(run, "published", "ckpt-000000000030")).predict(cells)
+    compare("served from a copy", answer["probabilities"], want)
+    with Server(lanyard, here) as server:  # nobody is asked any more
+        compare("started again", json.loads(server.ask("/predict", body))["probabilities"], want)
+
+
 def main():
     command, *rest = sys.argv[1:]
     if command == "make":
         make(rest[0], rest[1], int(rest[2]), int(rest[3]))
     else:
-        {"same": same, "follow": follow}[command](*rest)
+        {"same": same, "follow": follow, "copy": copy}[command](*rest)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
@@ -17,7 +18,8 @@
 #define SETS_MAX 12
 
 static const char wdl[] =
-    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"stream\": {\"format\": \"criteo\"},"
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"stream\": {\"format\": "
+    "\"criteo\"},"
     " \"model\": {\"deep_input\": \"all\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
     " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
 static const char dfm[] =
@@ -165,8 +167,17 @@ static uint32_t predicted(const char *model, const char *rows, double *values, u
     uint32_t count = 0;
     snprintf(files, sizeof files, "stream.files=%s", rows);
     snprintf(out, sizeof out, "%s", test_path("predicted"));
-    const char *const arguments[] = {process_lanyard(), "predict", model, "--threads", "2", "--out",
-                                     out, "--set", files, "--set", "stream.malformed_share_max=1",
+    const char *const arguments[] = {process_lanyard(),
+                                     "predict",
+                                     model,
+                                     "--threads",
+                                     "2",
+                                     "--out",
+                                     out,
+                                     "--set",
+                                     files,
+                                     "--set",
+                                     "stream.malformed_share_max=1",
                                      NULL};
     must_run(&p, arguments);
     process_fini(&p);
@@ -245,6 +256,21 @@ static void published_models_are_followed(void **state)
     script("follow", program, library, out, NULL, NULL);
 }
 
+// Another box has its own copy: with keys, without the run.
+static void published_models_are_copied(void **state)
+{
+    char program[500], library[500], config[500], folder[500];
+    (void)state;
+    need_numpy();
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
+    snprintf(config, sizeof config, "%s", config_of(wdl));
+    snprintf(folder, sizeof folder, "%s", test_path("boxes"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    script("copy", program, library, config, folder, NULL);
+}
+
 TEST_MAIN(TEST_SLOW(same_answers_criteo, 240), TEST_SLOW(same_answers_avazu, 240),
           TEST_SLOW(same_answers_movielens, 240), TEST_SLOW(same_answers_on_real_rows, 900),
-          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(published_models_are_followed, 240))
+          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(published_models_are_followed, 240),
+          TEST_SLOW(published_models_are_copied, 240))

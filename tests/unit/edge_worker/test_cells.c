@@ -75,7 +75,8 @@ static void a_table(void **state)
     assert_int_equal(batch.sample_count, 2);
     static const char line[] = "0\t2.5\tx\ta\t7";
     assert_int_equal(ew_cells_append_line(cells, line, strlen(line), &batch, &error), RT_OK);
-    assert_int_equal(ew_cells_append_line(cells, line + 2, strlen(line) - 2, &batch, &error), RT_OK);
+    assert_int_equal(ew_cells_append_line(cells, line + 2, strlen(line) - 2, &batch, &error),
+                     RT_OK);
     assert_int_equal(batch.keys[5], hashed(0, "a"));
     assert_memory_equal(&batch.keys[5], &batch.keys[7], 2 * sizeof *batch.keys);
     rt_batch_fini(&batch);
