@@ -79,7 +79,7 @@ static rt_status take_dense(ew_scorer *scorer, const ew_weights *weights, rt_err
 {
     rt_status status = ew_model_load(scorer->model, weights->dense, error);
     if (status)
-        return rt_fail_in(error, "dense.bin");
+        return rt_fail_in(error, "%s", weights->dense_path);
     rt_scale_destroy(scorer->scale);
     scorer->scale = NULL;
     if (weights->scale && rt_scale_create(weights->schema.dense_count, 0, &scorer->scale))

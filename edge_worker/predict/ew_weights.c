@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/files/rt_manifest.h"
 
@@ -45,6 +46,7 @@ static rt_status open_dense(ew_weights *weights, const ew_source *source, rt_err
         rt_tensors_close(weights->dense);
     rt_scale_destroy(weights->scale);
     weights->dense = dense;
+    memcpy(weights->dense_path, path, sizeof path);
     weights->scale = scale;
     weights->generation = next_generation();
     return RT_OK;

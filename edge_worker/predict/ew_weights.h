@@ -16,6 +16,7 @@ typedef struct {
     uint64_t generation; // differs between any two in a process: what dense and scale belong to
     ps_table *rows;
     rt_tensors *dense;
+    char dense_path[RT_PATH_MAX + 64];
     rt_scale *scale;             // NULL: dense features stay as they are
     uint64_t iteration, samples; // of the manifest; 0: it does not say
 } ew_weights;
