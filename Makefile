@@ -34,9 +34,15 @@ CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions 
   -Wno-missing-field-initializers -Werror
 COMPILE = $(CC) $(CFLAGS) $(HOT) $(SANITIZE) $(WARNINGS) -I. -MMD -MP
 
+# Sources of samples that need a library are built where it is: NAME, header, file.
+HAS = $(wildcard $(addsuffix /$(1),/usr/include /usr/local/include))
+WITHOUT := $(if $(call HAS,mosquitto.h),,runtime/live/rt_intake_mqtt.c) $(if $(call HAS,librdkafka/rdkafka.h),,runtime/stream/rt_kafka.c)
+CFLAGS += $(if $(call HAS,mosquitto.h),-DRT_HAS_MQTT) $(if $(call HAS,librdkafka/rdkafka.h),-DRT_HAS_KAFKA)
+LDLIBS += $(if $(call HAS,mosquitto.h),-lmosquitto) $(if $(call HAS,librdkafka/rdkafka.h),-lrdkafka)
+
 FOLDERS := runtime runtime/* dispatch/* ps_lite edge_worker edge_worker/* \
   bandwidth_probe cli
-SOURCES := $(filter-out cli/main.c,$(wildcard $(addsuffix /*.c,$(FOLDERS))))
+SOURCES := $(filter-out cli/main.c $(WITHOUT),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 LIBRARY := $(DIR)/liblanyard.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
 UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)

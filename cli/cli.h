@@ -48,6 +48,7 @@ int cli_probe(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_feed(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

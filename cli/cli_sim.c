@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/planner/dp_setup.h"
-#include "dispatch/sim/dp_sim.h"
+#include "dispatch/sim/dp_peers.h"
 #include "runtime/rt_json.h"
 
 #define RUNS_MAX 32u
@@ -99,6 +99,10 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_counts_write(json, "ops", &counts, scale);
     write_by_worker(json, result);
     rt_json_u64(json, "dense_bytes", result->costs.dense_bytes);
+    rt_json_double(json, "reduce_bytes", (double)result->reduce_bytes * scale);
+    rt_json_double(json, "reduce_critical_bytes", (double)result->reduce_critical_bytes * scale);
+    rt_json_double(json, "window_rows", (double)result->window_rows * scale);
+    rt_json_double(json, "window_batches", (double)result->window_batches * scale);
     rt_json_double(json, "predicted_iteration_ms", account->predicted_s * 1e3 * scale);
     rt_json_begin_object(json, "hit_ratio");
     rt_json_double(json, "lookups",
@@ -153,6 +157,22 @@ static void print_participants(const sim_run *run)
     printf("\n");
 }
 
+// What the systems of dp_peers.h do beside transfers of the parameter servers.
+static void print_peer(const sim_run *run)
+{
+    const dp_sim_result *result = &run->result;
+    const double scale = per_iteration(&result->account);
+    if (!result->reduce_bytes)
+        return;
+    printf("%s: workers sum %.2f MB of rows among themselves", run->spec,
+           (double)result->reduce_bytes * 1e-6 * scale);
+    if (result->window_batches)
+        printf(", %.2f MB before the next iteration; a window of %.1f batches has %.0f rows",
+               (double)result->reduce_critical_bytes * 1e-6 * scale,
+               (double)result->window_batches * scale, (double)result->window_rows * scale);
+    printf("\n");
+}
+
 static void print_table(const sim_run *runs, uint32_t count)
 {
     const dp_sim_result *first = &runs[0].result;
@@ -181,8 +201,10 @@ static void print_table(const sim_run *runs, uint32_t count)
                account->predicted_s * 1e3 * scale, result->decision_ms_p50,
                result->planned_samples_per_s);
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         print_participants(&runs[i]);
+        print_peer(&runs[i]);
+    }
 }
 
 static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run, rt_error *error)
@@ -191,16 +213,21 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, sim_run *run,
     if (rt_config_copy(base, &config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     sim.config = &config;
-    rt_status status = run->spec[0] ? dp_sim_apply_spec(&config, run->spec, error) : RT_OK;
+    dp_peer peer;
+    rt_status status = dp_peer_parse(run->spec, &peer, error);
+    const bool is_peer = status == RT_OK;
+    if (status == RT_NOT_FOUND)
+        status = run->spec[0] ? dp_sim_apply_spec(&config, run->spec, error) : RT_OK;
     if (!status)
         status = rt_config_check(&config, error);
-    run->policy = config.dispatch.policy;
+    run->policy = is_peer ? RT_POLICY_RANDOM : config.dispatch.policy;
     if (!run->spec[0])
         snprintf(run->spec, sizeof run->spec, "%s", "(config)");
     if (!status && sim.progress)
         fprintf(stderr, "%s\n", run->spec);
     if (!status)
-        status = dp_sim_run(&sim, &run->result, error);
+        status = is_peer ? dp_peer_run(&sim, &peer, &run->result, error)
+                         : dp_sim_run(&sim, &run->result, error);
     rt_config_fini(&config);
     return status;
 }

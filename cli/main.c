@@ -30,6 +30,8 @@ static const cli_command commands[] = {
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
      "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
+     "                       or a system that is only simulated: fae:hot_rows=N, bagpipe:window=N "
+     "(docs/POLICIES.md)\n"
      "  --json               everything that was counted\n"
      "  --trace FILE         what each worker did in each iteration, a line each\n"
      "  --placements FILE    who gets which sample, and its keys, a line each: for "
@@ -70,6 +72,11 @@ static const cli_command commands[] = {
      "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
      "  --out DIR  the model takes the place of the one there, as a whole\n",
      cli_export},
+    {"feed", "CONFIG [--spool DIR] [--set KEY=VALUE]...",
+     "send events of this box to the coordinator of a run (feed.to), over a spool on this disk",
+     "  --spool DIR  what the coordinator has not acknowledged waits there (journal.directory)\n"
+     "Ends with its input, or by a signal; what is in the spool is sent by the next start.\n",
+     cli_feed},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",

@@ -5,11 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "edge_worker/ew_lanes.h"
 #include "edge_worker/ew_reducer.h"
-#include "runtime/numbers/rt_bf16.h"
 #include "runtime/rt_log.h"
 
-#define CHUNKS_USUAL 1024u // at most, unless a chunk would be too large for a message
 #define REDUCER_CHUNK_FLOATS (UINT32_C(1) << 18) // a library cuts them further as it likes
 
 _Static_assert(sizeof(((rt_wire_dense_join *)0)->id) == EW_MEETING_ID_BYTES &&
@@ -25,16 +24,12 @@ struct ew_exchange {
     bool asked, meeting;  // a DENSE_JOINED is awaited; auto: the others are to be met
     ew_reducer *reducer;
     float *residual; // bf16: what rounding has lost so far
+    ew_lanes lanes;  // ps
 
     // The iteration in progress.
     bool open, trained;
     uint64_t iteration, early_bytes;
-    uint32_t chunk_floats;
-    uint32_t final_from;  // written by the training thread
-    uint32_t sent_from;   // floats from here on are sent
-    rt_message unsent;    // or all but these, which the transport did not take yet; else empty
-    uint32_t chunks_left; // whose sums have not come
-    uint64_t arrived[EW_EXCHANGE_CHUNKS_MAX / 64];
+    uint32_t final_from; // written by the training thread
 };
 
 static const char *name_of(rt_collective kind)
@@ -238,25 +233,32 @@ bool ew_exchange_on_device(const ew_exchange *x)
 
 // ---- create, destroy -------------------------------------------------------------------------
 
+static rt_status create_lanes(ew_exchange *x, rt_error *error)
+{
+    const ew_exchange_config *config = &x->config;
+    if (config->wire == RT_DENSE_BF16) {
+        x->residual = rt_alloc(config->count, sizeof *x->residual);
+        if (!x->residual)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    x->lanes = (ew_lanes){.stripes = {config->count, config->shard_count},
+                          .bf16 = config->wire == RT_DENSE_BF16,
+                          .sender = rt_peer(RT_ROLE_WORKER, config->rank),
+                          .gradients = config->gradients,
+                          .residual = x->residual,
+                          .send = config->send,
+                          .send_context = config->send_context};
+    return ew_lanes_init(&x->lanes, error);
+}
+
 rt_status ew_exchange_create(const ew_exchange_config *config, ew_exchange **exchange_p,
                              rt_error *error)
 {
-    const uint32_t most = EW_EXCHANGE_CHUNKS_MAX * RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
-    rt_status status = RT_OK;
-    if (config->count > most)
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "%" PRIu32 " dense gradients, at most %" PRIu32 " can be exchanged",
-                       config->count, most);
     ew_exchange *x = rt_alloc(1, sizeof *x);
     if (!x)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     x->config = *config;
-    x->chunk_floats = 1;
-    if (config->wire == RT_DENSE_BF16) {
-        x->residual = rt_alloc(config->count, sizeof *x->residual);
-        if (!x->residual)
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
+    rt_status status = create_lanes(x, error);
     if (config->keyed && config->collective == RT_COLLECTIVE_AUTO && config->device_state)
         rt_info("network.collective \"auto\": ps, as NCCL does not encrypt and keys are in use; "
                 "\"nccl\" asks for it all the same");
@@ -276,33 +278,22 @@ void ew_exchange_destroy(ew_exchange *x, bool is_complete)
     if (!x)
         return;
     ew_reducer_destroy(x->reducer, is_complete);
-    rt_message_release(&x->unsent);
+    ew_lanes_fini(&x->lanes);
     rt_free(x->residual);
     rt_free(x);
 }
 
 // ---- an iteration ----------------------------------------------------------------------------
 
-static uint32_t chunk_of(uint32_t planned, uint32_t count)
+void ew_exchange_begin(ew_exchange *x, uint64_t iteration, uint32_t chunk_floats, uint64_t workers)
 {
-    uint64_t least = (count + CHUNKS_USUAL - 1) / CHUNKS_USUAL;
-    uint64_t floats = rt_max_u64(rt_max_u64(planned, least), 1);
-    return (uint32_t)rt_min_u64(floats, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
-}
-
-void ew_exchange_begin(ew_exchange *x, uint64_t iteration, uint32_t chunk_floats)
-{
-    const uint32_t count = x->config.count;
     rt_assert(!x->open);
     x->open = true;
     x->trained = false;
     x->iteration = iteration;
     x->early_bytes = 0;
-    x->chunk_floats = chunk_of(chunk_floats, count);
-    x->chunks_left = (count + x->chunk_floats - 1) / x->chunk_floats;
-    x->sent_from = count;
-    memset(x->arrived, 0, sizeof x->arrived);
-    __atomic_store_n(&x->final_from, count, __ATOMIC_RELEASE);
+    ew_lanes_begin(&x->lanes, iteration, chunk_floats, workers);
+    __atomic_store_n(&x->final_from, x->config.count, __ATOMIC_RELEASE);
     if (x->reducer)
         ew_reducer_begin(x->reducer);
 }
@@ -310,13 +301,13 @@ void ew_exchange_begin(ew_exchange *x, uint64_t iteration, uint32_t chunk_floats
 void ew_exchange_final(ew_exchange *x, uint32_t from)
 {
     const uint64_t one = 1;
-    const uint32_t chunk = x->chunk_floats, before = x->final_from; // this thread's
+    const uint32_t step = ew_lanes_step(&x->lanes), before = x->final_from; // this thread's
     if (!x->config.overlap || from >= before)
         return;
     __atomic_store_n(&x->final_from, from, __ATOMIC_RELEASE);
     if (x->reducer)
         ew_reducer_final(x->reducer, from);
-    else if ((from + chunk - 1) / chunk < (before + chunk - 1) / chunk && // a whole one more
+    else if ((from + step - 1) / step < (before + step - 1) / step && // a whole one more
              write(x->config.wake_fd, &one, sizeof one) < 0) {
         // it is full of wake-ups
     }
@@ -330,82 +321,25 @@ void ew_exchange_trained(ew_exchange *x)
         ew_reducer_trained(x->reducer);
 }
 
-static rt_status send_unsent(ew_exchange *x, rt_error *error)
-{
-    if (!x->unsent.data)
-        return RT_OK;
-    rt_status status = x->config.send(x->config.send_context, 0, &x->unsent);
-    if (status && status != RT_AGAIN)
-        return rt_fail(error, status, "cannot send to PS shard 0: %s", rt_status_text(status));
-    return status;
-}
-
-// What a message holds stays as it is, sent or not: with bf16 the residual has changed.
-static rt_status fill_chunk(ew_exchange *x, uint32_t first, uint32_t floats, rt_error *error)
-{
-    rt_message message;
-    const bool bf16 = x->config.wire == RT_DENSE_BF16;
-    const size_t bytes = floats * (bf16 ? sizeof(uint16_t) : sizeof(float));
-    rt_status status =
-        rt_message_create(&message, bf16 ? RT_MESSAGE_DENSE_GRAD_BF16 : RT_MESSAGE_DENSE_GRAD,
-                          rt_peer(RT_ROLE_WORKER, x->config.rank), x->iteration, first, bytes);
-    if (status)
-        return rt_fail(error, status, "out of memory");
-    uint8_t *payload = rt_message_payload(&message);
-    if (bf16)
-        rt_bf16_pack_feedback(x->config.gradients + first, x->residual + first, floats,
-                              (uint16_t *)(void *)payload);
-    else
-        memcpy(payload, x->config.gradients + first, bytes);
-    if (!x->trained)
-        x->early_bytes += bytes;
-    x->unsent = message;
-    return RT_OK;
-}
-
 rt_status ew_exchange_advance(ew_exchange *x, rt_error *error)
 {
-    const uint32_t final_from = __atomic_load_n(&x->final_from, __ATOMIC_ACQUIRE);
-    if (!x->open || x->reducer)
-        return RT_OK;
-    rt_status status = send_unsent(x, error);
-    while (!status && x->sent_from > 0) {
-        const uint32_t first = (x->sent_from - 1) / x->chunk_floats * x->chunk_floats;
-        if (first < final_from)
-            break;
-        status = fill_chunk(x, first, x->sent_from - first, error);
-        if (status)
-            break;
-        x->sent_from = first;
-        status = send_unsent(x, error);
-    }
-    return status == RT_AGAIN ? RT_OK : status;
+    const bool sends = x->open && !x->reducer;
+    const uint32_t final_from =
+        sends ? __atomic_load_n(&x->final_from, __ATOMIC_ACQUIRE) : x->config.count;
+    uint64_t bytes = 0;
+    rt_status status = ew_lanes_advance(&x->lanes, final_from, &bytes, error);
+    x->early_bytes += x->trained ? 0 : bytes;
+    return status;
 }
 
 bool ew_exchange_is_held_up(const ew_exchange *x)
 {
-    return x->unsent.data != NULL;
+    return ew_lanes_held_up(&x->lanes);
 }
 
-static rt_status take_sum(ew_exchange *x, const rt_message *message, rt_error *error)
+rt_status ew_exchange_post(ew_exchange *x, uint32_t shard, rt_message *message, rt_error *error)
 {
-    const rt_wire_header *header = rt_message_header(message);
-    const bool bf16 = header->type == RT_MESSAGE_DENSE_SUM_BF16;
-    const uint32_t first = header->count, count = x->config.count, chunk = first / x->chunk_floats;
-    const uint64_t floats = header->payload_bytes / (bf16 ? sizeof(uint16_t) : sizeof(float));
-    if (!x->open || x->reducer || header->iteration != x->iteration ||
-        bf16 != (x->config.wire == RT_DENSE_BF16) || first >= count || first < x->sent_from ||
-        first % x->chunk_floats || floats != rt_min_u64(count - first, x->chunk_floats) ||
-        x->arrived[chunk / 64] & rt_bit(chunk % 64))
-        return rt_fail(error, RT_WIRE, "PS shard 0: a dense sum that nobody waits for");
-    if (bf16)
-        rt_bf16_unpack((const uint16_t *)(const void *)rt_message_payload(message),
-                       (uint32_t)floats, x->config.gradients + first);
-    else
-        memcpy(x->config.gradients + first, rt_message_payload(message), floats * sizeof(float));
-    x->arrived[chunk / 64] |= rt_bit(chunk % 64);
-    x->chunks_left--;
-    return RT_OK;
+    return ew_lanes_post(&x->lanes, shard, message, error);
 }
 
 bool ew_exchange_takes(uint32_t type)
@@ -418,7 +352,10 @@ rt_status ew_exchange_receive(ew_exchange *x, const rt_message *message, rt_erro
 {
     if (rt_message_header(message)->type == RT_MESSAGE_DENSE_JOINED)
         return take_joined(x, message, error);
-    return take_sum(x, message, error);
+    if (!x->open || x->reducer)
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": a dense sum that nobody waits for",
+                       rt_peer_rank(rt_message_header(message)->sender));
+    return ew_lanes_take(&x->lanes, message, error);
 }
 
 rt_status ew_exchange_take(ew_exchange *x, rt_error *error)
@@ -426,17 +363,20 @@ rt_status ew_exchange_take(ew_exchange *x, rt_error *error)
     rt_status status;
     if (!x->open || !x->trained)
         return RT_AGAIN;
-    status = x->reducer ? ew_reducer_state(x->reducer, error) : (x->chunks_left ? RT_AGAIN : RT_OK);
+    if (x->reducer)
+        status = ew_reducer_state(x->reducer, error);
+    else
+        status = ew_lanes_complete(&x->lanes) ? RT_OK : RT_AGAIN;
     x->open = status == RT_AGAIN;
     return status;
 }
 
 bool ew_exchange_last(const ew_exchange *x, float *sum)
 {
-    const uint32_t last = x->config.count - 1, chunk = last / x->chunk_floats;
+    const uint32_t last = x->config.count - 1;
     rt_error ignored;
     bool there = x->reducer ? x->trained && ew_reducer_state(x->reducer, &ignored) == RT_OK
-                            : (x->arrived[chunk / 64] & rt_bit(chunk % 64)) != 0;
+                            : ew_lanes_arrived(&x->lanes, last);
     if (there)
         *sum = x->config.gradients[last];
     return there;

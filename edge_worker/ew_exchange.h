@@ -6,14 +6,15 @@
 // who computed it, so sums may arrive before the rest is computed.
 //
 // How (network.collective):
-//   ps    messages to shard 0 and back, in chunks; sums in worker order, so a run repeats bit for
-//         bit whatever arrives when, with overlap and without
+//   ps    messages to the shards and back, in chunks (ew_lanes); sums in worker order, so a run
+//         repeats bit for bit whatever arrives when, with overlap and without; of those workers
+//         that take part in the iteration
 //   mpi, nccl   a library's all-reduce on a thread of its own (ew_reducer, ew_collective): equal
 //         bits on all workers; the order of additions is the library's
 // All workers decide by the same answer of shard 0 (DENSE_JOINED); with auto, once more when they
 // have met by nccl, or not: then by ps. network.dense_wire "bf16" (ps only): gradients are rounded,
-// what a worker's rounding loses is added to its next gradient, and what the PS's rounding of the
-// sum loses is lost; all workers get the same bits.
+// what a worker's rounding loses is added to its next gradient, however many iterations it sits out
+// until then, and what the PS's rounding of the sum loses is lost; all workers get the same bits.
 //
 // The communication thread calls everything but final, which is the training thread's.
 #ifndef EW_EXCHANGE_H
@@ -23,8 +24,6 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_wire.h"
 
-#define EW_EXCHANGE_CHUNKS_MAX 4096u
-
 typedef struct ew_exchange ew_exchange;
 
 typedef struct {
@@ -32,6 +31,7 @@ typedef struct {
     rt_dense_wire wire;
     bool overlap;
     uint32_t rank, worker_count;
+    uint32_t shard_count;    // that have a part of the vector
     uint32_t count;          // floats of the vector, at least 1
     float *gradients;        // in host memory
     float *device_gradients; // the same, but for the last float, which stays in host memory, in the
@@ -67,8 +67,10 @@ bool ew_exchange_on_device(const ew_exchange *exchange); // which of the two vec
 bool ew_exchange_takes(uint32_t type);
 rt_status ew_exchange_receive(ew_exchange *exchange, const rt_message *message, rt_error *error);
 
-// chunk_floats: of a message (ps), if the bounds on their number and size allow.
-void ew_exchange_begin(ew_exchange *exchange, uint64_t iteration, uint32_t chunk_floats);
+// chunk_floats: of a message (ps), if the bounds on their number and size allow. workers: that take
+// part, this one among them; all of them but with ps.
+void ew_exchange_begin(ew_exchange *exchange, uint64_t iteration, uint32_t chunk_floats,
+                       uint64_t workers);
 
 // Floats [from, count) are final. Only with overlap.
 void ew_exchange_final(ew_exchange *exchange, uint32_t from);
@@ -79,6 +81,10 @@ void ew_exchange_trained(ew_exchange *exchange);
 // Sends what is final and not sent, as far as it is taken.
 rt_status ew_exchange_advance(ew_exchange *exchange, rt_error *error);
 bool ew_exchange_is_held_up(const ew_exchange *exchange); // something was not taken
+
+// ps: a message to a shard, behind all gradients that were filled into messages; it is taken.
+rt_status ew_exchange_post(ew_exchange *exchange, uint32_t shard, rt_message *message,
+                           rt_error *error);
 
 // RT_OK, once: the sum is in place and the iteration is over. RT_AGAIN: not yet, or none begun.
 rt_status ew_exchange_take(ew_exchange *exchange, rt_error *error);

@@ -62,10 +62,11 @@ static rt_status create_replica(const ew_planner_config *config, dp_replica **re
     run->cache.rows = welcome->slot_count; // however the coordinator came to it
     rt_config_keep_workers(run, welcome->workers);
     rt_status status = dp_setup(run, &schema, 0, &planner, error);
+    if (!status)
+        dp_setup_dense(run, welcome->dense_bytes, &planner);
     rt_free(run);
     if (status)
         return status;
-    planner.dense_bytes = welcome->dense_bytes;
     planner.measure_error = config->config->sim_dispatch_error;
     const dp_replica_config replica = {.planner = &planner,
                                        .limits = config->limits,

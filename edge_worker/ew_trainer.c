@@ -317,6 +317,41 @@ static rt_status await_tasks(ew_trainer *t, rt_error *error)
     return status ? rt_fail(error, status, "the training thread has ended") : RT_OK;
 }
 
+static rt_status read_dense(void *context, float *values, float *state, rt_error *error)
+{
+    ew_trainer *t = context;
+    uint32_t state_count;
+    rt_status status = await_tasks(t, error);
+    (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &state_count);
+    if (!status)
+        status = ew_model_dense_read(t->config.model, EW_VALUES, values, error);
+    if (!status && state_count)
+        status = ew_model_dense_read(t->config.model, EW_OPTIMIZER_STATE, state, error);
+    return status;
+}
+
+static rt_status write_dense(void *context, const float *values, const float *state,
+                             rt_error *error)
+{
+    ew_trainer *t = context;
+    uint32_t state_count;
+    rt_status status = await_tasks(t, error);
+    (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &state_count);
+    if (!status)
+        status = ew_model_dense_write(t->config.model, EW_VALUES, values, error);
+    if (!status && state_count)
+        status = ew_model_dense_write(t->config.model, EW_OPTIMIZER_STATE, state, error);
+    return status;
+}
+
+static void shift(const void *context, float log_odds, float *values)
+{
+    const ew_trainer *t = context;
+    ew_model_shift(t->config.model, log_odds, values);
+}
+
+const ew_weights_ops ew_trainer_weights = {read_dense, write_dense, shift};
+
 // Tensors by name; values and state: host copies of the two blocks, state NULL to leave it out.
 static uint32_t list_tensors(const ew_trainer *t, const float *values, const float *state,
                              uint32_t state_count, rt_tensor *tensors)
@@ -353,12 +388,8 @@ static rt_status host_copy_init(ew_trainer *t, host_copy *copy, rt_error *error)
     copy->state = rt_alloc(copy->state_count + 1u, sizeof *copy->state);
     copy->tensors = rt_alloc(RT_TENSORS_MAX, sizeof *copy->tensors);
     rt_status status = copy->values && copy->state && copy->tensors
-                           ? await_tasks(t, error)
+                           ? read_dense(t, copy->values, copy->state, error)
                            : rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
-    if (!status)
-        status = ew_model_dense_read(t->config.model, EW_VALUES, copy->values, error);
-    if (!status && copy->state_count)
-        status = ew_model_dense_read(t->config.model, EW_OPTIMIZER_STATE, copy->state, error);
     if (status)
         host_copy_fini(copy);
     return status;

@@ -8,7 +8,7 @@
 #ifndef EW_TRAINER_H
 #define EW_TRAINER_H
 
-#include "edge_worker/ew_exchange.h"
+#include "edge_worker/ew_weights.h"
 #include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/model/ew_model.h"
 #include "runtime/wire/rt_bytes.h"
@@ -62,6 +62,9 @@ void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 
 // The sum is in place: step number iteration follows before the next training, if apply.
 void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
+
+// The trainer's model, for ew_weights (context: the trainer). Waits until all tasks are done.
+extern const ew_weights_ops ew_trainer_weights;
 
 // Waits until all tasks are done; appends the dense parameters (rt_tensors).
 rt_status ew_trainer_get_model(ew_trainer *trainer, rt_bytes *bytes, rt_error *error);

@@ -9,12 +9,13 @@
 
 typedef struct {
     uint64_t iteration;
-    uint64_t arrived; // workers
-    uint32_t first;   // place of the chunk in the vector
+    uint64_t workers; // that take part
+    uint64_t arrived; // of them
+    uint64_t left;    // of them, those that are not in the sum yet
+    uint32_t first;   // place of the chunk in the part
     bool bf16;
-    uint32_t added; // workers 0 to added - 1 are in the sum
     uint32_t float_count;
-    rt_message sum;      // floats: worker 0's message, or room of our own; empty while added is 0
+    rt_message sum;      // floats: the first worker's message, or room of our own; empty before it
     rt_message *waiting; // worker_count
 } open_sum;
 
@@ -32,16 +33,23 @@ struct ps_dense {
     rt_wire_dense_join *joins; // per worker
     uint64_t joined;           // workers, of this round
     uint32_t rounds;           // of joining that all have come through
+    ps_weights *weights;       // or NULL
 };
 
-rt_status ps_dense_create(uint32_t worker_count, uint64_t bytes_max, ps_dense **dense_p)
+rt_status ps_dense_create(const ps_dense_config *config, ps_dense **dense_p)
 {
+    const uint32_t worker_count = config->worker_count;
     rt_assert(worker_count > 0 && worker_count <= RT_WORKERS_MAX);
     ps_dense *dense = rt_alloc(1, sizeof *dense);
     if (!dense)
         return RT_NO_MEMORY;
     dense->worker_count = worker_count;
-    dense->bytes_max = bytes_max;
+    dense->bytes_max = config->bytes_max;
+    if (config->keeps && ps_weights_create(worker_count, &config->optimizer, config->bytes_max,
+                                           &dense->weights)) {
+        ps_dense_destroy(dense);
+        return RT_NO_MEMORY;
+    }
     dense->open = rt_alloc(PS_DENSE_OPEN_MAX, sizeof *dense->open);
     dense->waiting = rt_alloc((size_t)PS_DENSE_OPEN_MAX * worker_count, sizeof *dense->waiting);
     dense->iterations = rt_alloc(worker_count, sizeof *dense->iterations);
@@ -69,6 +77,7 @@ void ps_dense_destroy(ps_dense *dense)
     rt_free(dense->waiting);
     rt_free(dense->iterations);
     rt_free(dense->joins);
+    ps_weights_destroy(dense->weights);
     rt_free(dense);
 }
 
@@ -87,16 +96,44 @@ static bool is_bf16(const rt_wire_header *header)
 
 static uint64_t float_count_of(const rt_wire_header *header)
 {
-    return header->payload_bytes / (is_bf16(header) ? sizeof(uint16_t) : sizeof(float));
+    const uint64_t bytes = header->payload_bytes - sizeof(rt_wire_dense);
+    return bytes / (is_bf16(header) ? sizeof(uint16_t) : sizeof(float));
+}
+
+static uint64_t workers_of(const rt_message *message)
+{
+    rt_wire_dense head;
+    memcpy(&head, rt_message_payload(message), sizeof head);
+    return head.workers;
+}
+
+static rt_status check_workers(const ps_dense *dense, uint32_t worker, const rt_message *message,
+                               const open_sum *open, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const uint64_t workers = workers_of(message);
+    if (!(workers & rt_bit(worker)) || workers & ~rt_bits_below(dense->worker_count))
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u, of the workers %"
+                       PRIx64 ", which cannot be",
+                       worker, header->iteration, header->count, workers);
+    if (open && open->workers != workers)
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %" PRIu64 ", from %u, of the workers %"
+                       PRIx64 ", another worker's is of %" PRIx64,
+                       worker, header->iteration, header->count, workers, open->workers);
+    return RT_OK;
 }
 
 static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, const open_sum *open,
                              rt_error *error)
 {
-    const uint64_t floats = float_count_of(header);
     const uint64_t t = header->iteration;
-    if (header->payload_bytes == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
-        header->payload_bytes % (is_bf16(header) ? sizeof(uint16_t) : sizeof(float)))
+    const bool is_whole = header->payload_bytes > sizeof(rt_wire_dense);
+    const uint64_t floats = is_whole ? float_count_of(header) : 0;
+    const uint64_t size = is_bf16(header) ? sizeof(uint16_t) : sizeof(float);
+    if (floats == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
+        (header->payload_bytes - sizeof(rt_wire_dense)) % size)
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u: %" PRIu64
                        " bytes are not "
@@ -117,15 +154,24 @@ static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, cons
     return RT_OK;
 }
 
-static rt_status check(const ps_dense *dense, uint32_t worker, const rt_wire_header *header,
+// What messages beside the gradients hold is 32 bits for each of their floats.
+static uint64_t sum_bytes(uint64_t floats)
+{
+    return sizeof(rt_wire_dense) + floats * sizeof(float);
+}
+
+static rt_status check(const ps_dense *dense, uint32_t worker, const rt_message *message,
                        const open_sum *open, rt_error *error)
 {
-    // Floats of a sum are held beside the messages of workers, unless one of these holds them.
-    const uint64_t own = open || !is_bf16(header) ? 0 : float_count_of(header) * sizeof(float);
+    const rt_wire_header *header = rt_message_header(message);
     const uint64_t t = header->iteration;
     rt_status status = check_chunk(header, worker, open, error);
+    if (!status)
+        status = check_workers(dense, worker, message, open, error);
     if (status)
         return status;
+    // Floats of a sum are held beside the messages of workers, unless one of these holds them.
+    const uint64_t own = open || !is_bf16(header) ? 0 : sum_bytes(float_count_of(header));
     if (header->iteration < dense->iterations[worker])
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 " after one of %" PRIu64,
@@ -149,12 +195,12 @@ static void add(float *restrict sum, const float *restrict one, uint32_t count)
 
 static float *floats(const rt_message *message)
 {
-    return (float *)(void *)rt_message_payload(message);
+    return (float *)(void *)(rt_message_payload(message) + sizeof(rt_wire_dense));
 }
 
 static const uint16_t *halves(const rt_message *message)
 {
-    return (const uint16_t *)(const void *)rt_message_payload(message);
+    return (const uint16_t *)(const void *)(rt_message_payload(message) + sizeof(rt_wire_dense));
 }
 
 static void release(ps_dense *dense, rt_message *message)
@@ -166,18 +212,21 @@ static void release(ps_dense *dense, rt_message *message)
 // Adds every gradient whose turn has come.
 static void advance(ps_dense *dense, open_sum *open)
 {
-    for (; open->added < dense->worker_count; open->added++) {
-        rt_message *next = &open->waiting[open->added];
+    while (open->left) {
+        const uint32_t worker = rt_lowest_bit(open->left);
+        const bool is_first = open->left == open->workers;
+        rt_message *next = &open->waiting[worker];
         if (!next->data)
             return;
-        if (open->added == 0 && !open->bf16) {
+        open->left &= open->left - 1;
+        if (is_first && !open->bf16) {
             open->sum = *next;
             *next = (rt_message){0};
             continue;
         }
         if (!open->bf16)
             add(floats(&open->sum), floats(next), open->float_count);
-        else if (open->added == 0)
+        else if (is_first)
             rt_bf16_unpack(halves(next), open->float_count, floats(&open->sum));
         else
             rt_bf16_add(halves(next), open->float_count, floats(&open->sum));
@@ -189,37 +238,68 @@ static void advance(ps_dense *dense, open_sum *open)
 static void round_in_place(rt_message *sum, uint32_t float_count)
 {
     uint16_t block[BLOCK_FLOATS];
-    uint8_t *out = rt_message_payload(sum);
+    uint8_t *out = rt_message_payload(sum) + sizeof(rt_wire_dense);
     for (uint32_t first = 0; first < float_count; first += BLOCK_FLOATS) {
         uint32_t count = (uint32_t)rt_min_u64(float_count - first, BLOCK_FLOATS);
         rt_bf16_pack(floats(sum) + first, count, block);
         memcpy(out + first * sizeof *block, block, count * sizeof *block);
     }
-    rt_message_finish(sum, rt_message_header(sum)->count, float_count * sizeof *block);
+    rt_message_finish(sum, rt_message_header(sum)->count,
+                      sizeof(rt_wire_dense) + float_count * sizeof *block);
 }
 
-static void finish(ps_dense *dense, open_sum *open, rt_message *sum)
+// The very sum that is sent.
+static rt_status keep_sum(ps_dense *dense, const open_sum *open, rt_error *error)
 {
-    *sum = open->sum;
-    dense->bytes -= rt_message_header(sum)->payload_bytes;
-    rt_message_header(sum)->type = open->bf16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
+    float *place;
+    if (!dense->weights)
+        return RT_OK;
+    rt_status status = ps_weights_sum(dense->weights, open->iteration, open->first,
+                                      open->float_count, &place, error);
+    if (status)
+        return status;
     if (open->bf16)
-        round_in_place(sum, open->float_count);
+        rt_bf16_unpack(halves(&open->sum), open->float_count, place);
+    else
+        memcpy(place, floats(&open->sum), open->float_count * sizeof *place);
+    return RT_OK;
+}
+
+static rt_status finish(ps_dense *dense, open_sum *open, ps_dense_answer *answer, rt_error *error)
+{
+    dense->bytes -= rt_message_header(&open->sum)->payload_bytes;
+    rt_message_header(&open->sum)->type =
+        open->bf16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
+    if (open->bf16)
+        round_in_place(&open->sum, open->float_count);
+    rt_status status = keep_sum(dense, open, error);
+    *answer = (ps_dense_answer){open->sum, open->workers};
     open_sum *last = &dense->open[--dense->open_count];
     rt_message *waiting = open->waiting; // all empty
     *open = *last;
     *last = (open_sum){.waiting = waiting};
+    if (status) {
+        rt_message_release(&answer->message);
+        *answer = (ps_dense_answer){0};
+    }
+    return status;
 }
 
-static rt_status begin(ps_dense *dense, const rt_wire_header *header, open_sum **open_p)
+static rt_status begin(ps_dense *dense, const rt_message *message, open_sum **open_p)
 {
     open_sum *open = &dense->open[dense->open_count];
-    const uint64_t bytes = float_count_of(header) * sizeof(float);
+    const rt_wire_header *header = rt_message_header(message);
+    const rt_wire_dense head = {workers_of(message)};
+    const uint64_t bytes = sum_bytes(float_count_of(header));
     rt_message sum = {0};
     if (is_bf16(header) && rt_message_create(&sum, RT_MESSAGE_DENSE_SUM_BF16, header->sender,
                                              header->iteration, header->count, bytes))
         return RT_NO_MEMORY;
+    if (sum.data)
+        memcpy(rt_message_payload(&sum), &head, sizeof head);
     *open = (open_sum){.iteration = header->iteration,
+                       .workers = head.workers,
+                       .left = head.workers,
                        .first = header->count,
                        .bf16 = is_bf16(header),
                        .float_count = (uint32_t)float_count_of(header),
@@ -232,32 +312,28 @@ static rt_status begin(ps_dense *dense, const rt_wire_header *header, open_sum *
 }
 
 static rt_status add_gradient(ps_dense *dense, uint32_t worker, rt_message *message,
-                              rt_message *sum, rt_error *error)
+                              ps_dense_answer *answer, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     open_sum *open = find_open(dense, header->iteration, header->count);
-    rt_status status = check(dense, worker, header, open, error);
+    rt_status status = check(dense, worker, message, open, error);
     if (status)
         return status;
-    if (!open && begin(dense, header, &open))
+    if (!open && begin(dense, message, &open))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a sum of dense gradients");
     dense->iterations[worker] = header->iteration;
     dense->bytes += header->payload_bytes;
     open->arrived |= rt_bit(worker);
     open->waiting[worker] = *message;
     *message = (rt_message){0};
-    *sum = (rt_message){0};
     advance(dense, open);
-    if (open->added == dense->worker_count)
-        finish(dense, open, sum);
-    return RT_OK;
+    return open->left ? RT_OK : finish(dense, open, answer, error);
 }
 
 static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *message,
-                          rt_message *answer, rt_error *error)
+                          ps_dense_answer *answer, rt_error *error)
 {
     const size_t size = sizeof *dense->joins;
-    *answer = (rt_message){0};
     if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker) ||
         dense->rounds == ROUNDS_MAX)
         return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange once too often",
@@ -269,25 +345,57 @@ static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *me
             return RT_OK;
     dense->joined = 0;
     dense->rounds++;
-    if (rt_message_create(answer, RT_MESSAGE_DENSE_JOINED, rt_message_header(message)->sender, 0,
-                          dense->worker_count, dense->worker_count * size))
+    if (rt_message_create(&answer->message, RT_MESSAGE_DENSE_JOINED,
+                          rt_message_header(message)->sender, 0, dense->worker_count,
+                          dense->worker_count * size))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    memcpy(rt_message_payload(answer), dense->joins, dense->worker_count * size);
+    memcpy(rt_message_payload(&answer->message), dense->joins, dense->worker_count * size);
+    answer->workers = rt_bits_below(dense->worker_count);
     return RT_OK;
+}
+
+static bool is_of_weights(uint32_t type)
+{
+    return type == RT_MESSAGE_DENSE_STATE || type == RT_MESSAGE_DENSE_STEP ||
+           type == RT_MESSAGE_DENSE_PULL;
 }
 
 bool ps_dense_takes(uint32_t type)
 {
     return type == RT_MESSAGE_DENSE_GRAD || type == RT_MESSAGE_DENSE_GRAD_BF16 ||
-           type == RT_MESSAGE_DENSE_JOIN;
+           type == RT_MESSAGE_DENSE_JOIN || is_of_weights(type);
 }
 
 rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message,
-                           rt_message *answer, rt_error *error)
+                           ps_dense_answer *answer, rt_error *error)
 {
-    if (rt_message_header(message)->type == RT_MESSAGE_DENSE_JOIN)
+    const uint32_t type = rt_message_header(message)->type;
+    *answer = (ps_dense_answer){0};
+    if (type == RT_MESSAGE_DENSE_JOIN)
         return add_join(dense, worker, message, answer, error);
-    return add_gradient(dense, worker, message, answer, error);
+    if (!is_of_weights(type))
+        return add_gradient(dense, worker, message, answer, error);
+    if (!dense->weights)
+        return rt_fail(error, RT_WIRE, "worker %u: a %s, but all workers take part: none is kept",
+                       worker, rt_message_type_name(type));
+    return ps_weights_receive(dense->weights, worker, message, error);
+}
+
+rt_status ps_dense_next(ps_dense *dense, ps_dense_answer *answer)
+{
+    uint32_t worker;
+    rt_message message;
+    *answer = (ps_dense_answer){0};
+    rt_status status =
+        dense->weights ? ps_weights_next(dense->weights, &worker, &message) : RT_AGAIN;
+    if (!status)
+        *answer = (ps_dense_answer){message, rt_bit(worker)};
+    return status;
+}
+
+const ps_weights *ps_dense_weights(const ps_dense *dense)
+{
+    return dense->weights;
 }
 
 uint32_t ps_dense_open(const ps_dense *dense)

@@ -197,22 +197,23 @@ rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type t
     return ps_outbox_send(outbox, worker, &message, error);
 }
 
-rt_status ps_outbox_send_all(ps_outbox *outbox, rt_message *message, rt_error *error)
+rt_status ps_outbox_send_to(ps_outbox *outbox, uint64_t workers, rt_message *message,
+                            rt_error *error)
 {
     rt_message copies[RT_WORKERS_MAX];
     rt_wire_header *header = rt_message_header(message);
     header->sender = outbox->config.self;
     header->epoch = outbox->config.epoch;
-    if (rt_message_share(message, outbox->config.worker_count, copies)) {
+    if (rt_message_share(message, rt_bit_count(workers), copies)) {
         rt_message_release(message);
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     }
     rt_status status = RT_OK;
-    for (uint32_t worker = 0; worker < outbox->config.worker_count; worker++) {
+    for (rt_message *copy = copies; workers; workers &= workers - 1, copy++) {
         if (!status)
-            status = ps_outbox_send(outbox, worker, &copies[worker], error);
+            status = ps_outbox_send(outbox, rt_lowest_bit(workers), copy, error);
         else
-            rt_message_release(&copies[worker]);
+            rt_message_release(copy);
     }
     return status;
 }

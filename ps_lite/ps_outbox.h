@@ -40,8 +40,10 @@ rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message
 rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type type,
                            uint64_t iteration, rt_error *error);
 
-// Sends the same bytes to every worker, without a copy each; the message is taken.
-rt_status ps_outbox_send_all(ps_outbox *outbox, rt_message *message, rt_error *error);
+// Sends the same bytes to every one of these workers (a mask, not empty), without a copy each; the
+// message is taken.
+rt_status ps_outbox_send_to(ps_outbox *outbox, uint64_t workers, rt_message *message,
+                            rt_error *error);
 
 // Sends all queues and open messages. RT_AGAIN: some are left; call again. Errors as send.
 rt_status ps_outbox_flush(ps_outbox *outbox, rt_error *error);

@@ -12,6 +12,7 @@
 #include "ps_lite/ps_dense.h"
 #include "ps_lite/ps_files.h"
 #include "runtime/config/rt_address.h"
+#include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_log.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
@@ -103,6 +104,8 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .memory_bytes_max = memory,
                                    .gradient_bytes_max = memory / 4,
                                    .dense_bytes_max = memory / 4,
+                                   .keeps_dense = rt_stripes_keep(config),
+                                   .dense_optimizer = config->optimizer_dense,
                                    .pulls_parked_max = 1u << 22,
                                    .message_bytes = config->network_message_bytes,
                                    .queue_messages_max = QUEUE_MESSAGES_MAX,

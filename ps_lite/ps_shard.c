@@ -21,7 +21,7 @@ struct ps_shard {
     ps_table *table;
     ps_parked *parked;
     ps_aggregates *aggregates;
-    ps_dense *dense; // shard 0 only
+    ps_dense *dense;
     ps_outbox *outbox;
     float *sum;              // dim
     uint32_t *parked_counts; // per worker, pulls of rows and of sums
@@ -92,6 +92,10 @@ static rt_status create_parts(ps_shard *shard)
 {
     const ps_shard_config *config = &shard->config;
     const ps_table_config table = {shard->row_floats, config->memory_bytes_max};
+    const ps_dense_config dense = {.worker_count = config->worker_count,
+                                   .bytes_max = config->dense_bytes_max,
+                                   .keeps = config->keeps_dense,
+                                   .optimizer = config->dense_optimizer};
     const ps_outbox_config outbox = {.self = rt_peer(RT_ROLE_PS, config->rank),
                                      .epoch = config->epoch,
                                      .worker_count = config->worker_count,
@@ -104,8 +108,8 @@ static rt_status create_parts(ps_shard *shard)
         status = ps_parked_create(&shard->parked);
     if (status == RT_OK)
         status = ps_aggregates_create(config->dim, &shard->aggregates);
-    if (status == RT_OK && config->rank == 0)
-        status = ps_dense_create(config->worker_count, config->dense_bytes_max, &shard->dense);
+    if (status == RT_OK)
+        status = ps_dense_create(&dense, &shard->dense);
     if (status == RT_OK)
         status = ps_outbox_create(&outbox, &shard->outbox);
     if (status != RT_OK)
@@ -618,15 +622,20 @@ static rt_status apply_sum_pulls(ps_shard *shard, const request *in, rt_error *e
 static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *message,
                                rt_error *error)
 {
-    rt_message sum = {0};
-    if (!shard->dense)
-        return rt_fail(error, RT_WIRE, "worker %u: a dense gradient, which only shard 0 takes",
-                       worker);
-    rt_status status = ps_dense_receive(shard->dense, worker, message, &sum, error);
-    if (status != RT_OK || !sum.data)
-        return status;
-    shard->statistics.dense_sums += rt_message_header(&sum)->type != RT_MESSAGE_DENSE_JOINED;
-    return ps_outbox_send_all(shard->outbox, &sum, error);
+    ps_dense_answer answer;
+    rt_status status = ps_dense_receive(shard->dense, worker, message, &answer, error);
+    if (status == RT_OK && answer.message.data) {
+        const uint32_t type = rt_message_header(&answer.message)->type;
+        shard->statistics.dense_sums += type != RT_MESSAGE_DENSE_JOINED;
+        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
+    }
+    while (status == RT_OK && (status = ps_dense_next(shard->dense, &answer)) == RT_OK) {
+        shard->statistics.dense_pieces++;
+        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
+    }
+    if (status == RT_NO_MEMORY)
+        rt_fail(error, status, "out of memory: dense sums and weights");
+    return status == RT_AGAIN ? RT_OK : status;
 }
 
 typedef struct {
@@ -794,6 +803,11 @@ uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
         records[count++] = (rt_wire_key){entry->key, entry->version, 0};
     }
     return count;
+}
+
+const ps_weights *ps_shard_weights(const ps_shard *shard)
+{
+    return ps_dense_weights(shard->dense);
 }
 
 void ps_shard_begin_epoch(ps_shard *shard, uint32_t epoch)

@@ -9,13 +9,12 @@
 // order, and the keeper adds its own last; that equals the sum over all workers bit for bit when
 // the keeper has the highest rank or there are two trainers, else up to rounding.
 //
-// Dense gradients (shard 0): DENSE_GRAD of iteration t, header.count = place of its first float,
-// payload 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX floats, the same number from every worker; DENSE_SUM
-// answers per chunk. The same with _BF16.
+// Dense gradients (ps_dense): every shard has its part of the vector.
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 
 #include "ps_lite/ps_snapshot.h"
+#include "ps_lite/ps_weights.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/wire/rt_control.h"
 
@@ -32,7 +31,9 @@ typedef struct {
     float init_scale;
     uint64_t memory_bytes_max;   // rows
     uint64_t gradient_bytes_max; // gradients that wait for others
-    uint64_t dense_bytes_max;    // dense gradients that wait for others
+    uint64_t dense_bytes_max;    // dense gradients that wait for others; dense weights
+    bool keeps_dense;            // the dense weights: rt_stripes_keep
+    rt_optimizer_config dense_optimizer;
     uint32_t pulls_parked_max;   // per worker; at least what its pull credits allow
     uint32_t message_bytes;      // payload of a full ROWS message, about
     uint32_t queue_messages_max; // per worker, not taken by the transport
@@ -58,6 +59,7 @@ typedef struct {
     uint64_t sums_pulled;
     uint64_t rows_ended;
     uint64_t dense_sums;
+    uint64_t dense_pieces; // of weights that were fetched
     uint64_t messages_discarded; // of other epochs
 } ps_shard_statistics;
 
@@ -80,6 +82,9 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
 
 // The values and state of a key, NULL when it has no row. For tests and tools.
 const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p);
+
+// The dense weights of this shard, NULL where they are not kept. For tests.
+const ps_weights *ps_shard_weights(const ps_shard *shard);
 
 // What of a checkpoint goes into a file.
 typedef struct {

@@ -293,6 +293,13 @@ uint32_t dp_checkpoint_newest(const dp_checkpoint *c)
     return c->past_count ? c->past[c->past_count - 1].iteration : 0;
 }
 
+uint64_t dp_checkpoint_event(const dp_checkpoint *c, bool newest)
+{
+    if (c->past_count == 0)
+        return 0;
+    return c->past[newest ? c->past_count - 1 : 0].event;
+}
+
 void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
 {
     c->content.pause_ms = pause_ms;
@@ -583,7 +590,8 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
         c->past_count = 0; // the next one has all rows
         return;
     }
-    c->past[c->past_count++] = (dp_checkpoint_past){c->content.iteration, c->base};
+    c->past[c->past_count++] = 
+        (dp_checkpoint_past){c->content.iteration, c->base, c->content.event};
 }
 
 static void start_closing(dp_checkpoint *c)

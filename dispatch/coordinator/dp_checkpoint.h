@@ -35,12 +35,14 @@ typedef struct {
 typedef struct {
     uint32_t iteration;
     uint32_t base; // the one that it changes; 0: it has all rows
+    uint64_t event; // of the journal where it goes on; 0: unknown, or there is none
 } dp_checkpoint_past;
 
 // What goes into one.
 typedef struct {
     uint32_t iteration;
     uint64_t samples;
+    uint64_t event; // of the journal where reading goes on; 0: there is none
     rt_bytes state;     // of coordinator and planner; taken over
     rt_bytes dense;     // dense.bin; taken over
     rt_bytes scale;     // scale.bin; taken over; empty: none
@@ -84,6 +86,10 @@ void dp_checkpoint_write(dp_checkpoint *checkpoint);
 
 // Iteration of the newest one that is complete on disk; 0: there is none.
 uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
+
+// The first event of a journal that a complete checkpoint needs: of all that stay, or of the newest
+// alone. 0: none, or nobody knows.
+uint64_t dp_checkpoint_event(const dp_checkpoint *checkpoint, bool newest);
 
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);

@@ -24,7 +24,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
-    c->planner.dense_bytes = c->own.dense_bytes;
+    dp_setup_dense(config, c->own.dense_bytes, &c->planner);
     c->planner.measure_error = config->sim_dispatch_error;
     dp_account_init(&c->planner, &c->costs);
     c->limits = (dp_slice_limits){
@@ -80,15 +80,18 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
+                           .lineup = &c->resumed.restored.lineup,
                            .scale = c->resumed.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
-                           .position = &c->resumed.position};
+                           .position = &c->resumed.position,
+                           .ids = &c->resumed.ids};
     rt_status status = dp_feed_create(&feed, stream, &c->feed, error);
     if (!status)
         c->resumed.planner = NULL;
     rt_scale_destroy(c->resumed.scale);
     c->resumed.scale = NULL;
+    rt_bytes_fini(&c->resumed.restored.lineup);
     c->cut.feed = c->prober.feed = c->feed;
     c->prober.metrics = dp_tally_metrics(c->tally);
     return status;
@@ -261,6 +264,18 @@ static void note_loss(dp_run *c)
     dp_flaps_write(&c->flaps, c->checkpoints);
 }
 
+static rt_status open_live(dp_run *c, rt_error *error)
+{
+    char journal[RT_PATH_MAX + 16] = "";
+    if (!rt_live_is_wanted(c->given))
+        return RT_OK;
+    if (c->own.directory)
+        snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
+    rt_status status = rt_live_open(c->given, journal, &c->live, error);
+    c->kept.stream.live = c->live;
+    return status;
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -271,7 +286,9 @@ static rt_status run(dp_run *c, rt_error *error)
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
-        status = rt_stream_open(&config->stream, config->seed, &stream, error);
+        status = open_live(c, error);
+    if (!status)
+        status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
     if (!status) {
         const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
@@ -328,11 +345,14 @@ static void close_all(dp_run *c)
     dp_checkpoint_destroy(c->checkpoint);
     dp_shelf_close(c->shelf);
     dp_feed_destroy(c->feed);
+    rt_live_close(c->live);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
+    rt_bytes_fini(&c->resumed.ids);
+    rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);
     if (c->transport)
         c->own.ops->close(c->transport);

@@ -72,7 +72,7 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
 }
 
 // What the planner knew when it made the cut, the sums of the run, and the scale of dense features
-// where there is one.
+// where there is one, and the names of events.
 static void gather_state(const dp_cut *cut, rt_bytes *state)
 {
     const rt_bytes *planned = &cut->planned->state;
@@ -81,6 +81,7 @@ static void gather_state(const dp_cut *cut, rt_bytes *state)
     rt_bytes_put(state, planned->data, planned->size);
     dp_tally_save(cut->tally, state);
     rt_bytes_put(state, cut->planned->scale.data, cut->planned->scale.size);
+    rt_bytes_put(state, cut->planned->ids.data, cut->planned->ids.size);
 }
 
 // Every worker has carried out everything up to the cut, and shards have processed what they sent:
@@ -89,6 +90,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
 {
     dp_checkpoint_content content = {.iteration = cut->planned->cut,
                                      .samples = dp_tally_samples(cut->tally),
+                                     .event = cut->planned->event,
                                      .dense = cut->dense,
                                      .scale = cut->planned->scale_bin,
                                      .drain_ms = (double)(cut->drained_ns - cut->begin_ns) * 1e-6};

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/files/rt_folder.h"
 #include "runtime/files/rt_manifest.h"
@@ -200,6 +201,8 @@ rt_status dp_run_finish(dp_run *c, rt_error *error)
         return status;
     dp_reading reading;
     dp_reading_take(c->feed, &reading);
+    if (c->live)
+        dp_live_record(c->live, &reading.stats, dp_tally_metrics(c->tally));
     c->input_failure = reading.failure;
     status = dp_tally_finish(c->tally, &reading, c->interrupted, error);
     if (!status && !c->input_failure.status && c->own.saved)

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "dispatch/plan/dp_broadcast.h"
+#include "dispatch/planner/dp_participants.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
+#include "runtime/stream/rt_position.h"
 
 // One being read, one waiting, one being planned, one whose plan is not final; and cache.lookahead.
 #define BATCHES 4u
@@ -27,6 +29,8 @@ typedef struct {
     dp_ranges ranges; // before scaling
     uint64_t dense_clipped;
     uint64_t read_ns;
+    uint64_t *arrivals; // arrival_count of the batch's samples, the first ones
+    uint32_t arrival_count;
 } read_batch;
 
 struct dp_feed {
@@ -35,12 +39,14 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
+    dp_participants *chooser; // NULL: nobody chooses
     read_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     read_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first; planner thread's
     uint32_t ahead_count;
     uint32_t iteration;    // planned last
     uint32_t last_cut;     // iteration before the last cut, or where a run was resumed
+    rt_bytes ids;          // of the events before the first that is read; the reader's
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
     rt_bytes input_end;    // where it ended, once the reader has seen that; else empty
@@ -98,6 +104,9 @@ static rt_status read_one(dp_feed *feed, read_batch *into, uint32_t batch_size, 
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
     if (!status)
         scale_one(feed, into);
+    const uint64_t *arrivals = rt_stream_arrivals(feed->stream, &into->arrival_count);
+    if (into->arrival_count)
+        memcpy(into->arrivals, arrivals, into->arrival_count * sizeof *arrivals);
     into->read_ns = rt_now_ns() - begin;
     rt_stream_tell(feed->stream, &into->end);
     if (!status && into->end.failed)
@@ -152,7 +161,8 @@ static void *run_reader(void *context)
     uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
     rt_error error = {0};
     bool has_read = false;
-    if (feed->config.restored && rt_stream_seek(feed->stream, &feed->stood, &error)) {
+    if (feed->config.restored && (rt_stream_seek(feed->stream, &feed->stood, &error) ||
+                                  rt_stream_load_ids(feed->stream, &feed->ids, &error))) {
         fail(feed, &error);
         left = 0;
     }
@@ -207,6 +217,8 @@ static void apply_one(dp_feed *feed, dp_input *input)
     if (workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
         rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
+    if (feed->chooser)
+        dp_participants_apply(feed->chooser, input);
     dp_journal_write(feed->journal, input);
     if (dp_input_subject(kind))
         rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
@@ -228,6 +240,20 @@ static void apply_told(dp_feed *feed)
     pthread_mutex_unlock(&feed->lock);
     for (uint32_t i = 0; i < count; i++)
         apply_one(feed, &told[i]);
+}
+
+// Who trains from now on, where it is time to choose.
+static rt_status choose_participants(dp_feed *feed)
+{
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    if (!feed->chooser)
+        return RT_OK;
+    rt_status status = dp_participants_records(
+        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    for (uint32_t i = 0; i < count && !status; i++)
+        apply_one(feed, &records[i]);
+    return status;
 }
 
 // ---- planner ---------------------------------------------------------------------------------
@@ -290,10 +316,13 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
     const rt_batch *batch = &read->batch;
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
+    planned->participants = plan->participants;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
     planned->dense_clipped = read->dense_clipped;
+    planned->arrival_count = read->arrival_count;
+    memcpy(planned->arrivals, read->arrivals, read->arrival_count * sizeof *read->arrivals);
     dp_ranges_clear(&planned->ranges);
     dp_ranges_merge(&planned->ranges, &read->ranges);
     return encode(feed, plan, batch, planned);
@@ -303,8 +332,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
 static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
+    rt_status status = choose_participants(feed);
     uint64_t begin = rt_now_ns();
-    rt_status status = dp_planner_look_up(feed->planner, &read->batch);
+    if (!status)
+        status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
         return status;
     uint64_t looked_up = rt_now_ns();
@@ -324,6 +355,8 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
+    if (!status && feed->chooser)
+        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 
@@ -342,11 +375,18 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (status || !is_cut)
         return status ? status : encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
+    rt_bytes lineup = {0};
+    if (feed->chooser)
+        dp_participants_save(feed->chooser, &lineup);
+    planned->event = rt_position_event(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
-    dp_planner_save(feed->planner, &planned->state);
+    dp_planner_save(feed->planner, &lineup, &planned->state);
+    rt_bytes_fini(&lineup);
+    rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
+        planned->ids.failed ||
         dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;
     return encode(feed, plan, NULL, planned);
@@ -591,13 +631,17 @@ static rt_status allocate(dp_feed *feed)
         return RT_NO_MEMORY;
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_init(&feed->batches[i].batch, config->limits.dense_count);
+        feed->batches[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
+        if (!feed->batches[i].arrivals)
+            return RT_NO_MEMORY;
         if (dp_ranges_init(&feed->batches[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
     for (uint32_t i = 0; i < config->planned_max; i++) {
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
-        if (!feed->planned[i].labels ||
+        feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
+        if (!feed->planned[i].labels || !feed->planned[i].arrivals ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
@@ -625,6 +669,8 @@ static void release(dp_feed *feed)
         for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
             rt_message_release(&feed->planned[i].slices[w]);
         rt_bytes_fini(&feed->planned[i].state);
+        rt_bytes_fini(&feed->planned[i].ids);
+        rt_free(feed->planned[i].arrivals);
         rt_bytes_fini(&feed->planned[i].scale);
         rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
@@ -633,14 +679,17 @@ static void release(dp_feed *feed)
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_fini(&feed->batches[i].batch);
         rt_bytes_fini(&feed->batches[i].end);
+        rt_free(feed->batches[i].arrivals);
         dp_ranges_fini(&feed->batches[i].ranges);
         rt_scale_destroy(feed->batches[i].scale);
     }
+    rt_bytes_fini(&feed->ids);
     rt_bytes_fini(&feed->stood);
     rt_bytes_fini(&feed->input_end);
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
+    dp_participants_destroy(feed->chooser);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
@@ -687,11 +736,19 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         dp_journal_resume(feed->journal, config->iteration, config->input_count);
     if (config->restored) {
         rt_bytes_put(&feed->stood, config->position->data, config->position->size);
+        if (config->ids)
+            rt_bytes_put(&feed->ids, config->ids->data, config->ids->size);
         feed->iteration = feed->last_cut = config->iteration;
     }
+    if (!status)
+        status = dp_participants_open(config->planner, config->lineup,
+                                      dp_planner_rates(feed->planner ? feed->planner
+                                                                     : config->restored),
+                                      &feed->chooser, error);
     feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = NULL;
-    if (!status && (feed->stood.failed || allocate(feed)))
+    feed->config.position = feed->config.ids = feed->config.lineup = NULL;
+    if (!status && (feed->stood.failed || feed->ids.failed || allocate(feed) ||
+                    rt_stream_keep_arrivals(stream)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
     feed->config.scale = NULL;
     feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -770,6 +827,7 @@ void dp_feed_give(dp_feed *feed, dp_planned *planned)
     for (uint32_t w = 0; w < RT_WORKERS_MAX; w++)
         rt_message_release(&planned->slices[w]);
     rt_bytes_fini(&planned->state);
+    rt_bytes_fini(&planned->ids);
     rt_bytes_fini(&planned->scale);
     rt_bytes_fini(&planned->scale_bin);
     (void)rt_queue_put(feed->free_planned, planned);

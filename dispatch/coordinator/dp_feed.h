@@ -25,13 +25,18 @@ typedef struct {
     bool is_last;       // the final flush
     bool is_cut;        // everything up to here goes into a checkpoint:
     uint32_t cut;       // the last iteration before it; of a sweep, too
+    uint64_t event;     // of the journal where reading goes on behind a cut; 0: there is none
     uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
     uint64_t ended;     // keys that it ends
     uint64_t keys;      // that the planner knows
     rt_bytes state;     // rt_stream_tell, dp_planner_save
+    rt_bytes ids;       // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
+    uint32_t arrival_count;
+    uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
+    uint64_t participants; // workers that train it
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
@@ -62,10 +67,12 @@ typedef struct {
     // A run that goes on: the planner (taken over on RT_OK), the scale (NULL: dense features stay
     // as they are, whatever config says) and where its stream stood.
     dp_planner *restored;
+    const rt_bytes *lineup; // dp_participants_save; NULL or empty: none
     const rt_scale *scale;
     uint32_t iteration;   // trained last
     uint64_t input_count; // records taken until then
     const rt_bytes *position;
+    const rt_bytes *ids;
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;

@@ -9,7 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_run.h"
+
+#define LIVE_RECORD_NS UINT64_C(1000000000)
+#define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
 
 // ---- iterations ------------------------------------------------------------------------------
 
@@ -72,7 +76,8 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
     const rt_config *config = c->own.config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
-    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? f->reported : 0))
+    const uint64_t told = f->reported & f->planned->participants; // who sits out does not hear of it
+    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? told : 0))
         return rt_fail(error, RT_WIRE,
                        "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
                        f->skipped, f->bad ? "the others did" : "but every loss is finite");
@@ -101,6 +106,10 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (c->iteration_ns == 0)
         dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
+    if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
+        dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
+        c->live_ns = now;
+    }
     if (c->iteration_ns)
         dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);
     c->iteration_ns = now;
@@ -179,12 +188,29 @@ static rt_status end_hold(dp_run *c, rt_error *error)
     return RT_OK;
 }
 
+// What no checkpoint needs any more goes; where there is little room, what the newest does not
+// need. Then a checkpoint is due, too.
+static void cut_journal(dp_run *c)
+{
+    rt_journal *journal = rt_live_journal(c->live);
+    const bool is_pressed = rt_journal_is_pressed(journal);
+    const uint64_t event = dp_checkpoint_event(c->checkpoint, is_pressed);
+    if (event)
+        rt_journal_keep_from(journal, event);
+    if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
+        rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
+        rt_live_statistics(c->live).read > dp_checkpoint_event(c->checkpoint, true))
+        c->cut.is_wanted = true;
+}
+
 // What is due of a checkpoint or a sweep, and whether a checkpoint is due.
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
     if (!c->checkpoint)
         return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);
+    if (c->live)
+        cut_journal(c);
     rt_status status = end_hold(c, error);
     if (!c->hold) {
         c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;

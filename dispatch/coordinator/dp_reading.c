@@ -39,6 +39,7 @@ void dp_reading_write(const dp_reading *reading, rt_json *json)
     rt_stream_input input;
     rt_json_u64(json, "malformed_lines", stats->malformed);
     rt_json_u64(json, "odd_labels", stats->odd_labels);
+    rt_json_u64(json, "duplicates", stats->duplicates);
     rt_json_u64(json, "input_bytes_lost", stats->bytes_lost);
     rt_json_string(json, "input_error", reading->failure.text);
     rt_json_begin_array(json, "inputs");

@@ -12,6 +12,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_parcel.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_ids.h"
 #include "runtime/stream/rt_position.h"
 
 #define PULLS_MAX (1u << 16) // of one slice that fills caches
@@ -327,7 +328,7 @@ static rt_status load_keys(resume *r, rt_error *error)
 // too.
 static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
 {
-    if (reader->left == 0)
+    if (reader->left == 0 || rt_ids_are_next(reader))
         return RT_OK;
     if (rt_scale_create(r->config->limits.dense_count, 0, &resumed->scale))
         return rt_fail(&r->damage, RT_NO_MEMORY, "out of memory");
@@ -365,6 +366,9 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = dp_tally_load(r->config->tally, &reader, &r->damage);
     if (!status)
         status = load_scale(r, &reader, resumed);
+    resumed->ids.size = 0;
+    if (!status)
+        rt_bytes_put(&resumed->ids, reader.next, reader.left);
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;
@@ -478,6 +482,7 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     if (saved->loads[saved->count - 1].shard_count == r->config->config->ps_shard_count) {
         resumed->past = saved->past;
         resumed->past_count = saved->count;
+        resumed->past[saved->count - 1].event = rt_position_event(&resumed->position);
         saved->past = NULL;
     }
     return RT_OK;
@@ -566,6 +571,7 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     if (status) {
         dp_planner_destroy(r.planner);
         rt_bytes_fini(&resumed->position);
+        rt_bytes_fini(&resumed->ids);
     }
     return status;
 }

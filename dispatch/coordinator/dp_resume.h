@@ -35,6 +35,7 @@ typedef struct {
     dp_planner *planner; // the caller's
     dp_restored restored;
     rt_bytes position;        // in the stream (rt_position.h); the caller's
+    rt_bytes ids;             // of events (rt_stream_load_ids); the caller's
     rt_scale *scale;          // the caller's; NULL: dense features stay as they are
     uint64_t sequence_next;   // of slices
     dp_checkpoint_past *past; // the caller's (rt_free)

@@ -19,6 +19,7 @@
 #include "dispatch/coordinator/dp_shelf.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/planner/dp_controller.h"
+#include "runtime/live/rt_live.h"
 
 #define DP_SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -37,6 +38,8 @@ typedef struct {
     const rt_config *given; // that of all
     rt_transport *transport;
     dp_roster *roster;
+    rt_live *live; // NULL: nobody sends to this run
+    uint64_t live_ns; // of its last record
     dp_feed *feed;
     dp_tally *tally;
     dp_slice_limits limits;

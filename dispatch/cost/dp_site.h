@@ -17,9 +17,10 @@ typedef struct {
     double down_bytes_per_s; // PS to worker
 } dp_link;
 
-// Rows are spread over the shards by hash, evenly; the dense exchange goes by way of the first.
+// Rows are spread over the shards by hash, evenly; so is the dense exchange over its shards.
 typedef struct {
     uint32_t count;
+    uint32_t dense_count; // shards 0 to dense_count - 1 have the dense exchange (rt_stripes_shards)
     double bytes_per_s[RT_SHARDS_MAX]; // each way, shared by all workers; 0: no limit
 } dp_shards;
 

@@ -77,25 +77,33 @@ void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
     }
 }
 
-// What limits all workers together: bytes of rows that pass per second, and bytes/s for the rest.
+// What limits all workers together: bytes of rows that pass per second, and of the dense exchange.
 typedef struct {
     double rows_per_s, dense_per_s; // dense_per_s 0: the dense exchange does not pass
 } limit;
 
-// Of the shards beyond the first only the slowest can be what limits.
+// The slowest of the shards from `first` to before `end`; 0: none has a limit.
+static double slowest_shard(const dp_shards *shards, uint32_t first, uint32_t end)
+{
+    double slowest = 0;
+    for (uint32_t s = first; s < end; s++) {
+        const double rate = shards->bytes_per_s[s];
+        if (rate > 0 && (slowest <= 0 || rate < slowest))
+            slowest = rate;
+    }
+    return slowest;
+}
+
+// Of the shards with dense gradients, and of those without, only the slowest can be what limits.
 static uint32_t limits_of(double ps_bytes_per_s, const dp_shards *shards, limit limits[3])
 {
     uint32_t count = 0;
-    double others = 0;
+    const double with = slowest_shard(shards, 0, shards->dense_count);
+    const double others = slowest_shard(shards, shards->dense_count, shards->count);
     if (ps_bytes_per_s > 0)
         limits[count++] = (limit){ps_bytes_per_s, ps_bytes_per_s};
-    for (uint32_t s = 1; s < shards->count; s++) {
-        const double rate = shards->bytes_per_s[s];
-        if (rate > 0 && (others <= 0 || rate < others))
-            others = rate;
-    }
-    if (shards->count > 0 && shards->bytes_per_s[0] > 0)
-        limits[count++] = (limit){shards->bytes_per_s[0] * shards->count, shards->bytes_per_s[0]};
+    if (with > 0)
+        limits[count++] = (limit){with * shards->count, with * shards->dense_count};
     if (others > 0)
         limits[count++] = (limit){others * shards->count, 0};
     return count;

@@ -36,6 +36,7 @@ void dp_plan_clear(dp_plan *plan)
 {
     plan->iteration = 0;
     plan->sample_count = 0;
+    plan->returning = 0;
     plan->dense_chunk_floats = 0;
     plan->hits = (dp_hits){0};
     for (uint32_t w = 0; w < plan->worker_count; w++) {

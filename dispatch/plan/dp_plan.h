@@ -90,6 +90,7 @@ typedef struct {
     uint32_t worker_count;
     uint32_t sample_count;
     uint64_t participants;       // workers that train and take part in the dense exchange
+    uint64_t returning;          // of them, those that sat out before: they fetch dense weights
     uint32_t dense_chunk_floats; // of a message of the dense exchange
     dp_slice *slices;            // worker_count
     dp_hits hits;

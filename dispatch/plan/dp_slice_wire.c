@@ -105,7 +105,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice,
                             .sample_count = slice->sample_count,
                             .lookup_count = slice->lookup_count,
                             .row_count = slice->row_count,
-                            .dense_chunk_floats = plan->dense_chunk_floats};
+                            .dense_chunk_floats = plan->dense_chunk_floats,
+                            .workers = plan->iteration ? plan->participants : 0};
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
     count_ops(&slice->after, &counts);
@@ -291,6 +292,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH) || flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
+    if (flush != (c->workers == 0) || c->workers & ~rt_bits_below(limits->worker_count))
+        return bad(error, "no worker takes part, or one that does not exist");
     if (c->sample_count > limits->sample_count_max || c->lookup_count > limits->lookup_count_max)
         return bad(error, "more samples or look-ups than announced at the start");
     if (c->row_count > c->lookup_count || (c->lookup_count && c->row_count == 0))

@@ -24,10 +24,11 @@ typedef struct {
     uint32_t grad_count, keep_count;
     uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
+    uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
     uint32_t reserved;           // zero
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 72, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 80, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {

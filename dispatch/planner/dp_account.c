@@ -28,7 +28,8 @@ void dp_account_init(const dp_planner_config *planner, dp_account_config *config
     *config = (dp_account_config){.layout = planner->layout,
                                   .worker_count = planner->worker_count,
                                   .rates = planner->rates,
-                                  .dense_bytes = planner->dense_bytes};
+                                  .dense_bytes = planner->dense_bytes,
+                                  .dense_return_bytes = planner->dense_return_bytes};
 }
 
 void dp_account_apply(const dp_input *input, dp_account_config *config)
@@ -50,6 +51,7 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->traffic[j].up += traffic[j].up;
         account->traffic[j].down += traffic[j].down;
         account->micro_batch[j] += micro_batch[j];
+        traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
         account->cost_s[j] += dp_slice_cost_s(&config->layout, &config->rates.links[j], slice);
     }
     account->iterations++;

@@ -12,6 +12,7 @@ typedef struct {
     uint32_t worker_count;
     dp_rates rates;
     uint64_t dense_bytes; // of one worker, each way and iteration
+    uint64_t dense_return_bytes; // weights and state that one who sat out fetches
 } dp_account_config;
 
 // One iteration, or a sum over iterations.
@@ -44,7 +45,8 @@ double dp_account_unit_s(const dp_account_config *config);
 // Iteration time of a plan:
 //     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
 // up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time per
-// sample, m_j samples; PS: dp_shards_s. The maximum is over those who take part: nobody waits for
+// sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out before
+// (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits for
 // what the others push.
 double dp_predict_s(const dp_account_config *config, uint64_t participants,
                     const dp_traffic *traffic, const uint32_t *micro_batch);

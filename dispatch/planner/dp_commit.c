@@ -57,11 +57,13 @@ static uint32_t dense_chunk_floats(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint32_t count = planner->view.worker_count;
-    const double shared[] = {config->rates.ps_bytes_per_s, config->rates.shards.bytes_per_s[0]};
+    const dp_shards *shards = &config->rates.shards;
     double slowest = config->rates.links[planner->rank_of[0]].up_bytes_per_s;
-    for (uint32_t i = 0; i < RT_COUNT_OF(shared); i++) {
-        if (shared[i] > 0)
-            slowest = fmin(slowest, shared[i] / count);
+    if (config->rates.ps_bytes_per_s > 0)
+        slowest = fmin(slowest, config->rates.ps_bytes_per_s / count);
+    for (uint32_t s = 0; s < shards->dense_count; s++) {
+        if (shards->bytes_per_s[s] > 0)
+            slowest = fmin(slowest, shards->bytes_per_s[s] / count);
     }
     for (uint32_t j = 0; j < count; j++) {
         const dp_link *link = &config->rates.links[planner->rank_of[j]];
@@ -78,6 +80,8 @@ static void collect(dp_planner *planner, dp_work *work)
     plan->iteration = planner->iteration;
     plan->sample_count = view->sample_count;
     plan->participants = planner->participants;
+    plan->returning = planner->participants & ~planner->took_part;
+    planner->took_part = planner->participants;
     plan->dense_chunk_floats = dense_chunk_floats(planner);
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);

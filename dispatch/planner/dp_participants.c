@@ -5,6 +5,8 @@
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
+#include "runtime/rt_hash.h"
+#include "runtime/rt_log.h"
 
 #define CHANGE 0.1 // of a rate, that asks for another choice
 
@@ -41,9 +43,51 @@ void dp_participants_destroy(dp_participants *self)
     rt_free(self);
 }
 
+// A state that does not fit begins anew: it says what to judge by, not what is true.
+rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *lineup,
+                               const dp_rates *rates, dp_participants **chooser_p, rt_error *error)
+{
+    rt_error why = {0};
+    const rt_participants kind = config->dispatch.participants;
+    *chooser_p = NULL;
+    if (kind != RT_PARTICIPANTS_AUTO && kind != RT_PARTICIPANTS_ROTATE)
+        return RT_OK;
+    if (dp_participants_create(config, chooser_p))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
+    if (!lineup || !lineup->size)
+        return RT_OK;
+    rt_reader reader = rt_bytes_reader(lineup);
+    rt_status status = dp_participants_load(*chooser_p, rates, &reader, &why);
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "%s", why.text);
+    if (status)
+        rt_warn("%s: it is chosen anew", why.text);
+    return RT_OK;
+}
+
+static bool rotates(const dp_participants *self)
+{
+    return self->config.dispatch.participants == RT_PARTICIPANTS_ROTATE;
+}
+
+// Any set that is large enough, by the seed.
+static uint64_t turned(const dp_participants *self)
+{
+    const dp_planner_config *config = &self->config;
+    const uint32_t n = config->worker_count, least = (uint32_t)rt_max_u64(config->participants_min, 1);
+    uint64_t workers = rt_mix(rt_mix(config->seed) + self->seen) & rt_bits_below(n);
+    for (uint64_t j = self->seen; rt_bit_count(workers) < least; j++)
+        workers |= rt_bit((uint32_t)(j % n));
+    return workers;
+}
+
 // Keys only: a planner looks at nothing else.
 rt_status dp_participants_see(dp_participants *self, const rt_batch *batch)
 {
+    if (rotates(self)) {
+        self->seen++;
+        return RT_OK;
+    }
     rt_batch *copy = &self->batches[self->next];
     rt_batch_clear(copy);
     if (rt_batch_reserve(copy, batch->sample_count, batch->key_count))
@@ -218,5 +262,105 @@ rt_status dp_participants_choose(dp_participants *self, uint64_t current, uint64
     const bool better = t.current.workers == 0 ||
                         t.best.predicted_s < (1 - DP_PARTICIPANTS_GAIN) * t.current.predicted_s;
     *workers_p = t.best.workers && better ? t.best.workers : current;
+    return RT_OK;
+}
+
+rt_status dp_participants_records(dp_participants *self, uint64_t current, dp_input *records,
+                                  uint32_t *count_p)
+{
+    uint64_t workers = current;
+    rt_status status = RT_OK;
+    *count_p = 0;
+    if (rotates(self))
+        workers = self->seen && self->seen % DP_PARTICIPANTS_TURN == 0 ? turned(self) : current;
+    else if (dp_participants_due(self))
+        status = dp_participants_choose(self, current, &workers, NULL, NULL);
+    for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
+        const uint32_t worker = rt_lowest_bit(rest);
+        records[(*count_p)++] = (dp_input){.kind = DP_INPUT_PARTICIPATES,
+                                           .worker = worker,
+                                           .value = (double)(workers >> worker & 1)};
+    }
+    return status;
+}
+
+// ---- state -----------------------------------------------------------------------------------
+
+void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
+{
+    const uint32_t oldest = self->next + DP_PARTICIPANTS_BATCHES - self->count;
+    rt_bytes_put_u64(bytes, self->seen);
+    rt_bytes_put_u64(bytes, self->chosen);
+    rt_bytes_put_u64(bytes, self->is_changed);
+    rt_bytes_put_u64(bytes, self->count);
+    for (uint32_t i = 0; i < self->count; i++) {
+        const rt_batch *batch = &self->batches[(oldest + i) % DP_PARTICIPANTS_BATCHES];
+        rt_bytes_put_u64(bytes, batch->sample_count);
+        rt_bytes_put_u64(bytes, batch->key_count);
+        rt_bytes_put(bytes, batch->key_offsets,
+                     (batch->sample_count + 1u) * sizeof *batch->key_offsets);
+        rt_bytes_put(bytes, batch->keys, batch->key_count * sizeof *batch->keys);
+    }
+}
+
+static bool are_offsets(const rt_batch *batch, uint32_t keys_per_sample_max)
+{
+    if (batch->key_offsets[0] != 0 || batch->key_offsets[batch->sample_count] != batch->key_count)
+        return false;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const uint32_t from = batch->key_offsets[i], end = batch->key_offsets[i + 1];
+        if (end < from || end - from > keys_per_sample_max)
+            return false;
+    }
+    return true;
+}
+
+static rt_status load_batch(dp_participants *self, rt_reader *reader)
+{
+    rt_batch *batch = &self->batches[self->next];
+    const uint64_t samples = rt_reader_u64(reader), keys = rt_reader_u64(reader);
+    const uint32_t most = self->config.keys_per_sample_max;
+    rt_batch_clear(batch);
+    if (reader->failed || samples < 1 || samples > self->config.sample_count_max ||
+        keys > samples * most)
+        return RT_DATA;
+    if (rt_batch_reserve(batch, (uint32_t)samples, (uint32_t)keys))
+        return RT_NO_MEMORY;
+    batch->sample_count = (uint32_t)samples;
+    batch->key_count = (uint32_t)keys;
+    if (!rt_reader_get(reader, batch->key_offsets, samples + 1, sizeof *batch->key_offsets) ||
+        !rt_reader_get(reader, batch->keys, keys, sizeof *batch->keys) || !are_offsets(batch, most))
+        return RT_DATA;
+    for (uint32_t i = 0; i < batch->key_count; i++) {
+        if (rt_key_field(batch->keys[i]) >= self->config.layout.field_count)
+            return RT_DATA;
+    }
+    self->next = (self->next + 1) % DP_PARTICIPANTS_BATCHES;
+    self->count++;
+    return RT_OK;
+}
+
+rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_reader *reader,
+                               rt_error *error)
+{
+    rt_status status = RT_OK;
+    const uint64_t seen = rt_reader_u64(reader), chosen = rt_reader_u64(reader);
+    const uint64_t is_changed = rt_reader_u64(reader), count = rt_reader_u64(reader);
+    rt_assert(self->seen == 0);
+    if (reader->failed || chosen > seen || is_changed > 1 ||
+        count != (rotates(self) ? 0 : rt_min_u64(seen, DP_PARTICIPANTS_BATCHES)))
+        status = RT_DATA;
+    for (uint64_t i = 0; i < count && !status; i++)
+        status = load_batch(self, reader);
+    if (status) {
+        self->count = self->next = 0;
+        return rt_fail(error, status, "who takes part: %s",
+                       status == RT_DATA ? "the state cannot be one of this run"
+                                         : rt_status_text(status));
+    }
+    self->seen = seen;
+    self->chosen = chosen;
+    self->is_changed = is_changed;
+    self->config.rates = *rates;
     return RT_OK;
 }

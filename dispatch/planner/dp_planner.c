@@ -177,8 +177,9 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     if (!planner)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
     planner->config = *config;
+    planner->took_part = rt_bits_below(config->worker_count); // all have the weights at the start
     if (config->participants == 0)
-        planner->config.participants = rt_bits_below(config->worker_count);
+        planner->config.participants = planner->took_part;
     status = allocate(planner);
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");

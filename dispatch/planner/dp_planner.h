@@ -46,6 +46,7 @@ typedef struct {
     dp_layout layout;
     dp_rates rates;
     uint64_t dense_bytes; // of one worker, each way and iteration
+    uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many

@@ -27,6 +27,7 @@ struct dp_planner {
     dp_planner_config config;
     dp_ticks ticks;                    // of all workers, by rank
     uint64_t participants;             // in force
+    uint64_t took_part;                // in the iteration before
     uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
     uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
     dp_ticks view_ticks;               // of the participants, by number

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/numbers/rt_optimizer.h"
+#include "runtime/numbers/rt_stripes.h"
 
 #define DEFAULT_CACHE_BYTES (64u << 20) // of a worker, where the input does not tell
 
@@ -119,6 +120,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->dispatch = config->dispatch;
     planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->rates.shards.count = config->ps_shard_count;
+    planner->rates.shards.dense_count = rt_stripes_shards(config);
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
     planner->rows = rows_of(config);
@@ -144,4 +146,13 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
         planner->participants_min = fewest_workers(planner);
     return RT_OK;
+}
+
+// Weights and state travel as they are, gradients may be shorter.
+void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner)
+{
+    const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->state;
+    const uint64_t size = config->dense_wire == RT_DENSE_BF16 ? sizeof(uint16_t) : sizeof(float);
+    planner->dense_bytes = dense_bytes;
+    planner->dense_return_bytes = dense_bytes / size * (1 + state.per_value) * sizeof(float);
 }

@@ -7,10 +7,13 @@
 #include "runtime/stream/rt_stream.h"
 
 // distinct_keys: of the input, for cache.ratio; 0 where unknown: caches have a size of their own.
-// dense_bytes and measure_error are left at 0: the caller knows.
+// dense_bytes (dp_setup_dense) and measure_error are left at 0: the caller knows.
 // RT_CONFIG: error names the key that is missing or does not fit.
 rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
                    dp_planner_config *planner, rt_error *error);
+
+// dense_bytes: of one worker, each way and iteration; 0: the dense exchange does not count.
+void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner);
 
 // True when dp_setup needs the number of distinct keys and the config does not declare it.
 bool dp_setup_needs_keys(const rt_config *config);

@@ -6,8 +6,10 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 
-#define FORMAT 3u
-// Read, too: all but caches and policy, whose layouts were others. Caches start empty then.
+#define FORMAT 4u
+// Read, too: without who takes part, as all did.
+#define FORMAT_OF_ALL 3u
+// Likewise, and all but caches and policy, whose layouts were others. Caches start empty then.
 #define FORMAT_BEFORE 2u
 
 // What must be equal for the caches of one planner to be those of another.
@@ -35,8 +37,10 @@ typedef struct {
     double alpha, ps_bytes_per_s;
     uint32_t search_evaluations, tables;
     double shard_bytes_per_s[RT_SHARDS_MAX];
+    uint64_t participants; // mask; from FORMAT 4 on, as is the next
+    double predicted_s;    // of the last iteration in which not all trained
 } snapshot_values;
-_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16, "file layout");
+_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16 + 16, "file layout");
 
 // Keys that were trained, and a sum over keys and versions that knows no order.
 static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t *sum_p)
@@ -99,7 +103,7 @@ static void save_policy(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_fini(&state);
 }
 
-void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
+void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes)
 {
     const dp_planner_config *config = &planner->config;
     snapshot_head head = {.format = FORMAT,
@@ -115,7 +119,9 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
                               config->dispatch.tables,
-                              {0}};
+                              {0},
+                              config->participants,
+                              planner->predicted_s};
     memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
            sizeof values.shard_bytes_per_s);
     rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
@@ -125,6 +131,9 @@ void dp_planner_save(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_put(bytes, config->slot_count, config->worker_count * sizeof *config->slot_count);
     rt_bytes_put(bytes, planner->waiting, planner->waiting_count * sizeof *planner->waiting);
     save_policy(planner, bytes);
+    rt_bytes_put_u64(bytes, lineup->size);
+    rt_bytes_put(bytes, lineup->data, lineup->size);
+    bytes->failed |= lineup->failed;
     for (uint32_t w = 0; w < config->worker_count; w++)
         save_worker(planner, w, bytes);
 }
@@ -242,7 +251,7 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
 {
     dp_planner_config *config = &planner->config;
     if (!(values->alpha >= 0 && values->alpha <= 1) || !(values->ps_bytes_per_s >= 0) ||
-        !isfinite(values->ps_bytes_per_s))
+        !isfinite(values->ps_bytes_per_s) || !(values->predicted_s >= 0))
         return bad(error, "a value in force is out of range");
     for (uint32_t s = 0; s < RT_SHARDS_MAX; s++) {
         if (!(values->shard_bytes_per_s[s] >= 0) || !isfinite(values->shard_bytes_per_s[s]))
@@ -250,6 +259,8 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     }
     memcpy(config->rates.shards.bytes_per_s, values->shard_bytes_per_s,
            sizeof config->rates.shards.bytes_per_s);
+    config->participants = values->participants & rt_bits_below(config->worker_count);
+    planner->predicted_s = values->predicted_s;
     config->dispatch.alpha = values->alpha;
     config->dispatch.search_evaluations = values->search_evaluations;
     config->dispatch.tables = values->tables;
@@ -325,6 +336,17 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
     return RT_OK;
 }
 
+static rt_status load_lineup(bool take, rt_reader *reader, rt_bytes *lineup, rt_error *error)
+{
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    if (!bytes)
+        return bad(error, "it ends within who takes part");
+    if (take)
+        rt_bytes_put(lineup, bytes, size);
+    return lineup->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+}
+
 static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool same_config,
                            rt_reader *reader, dp_restored *restored, rt_error *error)
 {
@@ -337,6 +359,8 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
         status = load_waiting(planner, head, same_config, reader, error);
     if (!status)
         status = load_policy(planner, fits_policy, reader, &restored->policy, error);
+    if (!status && head->format == FORMAT)
+        status = load_lineup(same_config, reader, &restored->lineup, error);
     for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
         status = load_worker(planner, w, head->shown != 0, same_config, reader, error);
     if (!status && restored->caches && reader->left)
@@ -350,11 +374,17 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     snapshot_head head;
     snapshot_values values;
     rt_assert(planner->iteration == 0);
-    if (!rt_reader_get(reader, &head, 1, sizeof head) ||
-        !rt_reader_get(reader, &values, 1, sizeof values))
+    if (!rt_reader_get(reader, &head, 1, sizeof head))
         return bad(error, "it ends early");
-    if ((head.format != FORMAT && head.format != FORMAT_BEFORE) || head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
+    if (head.format < FORMAT_BEFORE || head.format > FORMAT || head.worker_count == 0 ||
+        head.worker_count > RT_WORKERS_MAX)
         return bad(error, "not of this version of the program");
+    values.participants = planner->config.participants;
+    values.predicted_s = 0;
+    if (!rt_reader_get(reader, &values, 1,
+                       head.format == FORMAT ? sizeof values
+                                             : offsetof(snapshot_values, participants)))
+        return bad(error, "it ends early");
     if (head.iteration > DP_ITERATIONS_MAX)
         return bad(error, "an iteration beyond the last that can be");
     uint64_t key_count, key_sum;
@@ -370,7 +400,9 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     rt_status status = same_config ? load_values(planner, &values, error) : RT_OK;
     if (!status)
         status = load_rest(planner, &head, same_config, reader, restored, error);
-    if (!status)
+    if (status)
+        rt_bytes_fini(&restored->lineup);
+    else
         dp_planner_recompute(planner);
     return status;
 }

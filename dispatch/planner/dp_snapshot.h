@@ -3,9 +3,10 @@
 // The state is taken after dp_planner_finish and dp_planner_flush: every key is at the PS in its
 // latest version, so the directory is what the shards hold, and is taken from them. Here are only
 // the iteration, the caches (which key sits in which slot, which slots are free in which order,
-// what eviction knows; those that decisions see likewise), the policy's state, values in force, and records that wait.
+// what eviction knows; those that decisions see likewise), the policy's state, values in force, who
+// chooses the participants, and records that wait.
 //
-//     dp_planner_save(planner, &bytes)                       after a flush
+//     dp_planner_save(planner, &lineup, &bytes)              after a flush
 //
 //     dp_planner_create(config, &planner)                    the planner that goes on
 //     dp_planner_know(planner, key, version)                 for every row of every shard
@@ -22,10 +23,12 @@ typedef struct {
     uint64_t input_count; // records taken until then
     bool caches;          // workers, slots and eviction are the same: the caches are as they were
     bool policy;          // so is the policy's state
+    rt_bytes lineup;      // dp_participants_save; empty: there was none, or it does not fit
 } dp_restored;
 
+// lineup: dp_participants_save of who chooses the participants; empty where nobody does.
 // bytes->failed: out of memory.
-void dp_planner_save(const dp_planner *planner, rt_bytes *bytes);
+void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes);
 
 // The PS holds key in this version; 0 means nothing. Before dp_planner_load. RT_NO_MEMORY; RT_DATA:
 // it was told before.
@@ -34,8 +37,8 @@ rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version);
 // Into a planner that has planned nothing. same_config: values that input records changed are in
 // force again; otherwise the planner's configuration has them. Where workers, slots or eviction
 // differ, the caches are empty. RT_DATA (error says what cannot be, among it: the rows that it was
-// told of are not those of the cut), RT_NO_MEMORY: the planner is
-// of no use then.
+// told of are not those of the cut), RT_NO_MEMORY: the planner is of no use then. restored->lineup is
+// the caller's on RT_OK, and empty otherwise.
 rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_config,
                           dp_restored *restored, rt_error *error);
 

@@ -31,7 +31,7 @@ typedef struct {
     dp_account_config costs; // in force, where result->costs is what the run began with
     dp_decisions decisions;
     dp_controller controller;
-    dp_participants *chooser; // dispatch.participants "auto"; NULL: nobody chooses
+    dp_participants *chooser; // NULL: nobody chooses
     rt_metrics *journal;
     uint32_t inputs_done; // of sim->inputs
 } simulation;
@@ -82,22 +82,19 @@ static rt_status apply_input(simulation *s, dp_input *input, rt_error *error)
 // The set that trains from now on, where it is time to choose one.
 static rt_status choose(simulation *s, rt_error *error)
 {
-    const uint64_t now = dp_planner_participants(s->planner);
-    uint64_t workers;
-    if (!s->chooser || s->sim->inputs || !dp_participants_due(s->chooser))
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    if (!s->chooser || s->sim->inputs)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
-    rt_status status = dp_participants_choose(s->chooser, now, &workers, NULL, NULL);
+    rt_status status = dp_participants_records(s->chooser, dp_planner_participants(s->planner),
+                                               records, &count);
     s->planning_ns += rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");
-    for (uint64_t rest = now ^ workers; rest && !status; rest &= rest - 1) {
-        const uint32_t worker = rt_lowest_bit(rest);
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
-                          .worker = worker,
-                          .value = (double)(workers >> worker & 1)};
-        status = apply_input(s, &input, error);
-        dp_journal_write(s->journal, &input);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        status = apply_input(s, &records[i], error);
+        dp_journal_write(s->journal, &records[i]);
     }
     return status;
 }
@@ -295,15 +292,16 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         rt_batch_init(&s.batches[i], sim->schema->dense_count);
     rt_status status =
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
-    planner_config.dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
+    if (!status)
+        dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0,
+                       &planner_config);
     planner_config.measure_error = sim->config->sim_dispatch_error;
     if (!status)
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
-    if (!status && sim->config->dispatch.participants == RT_PARTICIPANTS_AUTO &&
-        dp_participants_create(&planner_config, &s.chooser))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
+    if (!status)
+        status = dp_participants_open(&planner_config, NULL, NULL, &s.chooser, error);
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
     if (!status) {

@@ -593,6 +593,14 @@ rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
     return RT_OK;
 }
 
+const rt_wire_slice *ew_executor_next_counts(const ew_executor *e)
+{
+    const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
+    const bool is_there =
+        s->sequence == e->trained + 1 && !(s->view.counts.flags & DP_SLICE_FLUSH);
+    return is_there ? &s->view.counts : NULL;
+}
+
 rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, rt_counts *done,
                               rt_error *error)
 {

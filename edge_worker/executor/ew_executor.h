@@ -57,6 +57,9 @@ rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *
 // The next iteration whose rows are all in place, in order. RT_AGAIN: none yet. One job at a time.
 rt_status ew_executor_next_job(ew_executor *executor, ew_job *job);
 
+// Of the slice that is trained next, as soon as it is known; NULL: it is not, or trains nothing.
+const rt_wire_slice *ew_executor_next_counts(const ew_executor *executor);
+
 // The job is done: rows of mode OWN are updated, gradients holds row_count x values floats for the
 // others; it is read during this call only. With apply false, as all workers have it in this
 // iteration, no row was or will be: all get their versions, and no step, here or at the PS.

@@ -7,6 +7,8 @@
 #include "edge_worker/model/ew_model_parts.h"
 #include "runtime/rt_hash.h"
 
+#define ROW_COUNTS 32u // different numbers of rows that steps have where they are repeated
+
 static const ew_model_kind *const kinds[] = {
     [RT_MODEL_WDL] = &ew_wdl,   [RT_MODEL_DFM] = &ew_dfm, [RT_MODEL_DCN] = &ew_dcn,
     [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf,
@@ -167,7 +169,8 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->part = rt_alloc(1, model->kind->part_size);
     model->predictions = rt_alloc(config->sample_count_max, sizeof *model->predictions);
     model->check_fields = rt_alloc(config->row_count_max, sizeof *model->check_fields);
-    if (!model->part || !model->predictions || !model->check_fields)
+    model->filler = rt_alloc(config->row_count_max / ROW_COUNTS + 1, sizeof *model->filler);
+    if (!model->part || !model->predictions || !model->check_fields || !model->filler)
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
     if (status == RT_OK)
         status = create_buffers(model, error);
@@ -190,6 +193,7 @@ void ew_model_destroy(ew_model *model)
     for (uint32_t i = 0; i < model->buffer_count; i++)
         model->device->ops->free(model->device->state, model->buffers[i]);
     rt_free(model->check_fields);
+    rt_free(model->filler);
     rt_free(model->predictions);
     rt_free(model->part);
     rt_free(model);
@@ -272,6 +276,33 @@ rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t 
     return status;
 }
 
+// Where steps are repeated by their shape the number of rows is rounded up, since no two batches
+// have as many: the rows behind the last have no look-ups, lie in the slot of the first, get
+// gradients of zero, and nobody reads those.
+static uint32_t rounded_rows(const ew_model *model, uint32_t row_count)
+{
+    const uint32_t most = model->config.row_count_max;
+    const uint32_t step = most / ROW_COUNTS + 1;
+    if (!model->device->ops->repeat || row_count == 0)
+        return row_count;
+    return (uint32_t)rt_min_u64((uint64_t)(row_count + step - 1) / step * step, most);
+}
+
+static void stage_slots(ew_model *model, const ew_micro_batch *batch)
+{
+    const ew_device *device = model->device;
+    const uint32_t count = batch->row_count, rounded = rounded_rows(model, count);
+    model->lookups.row_count = rounded;
+    model->lookups.row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
+                                               count * sizeof(uint32_t));
+    if (rounded == count)
+        return;
+    for (uint32_t k = 0; k < rounded - count; k++)
+        model->filler[k] = batch->row_slots[0];
+    device->ops->copy(device->state, EW_COPY_IN, model->slots_buffer + count, model->filler,
+                      (rounded - count) * sizeof(uint32_t));
+}
+
 static void stage(ew_model *model, const ew_micro_batch *batch)
 {
     const ew_device *device = model->device;
@@ -282,13 +313,11 @@ static void stage(ew_model *model, const ew_micro_batch *batch)
     rt_assert(batch->row_count <= model->config.row_count_max);
     lookups->sample_count = batch->sample_count;
     lookups->lookup_count = batch->lookup_count;
-    lookups->row_count = batch->row_count;
     lookups->row_stride = batch->row_stride;
     lookups->slab = batch->slab;
     lookups->lookup_rows = ew_device_stage(device, model->rows_buffer, batch->lookup_rows,
                                            batch->lookup_count * sizeof(uint32_t));
-    lookups->row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
-                                         batch->row_count * sizeof(uint32_t));
+    stage_slots(model, batch);
     lookups->bag_offsets = NULL;
     if (batch->bag_offsets)
         lookups->bag_offsets =
@@ -371,6 +400,17 @@ double ew_model_loss(const ew_model *model)
     return loss_sum;
 }
 
+static bool shifts_bias(const ew_model *model, float log_odds)
+{
+    return log_odds != 0 && model->config.model.base_rate_auto;
+}
+
+void ew_model_shift(const ew_model *model, float log_odds, float *values)
+{
+    if (shifts_bias(model, log_odds))
+        values[output_bias(model)->offset] += log_odds;
+}
+
 // The predictions of a batch that shifts the bias, and the shift.
 static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
                             rt_error *error)
@@ -382,7 +422,7 @@ static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_ste
     rt_status status = fetch(model, batch, result, error);
     if (status)
         return status;
-    value += batch->log_odds;
+    value += batch->log_odds; // as ew_model_shift
     device->ops->copy(device->state, EW_COPY_IN, bias, &value, sizeof value);
     return device->ops->finish(device->state, error);
 }
@@ -394,7 +434,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);
-    const bool shifts = batch->log_odds != 0 && model->config.model.base_rate_auto;
+    const bool shifts = shifts_bias(model, batch->log_odds);
     rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
     if (status)
         return status;

@@ -74,6 +74,9 @@ double ew_model_loss(const ew_model *model);
 rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,
                         void *context, ew_step_result *result, rt_error *error);
 
+// What a step with these log odds does to the values (a host copy of the block EW_VALUES).
+void ew_model_shift(const ew_model *model, float log_odds, float *values);
+
 // The forward pass alone. loss_sum is 0 without labels; row_gradients is NULL.
 rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
                            rt_error *error);

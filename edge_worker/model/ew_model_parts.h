@@ -59,6 +59,7 @@ struct ew_model {
     uint32_t *rows_buffer, *bags_buffer, *slots_buffer;
     double *loss_buffer;
 
+    uint32_t *filler;       // slots of rows that are no rows (host)
     uint32_t *check_fields; // ew_model_check: the field of each row (host)
 };
 

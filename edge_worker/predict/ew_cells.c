@@ -64,21 +64,12 @@ static void name_table(ew_cells *cells, const rt_table_config *table)
     }
 }
 
-static const rt_parser_ops *parser_of(rt_format format)
-{
-    static const rt_parser_ops *const all[] = {&rt_parser_criteo, &rt_parser_table};
-    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
-        if (all[i]->format == format)
-            return all[i];
-    return NULL;
-}
-
 static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_error *error)
 {
     rt_stream_config lines = config->stream;
     cells->config = config->stream;
     cells->config.labels_optional = lines.labels_optional = true;
-    cells->ops = parser_of(config->stream.format);
+    cells->ops = rt_parser_find(config->stream.format);
     if (config->stream.format == RT_FORMAT_SYNTHETIC) {
         name_generated(cells);
         return RT_OK;
@@ -102,7 +93,7 @@ rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error 
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
     cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
-    rt_status status = rt_stream_read_schema(&config->stream, config->seed, &cells->schema, error);
+    rt_status status = rt_parser_read_schema(&config->stream, config->seed, &cells->schema, error);
     if (!status) {
         cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
         cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/files/rt_manifest.h"
+#include "runtime/stream/rt_parser.h"
 
 static uint64_t next_generation(void)
 {
@@ -83,7 +84,7 @@ rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error
     const rt_config *config = source->config;
     *weights = (ew_weights){.config = config};
     rt_status status =
-        rt_stream_read_schema(&config->stream, config->seed, &weights->schema, error);
+        rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
     if (!status)
         status = ew_source_check(source, error);
     if (!status)

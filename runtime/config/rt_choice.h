@@ -32,6 +32,16 @@
     XX(HUNGARIAN_CUDA, hungarian_cuda, "on the GPU")                                     \
     XX(AUCTION_CUDA, auction_cuda, "on the GPU")
 
+// "stream.source"; LIVE(...): who sends is told what is kept in the journal (rt_intake.h).
+#define RT_SOURCE_MAP(XX, LIVE)                                                          \
+    XX(FILE, file, "`stream.files`, each to its end; a pipe to its own")                 \
+    XX(FOLLOW, follow, "one file that grows, and those that take its name")              \
+    LIVE(HTTP, http, "`POST /events`, lines of `stream.format`")                         \
+    LIVE(TCP, tcp, "lines; a count of those that are kept goes back")                    \
+    LIVE(FEED, feed, "`lanyard feed` on other boxes")                                    \
+    LIVE(MQTT, mqtt, "a topic of an MQTT broker, QoS 1 (libmosquitto)")                  \
+    XX(KAFKA, kafka, "a topic of Kafka (librdkafka)")
+
 // "optimizer.rows.name" and "optimizer.dense.name"; DENSE(...) is for the dense weights only.
 #define RT_OPTIMIZER_MAP(XX, DENSE)                                                      \
     XX(SGD, sgd, "no state: rows are smallest on the wire")                              \

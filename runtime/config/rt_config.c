@@ -86,10 +86,13 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
 void rt_config_keep_workers(rt_config *config, uint64_t workers)
 {
     rt_links_config *links = &config->links;
+    const uint64_t participants = config->dispatch.participant_mask;
     uint32_t kept = 0;
+    config->dispatch.participant_mask = 0;
     for (uint32_t w = 0; w < config->worker_count; w++) {
         if (!(workers >> w & 1))
             continue;
+        config->dispatch.participant_mask |= (participants >> w & 1) << kept;
         links->workers[kept] = links->workers[w];
         links->transports[kept++] = links->transports[w];
     }

@@ -53,8 +53,22 @@ typedef struct {
     rt_column *columns; // column_count
 } rt_table_config;
 
+#define XX(kind, name, help) RT_SOURCE_##kind,
+typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
+#undef XX
+
 typedef struct {
     rt_format format;
+    rt_source_kind source;
+    struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    char id[RT_NAME_MAX]; // column or field that names an event; "": none does
+    uint32_t id_window;   // events of which an id is remembered
+    char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
+    char mqtt_broker[RT_NAME_MAX], mqtt_topic[256], mqtt_client[RT_NAME_MAX];
+    char mqtt_user[RT_NAME_MAX], mqtt_password[RT_PATH_MAX], mqtt_ca[RT_PATH_MAX];
+    char kafka_brokers[RT_PATH_MAX], kafka_topic[256], kafka_group[RT_NAME_MAX];
+    char kafka_options[RT_PATH_MAX]; // "name=value,..." for librdkafka
+    char kafka_password[RT_PATH_MAX];
     uint32_t file_count;
     char **files;               // paths; "-" is standard input; .zst is unpacked on the way
     uint64_t samples_max;       // stop after so many; 0: until the input ends
@@ -152,7 +166,12 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
-typedef enum { RT_PARTICIPANTS_ALL, RT_PARTICIPANTS_AUTO, RT_PARTICIPANTS_LIST } rt_participants;
+typedef enum {
+    RT_PARTICIPANTS_ALL,
+    RT_PARTICIPANTS_AUTO,
+    RT_PARTICIPANTS_ROTATE,
+    RT_PARTICIPANTS_LIST
+} rt_participants;
 typedef enum { RT_FIRST_TOUCH_LOCAL, RT_FIRST_TOUCH_PULL } rt_first_touch;
 
 typedef struct {
@@ -283,6 +302,9 @@ typedef struct {
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing
+    char journal_directory[RT_PATH_MAX]; // "": journal/ in the directory of the results
+    uint64_t journal_bytes_max;
+    char feed_listen[RT_NAME_MAX], feed_to[RT_NAME_MAX]; // HOST:PORT of the coordinator's box
     rt_checkpoint_config checkpoint;
     rt_publish_config publish;
     rt_serve_config serve;
@@ -298,6 +320,17 @@ typedef struct {
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
+
+// Whether events are sent to who reads this stream.
+static inline bool rt_config_source_is_live(const rt_stream_config *stream)
+{
+#define NO(kind, name, help) [RT_SOURCE_##kind] = false,
+#define YES(kind, name, help) [RT_SOURCE_##kind] = true,
+    static const bool is_live[] = {RT_SOURCE_MAP(NO, YES)};
+#undef NO
+#undef YES
+    return stream->format != RT_FORMAT_SYNTHETIC && is_live[stream->source];
+}
 
 // Sets every key to its default. RT_NO_MEMORY.
 rt_status rt_config_init(rt_config *config);

@@ -31,6 +31,24 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_source(const rt_stream_config *stream, rt_error *error)
+{
+    const char *name = rt_config_choice_name("stream.source", (int)stream->source);
+    const bool follows = stream->source == RT_SOURCE_FOLLOW;
+    if (follows && (stream->file_count != 1 || strcmp(stream->files[0], "-") == 0))
+        return rt_fail(error, RT_CONFIG,
+                       "stream.files: stream.source \"follow\" reads one file, by its path");
+    if (!follows && stream->file_count > 0)
+        return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
+    if (!follows && stream->format == RT_FORMAT_TABLE &&
+        stream->table.has_header)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.table.header: what stream.source \"%s\" is sent has none; expected "
+                       "false, and the columns in their order",
+                       name);
+    return RT_OK;
+}
+
 static rt_status check_rows(const rt_config *config, rt_error *error)
 {
     const rt_rows_config *rows = &config->rows;
@@ -55,6 +73,8 @@ static rt_status check_files(const rt_stream_config *stream, rt_error *error)
     uint32_t standard_input_count = 0;
     if (stream->format == RT_FORMAT_SYNTHETIC)
         return RT_OK;
+    if (stream->source != RT_SOURCE_FILE)
+        return check_source(stream, error);
     if (stream->file_count == 0)
         return rt_fail(error, RT_CONFIG,
                        "stream.files: no input given, expected a file or \"-\" (standard input)");
@@ -82,6 +102,8 @@ static const char *unreadable(const char *path)
 rt_status rt_config_check_input(const rt_config *config, rt_error *error)
 {
     const rt_stream_config *stream = &config->stream;
+    if (stream->source == RT_SOURCE_FOLLOW) // it may come later
+        return RT_OK;
     for (uint32_t i = 0; stream->format != RT_FORMAT_SYNTHETIC && i < stream->file_count; i++) {
         const char *path = stream->files[i];
         const char *why = strcmp(path, "-") == 0 ? NULL : unreadable(path);
@@ -273,10 +295,12 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
-    if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
+    if (config->dispatch.participants != RT_PARTICIPANTS_ALL &&
+        (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         return rt_fail(error, RT_CONFIG,
-                       "dispatch.participants: in a training run all workers take part, expected "
-                       "\"all\" (`lanyard sim` says which set is fastest)");
+                       "network.collective: \"%s\" takes all workers into every iteration, "
+                       "expected \"ps\" or \"auto\" where dispatch.participants is not \"all\"",
+                       rt_config_choice_name("network.collective", (int)config->collective));
     for (uint32_t f = 1; f < model->embedding_dim_count; f++) {
         if (model->embedding_dims[f] != model->embedding_dims[0])
             return rt_fail(error, RT_CONFIG,

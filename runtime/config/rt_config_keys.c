@@ -47,6 +47,12 @@
         ROW(path_, RT_KEY_TEXT, "\"\"", "", help_), IN(0, sizeof((rt_config *)0)->member - 1), \
             .offset = TEXT_OFFSET(rt_config, member), .size = sizeof((rt_config *)0)->member   \
     }
+#define TEXT_OR(path_, member, default_, help_)                                                \
+    {                                                                                          \
+        ROW(path_, RT_KEY_TEXT, "\"" default_ "\"", "", help_),                                \
+            IN(0, sizeof((rt_config *)0)->member - 1), .offset = TEXT_OFFSET(rt_config, member), \
+            .size = sizeof((rt_config *)0)->member                                             \
+    }
 #define LIST(path_, list_, default_, unit_, help_)                        \
     {                                                                     \
         ROW(path_, RT_KEY_LIST, default_, unit_, help_), .list = &(list_) \
@@ -72,6 +78,9 @@ static const rt_config_choice formats[] = {
     {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
     {0},
 };
+#define XX(kind, name, help) {#name, RT_SOURCE_##kind, help},
+static const rt_config_choice sources[] = {RT_SOURCE_MAP(XX, XX){0}};
+#undef XX
 static const rt_config_choice dense_scalings[] = {
     {"standard", RT_SCALING_STANDARD,
      "less the mean, divided by the deviation, of all samples so far (after `transform`); at most "
@@ -243,6 +252,41 @@ const rt_config_key rt_config_keys[] = {
 
     CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
            "What the input looks like."),
+    CHOICE("stream.source", stream.source, rt_source_kind, "\"file\"", sources,
+           "Where it comes from (docs/STREAMS.md). What is sent is kept in a journal before its "
+           "sender is told so, and trained once."),
+    TEXT("stream.id", stream.id,
+         "Column, or field by its path, that names an event: one whose name came before is dropped "
+         "(format table without header, or lines of JSON). Empty: events have no names."),
+    U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
+        "So many events are remembered by their names: 8 bytes each in every checkpoint, 24 in "
+        "memory."),
+    TEXT_OR("stream.http.listen", stream.http_listen, "127.0.0.1:7080",
+            "`HOST:PORT` of `stream.source` http; beyond loopback with `security.certificate` and "
+            "`security.token`."),
+    TEXT_OR("stream.tcp.listen", stream.tcp_listen, "127.0.0.1:7081",
+            "`HOST:PORT` of `stream.source` tcp; beyond loopback with `security.insecure` only."),
+    TEXT_OR("stream.mqtt.broker", stream.mqtt_broker, "127.0.0.1:1883", "`HOST:PORT`."),
+    TEXT_OR("stream.mqtt.topic", stream.mqtt_topic, "lanyard/events",
+            "Subscribed to with QoS 1; may hold wildcards. A message is one event or several, in "
+            "lines."),
+    TEXT_OR("stream.mqtt.client", stream.mqtt_client, "lanyard",
+            "Name of the session that the broker keeps; another one for every run."),
+    TEXT("stream.mqtt.user", stream.mqtt_user, "Empty: without a name."),
+    TEXT("stream.mqtt.password", stream.mqtt_password,
+         "File with the password, one word, that nobody else can read."),
+    TEXT("stream.mqtt.ca", stream.mqtt_ca,
+         "Certificate authority of the broker, a PEM file: TLS. Empty: in the clear, on loopback, "
+         "or with `security.insecure`."),
+    TEXT_OR("stream.kafka.brokers", stream.kafka_brokers, "127.0.0.1:9092",
+            "`HOST:PORT,...` of some of them."),
+    TEXT_OR("stream.kafka.topic", stream.kafka_topic, "events", "All its partitions are read."),
+    TEXT_OR("stream.kafka.group", stream.kafka_group, "lanyard",
+            "Consumer group under which the offsets of checkpoints are made known."),
+    TEXT("stream.kafka.options", stream.kafka_options,
+         "`name=value,...` for librdkafka: `security.protocol=ssl,ssl.ca.location=ca.pem`."),
+    TEXT("stream.kafka.password", stream.kafka_password,
+         "File with the password (`sasl.password`), one word, that nobody else can read."),
     LIST("stream.files", rt_config_files, "[]", "",
          "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
          "relative to the directory that the program runs in. A FIFO stands last: it has no end."),
@@ -342,8 +386,13 @@ const rt_config_key rt_config_keys[] = {
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
          "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted shortest, "
          "found by planning the last batches on sets of workers; a box whose part of the dense "
-         "exchange takes longer than the others need sits out. `lanyard sim` only: `up` takes "
-         "`\"all\"`. No set is too small for its caches."),
+         "exchange takes longer than the others need sits out. It has no samples, serves what others "
+         "need of its cache, and fetches the dense weights from the shards when it comes back. No "
+         "set is too small for its caches. `\"all\"` is the default because it is what was before: "
+         "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
+         "iterations again; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
+         "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
@@ -415,6 +464,17 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
         "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
+
+    TEXT("journal.directory", journal_directory,
+         "Folder of the journal; empty: `journal` in the folder of `--out`."),
+    U64("journal.bytes_max", journal_bytes_max, "4294967296", IN(1048576, RT_CONFIG_INTEGER_MAX),
+        "bytes",
+        "Of the journal. When it is full nothing more is taken: who sends is told to wait. When half "
+        "of it is in use a checkpoint is made, so that what it covers can go."),
+    TEXT_OR("feed.listen", feed_listen, "127.0.0.1:7082",
+            "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
+            "(`security.key`)."),
+    TEXT("feed.to", feed_to, "`HOST:PORT` of the coordinator's box, for `lanyard feed`."),
 
     {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
          "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
@@ -565,6 +625,13 @@ static const struct {
     {"metrics", "What is kept of the measurements (docs/METRICS.md); 1 to 2 KB an iteration."},
     {"compute", "How workers use what they compute on."},
     {"stream", "Where samples come from."},
+    {"stream.http", "Of `stream.source` http."},
+    {"stream.tcp", "Of `stream.source` tcp."},
+    {"stream.mqtt", "Of `stream.source` mqtt."},
+    {"stream.kafka", "Of `stream.source` kafka."},
+    {"journal", "Where events are kept until checkpoints hold what was trained on them; for\n"
+                "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`."},
+    {"feed", "Events from other boxes (`lanyard feed`)."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.synthetic", "Generated samples; for `stream.format` synthetic."},
     {"optimizer", "For embedding rows and for the dense weights. A stateful row optimizer "

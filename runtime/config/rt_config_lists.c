@@ -487,6 +487,9 @@ const rt_config_list rt_config_shards = {
 
 // dispatch.participants ---------------------------------------------------------------------------
 
+// By rt_participants.
+static const char *const participants_words[] = {"all", "auto", "rotate"};
+
 typedef struct {
     rt_participants word; // RT_PARTICIPANTS_LIST: a rank
     uint32_t rank;
@@ -501,14 +504,14 @@ static rt_status read_participant(void *element, const cJSON *value, const char 
     one->word = RT_PARTICIPANTS_LIST;
     if (!cJSON_IsString(value))
         return rt_config_value_read(&rank, &one->rank, value, path, error);
-    if (strcmp(value->valuestring, "all") == 0)
-        one->word = RT_PARTICIPANTS_ALL;
-    else if (strcmp(value->valuestring, "auto") == 0)
-        one->word = RT_PARTICIPANTS_AUTO;
-    else
-        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
-                       rt_config_participants.expected);
-    return RT_OK;
+    for (uint32_t i = 0; i < RT_COUNT_OF(participants_words); i++) {
+        if (strcmp(value->valuestring, participants_words[i]) == 0)
+            one->word = (rt_participants)i;
+    }
+    if (one->word != RT_PARTICIPANTS_LIST)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+                   rt_config_participants.expected);
 }
 
 static rt_status take_participants(rt_config *config, const void *elements, uint32_t count,
@@ -531,9 +534,8 @@ static rt_status take_participants(rt_config *config, const void *elements, uint
 
 static void write_participants(const rt_config *config, rt_json *json, const char *name)
 {
-    static const char *const words[] = {"all", "auto"};
     if (config->dispatch.participants != RT_PARTICIPANTS_LIST) {
-        rt_json_string(json, name, words[config->dispatch.participants]);
+        rt_json_string(json, name, participants_words[config->dispatch.participants]);
         return;
     }
     rt_json_begin_array(json, name);
@@ -544,7 +546,7 @@ static void write_participants(const rt_config *config, rt_json *json, const cha
 
 _Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
 const rt_config_list rt_config_participants = {
-    .expected = "\"all\", \"auto\", or a list of at most 64 different ranks",
+    .expected = "\"all\", \"auto\", \"rotate\", or a list of at most 64 different ranks",
     .count_min = 1,
     .count_max = RT_WORKERS_MAX,
     .element_size = sizeof(participant),

@@ -305,22 +305,35 @@ rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint
     return t;
 }
 
+float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient)
+{
+    if (!(config->clip_norm > 0))
+        return 1;
+    const double norm = sqrt(rt_optimizer_squares(dim, gradient));
+    return norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
+}
+
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
                                               uint64_t step, const float *gradient)
 {
     terms t = rt_optimizer_terms_of(config, step);
-    if (config->clip_norm > 0) {
-        double norm = sqrt(rt_optimizer_squares(dim, gradient));
-        t.scale = norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
-    }
+    t.scale = rt_optimizer_scale(config, dim, gradient);
     return t;
+}
+
+void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                              float scale, float *values, float *state, const float *gradient)
+{
+    terms t = rt_optimizer_terms_of(config, step);
+    t.scale = scale;
+    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
 }
 
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
-    terms t = rt_optimizer_clipped_terms(config, dim, step, gradient);
-    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
+    rt_optimizer_step_scaled(config, dim, step, rt_optimizer_scale(config, dim, gradient), values,
+                             state, gradient);
 }
 
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config)

@@ -66,6 +66,12 @@ bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
 void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
                              uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
                              const float *gradient);
+// And for a part of a block that has a state of its own: what the gradient of the whole block is scaled by (1 without clipping), and
+// the step of a part of a block with that. Where the optimizer has no state of the whole block, the
+// steps of its parts are the step of the block, bit for bit.
+float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient);
+void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
+                              float scale, float *values, float *state, const float *gradient);
 
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the
 // warm-up, times what `decay` leaves after it. The same bits on every machine.

@@ -16,6 +16,7 @@ typedef struct {
     uint32_t length;
     uint32_t file;    // index of the file that it stands in
     uint64_t number;  // in that file, from 1
+    uint64_t arrival_ns; // of the clock of the day: when it came from elsewhere; 0: unknown
     bool is_too_long; // text is empty then
 } rt_line;
 

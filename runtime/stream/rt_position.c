@@ -22,3 +22,14 @@ bool rt_position_take(rt_reader *reader, rt_bytes *position)
         return false;
     return take(reader, RT_POSITION_HEAD_BYTES + size, position);
 }
+
+uint64_t rt_position_event(const rt_bytes *position)
+{
+    static const char name[RT_POSITION_NAME_BYTES] = RT_POSITION_JOURNAL;
+    uint64_t event;
+    if (position->size < sizeof name + sizeof event)
+        return 0;
+    const uint8_t *end = position->data + position->size;
+    memcpy(&event, end - sizeof event, sizeof event);
+    return memcmp(end - sizeof event - sizeof name, name, sizeof name) == 0 ? event : 0;
+}

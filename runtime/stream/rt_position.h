@@ -14,6 +14,8 @@
 #define RT_POSITION_MAGIC UINT64_C(0x4e4f49544953) // "SITION": more samples than anybody has read
 #define RT_POSITION_VERSION 2u
 #define RT_POSITION_HEAD_BYTES 16u
+#define RT_POSITION_NAME_BYTES 16u // of a source
+#define RT_POSITION_JOURNAL "journal"
 
 typedef struct {
     uint64_t samples, lines, malformed;
@@ -27,5 +29,8 @@ _Static_assert(sizeof(rt_position_old) == 64, "file layout");
 // Takes a position of any version off the reader and puts it into position, which is cleared first.
 // False: there is none, or it is longer than any; position->failed: out of memory.
 bool rt_position_take(rt_reader *reader, rt_bytes *position);
+
+// The event of a journal (rt_live.h) where a position goes on; 0: it is none of a journal.
+uint64_t rt_position_event(const rt_bytes *position);
 
 #endif

@@ -68,6 +68,12 @@ typedef struct {
     bool (*report)(const void *source, uint32_t input, rt_stream_input *report);
 } rt_source_ops;
 
-extern const rt_source_ops rt_source_files, rt_source_synthetic;
+extern const rt_source_ops rt_source_files, rt_source_synthetic, rt_source_live, rt_source_follow;
+#ifdef RT_HAS_KAFKA
+extern const rt_source_ops rt_source_kafka;
+#endif
+
+// The source of a configuration; NULL: this build has none.
+const rt_source_ops *rt_source_of(const rt_stream_config *config);
 
 #endif

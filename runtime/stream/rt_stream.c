@@ -6,6 +6,8 @@
 
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_event_id.h"
+#include "runtime/stream/rt_ids.h"
 #include "runtime/stream/rt_keyset.h"
 #include "runtime/stream/rt_parser.h"
 #include "runtime/stream/rt_position.h"
@@ -17,12 +19,16 @@
 #define ONE_CLASS_SAMPLES 10000u
 #define JOINED_LINES_MAX 64u // of one record whose quotes hold line feeds
 #define JOINED_BYTES_MAX (64u << 10)
-#define SOURCE_NAME_BYTES 16u
 #define COUNT_BATCH 4096u
+#define IDS_AHEAD (1u << 21) // events that were read and are in no checkpoint's reach yet
 
-// A new source or format is one line here.
-static const rt_source_ops *const sources[] = {&rt_source_synthetic, &rt_source_files};
-static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table};
+// A new source is one line here.
+static const rt_source_ops *const sources[] = {
+    &rt_source_synthetic, &rt_source_files, &rt_source_live, &rt_source_follow,
+#ifdef RT_HAS_KAFKA
+    &rt_source_kafka,
+#endif
+};
 
 typedef struct {
     uint64_t lines, malformed;
@@ -51,6 +57,10 @@ struct rt_stream {
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
     uint64_t bad_logged;     // of this process
+    rt_event_id event_id;
+    rt_ids *ids;         // NULL: events have no names
+    uint64_t *arrivals;  // of the batch that is read, by sample; NULL: nobody asks
+    uint32_t arrival_count, arrival_capacity;
     bool one_class_told;     // or nobody wants to know
     bool keeps_places;
     bool is_ended;
@@ -59,26 +69,23 @@ struct rt_stream {
 
 // ---- opening ---------------------------------------------------------------------------------
 
-static const rt_source_ops *source_of(const rt_stream_config *config)
+const rt_source_ops *rt_source_of(const rt_stream_config *config)
 {
     size_t i = 0;
-    while (i + 1 < RT_COUNT_OF(sources) && !sources[i]->serves(config))
+    while (i < RT_COUNT_OF(sources) && !sources[i]->serves(config))
         i++;
-    return sources[i];
+    return i < RT_COUNT_OF(sources) ? sources[i] : NULL;
 }
 
 static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
 {
-    for (size_t i = 0; i < RT_COUNT_OF(parsers); i++) {
-        if (parsers[i]->format != config->format)
-            continue;
-        stream->parser_ops = parsers[i];
-        rt_status status = parsers[i]->create(config, &stream->parser, error);
-        if (!status)
-            parsers[i]->schema(stream->parser, &stream->schema);
-        return status;
-    }
-    return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    stream->parser_ops = rt_parser_find(config->format);
+    if (!stream->parser_ops)
+        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    rt_status status = stream->parser_ops->create(config, &stream->parser, error);
+    if (!status)
+        stream->parser_ops->schema(stream->parser, &stream->schema);
+    return status;
 }
 
 // with_input: of a source of lines, which the schema does not need.
@@ -86,10 +93,19 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
                             bool with_input, rt_error *error)
 {
     rt_status status = RT_OK;
-    stream->source_ops = source_of(config);
+    stream->source_ops = rt_source_of(config);
+    if (!stream->source_ops)
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
+                       rt_config_choice_name("stream.source", (int)config->source));
     const bool gives_lines = stream->source_ops->line != NULL;
     if (gives_lines)
         status = create_parser(stream, config, error);
+    if (!status && gives_lines && *config->id)
+        status = rt_event_id_init(config, &stream->event_id, error);
+    if (!status && gives_lines && *config->id && with_input &&
+        rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
     if (!status && (with_input || !gives_lines))
         status = stream->source_ops->open(config, seed, &stream->source, error);
     if (!status && !gives_lines)
@@ -141,6 +157,8 @@ void rt_stream_close(rt_stream *stream)
         stream->source_ops->close(stream->source);
     if (stream->parser)
         stream->parser_ops->destroy(stream->parser);
+    rt_ids_destroy(stream->ids);
+    rt_free(stream->arrivals);
     rt_free(stream);
 }
 
@@ -178,6 +196,7 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .odd_labels = s->odd_labels,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
+                             .duplicates = stream->ids ? rt_ids_repeated(stream->ids) : 0,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken)};
 }
 
@@ -359,6 +378,17 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
     return ops->line(stream->source, 0, 0, &line, error);
 }
 
+static void note_good(rt_stream *stream, uint64_t id, uint64_t arrival_ns, const rt_batch *batch)
+{
+    add_lines(&stream->state, 1, 0);
+    if (stream->ids)
+        rt_ids_add(stream->ids, id);
+    if (!stream->arrivals || arrival_ns == 0 || batch->sample_count > stream->arrival_capacity)
+        return;
+    stream->arrivals[batch->sample_count - 1] = arrival_ns;
+    stream->arrival_count = batch->sample_count;
+}
+
 static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t deadline_ns,
                            rt_batch *batch, rt_error *error)
 {
@@ -378,6 +408,12 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
         keep_place(stream, batch);
         return RT_OK;
     }
+    const bool drops = stream->ids && !stream->keeps_places; // else a line would lose its place
+    const uint64_t id = drops ? rt_event_id_find(&stream->event_id, line) : 0;
+    if (RT_UNLIKELY(id && rt_ids_has(stream->ids, id))) {
+        rt_ids_note(stream->ids);
+        return RT_OK;
+    }
     bool is_good = parse(stream, line, batch);
     if (RT_UNLIKELY(!is_good && parser->is_header && parser->is_header(stream->parser, line)))
         return RT_OK; // of the next one who writes to a pipe
@@ -393,7 +429,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
             stream->problem = problem;
     }
     if (RT_LIKELY(is_good)) {
-        add_lines(&stream->state, 1, 0);
+        note_good(stream, id, line->arrival_ns, batch);
     } else {
         note_malformed(stream, line);
         keep_place(stream, batch);
@@ -475,6 +511,10 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
                          (uint64_t)sample_count * stream->schema.keys_per_sample_max))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples",
                        sample_count);
+    if (stream->arrivals && rt_grow(&stream->arrivals, &stream->arrival_capacity, sample_count,
+                                    sizeof *stream->arrivals))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+    stream->arrival_count = 0;
     rt_error failure = {0};
     rt_status status = fill(stream, batch, sample_count, &failure);
     if (status)
@@ -488,7 +528,7 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
 
 void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
 {
-    char name[SOURCE_NAME_BYTES] = {0};
+    char name[RT_POSITION_NAME_BYTES] = {0};
     state s = stream->state;
     rt_bytes parser = {0};
     position->size = 0;
@@ -540,7 +580,7 @@ static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error 
 
 static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error *error)
 {
-    char name[SOURCE_NAME_BYTES];
+    char name[RT_POSITION_NAME_BYTES];
     rt_reader reader = rt_bytes_reader(position);
     rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
     rt_reader_get(&reader, &stream->state, 1, sizeof stream->state);
@@ -571,6 +611,36 @@ rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *
     return status == RT_STOPPED ? RT_OK : status;
 }
 
+// ---- names and arrivals of events ------------------------------------------------------------
+
+rt_status rt_stream_keep_arrivals(rt_stream *stream)
+{
+    return rt_grow(&stream->arrivals, &stream->arrival_capacity, 1, sizeof *stream->arrivals);
+}
+
+const uint64_t *rt_stream_arrivals(const rt_stream *stream, uint32_t *count_p)
+{
+    *count_p = stream->arrival_count;
+    return stream->arrivals;
+}
+
+void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_bytes *bytes)
+{
+    rt_reader reader = rt_bytes_reader(position);
+    state s;
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
+    if (stream->ids && rt_reader_get(&reader, &s, 1, sizeof s))
+        rt_ids_save(stream->ids, s.all.lines - s.all.malformed, bytes);
+}
+
+rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(bytes);
+    if (!stream->ids || bytes->size == 0)
+        return RT_OK;
+    return rt_ids_load(stream->ids, &reader, error);
+}
+
 // ---- counting --------------------------------------------------------------------------------
 
 static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *error)
@@ -593,6 +663,8 @@ bool rt_stream_is_countable(const rt_stream_config *config)
 {
     if (config->format == RT_FORMAT_SYNTHETIC)
         return config->samples_max > 0;
+    if (config->source != RT_SOURCE_FILE)
+        return false;
     for (uint32_t i = 0; i < config->file_count; i++) {
         struct stat info; // what is not there is named where it is opened
         if (strcmp(config->files[i], "-") == 0 ||

@@ -23,6 +23,7 @@ typedef struct {
     uint64_t lines; // records of text: one that quotes hold together over several lines is one
     uint64_t malformed;
     uint64_t positive;   // samples with label 1
+    uint64_t duplicates; // events whose name (stream.id) had come before: in no sample
     uint64_t odd_labels; // labels that were neither 0 nor 1 and became one of them
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
@@ -89,6 +90,18 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 // new is read from its start. RT_DATA: an input is not what it was, or these bytes are no position
 // of this source; error names it. RT_IO.
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
+
+// Names of events (stream.id): the window as it was at a position that was told less than 2 million
+// samples ago, appended to bytes; nothing where events have no names. Any thread. And back, before
+// the first read, after rt_stream_seek. RT_DATA: no such bytes.
+void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_bytes *bytes);
+rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error *error);
+
+// From now on it is noted when samples arrived. RT_NO_MEMORY.
+rt_status rt_stream_keep_arrivals(rt_stream *stream);
+// Of the batch that was read last, in nanoseconds of the clock of the day (0: unknown), of its first
+// *count_p samples: the others are unknown, too.
+const uint64_t *rt_stream_arrivals(const rt_stream *stream, uint32_t *count_p);
 
 rt_stream_stats rt_stream_statistics(const rt_stream *stream);
 

@@ -14,8 +14,8 @@ typedef enum {
     SHAPE_RECORDS, // count records
     SHAPE_ROWS,    // count records, each followed by floats; the numbers of floats may differ
     SHAPE_STRIDES, // count records, each followed by the same number of floats
-    SHAPE_FLOATS,
-    SHAPE_HALVES, // bf16
+    SHAPE_FLOATS, // one record, floats
+    SHAPE_HALVES, // one record, bf16
 } payload_shape;
 
 typedef struct {
@@ -30,6 +30,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_FINISH:
     case RT_MESSAGE_SAVE:
     case RT_MESSAGE_MARK:
+    case RT_MESSAGE_DENSE_PULL:
         return (payload_rule){SHAPE_EMPTY, 0};
     case RT_MESSAGE_HELLO:
     case RT_MESSAGE_WELCOME:
@@ -52,6 +53,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_LOAD:
     case RT_MESSAGE_LOADED:
     case RT_MESSAGE_KEYS:
+    case RT_MESSAGE_EVENTS:
+    case RT_MESSAGE_KEPT:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
@@ -69,10 +72,14 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
     case RT_MESSAGE_DENSE_GRAD:
     case RT_MESSAGE_DENSE_SUM:
-        return (payload_rule){SHAPE_FLOATS, 0};
+        return (payload_rule){SHAPE_FLOATS, sizeof(rt_wire_dense)};
     case RT_MESSAGE_DENSE_GRAD_BF16:
     case RT_MESSAGE_DENSE_SUM_BF16:
-        return (payload_rule){SHAPE_HALVES, 0};
+        return (payload_rule){SHAPE_HALVES, sizeof(rt_wire_dense)};
+    case RT_MESSAGE_DENSE_STATE:
+        return (payload_rule){SHAPE_FLOATS, sizeof(rt_wire_dense_state)};
+    case RT_MESSAGE_DENSE_STEP:
+        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_dense_step)};
     case RT_MESSAGE_DENSE_JOIN:
     case RT_MESSAGE_DENSE_JOINED:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_dense_join)};
@@ -190,9 +197,11 @@ static bool payload_fits(payload_rule rule, uint64_t count, uint64_t payload_byt
     case SHAPE_EMPTY:
         return payload_bytes == 0;
     case SHAPE_FLOATS:
-        return payload_bytes % sizeof(float) == 0;
+        return payload_bytes >= rule.record_bytes &&
+               (payload_bytes - rule.record_bytes) % sizeof(float) == 0;
     case SHAPE_HALVES:
-        return payload_bytes % sizeof(uint16_t) == 0;
+        return payload_bytes >= rule.record_bytes &&
+               (payload_bytes - rule.record_bytes) % sizeof(uint16_t) == 0;
     case SHAPE_RECORDS:
         return payload_bytes == records_bytes;
     case SHAPE_ROWS:

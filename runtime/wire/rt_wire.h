@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 5u
+#define RT_WIRE_VERSION 6u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -41,7 +41,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_ROW, 22)   /* worker to PS: count x (rt_wire_row, floats with state) */                \
     XX(PUSH_GRAD, 23)  /* worker to PS: count x (rt_wire_grad, floats) */                          \
     XX(PUSHED, 24)     /* PS to worker: one push message was processed, its credit returns */      \
-    XX(DENSE_GRAD, 25) /* worker to PS: floats; count: the first one's place in the vector */      \
+    XX(DENSE_GRAD, 25) /* worker to PS: rt_wire_dense, floats; count: the first one's place in     \
+                          the shard's part of the vector */                                        \
     XX(DENSE_SUM, 26)  /* PS to worker: the same floats, summed in worker order */                 \
     XX(PULL_SUM, 27)   /* keeper to PS: rt_wire_pull[count], version = the sum's iteration */      \
     XX(SUM_ROWS, 28)   /* PS to keeper: count x (rt_wire_row, floats) */                           \
@@ -51,11 +52,19 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
     XX(EXPIRE, 34)          /* to a shard: rows end, rt_wire_expire; its answer: how many did */   \
-    XX(FETCH, 35)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 36)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(DENSE_STEP, 35)      /* worker to PS: what became of the sum, rt_wire_dense_step */         \
+    XX(DENSE_PULL, 36)      /* worker to PS: your part of the weights after `iteration` */         \
+    XX(DENSE_STATE, 37)     /* the answer; and to PS, the weights that a run begins with:          \
+                               rt_wire_dense_state, floats; count: as DENSE_GRAD's */              \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
-    XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */
+    XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
+    XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
+                               one's number. 0 lines: a question */                                \
+    XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
+                               what followed it has to come again */                              \
+    XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -148,6 +157,13 @@ typedef struct {
 } rt_wire_link;
 _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 
+// EVENTS: followed by lines, each with its '\n'. live/rt_feed.h.
+typedef struct {
+    uint64_t feeder; // who numbers them
+    uint64_t left;   // the oldest number that the feeder has: what came before will not come
+} rt_wire_events;
+_Static_assert(sizeof(rt_wire_events) == 16, "wire layout");
+
 // DENSE_JOIN: how a worker can sum dense gradients with the others. All decide by the same answer.
 #define RT_DENSE_ID_BYTES 128u // of an ncclUniqueId
 typedef struct {
@@ -157,6 +173,26 @@ typedef struct {
     uint8_t id[RT_DENSE_ID_BYTES]; // nccl: where the others find worker 0, who alone fills it in
 } rt_wire_dense_join;
 _Static_assert(sizeof(rt_wire_dense_join) == 152, "wire layout");
+
+// DENSE_GRAD, DENSE_SUM, as floats and as bf16: followed by at most RT_WIRE_DENSE_CHUNK_FLOATS_MAX.
+typedef struct {
+    uint64_t workers; // that take part in the iteration
+} rt_wire_dense;
+_Static_assert(sizeof(rt_wire_dense) == 8, "wire layout");
+
+// DENSE_STEP: of the iteration whose sums this worker has, all of them. All say the same.
+typedef struct {
+    uint32_t applies; // 0: a loss is not finite, nothing of the iteration counts
+    float scale;      // of clip_norm, over the whole vector
+} rt_wire_dense_step;
+_Static_assert(sizeof(rt_wire_dense_step) == 8, "wire layout");
+
+// DENSE_STATE: values of the shard's part, then each kind of state that goes with them.
+typedef struct {
+    uint32_t value_count; // of the part
+    uint32_t total;       // values and state
+} rt_wire_dense_state;
+_Static_assert(sizeof(rt_wire_dense_state) == 8, "wire layout");
 
 // A peer's address within a run: role in the top byte, rank below. A visitor is of no run: it asks
 // the coordinator by its HELLO whether it would fit, and takes a rank at random.

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_plugin.h"
 #include "tests/support/devices.h"
 #include "tests/support/process_case.h"
@@ -90,7 +92,7 @@ static void iterate(exchange_group *g, uint64_t t, uint32_t chunk_floats)
     for (uint32_t i = 0; i < g->n; i++) {
         g->workers[i].done = false;
         assert_false(ew_exchange_busy(g->workers[i].exchange));
-        ew_exchange_begin(g->workers[i].exchange, t, chunk_floats);
+        ew_exchange_begin(g->workers[i].exchange, t, chunk_floats, rt_bits_below(g->n));
     }
     for (uint32_t i = 0; i < g->n; i++)
         compute(&g->workers[i], t);
@@ -289,7 +291,7 @@ static void begin_without_the_last(exchange_group *g)
     iterate(g, 1, 4096);
     for (uint32_t i = 0; i < g->n; i++) {
         g->workers[i].done = false;
-        ew_exchange_begin(g->workers[i].exchange, 2, 4096);
+        ew_exchange_begin(g->workers[i].exchange, 2, 4096, rt_bits_below(g->n));
     }
     exchange_worker_end(&g->workers[g->n - 1], false);
     for (uint32_t i = 0; i + 1 < g->n; i++)
@@ -330,6 +332,85 @@ static void nccl_without_a_worker(void **state)
     }
 }
 
+// ---- ps: several shards ----------------------------------------------------------------------
+
+// Spread over shards the sums are the same bits, and every shard has its share of the bytes, to a
+// stripe; a vector of few stripes leaves shards without any.
+static void shards_share_the_vector(void **state)
+{
+    (void)state;
+    static const uint32_t counts[] = {1, 255, 256, 257, 1000, 65537, 300001};
+    for (uint32_t shards = 1; shards <= RT_SHARDS_MAX; shards += shards < 5 ? 1 : 11) {
+        for (size_t c = 0; c < RT_COUNT_OF(counts); c++) {
+            rt_error error = {0};
+            const uint64_t whole = counts[c] * sizeof(float);
+            const ew_exchange_config config = {.overlap = c % 2, .shard_count = shards};
+            exchange_group *g = exchange_group_open(RT_COLLECTIVE_PS, 3, counts[c], config);
+            if (exchange_join_all(g, &error))
+                fail_msg("%s", error.text);
+            for (uint64_t t = 1; t <= 3; t++) {
+                memset(g->bytes, 0, sizeof g->bytes);
+                iterate(g, t, 5000);
+                check_sums(g, t);
+                for (uint32_t s = 0; s < shards; s++) {
+                    const uint64_t stripe = RT_STRIPE_FLOATS * sizeof(float);
+                    const uint64_t chunks = whole / shards / (5000 * sizeof(float)) + 2;
+                    assert_in_range(g->bytes[s] + 3 * stripe, 3 * (whole / shards),
+                                    3 * (whole / shards + 2 * stripe + 8 * chunks));
+                }
+            }
+            exchange_group_close(g, true);
+        }
+    }
+}
+
+// Of the workers that take part only: others send nothing and get nothing. What bf16 has lost stays
+// with who sits out, and comes with its next gradient.
+static void who_sits_out_keeps_its_residual(void **state)
+{
+    (void)state;
+    enum { N = 3, COUNT = 700 };
+    rt_error error = {0};
+    const ew_exchange_config config = {.wire = RT_DENSE_BF16, .shard_count = 2};
+    exchange_group *g = exchange_group_open(RT_COLLECTIVE_PS, N, COUNT, config);
+    float residual[COUNT] = {0}, sent[N][COUNT];
+    static const uint64_t workers[] = {7, 5, 4, 1, 7, 2};
+    if (exchange_join_all(g, &error))
+        fail_msg("%s", error.text);
+    for (uint64_t t = 1; t <= RT_COUNT_OF(workers); t++) {
+        const uint64_t now = workers[t - 1];
+        for (uint32_t i = 0; i < N; i++) {
+            g->workers[i].done = !(now >> i & 1);
+            for (uint32_t k = 0; k < COUNT; k++) // the others' are exact in 16 bits
+                g->workers[i].host[k] = i == 1 ? 1 + 0x1p-12f * (float)(k % 16) : (float)(i + t);
+        }
+        for (uint32_t k = 0; k < COUNT && now & 2; k++) {
+            uint16_t packed;
+            rt_bf16_pack_feedback(&g->workers[1].host[k], &residual[k], 1, &packed);
+            rt_bf16_unpack(&packed, 1, &sent[1][k]);
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            if (!(now >> i & 1))
+                continue;
+            ew_exchange_begin(g->workers[i].exchange, t, 100, now);
+            ew_exchange_trained(g->workers[i].exchange);
+        }
+        if (await_sums(g, &error))
+            fail_msg("%s", error.text);
+        for (uint32_t k = 0; k < COUNT; k++) {
+            float sum = 0;
+            uint16_t packed;
+            for (uint64_t rest = now; rest; rest &= rest - 1)
+                sum += rt_lowest_bit(rest) == 1 ? sent[1][k] : (float)(rt_lowest_bit(rest) + t);
+            rt_bf16_pack(&sum, 1, &packed);
+            rt_bf16_unpack(&packed, 1, &sum);
+            for (uint64_t rest = now; rest; rest &= rest - 1)
+                assert_true(g->workers[rt_lowest_bit(rest)].host[k] == sum);
+        }
+    }
+    exchange_group_close(g, true);
+}
+
 // ---- ps: what comes from the wire ------------------------------------------------------------
 
 static void refused(exchange_group *g, rt_message_type type, uint64_t t, uint32_t first,
@@ -337,6 +418,7 @@ static void refused(exchange_group *g, rt_message_type type, uint64_t t, uint32_
 {
     rt_message message;
     rt_error error = {0};
+    bytes += type == RT_MESSAGE_DENSE_JOINED ? 0 : (uint32_t)sizeof(rt_wire_dense);
     assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_PS, 0), t, first, bytes),
                      RT_OK);
     memset(rt_message_payload(&message), 0, bytes);
@@ -356,7 +438,7 @@ static void strange_sums_are_refused(void **state)
     refused(g, RT_MESSAGE_DENSE_SUM, 1, 0, 400); // before the first iteration
     if (exchange_join_all(g, &error))
         fail_msg("%s", error.text);
-    ew_exchange_begin(g->workers[0].exchange, 5, 100);
+    ew_exchange_begin(g->workers[0].exchange, 5, 100, 3);
     ew_exchange_final(g->workers[0].exchange, 500);
     assert_true(exchange_turn(g, &status, &error));
     refused(g, RT_MESSAGE_DENSE_SUM, 4, 900, 400);      // of another iteration
@@ -368,8 +450,8 @@ static void strange_sums_are_refused(void **state)
     refused(g, RT_MESSAGE_DENSE_SUM_BF16, 5, 900, 200); // of another kind
     refused(g, RT_MESSAGE_DENSE_JOINED, 0, 2, 2 * 152); // nothing is to be decided
     assert_int_equal(
-        rt_message_create(&sum, RT_MESSAGE_DENSE_SUM, rt_peer(RT_ROLE_PS, 0), 5, 900, 400), RT_OK);
-    memset(rt_message_payload(&sum), 0, 400);
+        rt_message_create(&sum, RT_MESSAGE_DENSE_SUM, rt_peer(RT_ROLE_PS, 0), 5, 900, 408), RT_OK);
+    memset(rt_message_payload(&sum), 0, 408);
     assert_int_equal(ew_exchange_receive(g->workers[0].exchange, &sum, &error), RT_OK);
     assert_int_equal(ew_exchange_receive(g->workers[0].exchange, &sum, &error), RT_WIRE); // twice
     rt_message_release(&sum);
@@ -417,7 +499,7 @@ static void the_last_float_is_there_first(void **state)
         fail_msg("%s", error.text);
     for (uint32_t i = 0; i < 2; i++) {
         g->workers[i].host[999] = (float)i + 1;
-        ew_exchange_begin(g->workers[i].exchange, 1, 100);
+        ew_exchange_begin(g->workers[i].exchange, 1, 100, 3);
         assert_false(ew_exchange_last(g->workers[i].exchange, &last));
         ew_exchange_final(g->workers[i].exchange, 900);
     }
@@ -443,7 +525,7 @@ static void early_bytes_are_counted(void **state)
     } steps[] = {{950, 0}, {901, 0}, {900, 400}, {899, 400}, {650, 1200}, {1, 3600}};
     if (exchange_join_all(g, &error))
         fail_msg("%s", error.text);
-    ew_exchange_begin(x, 1, 100);
+    ew_exchange_begin(x, 1, 100, 1);
     for (size_t i = 0; i < RT_COUNT_OF(steps); i++) {
         uint64_t wakes = 0;
         const uint64_t before = ew_exchange_early_bytes(x);
@@ -520,7 +602,7 @@ static ew_exchange *mpi_open(exchange_worker *w, exchange_group *g, uint32_t cou
 {
     rt_message joined;
     const uint32_t n = (uint32_t)atoi(getenv("OMPI_COMM_WORLD_SIZE"));
-    *g = (exchange_group){.n = n, .count = count, .random = {1}};
+    *g = (exchange_group){.n = n, .count = count, .shard_count = 1, .random = {1}};
     const ew_exchange_config config = {
         .collective = RT_COLLECTIVE_MPI, .overlap = true, .timeout_s = 20, .mpi = mpi(error)};
     if (!config.mpi || exchange_worker_open(g, w->rank, config, error))
@@ -546,7 +628,7 @@ static bool mpi_sum(exchange_group *g, uint32_t rank, uint64_t t)
     rt_error error = {0};
     exchange_worker *w = &g->workers[rank];
     rt_status status;
-    ew_exchange_begin(w->exchange, t, 4096);
+    ew_exchange_begin(w->exchange, t, 4096, rt_bits_below(g->n));
     for (uint32_t end = g->count; end > 0;) {
         uint32_t first = end > 70001 ? end - 70001 : 0;
         for (uint32_t i = first; i < end; i++)
@@ -706,7 +788,8 @@ int main(int argc, char **argv)
                                       TEST(nobody_waits_for_ever_to_join),
                                       TEST(ps_without_a_worker),
                                       TEST(nccl_without_a_worker),
-                                      TEST(strange_sums_are_refused),
+                                      TEST(shards_share_the_vector),
+          TEST(who_sits_out_keeps_its_residual), TEST(strange_sums_are_refused),
                                       TEST(ps_waits_for_the_transport),
                                       TEST(early_bytes_are_counted),
                                       TEST(the_last_float_is_there_first),

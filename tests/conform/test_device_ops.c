@@ -2,7 +2,7 @@
 // with guard zones around what is written (bounds: device_cases.h).
 #include "tests/conform/device_cases.h"
 
-#define FLAT_MAX 4096u
+#define FLAT_MAX 18001u
 
 // A random micro-batch of look-ups with all buffers of ew_lookups on the device.
 typedef struct {
@@ -139,6 +139,20 @@ static void check_index(const ew_device *device, look_ups *l)
 static void index_sorts_look_ups_by_row_on(const ew_device *device)
 {
     for_every_look_ups(device, check_index);
+}
+
+// More samples than are counted at a time, rows that thousands of them have, and some that have a
+// row several times.
+static void index_sorts_popular_rows_on(const ew_device *device)
+{
+    rt_random random = {21};
+    const uint32_t slowness = test_device_slowness();
+    look_ups one = look_ups_create(device, 9000 / slowness, 2, 4, 2, ONE, &random);
+    check_index(device, &one);
+    look_ups_destroy(&one);
+    look_ups bags = look_ups_create(device, 4500 / slowness, 1, 4, 3, BAGS_SUM, &random);
+    check_index(device, &bags);
+    look_ups_destroy(&bags);
 }
 
 static void check_pool(const ew_device *device, look_ups *l)
@@ -621,6 +635,7 @@ static void memory_is_zeroed_and_copied_on(const ew_device *device)
 
 ON_EVERY_DEVICE(memory_is_zeroed_and_copied)
 ON_EVERY_DEVICE(index_sorts_look_ups_by_row)
+ON_EVERY_DEVICE(index_sorts_popular_rows)
 ON_EVERY_DEVICE(pool_gathers_and_pools)
 ON_EVERY_DEVICE(wide_adds_weighted_embeddings)
 ON_EVERY_DEVICE(wide_back_sums_by_row)
@@ -631,6 +646,7 @@ ON_EVERY_DEVICE(loss_is_exact)
 ON_EVERY_DEVICE(optimizer_steps)
 
 TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
+          TEST(index_sorts_popular_rows),
           TEST(pool_gathers_and_pools), TEST(wide_adds_weighted_embeddings),
           TEST(wide_back_sums_by_row), TEST(rows_back_sums_by_row), TEST(gemm_multiplies),
           TEST(activate_and_back), TEST(loss_is_exact), TEST(optimizer_steps))

@@ -522,6 +522,59 @@ static void shaped_steps(void **state)
     }
 }
 
+// Who takes part changes every few iterations: who sits out has no samples, and comes back with the
+// weights of the others. The model is that of synchronous training over the same batches; with bad
+// batches, steps by every optimizer, clipped, and any number of shards.
+static void participants_change(void **state)
+{
+    (void)state;
+    static const rt_optimizer_kind dense[] = {
+        RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ADAM, RT_OPTIMIZER_SGD,
+        RT_OPTIMIZER_FTRL,    RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_MOMENTUM,
+    };
+    rt_random random = {11};
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        for (uint32_t i = 0; i < 6; i++) {
+            fabric_shape shape = small_shape(99000 + 10 * p + i);
+            shape.worker_count = 2 + i % 4;
+            shape.change_every = 1 + (i + (uint32_t)p) % 4;
+            shape.cache = (cache_size)(i % 3);
+            shape.bad_every = i == 4 ? 3 : 0;
+            set_policy(&shape, p);
+            draw_rest(&shape, &random);
+            shape.dense = optimizer(dense[(i + p) % RT_COUNT_OF(dense)]);
+            shape.dense.clip_norm = i % 2 ? 0.2f : 0;
+            check_shape(&shape, 3);
+        }
+    }
+}
+
+// In 16 bits, too, whatever arrives when; residuals wait with the worker that sits out.
+static void participants_change_with_bf16(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        fabric_plan plan;
+        fabric_result results[2];
+        rt_random random = {i + 12};
+        fabric_shape shape = small_shape(99500 + i);
+        shape.change_every = 1 + i % 3;
+        shape.shard_count = 1 + i % 3;
+        shape.bf16 = true;
+        set_policy(&shape, 9);
+        fabric_plan_init(&plan, &shape);
+        for (uint32_t k = 0; k < 2; k++) {
+            fabric_schedule schedule = random_schedule(&random);
+            fabric_run(&plan, &schedule, &results[k]);
+            assert_true(results[k].fetched > 0);
+        }
+        assert_same(&results[0], &results[1]);
+        fabric_plan_fini(&plan);
+        fabric_result_fini(&results[0]);
+        fabric_result_fini(&results[1]);
+    }
+}
+
 // Every other, or every third, batch has a loss that is not finite: nothing of it is applied, not
 // even what workers with a finite loss made of their samples. Versions go on as planned.
 static void bad_batches(void **state)
@@ -599,4 +652,6 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
-          TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300), TEST(every_model))
+          TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
+          TEST_SLOW(participants_change, 300), TEST(participants_change_with_bf16),
+          TEST(every_model))

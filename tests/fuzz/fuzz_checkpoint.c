@@ -349,7 +349,7 @@ static void save_state(fixture *f, const dp_planner *planner, const rt_stream *s
     rt_stream_tell(stream, &position);
     rt_bytes_put(&planned, position.data, position.size);
     rt_bytes_fini(&position);
-    dp_planner_save(planner, &planned);
+    dp_planner_save(planner, &(rt_bytes){0}, &planned);
     rt_bytes_put_u64(&f->state, planned.size);
     rt_bytes_put(&f->state, planned.data, planned.size);
     f->planned_size = f->state.size;

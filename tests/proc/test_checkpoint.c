@@ -140,6 +140,35 @@ static void the_coordinator_is_killed(void **state)
                   .after = {85}});
 }
 
+// Other workers every few iterations: at every checkpoint some sit out, worker 0, who sends the
+// dense part, among them at times.
+static void killed_while_some_sit_out(void **state)
+{
+    (void)state;
+    kill_and_compare(
+        &(attack){.sets = {"on_worker_loss=restart", "dispatch.participants=rotate", "ps.shards=2",
+                           "cache.rows=2000", "optimizer.dense.name=adam",
+                           "checkpoint.every_iterations=7", "optimizer.dense.clip_norm=0.1"},
+                  .shards = 2,
+                  .victims = {"--rank 0", "ps", "coordinator"},
+                  .after = {30, 70, 90}});
+}
+
+// Who takes part was chosen before, and is chosen again, by batches of both sides of the cut.
+static void killed_between_choices(void **state)
+{
+    (void)state;
+    kill_and_compare(&(attack){.sets = {"on_worker_loss=restart", "dispatch.participants=auto",
+                                        "links.workers=[1,0.01,0.3]", "cache.rows=2000"},
+                               .shards = 1,
+                               .victims = {"--rank 1"},
+                               .after = {45}});
+    size_t size;
+    char *records = run_file("hit", "records.jsonl", &size);
+    assert_non_null(strstr(records, "\"participates\""));
+    free(records);
+}
+
 // Killed before there is a checkpoint, or while the first is being written: from the beginning.
 static void killed_early(void **state)
 {
@@ -712,7 +741,8 @@ static void a_folder_in_use(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
-          TEST_SLOW(the_coordinator_is_killed, 120), TEST(killed_early),
+          TEST_SLOW(the_coordinator_is_killed, 120), TEST_SLOW(killed_while_some_sit_out, 120),
+          TEST_SLOW(killed_between_choices, 120), TEST(killed_early),
           TEST_SLOW(a_frozen_process, 180), TEST(one_worker_fewer),
           TEST_SLOW(nothing_left_to_restart_from, 120), TEST(too_many_restarts),
           TEST(two_parts_are_one), TEST(on_request), TEST(with_other_numbers),

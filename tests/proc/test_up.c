@@ -353,6 +353,10 @@ static void simulation_and_run_agree(void **state)
          "dispatch.measure_compute=false"},
         {"dispatch.policy=esd", "cache.rows=500", "planner.placement=worker", "cache.lookahead=2",
          "dispatch.keeper=true"},
+        {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=rotate", "ps.shards=3",
+         "dispatch.measure_compute=false"},
+        {"dispatch.policy=makespan", "cache.rows=2000", "dispatch.participants=rotate",
+         "dispatch.keeper=true", "dispatch.measure_compute=false"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         size_t count = 0;

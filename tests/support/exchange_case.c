@@ -22,7 +22,8 @@ static void put(exchange_queue *q, rt_message *message)
 static rt_status send_up(void *context, uint32_t shard, rt_message *message)
 {
     exchange_worker *w = context;
-    assert_int_equal(shard, 0);
+    assert_true(shard < w->of->shard_count);
+    rt_message_header(message)->epoch = shard; // which only this case looks at
     if (w->of->up_max && w->up.end - w->up.begin >= w->of->up_max)
         return RT_AGAIN;
     put(&w->up, message);
@@ -44,20 +45,23 @@ static rt_message copy_of(const rt_message *message)
 static bool serve(exchange_group *g, exchange_worker *w)
 {
     rt_error error = {0};
-    rt_message answer;
+    ps_dense_answer answer;
     if (w->up.begin == w->up.end)
         return false;
     rt_message message = w->up.messages[w->up.begin++ % EXCHANGE_MESSAGES_MAX];
+    const uint32_t shard = rt_message_header(&message)->epoch;
     assert_true(ps_dense_takes(rt_message_header(&message)->type));
+    g->bytes[shard] += rt_message_header(&message)->payload_bytes;
     if (rt_message_validate(&message, rt_peer(RT_ROLE_WORKER, w->rank), &error) ||
-        ps_dense_receive(g->dense, w->rank, &message, &answer, &error))
+        ps_dense_receive(g->dense[shard], w->rank, &message, &answer, &error))
         fail_msg("%s", error.text);
     rt_message_release(&message);
-    for (uint32_t i = 0; i < g->n && answer.data; i++) {
-        rt_message copy = copy_of(&answer);
-        put(&g->workers[i].down, &copy);
+    for (uint64_t rest = answer.message.data ? answer.workers : 0; rest; rest &= rest - 1) {
+        rt_message copy = copy_of(&answer.message);
+        rt_message_header(&copy)->sender = rt_peer(RT_ROLE_PS, shard);
+        put(&g->workers[rt_lowest_bit(rest)].down, &copy);
     }
-    rt_message_release(&answer);
+    rt_message_release(&answer.message);
     return true;
 }
 
@@ -139,6 +143,7 @@ rt_status exchange_worker_open(exchange_group *g, uint32_t rank, ew_exchange_con
     }
     config.rank = rank;
     config.worker_count = g->n;
+    config.shard_count = g->shard_count;
     config.count = g->count;
     config.gradients = w->host;
     config.device_gradients = w->values;
@@ -217,9 +222,14 @@ exchange_group *exchange_group_open(rt_collective kind, uint32_t n, uint32_t cou
     rt_error error = {0};
     exchange_group *g = rt_alloc(1, sizeof *g);
     assert_non_null(g);
-    *g = (exchange_group){
-        .n = n, .count = count, .kind = kind, .random = {rt_mix(n * 1000003 + count)}};
-    assert_int_equal(ps_dense_create(n, UINT64_C(1) << 30, &g->dense), RT_OK);
+    *g = (exchange_group){.n = n,
+                          .count = count,
+                          .kind = kind,
+                          .shard_count = config.shard_count ? config.shard_count : 1,
+                          .random = {rt_mix(n * 1000003 + count)}};
+    const ps_dense_config dense = {.worker_count = n, .bytes_max = UINT64_C(1) << 30};
+    for (uint32_t s = 0; s < g->shard_count; s++)
+        assert_int_equal(ps_dense_create(&dense, &g->dense[s]), RT_OK);
     config.collective = kind;
     if (config.timeout_s == 0)
         config.timeout_s = 50;
@@ -253,6 +263,7 @@ void exchange_group_close(exchange_group *g, bool is_complete)
             rt_message_release(&w->down.messages[w->down.begin++ % EXCHANGE_MESSAGES_MAX]);
     }
     ew_device_close(&g->device);
-    ps_dense_destroy(g->dense);
+    for (uint32_t s = 0; s < g->shard_count; s++)
+        ps_dense_destroy(g->dense[s]);
     rt_free(g);
 }

@@ -1,5 +1,5 @@
-// exchange_case - the dense exchange of several workers in one process, with a PS shard between
-// them and no network: every step is the test's.
+// exchange_case - the dense exchange of several workers in one process, with PS shards between them
+// and no network: every step is the test's.
 #ifndef EXCHANGE_CASE_H
 #define EXCHANGE_CASE_H
 
@@ -28,12 +28,14 @@ typedef struct {
     exchange_queue up, down;
 } exchange_worker;
 
-// Workers of one process, and shard 0.
+// Workers of one process, and the shards.
 struct exchange_group {
     uint32_t n, count;
     rt_collective kind;
     uint32_t up_max; // of a worker's messages on their way: more are not taken; 0: all are
-    ps_dense *dense;
+    uint32_t shard_count; // of ew_exchange_config; 1 where it is left out
+    ps_dense *dense[RT_SHARDS_MAX];
+    uint64_t bytes[RT_SHARDS_MAX]; // of payloads that came to each
     rt_random random;
     ew_device device; // nccl: one for all, as one thread does everything
     exchange_worker workers[EXCHANGE_WORKERS_MAX];

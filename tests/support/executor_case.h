@@ -118,6 +118,7 @@ static inline dp_slice *begin(rig *r)
     r->plan.iteration = (uint32_t)r->sequence + 1;
     r->plan.sample_count = 4;
     r->plan.dense_chunk_floats = 1;
+    r->plan.participants = 1;
     return &r->plan.slices[0];
 }
 

@@ -7,21 +7,16 @@
 #include <string.h>
 
 #include "edge_worker/device/ew_device.h"
-#include "ps_lite/ps_dense.h"
+#include "edge_worker/ew_weights.h"
 #include "ps_lite/ps_shard.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/fabric_parts.h"
 #include "tests/support/test.h"
 
 #define TURNS_MAX 20000000u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
 typedef struct fabric fabric;
-
-typedef struct {
-    rt_message *messages;
-    uint32_t first, count, capacity;
-    uint32_t speed; // how readily the schedule picks it
-} queue;
 
 typedef struct {
     fabric *fabric;
@@ -34,8 +29,10 @@ typedef struct {
     bool awaits_verdict;           // its rows are as they were before the training
     bool dense_open, apply;
     bool blocked; // a full queue refused a message
-    uint32_t chunks_left;
-    uint64_t trained; // sequence of the last job, or sweep
+    ew_exchange *exchange;
+    ew_weights weights;
+    uint64_t iteration; // of the last job
+    uint64_t trained;   // sequence of the last job, or sweep
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began
@@ -57,9 +54,9 @@ struct fabric {
     uint32_t n, s; // workers, shards
     worker *workers;
     shard *shards;
-    queue *down;     // coordinator to worker
-    queue *up;       // worker x shard
-    queue *back;     // shard x worker
+    fabric_queue *down;     // coordinator to worker
+    fabric_queue *up;       // worker x shard
+    fabric_queue *back;     // shard x worker
     uint32_t handed; // slices given out
     uint32_t floor;  // of the sweep that was given out last and is not carried out; or 0
     rt_random random;
@@ -67,50 +64,18 @@ struct fabric {
 
 // ---- queues ----------------------------------------------------------------------------------
 
-static void queue_put(queue *q, rt_message *message)
-{
-    if (q->first > 64 && q->first + q->count == q->capacity) {
-        memmove(q->messages, q->messages + q->first, q->count * sizeof *q->messages);
-        q->first = 0;
-    }
-    assert_int_equal(
-        rt_grow(&q->messages, &q->capacity, (uint64_t)q->first + q->count + 1, sizeof *q->messages),
-        RT_OK);
-    q->messages[q->first + q->count++] = *message;
-    *message = (rt_message){0};
-}
-
-// As a transport does: validated on arrival.
-static rt_message queue_take(queue *q, uint32_t sender)
-{
-    rt_error error = {0};
-    rt_message message = q->messages[q->first++];
-    q->count--;
-    if (rt_message_validate(&message, sender, &error))
-        fail_msg("%s", error.text);
-    assert_int_equal(rt_message_header(&message)->sender, sender);
-    return message;
-}
-
-static void queue_fini(queue *q)
-{
-    for (uint32_t i = 0; i < q->count; i++)
-        rt_message_release(&q->messages[q->first + i]);
-    rt_free(q->messages);
-}
-
-static bool queue_has_room(const fabric *f, const queue *q)
+static bool queue_has_room(const fabric *f, const fabric_queue *q)
 {
     return f->schedule->queue_max == 0 || q->count < f->schedule->queue_max;
 }
 
-static rt_status offer(fabric *f, queue *q, rt_message *message)
+static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
 {
     if (!queue_has_room(f, q)) {
         f->result->again++;
         return RT_AGAIN;
     }
-    queue_put(q, message);
+    fabric_queue_put(q, message);
     return RT_OK;
 }
 
@@ -131,14 +96,6 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     return offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
 }
 
-static rt_message copy_message(const rt_message *from)
-{
-    uint8_t *data = malloc(from->size);
-    assert_non_null(data);
-    memcpy(data, from->data, from->size);
-    return (rt_message){data, from->size, free, data};
-}
-
 // ---- parts -----------------------------------------------------------------------------------
 
 // Some parts are far slower than others: that makes the rare orders.
@@ -146,6 +103,42 @@ static uint32_t random_speed(fabric *f)
 {
     static const uint32_t speeds[] = {1, 4, 16, 64};
     return speeds[rt_random_below(&f->random, RT_COUNT_OF(speeds))];
+}
+
+// As rt_stripes_shards.
+static uint32_t dense_shards(const fabric *f)
+{
+    const fabric_shape *shape = &f->plan->shape;
+    const bool is_whole = rt_optimizer_find(shape->dense.kind)->state.per_block > 0;
+    return is_whole && shape->change_every ? 1 : f->s;
+}
+
+static void create_exchange(fabric *f, worker *w)
+{
+    uint32_t count;
+    rt_error error = {0};
+    ew_exchange_config exchange = {.collective = RT_COLLECTIVE_PS,
+                                   .wire = f->plan->shape.bf16 ? RT_DENSE_BF16 : RT_DENSE_FP32,
+                                   .rank = w->rank,
+                                   .worker_count = f->n,
+                                   .shard_count = dense_shards(f),
+                                   .gradients = ew_model_dense(w->model, EW_GRADIENTS, &count),
+                                   .timeout_s = 10,
+                                   .wake_fd = -1,
+                                   .send = send_to_shard,
+                                   .send_context = w};
+    exchange.count = count + 1;
+    exchange.device_gradients = exchange.gradients;
+    if (ew_exchange_create(&exchange, &w->exchange, &error))
+        fail_msg("%s", error.text);
+    w->weights = (ew_weights){.shared = f->plan->shape.change_every > 0,
+                              .stripes = {count, exchange.shard_count},
+                              .optimizer = f->plan->shape.dense,
+                              .sender = rt_peer(RT_ROLE_WORKER, w->rank),
+                              .exchange = w->exchange,
+                              .ops = &fabric_weights_ops,
+                              .context = w->model};
+    assert_int_equal(ew_weights_init(&w->weights, &error), RT_OK);
 }
 
 static void create_worker(fabric *f, uint32_t rank)
@@ -182,6 +175,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .send_context = w,
     };
     assert_int_equal(ew_executor_create(&executor, &w->executor), RT_OK);
+    create_exchange(f, w);
     w->before = calloc((size_t)model.row_count_max * w->rows.stride, sizeof *w->before);
     assert_non_null(w->before);
 }
@@ -201,6 +195,8 @@ static void create_shard(fabric *f, uint32_t rank)
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
+                              .keeps_dense = shape->change_every > 0,
+                              .dense_optimizer = shape->dense,
                               .pulls_parked_max = 1 << 20,
                               .message_bytes = f->schedule->message_bytes,
                               .queue_messages_max = 1 << 12,
@@ -241,16 +237,18 @@ static void destroy(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
         ew_executor_destroy(f->workers[i].executor);
+        ew_exchange_destroy(f->workers[i].exchange, true);
+        ew_weights_fini(&f->workers[i].weights);
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
         free(f->workers[i].before);
-        queue_fini(&f->down[i]);
+        fabric_queue_fini(&f->down[i]);
     }
     for (uint32_t i = 0; i < f->s; i++)
         ps_shard_destroy(f->shards[i].shard);
     for (uint32_t i = 0; i < f->n * f->s; i++) {
-        queue_fini(&f->up[i]);
-        queue_fini(&f->back[i]);
+        fabric_queue_fini(&f->up[i]);
+        fabric_queue_fini(&f->back[i]);
     }
     free(f->workers);
     free(f->shards);
@@ -260,6 +258,17 @@ static void destroy(fabric *f)
 }
 
 // ---- training --------------------------------------------------------------------------------
+
+static void must(const worker *w, rt_status status, const rt_error *error)
+{
+    if (status)
+        fail_msg("worker %u: %s", w->rank, error->text);
+}
+
+static bool takes_part(const worker *w, const rt_wire_slice *slice)
+{
+    return slice->workers >> w->rank & 1;
+}
 
 static const float *row_at(const worker *w, uint32_t slot)
 {
@@ -307,30 +316,25 @@ static void begin_job(worker *w)
     for (uint32_t r = 0; r < slice->counts.row_count; r++)
         memcpy(w->before + r * w->rows.stride, row_at(w, slice->row_slots[r]),
                w->rows.stride * sizeof(float));
-    w->training = true;
+    const rt_wire_slice *c = &slice->counts;
+    rt_error error = {0};
+    if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers))
+        must(w, ew_weights_begin(&w->weights, c->log_odds, &error), &error);
+    ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
+    w->training = w->dense_open = true;
     w->stepped = false;
     if (rt_random_below(&w->fabric->random, 2))
         step_job(w);
 }
 
-static void send_dense(worker *w, uint64_t iteration)
+static void send_dense(worker *w)
 {
     uint32_t count;
-    fabric *f = w->fabric;
+    rt_error error = {0};
     float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    gradients[count++] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
-    for (uint32_t first = 0; first < count; first += RT_WIRE_DENSE_CHUNK_FLOATS_MAX) {
-        rt_message message;
-        uint32_t floats = (uint32_t)rt_min_u64(count - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
-                                           rt_peer(RT_ROLE_WORKER, w->rank), iteration, first,
-                                           floats * sizeof(float)),
-                         RT_OK);
-        memcpy(rt_message_payload(&message), gradients + first, floats * sizeof(float));
-        queue_put(&f->up[w->rank * f->s], &message);
-        w->chunks_left++;
-    }
-    w->dense_open = true;
+    gradients[count] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
+    ew_exchange_trained(w->exchange);
+    must(w, ew_exchange_advance(w->exchange, &error), &error);
 }
 
 static void end_job(worker *w)
@@ -339,7 +343,7 @@ static void end_job(worker *w)
         step_job(w);
     w->training = w->found = false;
     w->awaits_verdict = true;
-    send_dense(w, w->job.slice->counts.iteration);
+    send_dense(w);
 }
 
 // As ew_worker and ew_trainer do it.
@@ -366,22 +370,24 @@ static void settle_job(worker *w, bool apply)
     assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
 }
 
+// As ew_turn: the verdict may be there before the rest.
 static void take_dense_sum(worker *w, const rt_message *message)
 {
+    float verdict;
     uint32_t count;
-    const rt_wire_header *header = rt_message_header(message);
-    float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    size_t first = header->count;
-    size_t end = first + header->payload_bytes / sizeof(float);
-    assert_true(w->dense_open && w->chunks_left && end <= count + 1);
-    memcpy(gradients + first, rt_message_payload(message), header->payload_bytes);
-    if (end == count + 1)
-        settle_job(w, gradients[count] == 0);
-    if (--w->chunks_left)
+    rt_error error = {0};
+    must(w, ew_exchange_receive(w->exchange, message, &error), &error);
+    if (w->awaits_verdict && ew_exchange_last(w->exchange, &verdict))
+        settle_job(w, verdict == 0);
+    rt_status status = ew_exchange_take(w->exchange, &error);
+    if (status == RT_AGAIN)
         return;
+    must(w, status, &error);
     w->dense_open = false;
+    const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
+    must(w, ew_weights_step(&w->weights, w->iteration, w->apply, gradients, &error), &error);
     if (w->apply)
-        ew_model_dense_step(w->model, header->iteration);
+        ew_model_dense_step(w->model, w->iteration);
 }
 
 // ---- choices ---------------------------------------------------------------------------------
@@ -425,10 +431,46 @@ static bool is_drained(const fabric *f)
     return true;
 }
 
+// Whether the worker has the weights for its next iteration; after the last one, the last.
+static bool has_weights(worker *w)
+{
+    rt_error error = {0};
+    const rt_wire_slice *next = ew_executor_next_counts(w->executor);
+    uint64_t needed = w->weights.version;
+    if (next && takes_part(w, next))
+        needed = next->iteration - 1;
+    else if (!next && w->iteration == w->fabric->plan->shape.iterations)
+        needed = w->fabric->plan->shape.iterations;
+    rt_status status = ew_weights_get(&w->weights, needed, &error);
+    must(w, status == RT_AGAIN ? RT_OK : status, &error);
+    w->fabric->result->fetched += status == RT_AGAIN;
+    return !status;
+}
+
+static void sit_out(worker *w)
+{
+    rt_counts done;
+    rt_error error = {0};
+    const fabric_plan *plan = w->fabric->plan;
+    const uint64_t sequence = w->job.sequence;
+    assert_int_equal(w->job.slice->counts.sample_count, 0);
+    assert_int_equal(w->job.slice->counts.row_count, 0);
+    w->trained = sequence;
+    must(w, ew_executor_trained(w->executor, NULL, true, &done, &error), &error);
+    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
+}
+
 static bool may_train(worker *w)
 {
-    if (!w->found && !w->dense_open)
-        w->found = ew_executor_next_job(w->executor, &w->job) == RT_OK;
+    if (w->found || w->dense_open)
+        return w->found;
+    while (has_weights(w) && ew_executor_next_job(w->executor, &w->job) == RT_OK) {
+        w->iteration = w->job.slice->counts.iteration;
+        w->found = takes_part(w, &w->job.slice->counts);
+        if (w->found)
+            break;
+        sit_out(w);
+    }
     return w->found;
 }
 
@@ -451,6 +493,8 @@ static bool shard_has_room(const fabric *f, uint32_t rank)
 static lottery draw(fabric *f)
 {
     lottery all = {0};
+    for (uint32_t i = 0; i < f->n; i++)
+        (void)may_train(&f->workers[i]); // who sits out is done with that, and may be given more
     if (may_hand_out(f))
         enter(f, &all, HAND_OUT, 0, 16);
     if (f->floor && is_drained(f))
@@ -480,8 +524,8 @@ static lottery draw(fabric *f)
 static void hand_out(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
-        rt_message message = copy_message(&f->plan->slices[(size_t)f->handed * f->n + i]);
-        queue_put(&f->down[i], &message);
+        rt_message message = fabric_copy(&f->plan->slices[(size_t)f->handed * f->n + i]);
+        fabric_queue_put(&f->down[i], &message);
     }
     f->floor = f->plan->floors[f->handed++];
 }
@@ -502,7 +546,7 @@ static void expire(fabric *f)
 static void deliver_slice(fabric *f, uint32_t rank)
 {
     rt_error error = {0};
-    rt_message message = queue_take(&f->down[rank], COORDINATOR);
+    rt_message message = fabric_queue_take(&f->down[rank], COORDINATOR);
     if (ew_executor_receive(f->workers[rank].executor, COORDINATOR, &message, &error))
         fail_msg("worker %u, slice: %s", rank, error.text);
     assert_null(message.data);
@@ -513,7 +557,7 @@ static void deliver_up(fabric *f, uint32_t index)
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_WORKER, index / f->s);
     shard *s = &f->shards[index % f->s];
-    rt_message message = queue_take(&f->up[index], peer);
+    rt_message message = fabric_queue_take(&f->up[index], peer);
     if (ps_shard_receive(s->shard, peer, &message, &error))
         fail_msg("shard %u: %s", s->rank, error.text);
     s->unsent = true;
@@ -524,9 +568,11 @@ static void deliver_back(fabric *f, uint32_t index)
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_PS, index / f->n);
     worker *w = &f->workers[index % f->n];
-    rt_message message = queue_take(&f->back[index], peer);
-    if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_SUM)
+    rt_message message = fabric_queue_take(&f->back[index], peer);
+    if (ew_exchange_takes(rt_message_header(&message)->type))
         take_dense_sum(w, &message);
+    else if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_STATE)
+        must(w, ew_weights_receive(&w->weights, &message, &error), &error);
     else if (ew_executor_receive(w->executor, peer, &message, &error))
         fail_msg("worker %u, from shard %u: %s", w->rank, index / f->n, error.text);
     rt_message_release(&message);
@@ -558,6 +604,8 @@ static void act(fabric *f, const action *a)
     case FLUSH_WORKER:
         f->workers[a->index].blocked = false;
         status = ew_executor_flush(f->workers[a->index].executor, &error);
+        if (!status)
+            status = ew_exchange_advance(f->workers[a->index].exchange, &error);
         break;
     case FLUSH_SHARD:
         status = ps_shard_flush(f->shards[a->index].shard, &error);
@@ -585,9 +633,19 @@ static void begin_slices(fabric *f)
 
 // ---- the end ---------------------------------------------------------------------------------
 
-static bool is_done(const fabric *f)
+static bool is_done(fabric *f)
 {
-    return f->handed == f->plan->slice_count && is_drained(f);
+    if (f->handed < f->plan->slice_count || !is_drained(f))
+        return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (!has_weights(&f->workers[i]) || ew_exchange_is_held_up(f->workers[i].exchange))
+            return false;
+    }
+    for (uint32_t i = 0; i < f->n * f->s; i++) {
+        if (f->up[i].count) // steps that nobody confirms
+            return false;
+    }
+    return true;
 }
 
 static void dump(const fabric *f)
@@ -639,6 +697,9 @@ static void check_shards(fabric *f)
     uint64_t rows = 0, keys = 0;
     for (uint32_t k = 0; k < f->plan->key_count; k++)
         keys += f->plan->versions[k] > 0;
+    for (uint32_t i = 0; i < f->s; i++)
+        fabric_check_part(&f->workers[0].weights, f->workers[0].model,
+                          ps_shard_weights(f->shards[i].shard), i, f->plan->shape.iterations);
     for (uint32_t i = 0; i < f->s; i++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(f->shards[i].shard, &statistics);

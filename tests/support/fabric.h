@@ -21,6 +21,8 @@ typedef struct {
     uint32_t samples_per_worker;
     uint32_t iterations;
     uint32_t last_samples; // of the last batch; 0: a full one
+    uint32_t change_every; // so many iterations: others take part; 0: all always do
+    bool bf16;             // the dense exchange
     uint32_t bad_every;    // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;
@@ -77,6 +79,7 @@ typedef struct {
     uint64_t early;  // rows that came before their slot was free
     uint64_t parked; // most pulls that waited at one shard
     uint64_t again;  // messages that a full queue refused
+    uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 
 // Carries the plan out. Checks on the way: stale reads, rows that change while they are trained,

@@ -40,6 +40,7 @@ static void configure_planner(fabric_plan *plan)
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
                                   .eviction = shape->eviction,
                                   .lookahead = shape->lookahead,
+                                  .participants_min = shape->change_every ? 1 : 0,
                                   .rows = shape->ends,
                                   .layout.field_count = shape->field_count,
                                   .dispatch = shape->dispatch,
@@ -138,6 +139,22 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
     plan->slice_count++;
 }
 
+// Another set, of at least one worker.
+static void change_participants(const fabric_plan *plan, dp_planner *planner, uint32_t t)
+{
+    const fabric_shape *shape = &plan->shape;
+    rt_random random = {rt_mix(shape->seed * 1000 + t)};
+    const uint64_t all = rt_bits_below(shape->worker_count);
+    uint64_t workers = rt_random_u64(&random) & all;
+    workers = workers ? workers : rt_bit(rt_random_below(&random, shape->worker_count));
+    for (uint32_t j = 0; j < shape->worker_count; j++) {
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                          .worker = j,
+                          .value = (double)(workers >> j & 1)};
+        assert_int_equal(dp_planner_apply(planner, &input, NULL), RT_OK);
+    }
+}
+
 static void finish_planned(fabric_plan *plan, dp_planner *planner)
 {
     const dp_plan *final = NULL;
@@ -176,6 +193,8 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
             dp_planner_preview(planner, &plan->batches[shown++]);
         if (t > 0)
             sweep(plan, planner, t);
+        if (plan->shape.change_every && t % plan->shape.change_every == 0)
+            change_participants(plan, planner, t);
         assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
         dp_planner_place(planner);
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);

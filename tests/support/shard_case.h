@@ -148,10 +148,18 @@ static inline rt_message grad_of(uint32_t worker, uint64_t t, uint64_t key, uint
     return message_of(worker, RT_MESSAGE_PUSH_GRAD, t, 1, &record, sizeof(rt_wire_grad) + DIM * 4);
 }
 
+// Of all workers.
 static inline rt_message dense_of(uint32_t worker, uint64_t t, uint32_t chunk, const float *floats,
                                   uint32_t count)
 {
-    return message_of(worker, RT_MESSAGE_DENSE_GRAD, t, chunk, floats, count * sizeof *floats);
+    struct {
+        rt_wire_dense head;
+        float floats[64];
+    } record = {.head = {rt_bits_below(WORKERS)}};
+    assert_true(count <= RT_COUNT_OF(record.floats));
+    memcpy(record.floats, floats, count * sizeof *floats);
+    return message_of(worker, RT_MESSAGE_DENSE_GRAD, t, chunk, &record,
+                      sizeof record.head + count * sizeof *floats);
 }
 
 // ---- What came out

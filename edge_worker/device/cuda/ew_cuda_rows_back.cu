@@ -7,7 +7,9 @@
 // its row names; shares pass through shared memory, between barriers.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
-#define LONG_ROW 32u // look-ups
+#define LONG_ROW 32u   // look-ups
+#define LONG_WIDTH 32u // packs of columns of a block of long_rows: the rest of its threads share look-ups
+#define AT_ONCE 4u     // look-ups whose loads are under way together
 
 typedef struct {
     const float *pooled_gradients; // or NULL
@@ -16,19 +18,36 @@ typedef struct {
     float *gradients;
 } row_terms;
 
-// Adds look-ups at, at + step, ... of the row to sum.
+template <uint32_t W>
+static __device__ void add_weighted(const ew_lookups &l, uint32_t bag, const ew_cuda_pack<W> &one,
+                                    ew_cuda_pack<W> *sum)
+{
+    const float weight = ew_cuda_bag_weight(l, bag);
+    for (uint32_t i = 0; i < W; i++)
+        sum->at[i] += weight * one.at[i];
+}
+
+// Adds look-ups at, at + step, ... of the row to sum, in this order.
 template <uint32_t W>
 static __device__ void add_pooled(const ew_lookups &l, const row_terms &t, uint32_t row,
                                   uint32_t column, uint32_t at, uint32_t step, ew_cuda_pack<W> *sum)
 {
-    uint32_t field = l.row_fields[row], end = l.row_starts[row + 1];
+    const uint32_t field = l.row_fields[row], end = l.row_starts[row + 1];
+    const float *from = t.pooled_gradients + field * l.dim + column;
+    for (; at + (AT_ONCE - 1) * step < end; at += AT_ONCE * step) {
+        ew_cuda_pack<W> ones[AT_ONCE];
+        uint32_t samples[AT_ONCE];
+        for (uint32_t k = 0; k < AT_ONCE; k++)
+            samples[k] = l.row_samples[at + k * step];
+        for (uint32_t k = 0; k < AT_ONCE; k++)
+            ones[k] = ew_cuda_load<W>(from + (size_t)samples[k] * t.stride);
+        for (uint32_t k = 0; k < AT_ONCE; k++)
+            add_weighted<W>(l, samples[k] * l.field_count + field, ones[k], sum);
+    }
     for (; at < end; at += step) {
-        uint32_t sample = l.row_samples[at];
-        float weight = ew_cuda_bag_weight(l, sample * l.field_count + field);
-        ew_cuda_pack<W> one = ew_cuda_load<W>(t.pooled_gradients + (size_t)sample * t.stride +
-                                              field * l.dim + column);
-        for (uint32_t i = 0; i < W; i++)
-            sum->at[i] += weight * one.at[i];
+        const uint32_t sample = l.row_samples[at];
+        add_weighted<W>(l, sample * l.field_count + field,
+                        ew_cuda_load<W>(from + (size_t)sample * t.stride), sum);
     }
 }
 
@@ -87,7 +106,9 @@ template <uint32_t W> static void launch(ew_cuda *cuda, const ew_lookups *lookup
     LAUNCH(short_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
     if (!terms.pooled_gradients || lookups->lookup_count <= LONG_ROW)
         return;
-    tile.grid.x = lookups->row_count;
+    const uint32_t width = ew_cuda_power(lookups->dim / W, LONG_WIDTH);
+    tile.block = dim3(width, EW_CUDA_THREADS / width);
+    tile.grid = dim3(lookups->row_count, ew_cuda_blocks(lookups->dim / W, width));
     LAUNCH(long_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
 }
 

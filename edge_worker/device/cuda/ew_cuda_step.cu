@@ -6,8 +6,8 @@
 
 #define BLOCK_THREADS 1024u
 
-// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one thread
-// adds the parts in order and leaves the scale in parts[part_count].
+// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one warp loads
+// the parts together, adds them in order and leaves the scale in parts[part_count].
 static __global__ void chunk_squares(uint32_t count, const float *gradients, double *parts)
 {
     uint32_t chunk = ew_cuda_row(), size = RT_OPTIMIZER_SQUARES_CHUNK, begin = chunk * size;
@@ -21,9 +21,16 @@ static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, co
                                    float *scale)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < part_count; i++)
-        sum += parts[i];
-    *scale = ew_cuda_clip_scale(t, sum);
+    for (uint32_t begin = 0; begin < part_count; begin += EW_CUDA_WARP) {
+        const uint32_t left = part_count - begin;
+        const double own = threadIdx.x < left ? parts[begin + threadIdx.x] : 0;
+        for (uint32_t k = 0; k < EW_CUDA_WARP; k++) { // + 0 behind the last changes nothing
+            const double one = __shfl_sync(EW_CUDA_FULL, own, k);
+            sum += one;
+        }
+    }
+    if (threadIdx.x == 0)
+        *scale = ew_cuda_clip_scale(t, sum);
 }
 
 // scale: NULL counts as 1.
@@ -139,7 +146,7 @@ static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, u
     rt_assert(2 * (size_t)part_count + 1 <= EW_CUDA_SCRATCH_FLOATS);
     ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
     LAUNCH(chunk_squares, groups.grid, groups.block, 0, cuda->compute, count, gradients, parts);
-    LAUNCH(block_scale, dim3(1), dim3(1), 0, cuda->compute, terms, part_count, parts, scale);
+    LAUNCH(block_scale, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, part_count, parts, scale);
     return scale;
 }
 

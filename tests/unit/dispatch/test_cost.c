@@ -335,10 +335,12 @@ static void predicted_times(void **state)
     config.rates.ps_bytes_per_s = 100; // 720 down
     test_close(dp_predict_s(&config, 3, traffic, samples), 7.2, 1e-12, 0, "dense at the PS");
     config.rates.shards =
-        (dp_shards){4, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
+        (dp_shards){4, 1, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
     test_close(dp_predict_s(&config, 3, traffic, samples), 330 / 20.0, 1e-12, 0, "first shard");
     config.rates.shards.bytes_per_s[2] = 7;
     test_close(dp_predict_s(&config, 3, traffic, samples), 130 / 7.0, 1e-12, 0, "another shard");
+    config.rates.shards.dense_count = 4; // 50 dense each
+    test_close(dp_predict_s(&config, 3, traffic, samples), 180 / 7.0, 1e-12, 0, "all alike");
     config.rates.ps_bytes_per_s = 10;
     test_close(dp_predict_s(&config, 3, traffic, samples), 72, 1e-12, 0, "all shards");
 }
@@ -348,8 +350,14 @@ static void ticks_of_shards_are_the_predicted_time(void **state)
 {
     (void)state;
     static const dp_shards cases[] = {
-        {0}, {2, {0}}, {2, {3e6, 0}}, {3, {0, 4e6, 3e6}}, {4, {9e6, 2e6, 0, 5e6}}};
-    static const double ps[] = {0, 1e7, 6e6, 0, 2e7};
+        {0},
+        {2, 1, {0}},
+        {2, 1, {3e6, 0}},
+        {3, 1, {0, 4e6, 3e6}},
+        {4, 1, {9e6, 2e6, 0, 5e6}},
+        {4, 4, {9e6, 2e6, 0, 5e6}},
+        {3, 2, {5e6, 4e6, 3e6}}};
+    static const double ps[] = {0, 1e7, 6e6, 0, 2e7, 2e7, 0};
     const dp_layout layout = {1, {64}, {64}};
     const dp_link links[] = {{1e6, 1e6}, {2e6, 2e6}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
@@ -518,7 +526,7 @@ static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
 }
 
 // A chunk suits the slowest of: every link, each way; what a worker has of all parameter servers'
-// link, and of shard 0's, which has the sums.
+// link, and of the shards' that have the sums.
 static void chunks_suit_the_slowest_link(void **state)
 {
     (void)state;
@@ -538,18 +546,20 @@ static void chunks_suit_the_slowest_link(void **state)
     for (uint32_t j = 0; j < WORKERS; j++)
         config.rates.links[j] = (dp_link){fast, fast};
     config.rates.ps_bytes_per_s = 0;
-    config.rates.shards = (dp_shards){.count = 1};
+    config.rates.shards = (dp_shards){.count = 3, .dense_count = 2};
     assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
     double *const limits[] = {&config.rates.links[0].up_bytes_per_s,
                               &config.rates.links[3].up_bytes_per_s,
                               &config.rates.links[2].down_bytes_per_s, &config.rates.ps_bytes_per_s,
-                              &config.rates.shards.bytes_per_s[0]};
+                              &config.rates.shards.bytes_per_s[1]};
     for (size_t i = 0; i < RT_COUNT_OF(limits); i++) {
         const double was = *limits[i];
         *limits[i] = i < 3 ? slow : WORKERS * slow;
         assert_int_equal(chunk_of(&config, &pc.batch), 20000);
         *limits[i] = was;
     }
+    config.rates.shards.bytes_per_s[2] = slow; // only rows pass here
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
     planner_case_fini(&pc);
 }
 

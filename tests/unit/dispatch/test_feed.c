@@ -48,7 +48,7 @@ static dp_planner *planner_at(const feed_case *c, uint32_t iteration)
     dp_restored restored;
     rt_bytes state = {0};
     assert_int_equal(dp_planner_create(&c->planner, &planner, NULL), RT_OK);
-    dp_planner_save(planner, &state);
+    dp_planner_save(planner, &(rt_bytes){0}, &state);
     assert_false(state.failed);
     memcpy(state.data + sizeof(uint32_t), &iteration, sizeof iteration); // behind the format
     rt_reader reader = rt_bytes_reader(&state);

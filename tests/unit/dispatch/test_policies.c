@@ -609,7 +609,7 @@ static uint64_t state_of_a_run(void)
     }
     planner_case_finish(&pc);
     planner_case_flush(&pc);
-    dp_planner_save(pc.planner, &bytes);
+    dp_planner_save(pc.planner, &(rt_bytes){0}, &bytes);
     assert_false(bytes.failed);
     const uint64_t hash = rt_hash_bytes(bytes.data, bytes.size);
     rt_bytes_fini(&bytes);

@@ -138,6 +138,7 @@ static void check_slice(const planner_case *pc, const dp_plan *plan, const rt_ba
     seen.lookup_count = slice->lookup_count;
     seen.row_count = slice->row_count;
     seen.dense_chunk_floats = plan->dense_chunk_floats;
+    seen.workers = plan->iteration ? plan->participants : 0;
     assert_memory_equal(&view.counts, &seen, sizeof seen);
     assert_int_equal(!!(seen.flags & DP_SLICE_FLUSH), plan->iteration == 0);
     if (batch)

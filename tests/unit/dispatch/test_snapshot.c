@@ -33,17 +33,33 @@ static uint64_t step(driven *d, const batches *all, uint32_t t)
     return plan ? dp_plan_fingerprint(plan) : 0;
 }
 
-static void cut(driven *d, rt_bytes *state)
+// Other workers take part from the next batch on.
+static void take_part(dp_planner *planner, uint32_t worker_count, uint64_t workers)
+{
+    for (uint32_t w = 0; w < worker_count; w++) {
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                          .worker = w,
+                          .value = (double)(workers >> w & 1)};
+        assert_int_equal(dp_planner_apply(planner, &input, NULL), RT_OK);
+    }
+}
+
+static void cut_with(driven *d, const rt_bytes *lineup, rt_bytes *state)
 {
     const dp_plan *plan;
     rt_error error = {0};
     assert_int_equal(dp_planner_finish(d->planner, &plan), RT_OK);
     assert_int_equal(dp_planner_flush(d->planner, &plan), RT_OK);
     *state = (rt_bytes){0};
-    dp_planner_save(d->planner, state);
+    dp_planner_save(d->planner, lineup, state);
     assert_false(state->failed);
     if (!dp_planner_legal(d->planner, &error))
         fail_msg("%s", error.text);
+}
+
+static void cut(driven *d, rt_bytes *state)
+{
+    cut_with(d, &(rt_bytes){0}, state);
 }
 
 // What shards would tell: every key that was trained, in any order.
@@ -284,8 +300,8 @@ static void more_evictions_than_fills(void **context)
     driven one;
     batches all;
     begin_with_one(&shape, &pc, &one, &all, &state);
-    // Behind head, values, sizes of caches, an empty state of the policy; rates.
-    const size_t at = 56 + 152 + shape.worker_count * sizeof(uint32_t) + 8 + 24;
+    // Behind head, values, sizes of caches, empty states of policy and lineup; rates.
+    const size_t at = 56 + 168 + shape.worker_count * sizeof(uint32_t) + 16 + 24;
     memcpy(counts, state.data + at, sizeof counts);
     assert_true(counts[0] > 0 && counts[1] <= counts[0]);
     for (uint32_t more = 0; more < 2; more++) {
@@ -369,6 +385,69 @@ static void rows_of_another_cut(void **context)
     end_with_one(&pc, &one, &all, &state);
 }
 
+// Who takes part is in force again, who chooses that gets its bytes back, and others take part
+// later as they would have. What was written before there was a choice has all take part.
+static void who_takes_part(void **context)
+{
+    (void)context;
+    planner_case pc;
+    batches all = {0};
+    rt_error error = {0};
+    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    shape.participants_min = 1;
+    shape.cache = CACHE_EVERYTHING;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < BATCHES; t++) {
+        rt_batch_init(&all.items[t], 0);
+        random_batches_fill(&pc.batches, &all.items[t], SAMPLES);
+    }
+    for (uint32_t before = 0; before < 2; before++) {
+        rt_bytes state, lineup = {0};
+        dp_restored restored;
+        driven one = {0}, other = {.previewed = 20};
+        rt_bytes_put(&lineup, "chooser", 7);
+        assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+        for (uint32_t t = 0; t < 20; t++) {
+            if (t == 8)
+                take_part(one.planner, shape.worker_count, before ? 15 : 6);
+            (void)step(&one, &all, t);
+        }
+        cut_with(&one, before ? &(rt_bytes){0} : &lineup, &state);
+        if (before) { // without the last two values, and without a lineup
+            const uint32_t format = 3;
+            const size_t at = 56 + 152, behind = 16 + shape.worker_count * sizeof(uint32_t) + 8;
+            memcpy(state.data, &format, sizeof format);
+            memmove(state.data + at, state.data + at + 16, behind - 16);
+            memmove(state.data + at + behind - 16, state.data + at + behind + 8,
+                    state.size - at - behind - 8);
+            state.size -= 24;
+        }
+        if (load(&pc.config, one.planner, &state, &other.planner, &restored, &error))
+            fail_msg("%s", error.text);
+        assert_true(restored.caches && restored.iteration == 20);
+        assert_int_equal(restored.lineup.size, before ? 0 : 7);
+        assert_int_equal(dp_planner_participants(other.planner), before ? 15 : 6);
+        for (uint32_t t = 20; t < BATCHES; t++) {
+            if (t % 9 == 0) {
+                take_part(one.planner, shape.worker_count, 1 + t % 15);
+                take_part(other.planner, shape.worker_count, 1 + t % 15);
+            }
+            const uint64_t want = step(&one, &all, t);
+            if (step(&other, &all, t) != want)
+                fail_msg("iteration %u differs, before %u", t + 1, before);
+        }
+        rt_bytes_fini(&state);
+        rt_bytes_fini(&lineup);
+        rt_bytes_fini(&restored.lineup);
+        dp_planner_destroy(one.planner);
+        dp_planner_destroy(other.planner);
+    }
+    for (uint32_t t = 0; t < BATCHES; t++)
+        rt_batch_fini(&all.items[t]);
+    planner_case_fini(&pc);
+}
+
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
           TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
-          TEST(damaged_states), TEST(more_evictions_than_fills), TEST(another_view))
+          TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
+          TEST(another_view))

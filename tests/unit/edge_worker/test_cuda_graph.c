@@ -1,6 +1,7 @@
 // Steps of a shape that was seen before are launched as graphs, and compute what they computed
 // when they were launched operation by operation (a caller that asks for layer_done gets that).
 #include <pthread.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -360,7 +361,137 @@ static void rows_move_while_a_step_is_captured(void **state)
     ew_device_close(&device);
 }
 
-TEST_MAIN(TEST(a_graph_is_its_operations), TEST(graphs_are_bounded),
+// ---- numbers of rows -------------------------------------------------------------------------------
+
+#define MANY_ROWS 640u // a step's number of rows is rounded up to a multiple of 21
+
+typedef struct {
+    ew_device device;
+    ew_model *model;
+    float *slab;
+} rows_case;
+
+static void open_rows_case(rows_case *c, bool cuda)
+{
+    const ew_model_config config = {.model = {.kind = RT_MODEL_WDL,
+                                              .embedding_dim = DIM,
+                                              .deep_input = RT_DEEP_ALL,
+                                              .mlp_layer_count = 1,
+                                              .mlp = {6}},
+                                    .optimizer = {.kind = RT_OPTIMIZER_SGD},
+                                    .seed = 4,
+                                    .dense_count = DENSE,
+                                    .field_count = FIELDS,
+                                    .sample_count_max = MANY_ROWS,
+                                    .lookup_count_max = MANY_ROWS * FIELDS,
+                                    .row_count_max = MANY_ROWS};
+    static float values[MANY_ROWS * DIM];
+    const ew_device_wish wish = {.name = "cuda:0"};
+    rt_error error = {0};
+    rt_status status = cuda ? ew_cuda_open(test_plugin_path(), &wish, &c->device, &error)
+                            : ew_device_open("cpu", &c->device, &error);
+    if (status || ew_model_create(&config, &c->device, &c->model, &error))
+        fail_msg("%s", error.text);
+    rt_row_init(1, 2, 1, RT_COUNT_OF(values), values);
+    c->slab = c->device.ops->alloc(c->device.state, RT_COUNT_OF(values));
+    c->device.ops->copy(c->device.state, EW_COPY_IN, c->slab, values, sizeof values);
+    assert_int_equal(c->device.ops->finish(c->device.state, &error), RT_OK);
+}
+
+// The dense gradients, then those of the rows, in out; returns how many.
+static uint32_t step_rows_case(rows_case *c, uint32_t row_count, float *out)
+{
+    static float labels[MANY_ROWS], dense[MANY_ROWS * DENSE];
+    static uint32_t lookups[MANY_ROWS * FIELDS], slots[MANY_ROWS];
+    rt_error error = {0};
+    ew_step_result result;
+    uint32_t dense_count;
+    for (uint32_t i = 0; i < MANY_ROWS; i++) {
+        labels[i] = (float)(i % 3 == 0);
+        slots[i] = MANY_ROWS - 1 - i;
+        for (uint32_t f = 0; f < FIELDS; f++)
+            lookups[i * FIELDS + f] = (i * 7 + f) % (row_count / FIELDS) * FIELDS + f;
+    }
+    const ew_micro_batch micro = {.sample_count = MANY_ROWS,
+                                  .lookup_count = MANY_ROWS * FIELDS,
+                                  .row_count = row_count,
+                                  .labels = labels,
+                                  .dense = dense,
+                                  .lookup_rows = lookups,
+                                  .row_slots = slots,
+                                  .slab = c->slab,
+                                  .row_stride = DIM,
+                                  .scale = 1.0f / MANY_ROWS};
+    if (ew_model_check(c->model, &micro, MANY_ROWS, &error) ||
+        ew_model_step(c->model, &micro, NULL, NULL, &result, &error))
+        fail_msg("%s", error.text);
+    (void)ew_model_dense(c->model, EW_GRADIENTS, &dense_count);
+    assert_int_equal(ew_model_dense_read(c->model, EW_GRADIENTS, out, &error), RT_OK);
+    c->device.ops->copy(c->device.state, EW_COPY_OUT, out + dense_count, result.row_gradients,
+                        (size_t)row_count * DIM * sizeof *out);
+    assert_int_equal(c->device.ops->finish(c->device.state, &error), RT_OK);
+    return dense_count + row_count * DIM;
+}
+
+static void close_rows_case(rows_case *c)
+{
+    c->device.ops->free(c->device.state, c->slab);
+    ew_model_destroy(c->model);
+    ew_device_close(&c->device);
+}
+
+static void numbers_of_rows_near_each_other_share_a_graph(void **state)
+{
+    static const uint32_t counts[] = {380, 399, 390, 381, 398, 400, 640, 639};
+    static const uint32_t launches[] = {0, 1, 2, 3, 4, 4, 4, 5};
+    static float got[8192], want[8192];
+    rows_case cuda, cpu;
+    uint64_t alive, before = launched(&alive);
+    (void)state;
+    open_rows_case(&cuda, true);
+    open_rows_case(&cpu, false);
+    for (size_t i = 0; i < RT_COUNT_OF(counts); i++) {
+        const uint32_t count = step_rows_case(&cuda, counts[i], got);
+        assert_true(count <= RT_COUNT_OF(got));
+        assert_int_equal(launched(&alive) - before, launches[i]);
+        assert_int_equal(step_rows_case(&cpu, counts[i], want), count);
+        for (uint32_t k = 0; k < count; k++)
+            if (fabsf(got[k] - want[k]) > 1e-5f * (1 + fabsf(want[k])))
+                fail_msg("%u rows: gradient %u is %g, expected %g", counts[i], k, (double)got[k],
+                         (double)want[k]);
+    }
+    close_rows_case(&cuda);
+    close_rows_case(&cpu);
+}
+
+// TF32 is asked for, and changes products by about what 10 bits of mantissa lose.
+static void tf32_rounds_factors(void **state)
+{
+    const ew_device_wish wishes[] = {{.name = "cuda:0"}, {.name = "cuda:0", .tf32 = true}};
+    const float a[] = {1 + 0x1p-12f, 1 + 0x1p-9f}, b[] = {1, 1};
+    float results[2];
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(wishes); i++) {
+        ew_device device;
+        rt_error error = {0};
+        if (ew_cuda_open(test_plugin_path(), &wishes[i], &device, &error))
+            fail_msg("%s", error.text);
+        float *values = device.ops->alloc(device.state, 64);
+        device.ops->copy(device.state, EW_COPY_IN, values, a, sizeof a);
+        device.ops->copy(device.state, EW_COPY_IN, values + 16, b, sizeof b);
+        device.layers->gemm(device.state, false, false, 1, 1, 2, values, 2, values + 16, 1, 0,
+                            values + 32, 1);
+        device.ops->copy(device.state, EW_COPY_OUT, &results[i], values + 32, sizeof results[i]);
+        assert_int_equal(device.ops->finish(device.state, &error), RT_OK);
+        device.ops->free(device.state, values);
+        ew_device_close(&device);
+    }
+    assert_true(results[0] == 2 + 0x1p-12f + 0x1p-9f);
+    assert_true(results[1] == 2 + 0x1p-9f);
+}
+
+TEST_MAIN(TEST(a_graph_is_its_operations), TEST(tf32_rounds_factors),
+          TEST(numbers_of_rows_near_each_other_share_a_graph), TEST(graphs_are_bounded),
           TEST(what_cannot_be_captured_runs_as_it_is),
           TEST_SLOW(a_capture_that_fails_changes_nothing, 120), TEST(a_graph_ends_with_its_memory),
           TEST(rows_move_while_a_step_is_captured))

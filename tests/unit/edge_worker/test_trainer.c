@@ -104,6 +104,7 @@ static void gradients_stay_for_a_sum_under_way(void **state)
     assert_int_equal(ew_trainer_create(&config, &trainer, &error), RT_OK);
     ew_exchange_config sums = {.collective = RT_COLLECTIVE_MPI,
                                .worker_count = 1,
+                               .shard_count = 1,
                                .timeout_s = 50,
                                .wake_fd = wake_fd,
                                .send = answer,
@@ -115,7 +116,7 @@ static void gradients_stay_for_a_sum_under_way(void **state)
     assert_int_equal(ew_exchange_join(exchange, &error), RT_OK);
     while (ew_exchange_ready(exchange, &error) == RT_AGAIN)
         usleep(100);
-    ew_exchange_begin(exchange, 1, 4096);
+    ew_exchange_begin(exchange, 1, 4096, 1);
     ew_exchange_trained(exchange);
     await_additions(1);
     ew_trainer_stop(trainer);

@@ -9,34 +9,72 @@
 
 #define FLOATS 37
 
-static rt_message gradient(uint32_t worker, uint64_t t, uint32_t chunk, uint32_t floats)
+static void *floats_of(const rt_message *message)
+{
+    return rt_message_payload(message) + sizeof(rt_wire_dense);
+}
+
+static rt_message chunk_of(rt_message_type type, uint32_t worker, uint64_t workers, uint64_t t,
+                           uint32_t chunk, size_t bytes)
 {
     rt_message message = {0};
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD,
-                                       rt_peer(RT_ROLE_WORKER, worker), t, chunk,
-                                       floats * sizeof(float)),
+    const rt_wire_dense head = {workers};
+    assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_WORKER, worker), t, chunk,
+                                       sizeof head + bytes),
                      RT_OK);
-    rt_wire_header *header = rt_message_header(&message);
-    float *values = (float *)(void *)rt_message_payload(&message);
-    rt_row_init(t * 1000 + chunk, worker, 1, floats, values);
-    assert_int_equal(header->count, chunk);
+    memcpy(rt_message_payload(&message), &head, sizeof head);
+    assert_int_equal(rt_message_header(&message)->count, chunk);
     return message;
 }
 
-static void expect_sum(const rt_message *sum, uint32_t workers)
+static rt_message gradient(uint32_t worker, uint64_t workers, uint64_t t, uint32_t chunk,
+                           uint32_t floats)
+{
+    rt_message message = chunk_of(RT_MESSAGE_DENSE_GRAD, worker, workers, t, chunk,
+                                  floats * sizeof(float));
+    rt_row_init(t * 1000 + chunk, worker, 1, floats, floats_of(&message));
+    return message;
+}
+
+static ps_dense *dense_of(uint32_t workers, uint64_t bytes_max)
+{
+    ps_dense *dense = NULL;
+    const ps_dense_config config = {.worker_count = workers, .bytes_max = bytes_max};
+    assert_int_equal(ps_dense_create(&config, &dense), RT_OK);
+    return dense;
+}
+
+static rt_status receive(ps_dense *dense, uint32_t worker, rt_message *message, rt_message *sum,
+                         rt_error *error)
+{
+    ps_dense_answer answer;
+    rt_status status = ps_dense_receive(dense, worker, message, &answer, error);
+    *sum = answer.message;
+    assert_int_equal(answer.message.data != NULL, answer.workers != 0);
+    return status;
+}
+
+static void expect_sum(const rt_message *sum, uint64_t workers)
 {
     const rt_wire_header *header = rt_message_header(sum);
     float want[FLOATS], one[FLOATS];
     const uint64_t id = header->iteration * 1000 + header->count;
     assert_int_equal(header->type, RT_MESSAGE_DENSE_SUM);
-    assert_int_equal(header->payload_bytes, sizeof want);
-    rt_row_init(id, 0, 1, FLOATS, want);
-    for (uint32_t worker = 1; worker < workers; worker++) {
-        rt_row_init(id, worker, 1, FLOATS, one);
+    assert_int_equal(header->payload_bytes, sizeof(rt_wire_dense) + sizeof want);
+    rt_row_init(id, rt_lowest_bit(workers), 1, FLOATS, want);
+    for (uint64_t rest = workers & (workers - 1); rest; rest &= rest - 1) {
+        rt_row_init(id, rt_lowest_bit(rest), 1, FLOATS, one);
         for (int i = 0; i < FLOATS; i++)
             want[i] += one[i];
     }
-    assert_memory_equal(rt_message_payload(sum), want, sizeof want);
+    assert_memory_equal(floats_of(sum), want, sizeof want);
+}
+
+// Some workers, other ones in every iteration; never none.
+static uint64_t takes_part(uint32_t workers, uint64_t seed, uint64_t t)
+{
+    const uint64_t some = rt_mix(seed * 100 + t) & rt_bits_below(workers);
+    return seed % 2 || !some ? rt_bits_below(workers) : some;
 }
 
 // Every worker sends its chunks in an order of its own, workers in random turns, several
@@ -44,26 +82,30 @@ static void expect_sum(const rt_message *sum, uint32_t workers)
 static void random_order(uint32_t workers, uint64_t seed)
 {
     enum { ITERATIONS = 8, CHUNKS = 5 };
-    ps_dense *dense = NULL;
     rt_random random = {seed};
     uint32_t next[RT_WORKERS_MAX] = {0}, sums = 0;
-    const uint64_t bytes_max = UINT64_C(4) * FLOATS * ITERATIONS * CHUNKS * workers;
-    assert_int_equal(ps_dense_create(workers, bytes_max, &dense), RT_OK);
+    const uint64_t chunk_bytes = sizeof(rt_wire_dense) + UINT64_C(4) * FLOATS;
+    ps_dense *dense = dense_of(workers, chunk_bytes * ITERATIONS * CHUNKS * workers);
     for (uint32_t left = workers * ITERATIONS * CHUNKS; left;) {
         const uint32_t worker = rt_random_below(&random, workers);
         const uint32_t t = next[worker] / CHUNKS + 1;
         const uint32_t chunk = (next[worker] % CHUNKS * (1 + worker % 4) + worker) % CHUNKS;
+        const uint64_t who = takes_part(workers, seed, t);
         if (t > ITERATIONS)
             continue;
-        rt_message message = gradient(worker, t, chunk, FLOATS), sum;
-        assert_int_equal(ps_dense_receive(dense, worker, &message, &sum, NULL), RT_OK);
-        assert_null(message.data);
         next[worker]++;
         left--;
-        if (!sum.data)
+        if (!(who >> worker & 1))
             continue;
-        expect_sum(&sum, workers);
-        rt_message_release(&sum);
+        rt_message message = gradient(worker, who, t, chunk, FLOATS);
+        ps_dense_answer answer;
+        assert_int_equal(ps_dense_receive(dense, worker, &message, &answer, NULL), RT_OK);
+        assert_null(message.data);
+        if (!answer.message.data)
+            continue;
+        assert_int_equal(answer.workers, who);
+        expect_sum(&answer.message, who);
+        rt_message_release(&answer.message);
         sums++;
     }
     assert_int_equal(sums, ITERATIONS * CHUNKS);
@@ -83,24 +125,23 @@ static void test_random_orders_give_sums_in_worker_order(void **context)
 static void test_bytes_are_given_back(void **context)
 {
     (void)context;
-    ps_dense *dense = NULL;
     rt_error error = {RT_OK, ""};
-    assert_int_equal(ps_dense_create(3, 3 * 4 * FLOATS, &dense), RT_OK);
+    ps_dense *dense = dense_of(3, 3 * (sizeof(rt_wire_dense) + 4 * FLOATS));
     for (uint32_t t = 1; t <= 50; t++) {
         for (uint32_t worker = 3; worker-- > 0;) {
-            rt_message message = gradient(worker, t, 0, FLOATS), sum;
-            assert_int_equal(ps_dense_receive(dense, worker, &message, &sum, &error), RT_OK);
+            rt_message message = gradient(worker, 7, t, 0, FLOATS), sum;
+            assert_int_equal(receive(dense, worker, &message, &sum, &error), RT_OK);
             assert_int_equal(sum.data != NULL, worker == 0);
             rt_message_release(&sum);
         }
     }
     rt_message message, sum = {0};
     for (uint32_t chunk = 0; chunk < 3; chunk++) {
-        message = gradient(0, 51, chunk, FLOATS);
-        assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, &error), RT_OK);
+        message = gradient(0, 7, 51, chunk, FLOATS);
+        assert_int_equal(receive(dense, 0, &message, &sum, &error), RT_OK);
     }
-    message = gradient(0, 51, 3, FLOATS);
-    assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, &error), RT_LIMIT);
+    message = gradient(0, 7, 51, 3, FLOATS);
+    assert_int_equal(receive(dense, 0, &message, &sum, &error), RT_LIMIT);
     assert_non_null(message.data); // stays the caller's
     rt_message_release(&message);
     ps_dense_destroy(dense);
@@ -109,24 +150,23 @@ static void test_bytes_are_given_back(void **context)
 static void test_number_of_sums_is_bounded(void **context)
 {
     (void)context;
-    ps_dense *dense = NULL;
     rt_message message, sum = {0};
-    assert_int_equal(ps_dense_create(2, 1 << 30, &dense), RT_OK);
+    ps_dense *dense = dense_of(2, 1 << 30);
     for (uint32_t chunk = 0; chunk < PS_DENSE_OPEN_MAX; chunk++) {
-        message = gradient(0, 1, chunk, 1);
-        assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, NULL), RT_OK);
+        message = gradient(0, 3, 1, chunk, 1);
+        assert_int_equal(receive(dense, 0, &message, &sum, NULL), RT_OK);
     }
-    message = gradient(0, 1, PS_DENSE_OPEN_MAX, 1);
-    assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, NULL), RT_LIMIT);
+    message = gradient(0, 3, 1, PS_DENSE_OPEN_MAX, 1);
+    assert_int_equal(receive(dense, 0, &message, &sum, NULL), RT_LIMIT);
     rt_message_release(&message);
-    message = gradient(1, 1, 77, 1);
-    assert_int_equal(ps_dense_receive(dense, 1, &message, &sum, NULL), RT_OK);
+    message = gradient(1, 3, 1, 77, 1);
+    assert_int_equal(receive(dense, 1, &message, &sum, NULL), RT_OK);
     assert_int_equal(rt_message_header(&sum)->count, 77);
     rt_message_release(&sum);
-    message = gradient(0, 1, PS_DENSE_OPEN_MAX, 1); // room again
-    assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, NULL), RT_OK);
-    message = gradient(1, 1, 3, RT_WIRE_DENSE_CHUNK_FLOATS_MAX + 1);
-    assert_int_equal(ps_dense_receive(dense, 1, &message, &sum, NULL), RT_WIRE);
+    message = gradient(0, 3, 1, PS_DENSE_OPEN_MAX, 1); // room again
+    assert_int_equal(receive(dense, 0, &message, &sum, NULL), RT_OK);
+    message = gradient(1, 3, 1, 3, RT_WIRE_DENSE_CHUNK_FLOATS_MAX + 1);
+    assert_int_equal(receive(dense, 1, &message, &sum, NULL), RT_WIRE);
     rt_message_release(&message);
     ps_dense_destroy(dense);
 }
@@ -136,14 +176,13 @@ static void test_number_of_sums_is_bounded(void **context)
 static void test_bf16_sums(void **context)
 {
     (void)context;
-    enum { WORKERS = 5, COUNT = 3001 };
-    ps_dense *dense = NULL;
+    enum { WORKERS = 5, COUNT = 3001, HEAD = sizeof(rt_wire_dense) };
     rt_error error = {RT_OK, ""};
     rt_message message, sum = {0};
     static float values[COUNT], want[COUNT];
     static uint16_t packed[COUNT];
     // Five messages wait in turn, and one sum.
-    assert_int_equal(ps_dense_create(WORKERS, COUNT * (2 * WORKERS + 4), &dense), RT_OK);
+    ps_dense *dense = dense_of(WORKERS, COUNT * (2 * WORKERS + 4) + (WORKERS + 1) * HEAD);
     memset(want, 0, sizeof want);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         rt_row_init(worker, 9, 1, COUNT, values);
@@ -154,31 +193,28 @@ static void test_bf16_sums(void **context)
     }
     for (uint32_t worker = WORKERS; worker-- > 0;) {
         rt_row_init(worker, 9, 1, COUNT, values);
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD_BF16,
-                                           rt_peer(RT_ROLE_WORKER, worker), 3, 70, 2 * COUNT),
-                         RT_OK);
-        rt_bf16_pack(values, COUNT, (uint16_t *)(void *)rt_message_payload(&message));
-        assert_int_equal(ps_dense_receive(dense, worker, &message, &sum, &error), RT_OK);
+        message = chunk_of(RT_MESSAGE_DENSE_GRAD_BF16, worker, 31, 3, 70, 2 * COUNT);
+        rt_bf16_pack(values, COUNT, floats_of(&message));
+        assert_int_equal(receive(dense, worker, &message, &sum, &error), RT_OK);
         assert_int_equal(sum.data != NULL, worker == 0);
-        message = gradient(worker ? worker - 1 : 0, 3, 70, FLOATS);
+        message = gradient(worker ? worker - 1 : 0, 31, 3, 70, FLOATS);
+        rt_message none;
         if (worker)
-            assert_int_equal(ps_dense_receive(dense, worker - 1, &message, &sum, &error), RT_WIRE);
+            assert_int_equal(receive(dense, worker - 1, &message, &none, &error), RT_WIRE);
         rt_message_release(&message);
     }
     const rt_wire_header *header = rt_message_header(&sum);
     assert_int_equal(header->type, RT_MESSAGE_DENSE_SUM_BF16);
-    assert_true(header->count == 70 && header->payload_bytes == 2 * COUNT);
-    assert_int_equal(sum.size, sizeof *header + 2 * COUNT);
+    assert_true(header->count == 70 && header->payload_bytes == HEAD + 2 * COUNT);
+    assert_int_equal(sum.size, sizeof *header + HEAD + 2 * COUNT);
     rt_bf16_pack(want, COUNT, packed);
-    assert_memory_equal(rt_message_payload(&sum), packed, sizeof packed);
+    assert_memory_equal(floats_of(&sum), packed, sizeof packed);
     rt_message_release(&sum);
     // One byte less than a sum needs.
     ps_dense_destroy(dense);
-    assert_int_equal(ps_dense_create(WORKERS, 6 * FLOATS - 1, &dense), RT_OK);
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD_BF16,
-                                       rt_peer(RT_ROLE_WORKER, 0), 1, 0, 2 * FLOATS),
-                     RT_OK);
-    assert_int_equal(ps_dense_receive(dense, 0, &message, &sum, &error), RT_LIMIT);
+    dense = dense_of(WORKERS, 6 * FLOATS + 2 * HEAD - 1);
+    message = chunk_of(RT_MESSAGE_DENSE_GRAD_BF16, 0, 31, 1, 0, 2 * FLOATS);
+    assert_int_equal(receive(dense, 0, &message, &sum, &error), RT_LIMIT);
     rt_message_release(&message);
     ps_dense_destroy(dense);
 }
@@ -200,10 +236,10 @@ static void join_round(ps_dense *dense, uint32_t number)
                                            rt_peer(RT_ROLE_WORKER, worker), 0, 1, sizeof join),
                          RT_OK);
         memcpy(rt_message_payload(&message), &join, sizeof join);
-        assert_int_equal(ps_dense_receive(dense, worker, &message, &answer, &error), RT_OK);
+        assert_int_equal(receive(dense, worker, &message, &answer, &error), RT_OK);
         assert_int_equal(answer.data != NULL, i == JOINERS - 1);
         if (i == 0)
-            assert_int_equal(ps_dense_receive(dense, worker, &message, &answer, &error), RT_WIRE);
+            assert_int_equal(receive(dense, worker, &message, &answer, &error), RT_WIRE);
         rt_message_release(&message);
     }
     rt_wire_dense_join joins[JOINERS];
@@ -218,17 +254,16 @@ static void join_round(ps_dense *dense, uint32_t number)
 
 static void test_joins(void **state)
 {
-    ps_dense *dense = NULL;
     rt_error error = {RT_OK, ""};
     rt_message answer = {0}, message;
     (void)state;
-    assert_int_equal(ps_dense_create(JOINERS, 100, &dense), RT_OK);
+    ps_dense *dense = dense_of(JOINERS, 100);
     join_round(dense, 10);
     join_round(dense, 20); // what has come of it
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_JOIN, rt_peer(RT_ROLE_WORKER, 0),
                                        0, 1, sizeof(rt_wire_dense_join)),
                      RT_OK);
-    assert_int_equal(ps_dense_receive(dense, 0, &message, &answer, &error), RT_WIRE);
+    assert_int_equal(receive(dense, 0, &message, &answer, &error), RT_WIRE);
     rt_message_release(&message);
     ps_dense_destroy(dense);
 }

@@ -310,7 +310,7 @@ static void test_a_full_transport_keeps_order_and_has_a_bound(void **context)
 // ---- Dense gradients
 
 // The sums themselves are test_ps_dense's.
-static void test_dense_sums_go_to_every_worker(void **context)
+static void test_dense_sums_go_to_who_takes_part(void **context)
 {
     (void)context;
     fixture f;
@@ -324,7 +324,8 @@ static void test_dense_sums_go_to_every_worker(void **context)
     assert_int_equal(f.sent_count, WORKERS);
     for (uint32_t m = 0; m < f.sent_count; m++) {
         const rt_wire_header *header = rt_message_header(&f.sent[m]);
-        const float *sum = (const float *)(const void *)rt_message_payload(&f.sent[m]);
+        const uint8_t *payload = rt_message_payload(&f.sent[m]);
+        const float *sum = (const float *)(const void *)(payload + sizeof(rt_wire_dense));
         assert_int_equal(header->type, RT_MESSAGE_DENSE_SUM);
         assert_int_equal(header->sender, rt_peer(RT_ROLE_PS, 0));
         assert_true(header->iteration == 7 && header->count == 4);
@@ -333,6 +334,17 @@ static void test_dense_sums_go_to_every_worker(void **context)
     }
     assert_int_equal(workers, 7);
     assert_int_equal(statistics_of(&f).dense_sums, 1);
+    drop_sent(&f);
+    for (uint32_t worker = 0; worker < WORKERS; worker += 2) { // without worker 1
+        const float floats[1] = {uneven[worker]};
+        rt_message message = dense_of(worker, 8, 4, floats, 1);
+        const rt_wire_dense two = {5};
+        memcpy(rt_message_payload(&message), &two, sizeof two);
+        accepted(&f, worker, message);
+    }
+    assert_int_equal(f.sent_count, 2);
+    assert_true(f.peers[0] == rt_peer(RT_ROLE_WORKER, 0) &&
+                f.peers[1] == rt_peer(RT_ROLE_WORKER, 2));
     teardown(&f);
 }
 
@@ -348,4 +360,4 @@ TEST_MAIN(TEST(test_first_touch_creates_by_init),
           TEST(test_keeper_gets_the_sum_of_the_others), TEST(test_two_sums_of_a_key_are_kept_apart),
           TEST(test_many_wait), TEST(test_replies_are_split_by_size_and_by_iteration),
           TEST(test_a_full_transport_keeps_order_and_has_a_bound),
-          TEST(test_dense_sums_go_to_every_worker))
+          TEST(test_dense_sums_go_to_who_takes_part))

@@ -73,12 +73,22 @@ static void test_broken_messages_are_rejected(void **context)
     rejected(&f, 0, grad_of(0, 9, 3, 3, 8, none, 1), "others have 2");
     // Dense
     const float floats[2] = {1, 2};
-    rejected(&f, 0, dense_of(0, 1, 0, floats, 0), "0 bytes");
-    rejected(&f, 0, message_of(0, RT_MESSAGE_DENSE_GRAD, 1, 0, bytes, 7), "7 bytes");
+    rejected(&f, 0, dense_of(0, 1, 0, floats, 0), "8 bytes");
+    rejected(&f, 0, message_of(0, RT_MESSAGE_DENSE_GRAD, 1, 0, bytes, 15), "15 bytes");
     accepted(&f, 0, dense_of(0, 3, 0, floats, 2));
     rejected(&f, 0, dense_of(0, 3, 0, floats, 2), "twice");
     rejected(&f, 1, dense_of(1, 3, 0, floats, 1), "another worker's has 2");
     rejected(&f, 0, dense_of(0, 2, 0, floats, 2), "after one of 3");
+    rt_message others = dense_of(1, 3, 0, floats, 2);
+    rt_message_payload(&others)[0] = 3;
+    rejected(&f, 1, others, "of the workers 3, another worker's is of 7");
+    others = dense_of(1, 4, 0, floats, 2);
+    rt_message_payload(&others)[0] = 5;
+    rejected(&f, 1, others, "of the workers 5, which cannot be"); // without the sender
+    others = dense_of(1, 4, 0, floats, 2);
+    rt_message_payload(&others)[0] = 15;
+    rejected(&f, 1, others, "of the workers f, which cannot be");
+    rejected(&f, 1, message_of(1, RT_MESSAGE_DENSE_PULL, 1, 0, NULL, 0), "none is kept");
     // Peers
     rt_message message = pull_of(0, RT_MESSAGE_PULL, 1, 1, 0, 0);
     assert_int_equal(ps_shard_receive(f.shard, rt_peer(RT_ROLE_WORKER, 3), &message, &error),
@@ -133,7 +143,7 @@ static void test_a_key_twice_in_a_message(void **context)
     teardown(&f);
 }
 
-static void test_other_shards_keys_and_dense_are_rejected(void **context)
+static void test_other_shards_keys_are_rejected(void **context)
 {
     (void)context;
     fixture f;
@@ -145,12 +155,10 @@ static void test_other_shards_keys_and_dense_are_rejected(void **context)
     while (rt_key_shard(key, 3) != 1)
         key++;
     const char *text = "belongs to shard 1 of 3, this is shard 2";
-    const float one = 1;
     rejected(&f, 0, pull_of(0, RT_MESSAGE_PULL, 1, key, 0, 0), text);
     rejected(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 1, key, 1, 0), text);
     rejected(&f, 1, push_of(1, 1, key, 1, 1), text);
     rejected(&f, 2, grad_of(2, 1, key, 6, 0, RT_WIRE_NO_KEEPER, 1), text);
-    rejected(&f, 2, dense_of(2, 1, 0, &one, 1), "only shard 0");
     while (rt_key_shard(key, 3) != 2)
         key++;
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 1, key, 0, 0));
@@ -297,5 +305,5 @@ static void test_save_and_load(void **context)
 
 TEST_MAIN(TEST(test_a_version_without_a_step), TEST(test_broken_messages_are_rejected),
           TEST(test_messages_are_checked_before_they_are_applied),
-          TEST(test_a_key_twice_in_a_message), TEST(test_other_shards_keys_and_dense_are_rejected),
+          TEST(test_a_key_twice_in_a_message), TEST(test_other_shards_keys_are_rejected),
           TEST(test_other_epochs_are_discarded), TEST(test_bounds), TEST(test_save_and_load))

@@ -143,8 +143,17 @@ static void payload_sizes_by_type(void **state)
     assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 0, 24));
     assert_true(is_valid(RT_MESSAGE_SUM_ROWS, 2, 2 * (16 + 4)));
     // Floats, nothing, anything.
-    assert_true(is_valid(RT_MESSAGE_DENSE_GRAD, 1, 12));
-    assert_false(is_valid(RT_MESSAGE_DENSE_SUM, 1, 10));
+    assert_true(is_valid(RT_MESSAGE_DENSE_GRAD, 1, 8 + 12));
+    assert_false(is_valid(RT_MESSAGE_DENSE_SUM, 1, 8 + 10));
+    assert_false(is_valid(RT_MESSAGE_DENSE_SUM, 1, 4)); // shorter than who takes part
+    assert_true(is_valid(RT_MESSAGE_DENSE_SUM_BF16, 1, 8 + 10));
+    assert_false(is_valid(RT_MESSAGE_DENSE_GRAD_BF16, 1, 8 + 11));
+    assert_true(is_valid(RT_MESSAGE_DENSE_STATE, 5, 8 + 12));
+    assert_false(is_valid(RT_MESSAGE_DENSE_STATE, 5, 4));
+    assert_true(is_valid(RT_MESSAGE_DENSE_STEP, 1, 8));
+    assert_false(is_valid(RT_MESSAGE_DENSE_STEP, 1, 12));
+    assert_true(is_valid(RT_MESSAGE_DENSE_PULL, 0, 0));
+    assert_false(is_valid(RT_MESSAGE_DENSE_PULL, 0, 4));
     assert_true(is_valid(RT_MESSAGE_HEARTBEAT, 0, 0));
     assert_false(is_valid(RT_MESSAGE_HEARTBEAT, 0, 1));
     assert_false(is_valid(RT_MESSAGE_FINISH, 0, 8));

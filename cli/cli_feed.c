@@ -1,0 +1,51 @@
+// `lanyard feed`: events of this box go to the coordinator's, over a spool on this disk.
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "runtime/live/rt_feed.h"
+
+static int open_stop_fd(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+int cli_feed(int argc, char **argv)
+{
+    const char *path = NULL, *spool = "", *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_config config;
+    rt_error error = {0};
+    rt_feed_counts counts = {0};
+    const cli_option options[] = {{"spool", &spool, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+        return CLI_USAGE;
+    const int code = cli_load(path, sets, set_count, "feed", &config);
+    if (code != CLI_OK)
+        return code;
+    if (!*spool && !*config.journal_directory) {
+        fprintf(stderr, "lanyard feed: where is the spool? Give --spool DIR, or journal.directory "
+                        "in CONFIG\n");
+        rt_config_fini(&config);
+        return CLI_USAGE;
+    }
+    const int stop_fd = open_stop_fd();
+    const rt_status status = rt_feed_run(&config, spool, stop_fd, &counts, &error);
+    rt_config_fini(&config);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    if (status && status != RT_END)
+        return cli_fail(&error);
+    printf("%" PRIu64 " events came, %" PRIu64 " are at the coordinator%s\n", counts.taken,
+           counts.kept, counts.kept < counts.taken ? ", the others in the spool" : "");
+    return CLI_OK;
+}

@@ -1,0 +1,222 @@
+// FAE: a static set of popular rows on every worker, summed like dense weights in every iteration,
+// all of it; every other row is pulled, and its gradient pushed, by every worker that trains it. No
+// cache beyond the hot set. (As Herald, ESD and Bagpipe describe and measure it.)
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/sim/dp_peer_parts.h"
+
+typedef struct {
+    uint64_t key;
+    uint32_t record;
+    uint32_t uses;
+} popular;
+
+// Samples that wait for a batch of their kind.
+typedef struct {
+    dp_peer_batch batch; // no distinct list
+} pool;
+
+typedef struct {
+    dp_peer_run_state *run;
+    bool *is_hot, *was_seen; // by record
+    uint32_t hot_capacity, seen_capacity;
+    uint64_t hot_bytes; // of all vectors
+    uint32_t *owner;    // by record: worker + 1 that listed it last, in iteration owner_of
+    uint32_t *owner_of;
+    uint32_t owner_capacity, owner_of_capacity;
+    uint32_t iteration;
+    pool pools[2]; // cold, hot
+} fae;
+
+static int compare_popular(const void *a, const void *b)
+{
+    const popular *x = a, *y = b;
+    if (x->uses != y->uses)
+        return x->uses < y->uses ? 1 : -1;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static rt_status reserve(fae *f)
+{
+    const uint64_t records = f->run->directory.record_top;
+    return rt_grow(&f->is_hot, &f->hot_capacity, records, sizeof *f->is_hot) ||
+                   rt_grow(&f->was_seen, &f->seen_capacity, records, sizeof *f->was_seen) ||
+                   rt_grow(&f->owner, &f->owner_capacity, records, sizeof *f->owner) ||
+                   rt_grow(&f->owner_of, &f->owner_of_capacity, records, sizeof *f->owner_of)
+               ? RT_NO_MEMORY
+               : RT_OK;
+}
+
+// How often every record is used in the first samples of the stream.
+static rt_status count_uses(fae *f, uint32_t **uses_p, uint32_t *capacity, rt_error *error)
+{
+    dp_peer_run_state *run = f->run;
+    dp_peer_batch batch = {0};
+    uint64_t left = run->peer->profile;
+    rt_status status = RT_OK;
+    while (left > 0 && !status) {
+        const uint32_t count = (uint32_t)rt_min_u64(left, run->batch_size);
+        status = dp_peer_read(run, count, &batch, error);
+        if (status)
+            break;
+        if (rt_grow(uses_p, capacity, run->directory.record_top, sizeof **uses_p))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory: the profile");
+        for (uint32_t i = 0; i < batch.key_count && !status; i++)
+            (*uses_p)[batch.records[i]]++;
+        left -= batch.sample_count;
+    }
+    dp_peer_batch_fini(&batch);
+    return status == RT_END ? RT_OK : status;
+}
+
+static rt_status choose_hot(fae *f, const uint32_t *uses, rt_error *error)
+{
+    dp_peer_run_state *run = f->run;
+    const uint32_t count = run->directory.record_top;
+    const uint64_t wanted = run->peer->hot_rows ? run->peer->hot_rows : run->slot_count;
+    popular *all = rt_alloc(count, sizeof *all);
+    if ((count && !all) || reserve(f)) {
+        rt_free(all);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: the hot rows");
+    }
+    for (uint32_t i = 0; i < count; i++)
+        all[i] = (popular){run->directory.records[i].key, i, uses[i]};
+    qsort(all, count, sizeof *all, compare_popular);
+    for (uint32_t i = 0; i < count && i < wanted; i++) {
+        f->is_hot[all[i].record] = true;
+        f->hot_bytes += run->costs.layout.values[rt_key_field(all[i].key)] * sizeof(float);
+    }
+    rt_free(all);
+    return RT_OK;
+}
+
+// The stream from its start once more.
+static rt_status profile(fae *f, rt_error *error)
+{
+    dp_peer_run_state *run = f->run;
+    const rt_config *config = run->sim->config;
+    uint32_t *uses = NULL, capacity = 0;
+    rt_status status = count_uses(f, &uses, &capacity, error);
+    if (!status)
+        status = choose_hot(f, uses, error);
+    rt_free(uses);
+    if (status)
+        return status;
+    rt_stream_close(run->stream);
+    run->stream = NULL;
+    return rt_stream_open(&config->stream, config->seed, &run->stream, error);
+}
+
+static bool sample_is_hot(const fae *f, const dp_peer_batch *batch, uint32_t i)
+{
+    for (uint32_t at = batch->offsets[i]; at < batch->offsets[i + 1]; at++) {
+        if (!f->is_hot[batch->records[at]])
+            return false;
+    }
+    return true;
+}
+
+static void move_cold(fae *f, dp_peer_moves *moves, uint32_t worker, uint32_t record)
+{
+    if (f->owner_of[record] == f->iteration && f->owner[record] == worker + 1)
+        return;
+    f->owner_of[record] = f->iteration;
+    f->owner[record] = worker + 1;
+    moves->hits.keys++;
+    dp_peer_pull(f->run, moves, worker, record, false, !f->was_seen[record]);
+    dp_peer_push_grad(f->run, moves, worker, record);
+}
+
+// Samples of a worker follow each other, so its distinct rows are found by who listed them last.
+static bool iterate(fae *f, const dp_peer_batch *batch)
+{
+    dp_peer_moves moves = {.sample_count = batch->sample_count, .reduce_bytes = f->hot_bytes};
+    f->iteration++;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const uint32_t worker = dp_peer_worker(f->run, batch->sample_count, i);
+        moves.micro_batch[worker]++;
+        for (uint32_t at = batch->offsets[i]; at < batch->offsets[i + 1]; at++) {
+            const uint32_t record = batch->records[at];
+            moves.hits.lookups++;
+            moves.hits.lookups_hit += f->is_hot[record];
+            if (!f->is_hot[record])
+                move_cold(f, &moves, worker, record);
+        }
+    }
+    for (uint32_t at = 0; at < batch->key_count; at++)
+        f->was_seen[batch->records[at]] = true;
+    return dp_peer_iterated(f->run, &moves);
+}
+
+// ---- hot and cold batches --------------------------------------------------------------------
+
+static rt_status put_sample(pool *p, const dp_peer_batch *from, uint32_t i)
+{
+    dp_peer_batch *to = &p->batch;
+    const uint32_t count = from->offsets[i + 1] - from->offsets[i];
+    if (rt_grow(&to->offsets, &to->offset_capacity, to->sample_count + UINT64_C(2),
+                sizeof *to->offsets) ||
+        rt_grow(&to->records, &to->record_capacity, (uint64_t)to->key_count + count,
+                sizeof *to->records))
+        return RT_NO_MEMORY;
+    memcpy(to->records + to->key_count, from->records + from->offsets[i],
+           count * sizeof *to->records);
+    to->key_count += count;
+    to->offsets[++to->sample_count] = to->key_count;
+    return RT_OK;
+}
+
+// A pool that has become a whole batch is trained.
+static rt_status schedule(fae *f, const dp_peer_batch *batch, bool *is_last, rt_error *error)
+{
+    for (uint32_t i = 0; i < batch->sample_count && !*is_last; i++) {
+        pool *p = &f->pools[sample_is_hot(f, batch, i)];
+        if (put_sample(p, batch, i))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: hot and cold samples");
+        if (p->batch.sample_count < f->run->batch_size)
+            continue;
+        *is_last = iterate(f, &p->batch);
+        p->batch.sample_count = p->batch.key_count = 0;
+    }
+    return RT_OK;
+}
+
+static rt_status train(fae *f, rt_error *error)
+{
+    dp_peer_batch batch = {0};
+    rt_status status = RT_OK;
+    bool is_last = false;
+    while (!status && !is_last) {
+        status = dp_peer_read(f->run, f->run->batch_size, &batch, error);
+        if (status)
+            break;
+        if (reserve(f))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
+        else if (f->run->peer->schedule)
+            status = schedule(f, &batch, &is_last, error);
+        else
+            is_last = iterate(f, &batch);
+    }
+    for (uint32_t k = 0; k < 2 && status == RT_END; k++) {
+        if (f->pools[k].batch.sample_count && !is_last)
+            is_last = iterate(f, &f->pools[k].batch);
+    }
+    dp_peer_batch_fini(&batch);
+    return status == RT_END ? RT_OK : status;
+}
+
+rt_status dp_fae_run(dp_peer_run_state *run, rt_error *error)
+{
+    fae f = {.run = run};
+    rt_status status = profile(&f, error);
+    if (!status)
+        status = train(&f, error);
+    rt_free(f.is_hot);
+    rt_free(f.was_seen);
+    rt_free(f.owner);
+    rt_free(f.owner_of);
+    dp_peer_batch_fini(&f.pools[0].batch);
+    dp_peer_batch_fini(&f.pools[1].batch);
+    return status;
+}

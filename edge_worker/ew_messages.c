@@ -1,0 +1,220 @@
+// What coordinator and shards say to a worker, and what it answers. See ew_run.h.
+#include <inttypes.h>
+#include <string.h>
+
+#include "edge_worker/ew_run.h"
+
+#define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
+
+// A checkpoint's dense part; once all of it is there it takes the place of the model's.
+static rt_status take_part(ew_run *w, const rt_message *message, rt_error *error)
+{
+    rt_wire_part part;
+    rt_reader reader = rt_message_reader(message);
+    if (!rt_reader_get(&reader, &part, 1, sizeof part) || part.offset != w->restored.size ||
+        part.total > RT_WIRE_PAYLOAD_BYTES_MAX || reader.left > part.total - part.offset)
+        return rt_fail(error, RT_WIRE, "coordinator: a PART that does not fit the one before");
+    rt_bytes_put(&w->restored, reader.next, reader.left);
+    if (w->restored.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
+    if (w->restored.size < part.total)
+        return RT_OK;
+    rt_status status = ew_trainer_set_state(w->trainer, &w->restored, error);
+    ew_weights_resume(&w->weights, rt_message_header(message)->iteration);
+    rt_bytes_fini(&w->restored);
+    return status;
+}
+
+static rt_status send_state(ew_run *w, rt_error *error)
+{
+    rt_bytes bytes = {0};
+    rt_status status = ew_trainer_get_state(w->trainer, &bytes, error);
+    for (size_t at = 0; at < bytes.size && !status; at += RT_WIRE_PART_BYTES_MAX) {
+        rt_message message;
+        const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, bytes.size - at);
+        const rt_wire_part part = {at, bytes.size};
+        status =
+            rt_message_create(&message, RT_MESSAGE_PART, ew_run_self(w), w->mark, 1, sizeof part + size);
+        if (status) {
+            rt_fail(error, status, "out of memory");
+            break;
+        }
+        memcpy(rt_message_payload(&message), &part, sizeof part);
+        memcpy(rt_message_payload(&message) + sizeof part, bytes.data + at, size);
+        status = rt_member_send(&w->member, &message, error);
+    }
+    rt_bytes_fini(&bytes);
+    return status;
+}
+
+static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error *error)
+{
+    switch (rt_message_header(message)->type) {
+    case RT_MESSAGE_SLICE:
+    case RT_MESSAGE_BATCH:
+        if ((rt_message_header(message)->type == RT_MESSAGE_BATCH) != (w->planner != NULL))
+            return rt_fail(error, RT_WIRE, "coordinator: a %s, but planner.placement is another",
+                           rt_message_type_name(rt_message_header(message)->type));
+        if (w->planner)
+            return ew_planner_give(w->planner, message, error);
+        return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
+    case RT_MESSAGE_FINISH:
+        w->finishing = true;
+        return RT_OK;
+    case RT_MESSAGE_PART:
+        return take_part(w, message, error);
+    case RT_MESSAGE_MARK:
+        w->marked = true;
+        w->mark = rt_message_header(message)->iteration;
+        w->mark_dense = rt_message_header(message)->count;
+        return RT_OK;
+    case RT_MESSAGE_LINK:
+        w->probes = true;
+        return RT_OK;
+    case RT_MESSAGE_SAVE:
+        return ew_saving_begin(&w->saving, &w->member, ew_run_self(w), w->trainer, error);
+    case RT_MESSAGE_TAKEN:
+        return ew_saving_take(&w->saving, message, error);
+    default:
+        return rt_fail(error, RT_WIRE, "coordinator: a worker takes no %s",
+                       rt_message_type_name(rt_message_header(message)->type));
+    }
+}
+
+rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+        rt_message message = {0};
+        rt_status status = rt_member_receive(&w->member, &message, error);
+        if (!status) // shares the link with what comes from the shards
+            bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
+        if (!status)
+            status = take_from_coordinator(w, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status == RT_AGAIN ? RT_OK : status;
+    }
+    return RT_OK;
+}
+
+rt_status ew_run_drain_planner(ew_run *w, rt_error *error)
+{
+    while (w->planner) {
+        rt_message slice = {0};
+        rt_status status = ew_planner_take(w->planner, &slice, error);
+        if (status == RT_AGAIN)
+            break;
+        if (!status)
+            status =
+                ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static void watch_link(ew_run *w, uint32_t shard, const rt_message *message)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const uint64_t now_us = rt_now_ns() / 1000;
+    bw_passive_received(&w->link, shard, message->size,
+                        header->type == RT_MESSAGE_PUSHED ? 0 : header->stamp, now_us, w->prompt);
+    if (header->type == RT_MESSAGE_PUSHED)
+        bw_passive_confirmed(&w->link, shard, header->stamp, now_us);
+    w->prompt = false;
+}
+
+rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
+{
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status == RT_NOT_FOUND && w->finish_answered)
+            return RT_OK; // nothing is expected of it; that the run is complete is on its way
+        if (status == RT_NOT_FOUND)
+            return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
+        if (!status)
+            watch_link(w, shard, &message);
+        const uint32_t type = status ? 0 : rt_message_header(&message)->type;
+        if (!status && ew_exchange_takes(type))
+            status = ew_exchange_receive(w->exchange, &message, error);
+        else if (!status && type == RT_MESSAGE_DENSE_STATE)
+            status = ew_weights_receive(&w->weights, &message, error);
+        else if (!status)
+            status = ew_executor_receive(w->executor, peer, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// ---- answers ---------------------------------------------------------------------------------
+
+// Everything that came before the MARK is carried out, and the shards have confirmed every push.
+static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
+{
+    rt_message message;
+    if (!w->marked || !ew_run_is_idle(w))
+        return RT_OK;
+    w->marked = false;
+    if (w->mark_dense) {
+        rt_status status = send_state(w, error);
+        if (status)
+            return status;
+    }
+    if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark, 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(&w->member, &message, error);
+}
+
+// Nothing but the end of the run comes from a coordinator that waits for a LINK.
+static rt_status listen_meanwhile(void *context, rt_error *error)
+{
+    ew_run *w = context;
+    rt_message message = {0};
+    rt_status status = rt_member_receive(&w->member, &message, error);
+    if (!status)
+        status = rt_fail(error, RT_WIRE, "coordinator: a %s while it waits for a LINK",
+                         rt_message_type_name(rt_message_header(&message)->type));
+    rt_message_release(&message);
+    return status == RT_AGAIN ? rt_member_beat(&w->member, error) : status;
+}
+
+// No worker has anything under way: the coordinator saw to it. A link that is silent for a while is
+// given as long as at any other time.
+static rt_status probe_if_idle(ew_run *w, rt_error *error)
+{
+    if (!w->probes || !ew_run_is_idle(w))
+        return RT_OK;
+    w->probes = false;
+    rt_status status = ew_run_measure_links(w, w->config->config->timeout_peer_s, listen_meanwhile, error);
+    w->looked_ns = rt_now_ns(); // not a time that training waited for rows
+    return status;
+}
+
+// The flush has no training; its report goes out once everything is done.
+static rt_status finish_if_idle(ew_run *w, rt_error *error)
+{
+    rt_message message;
+    if (!w->finishing || w->finish_answered || !ew_run_is_idle(w))
+        return RT_OK;
+    w->finish_answered = true;
+    const rt_counts all = ew_executor_get_statistics(w->executor).done;
+    const rt_wire_report report = {.done = rt_counts_less(&all, &w->reported)};
+    if (rt_message_create(&message, RT_MESSAGE_FINISHED, ew_run_self(w), 0, 1, sizeof report))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &report, sizeof report);
+    return rt_member_send(&w->member, &message, error);
+}
+
+rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error)
+{
+    rt_status status = answer_mark_if_idle(w, error);
+    if (!status)
+        status = probe_if_idle(w, error);
+    return status ? status : finish_if_idle(w, error);
+}

@@ -1,0 +1,97 @@
+// ew_run - what the worker's parts share: the state of one run, from the first HELLO to the end.
+//
+// ew_worker.c begins and ends it, ew_turn.c carries it from slice to slice, ew_messages.c takes what
+// coordinator and shards say. The communication thread's.
+#ifndef EW_RUN_H
+#define EW_RUN_H
+
+#include "bandwidth_probe/bw_passive.h"
+#include "edge_worker/executor/ew_device_rows.h"
+#include "edge_worker/ew_exchange.h"
+#include "edge_worker/ew_links.h"
+#include "edge_worker/ew_planner.h"
+#include "edge_worker/ew_saving.h"
+#include "edge_worker/ew_trainer.h"
+#include "edge_worker/ew_weights.h"
+#include "edge_worker/ew_worker.h"
+#include "runtime/transport/rt_member.h"
+
+// Of the job. Rows are stepped, and gradients sent, once every worker's verdict is known.
+typedef enum { EW_PHASE_NONE, EW_PHASE_TRAINS, EW_PHASE_AWAITS_VERDICT, EW_PHASE_STEPS_ROWS } ew_phase;
+
+typedef struct {
+    const ew_worker_config *config;
+    rt_transport *transport;
+    rt_member member;
+    rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
+    uint32_t shard_count;
+    uint32_t rank; // among the workers that take part
+    ew_device device;
+    bool device_open;
+    ew_model *model;
+    ew_host_rows rows;          // of a device that computes in host memory
+    ew_device_rows device_rows; // of any other
+    ew_executor *executor;
+    ew_trainer *trainer;
+    ew_planner *planner; // planner.placement "worker", else NULL
+    ew_exchange *exchange;
+    ew_weights weights;             // of iterations in which it sits out
+    bool joined;                    // the exchange
+    uint64_t trained_ns, summed_ns; // of the last iteration: its gradients, and their sum
+    ew_phase phase;
+    ew_job job;
+    bool apply;         // the job's iteration counts
+    uint64_t iteration; // of the job
+    bool finishing, finish_answered, ended;
+    bool marked;       // a MARK waits for its answer
+    uint64_t mark;     // its number
+    bool mark_dense;   // the dense part goes before the answer
+    bool probes;       // the coordinator asked for a LINK
+    ew_saving saving;  // of the model, when the coordinator asks for it
+    rt_bytes restored; // dense part of a checkpoint, as far as it has come
+    int wake_fd;
+    uint64_t idle_ns;   // since when there is nothing to train; 0: nothing was trained yet
+    uint64_t looked_ns; // until then the waiting is in waited_ns
+    uint64_t waited_ns[EW_WAIT_COUNT];
+    bw_passive link;
+    bool prompt; // the next message was waited for
+    uint64_t stale_reported;
+    uint64_t fingerprint; // of the plan of the job
+    rt_counts reported;   // sum over all reports
+    rt_wire_report report;
+} ew_run;
+
+// As the coordinator knows this worker; among those that take part its rank is w->rank.
+static inline uint32_t ew_run_self(const ew_run *w)
+{
+    return rt_peer(RT_ROLE_WORKER, w->config->rank);
+}
+
+static inline uint32_t ew_run_self_to_shards(const ew_run *w)
+{
+    return rt_peer(RT_ROLE_WORKER, w->rank);
+}
+
+// Measures the links and tells the coordinator.
+rt_status ew_run_measure_links(ew_run *w, double silence_s,
+                               rt_status (*progress)(void *, rt_error *), rt_error *error);
+
+// ---- ew_turn.c
+
+// Waits for messages, then each part does what it can without waiting.
+rt_status ew_run_turn(ew_run *w, rt_error *error);
+
+// Everything that came is carried out, and the shards have confirmed every push.
+bool ew_run_is_idle(const ew_run *w);
+
+// ---- ew_messages.c
+
+// Takes what the coordinator, the own planner or a shard has sent so far.
+rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error);
+rt_status ew_run_drain_planner(ew_run *w, rt_error *error);
+rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error);
+
+// What the coordinator asked for, once nothing else is left to do: a MARK, a probe, the end.
+rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error);
+
+#endif

@@ -1,0 +1,255 @@
+// A worker's turns: training, the dense exchange, and what else is due. See ew_run.h.
+#include <inttypes.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "edge_worker/ew_run.h"
+#include "runtime/rt_log.h"
+
+static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_counts *done,
+                             uint32_t sample_count, uint64_t sequence, rt_error *error)
+{
+    rt_message message;
+    uint64_t stale = ew_executor_get_statistics(w->executor).stale_reads;
+    rt_wire_report *report = &w->report;
+    report->sample_count = sample_count;
+    report->stale_reads = (uint32_t)(stale - w->stale_reported);
+    w->stale_reported = stale;
+    report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
+    report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
+    report->up_at_least = bw_passive_at_least(&w->link, BW_UP);
+    report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
+    report->loss_sum = trained ? trained->loss_sum : 0;
+    report->skipped = !w->apply;
+    report->done = *done;
+    rt_counts_add(&w->reported, done);
+    report->fingerprint = w->fingerprint;
+    report->dense_early_bytes = trained ? ew_exchange_early_bytes(w->exchange) : 0;
+    rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, ew_run_self(w), sequence, 1,
+                                         sizeof *report + sample_count * sizeof(float));
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    memcpy(rt_message_payload(&message), report, sizeof *report);
+    if (sample_count)
+        memcpy(rt_message_payload(&message) + sizeof *report, trained->predictions,
+               sample_count * sizeof(float));
+    return rt_member_send(&w->member, &message, error);
+}
+
+// The time since the last look went into what the executor waited for since then: between two
+// looks nothing arrives.
+static void account_wait(ew_run *w)
+{
+    const uint64_t now = rt_now_ns();
+    if (!w->phase && !ew_exchange_busy(w->exchange) && w->idle_ns)
+        w->waited_ns[ew_executor_waits_for(w->executor)] +=
+            now - rt_max_u64(w->idle_ns, w->looked_ns);
+    w->looked_ns = now;
+}
+
+// Whether iterations can begin: whoever trains needs the others' gradients.
+static rt_status await_others(ew_run *w, rt_error *error)
+{
+    rt_status status = w->joined ? RT_OK : ew_exchange_ready(w->exchange, error);
+    if (status || w->joined)
+        return status;
+    w->joined = true;
+    if (w->rank == 0)
+        rt_info("dense gradients are summed by %s", ew_exchange_name(w->exchange));
+    return RT_OK;
+}
+
+static bool takes_part(const ew_run *w, const rt_wire_slice *slice)
+{
+    return slice->workers >> w->rank & 1;
+}
+
+// The next iteration in which this worker trains needs the dense weights after the one before it;
+// so does, after the last one, whoever they are asked of.
+static rt_status await_weights(ew_run *w, rt_error *error)
+{
+    const rt_wire_slice *next = ew_executor_next_counts(w->executor);
+    const bool is_asked =
+        (w->marked && w->mark_dense) || (w->finishing && !w->finish_answered && w->rank == 0);
+    uint64_t needed = w->weights.version;
+    if (next && takes_part(w, next))
+        needed = next->iteration - 1;
+    else if (is_asked && !next)
+        needed = rt_max_u64(w->iteration, w->weights.version);
+    return ew_weights_get(&w->weights, needed, error);
+}
+
+// Takes the next job, if it can begin. RT_AGAIN: not now.
+static rt_status next_job(ew_run *w, rt_error *error)
+{
+    if (w->phase || ew_exchange_busy(w->exchange))
+        return RT_AGAIN;
+    rt_status status = await_weights(w, error);
+    if (!status)
+        status = ew_executor_next_job(w->executor, &w->job);
+    if (status)
+        return status;
+    const rt_wire_slice *slice = &w->job.slice->counts;
+    account_wait(w);
+    w->fingerprint = slice->fingerprint;
+    w->iteration = slice->iteration;
+    w->report.times = (rt_times){.plan_ns = w->waited_ns[EW_WAIT_PLAN],
+                                 .push_ns = w->waited_ns[EW_WAIT_PUSH],
+                                 .pull_ns = w->waited_ns[EW_WAIT_PULL]};
+    memset(w->waited_ns, 0, sizeof w->waited_ns);
+    return RT_OK;
+}
+
+// The worker takes no part: it has no samples and no gradients, and does not hear of the verdict.
+static rt_status sit_out(ew_run *w, rt_error *error)
+{
+    rt_counts done = {0};
+    const rt_wire_slice *slice = &w->job.slice->counts;
+    if (slice->sample_count || slice->row_count)
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64 " has %" PRIu32 " samples for this worker, which takes no "
+                       "part in iteration %" PRIu32,
+                       w->job.sequence, slice->sample_count, slice->iteration);
+    w->apply = true;
+    w->idle_ns = rt_now_ns();
+    rt_status status = ew_executor_trained(w->executor, NULL, true, &done, error);
+    return status ? status : send_report(w, NULL, &done, 0, w->job.sequence, error);
+}
+
+static rt_status start_training(ew_run *w, rt_error *error)
+{
+    const rt_wire_slice *slice = &w->job.slice->counts;
+    const bool is_first = slice->iteration == w->weights.begun + 1 &&
+                          w->rank == rt_lowest_bit(slice->workers);
+    rt_status status =
+        is_first ? ew_weights_begin(&w->weights, slice->log_odds, error) : RT_OK;
+    if (status)
+        return status;
+    w->phase = EW_PHASE_TRAINS;
+    w->report.times.dense_ns = w->summed_ns - w->trained_ns;
+    if (!w->device.unified)
+        ew_device_rows_flush(&w->device_rows);
+    ew_exchange_begin(w->exchange, slice->iteration, slice->dense_chunk_floats, slice->workers);
+    ew_trainer_train(w->trainer, w->job.slice);
+    return RT_OK;
+}
+
+// Iterations in which this worker sits out are over at once; then the next may begin.
+static rt_status start_job(ew_run *w, rt_error *error)
+{
+    rt_status status = await_others(w, error);
+    while (!status && !(status = next_job(w, error))) {
+        if (takes_part(w, &w->job.slice->counts))
+            return start_training(w, error);
+        status = sit_out(w, error);
+    }
+    return status == RT_AGAIN ? RT_OK : status;
+}
+
+static void step_rows(ew_run *w, bool apply)
+{
+    w->phase = EW_PHASE_STEPS_ROWS;
+    w->apply = apply;
+    ew_trainer_rows(w->trainer, w->job.slice, apply);
+}
+
+static rt_status take_result(ew_run *w, rt_error *error)
+{
+    const ew_trained *trained;
+    eventfd_t count;
+    rt_counts done = {0};
+    (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
+    if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
+        return RT_OK;
+    uint64_t sequence = w->job.sequence;
+    uint32_t samples = w->job.slice->counts.sample_count;
+    if (trained->status) {
+        *error = trained->error;
+        return trained->status;
+    }
+    if (w->phase == EW_PHASE_TRAINS) {
+        w->phase = EW_PHASE_AWAITS_VERDICT;
+        w->trained_ns = rt_now_ns();
+        ew_exchange_trained(w->exchange);
+        rt_status status = ew_exchange_advance(w->exchange, error);
+        if (!status && !w->config->config->guard_skip_bad_batches)
+            step_rows(w, true);
+        return status;
+    }
+    w->phase = EW_PHASE_NONE;
+    w->report.times.compute_ns = trained->compute_ns;
+    rt_status status =
+        ew_executor_trained(w->executor, trained->row_gradients, w->apply, &done, error);
+    return status ? status : send_report(w, trained, &done, samples, sequence, error);
+}
+
+// The verdict is the last float of the vector: its sum can be there before the others.
+static rt_status take_sums(ew_run *w, rt_error *error)
+{
+    float verdict;
+    if (w->phase == EW_PHASE_AWAITS_VERDICT && ew_exchange_last(w->exchange, &verdict))
+        step_rows(w, verdict == 0);
+    rt_status status = ew_exchange_take(w->exchange, error);
+    if (status)
+        return status == RT_AGAIN ? RT_OK : status;
+    w->summed_ns = rt_now_ns();
+    w->idle_ns = w->summed_ns;
+    uint32_t count;
+    const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
+    status = ew_weights_step(&w->weights, w->iteration, w->apply, gradients, error);
+    ew_trainer_dense(w->trainer, w->iteration, w->apply);
+    return status;
+}
+
+bool ew_run_is_idle(const ew_run *w)
+{
+    return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
+           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
+}
+
+// One turn: waits for messages, then each part does what it can without waiting, in the order in
+// which an iteration passes through them, so that what one part hands on is taken up in the same
+// turn:
+//
+//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> slices and
+//     words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
+//     become possible -> messages out -> the next training, if all its rows are here
+//
+// and where nothing is left to do the questions of the coordinator: a mark, a probe, the end.
+// Training itself is in a thread of its own (ew_trainer), which ends the wait when it is done.
+rt_status ew_run_turn(ew_run *w, rt_error *error)
+{
+    bool ready[1 + RT_SHARDS_MAX] = {false};
+    // The transport does not tell when it has room again.
+    const uint32_t wait_ms =
+        ew_exchange_is_held_up(w->exchange) ? 1 : rt_member_wait_ms(&w->member);
+    const uint64_t begin_ns = rt_now_ns();
+    rt_status status =
+        w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd, wait_ms, ready);
+    if (status)
+        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
+    account_wait(w);
+    status = take_result(w, error);
+    if (!status)
+        status = ew_exchange_advance(w->exchange, error);
+    for (uint32_t s = 0; s < w->shard_count && !status; s++)
+        if (ready[1 + s])
+            status = ew_run_drain_shard(w, s, error);
+    if (!status)
+        status = ready[0] ? ew_run_drain_coordinator(w, error) : rt_member_check(&w->member, error);
+    if (!status)
+        status = ew_run_drain_planner(w, error);
+    if (!status)
+        status = take_sums(w, error);
+    if (!status && !ew_exchange_busy(w->exchange))
+        status = ew_executor_begin(w->executor, error);
+    if (!status)
+        status = ew_executor_flush(w->executor, error);
+    if (!status)
+        status = start_job(w, error);
+    if (!status)
+        status = ew_run_answer_if_idle(w, error);
+    return status ? status : rt_member_beat(&w->member, error);
+}
+

@@ -1,0 +1,193 @@
+#include "edge_worker/ew_weights.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+rt_status ew_weights_init(ew_weights *w, rt_error *error)
+{
+    const uint32_t count = w->stripes.count;
+    if (!w->shared)
+        return RT_OK;
+    w->values = rt_alloc(count, sizeof *w->values);
+    w->state = rt_alloc(rt_optimizer_state_floats(&w->optimizer, count) + 1u, sizeof *w->state);
+    return w->values && w->state ? RT_OK
+                                 : rt_fail(error, RT_NO_MEMORY, "out of memory for dense weights");
+}
+
+void ew_weights_fini(ew_weights *w)
+{
+    rt_free(w->values);
+    rt_free(w->state);
+    w->values = w->state = NULL;
+}
+
+void ew_weights_resume(ew_weights *w, uint64_t iteration)
+{
+    w->begun = w->version = iteration;
+}
+
+// ---- a shard's block: the values of its part, then every kind of state -----------------------
+
+static uint32_t block_floats(const ew_weights *w, uint32_t shard)
+{
+    const uint32_t part = rt_stripes_part(&w->stripes, shard);
+    return part + rt_optimizer_state_floats(&w->optimizer, part);
+}
+
+// Shards that have a part of the vector of gradients, which is one float longer.
+static bool has_part(const ew_weights *w, uint32_t shard)
+{
+    const rt_stripes vector = {w->stripes.count + 1, w->stripes.shard_count};
+    return rt_stripes_part(&vector, shard) > 0;
+}
+
+typedef struct {
+    uint32_t at, count; // floats of a part
+    float *vector;      // they belong to
+} stretch;
+
+// Floats from `at` on, at most `most`, that belong to one vector: the values, or one kind of state.
+// What an optimizer has for the block stands behind them; the one part is all of it then.
+static stretch stretch_at(const ew_weights *w, uint32_t shard, uint32_t at, uint32_t most)
+{
+    const uint32_t part = rt_stripes_part(&w->stripes, shard);
+    const uint32_t kind = part ? at / part : 0, first = part ? at % part : 0;
+    const uint32_t kinds = 1 + rt_optimizer_find(w->optimizer.kind)->state.per_value;
+    stretch one = {first, (uint32_t)rt_min_u64(most, part - first), w->values};
+    if (kind >= kinds)
+        return (stretch){0, most, w->state + (at - part)};
+    if (kind > 0)
+        one.vector = w->state + (size_t)(kind - 1) * w->stripes.count;
+    return one;
+}
+
+static void get_block(const ew_weights *w, uint32_t shard, uint32_t first, uint32_t count,
+                      float *out)
+{
+    for (uint32_t done = 0; done < count;) {
+        const stretch one = stretch_at(w, shard, first + done, count - done);
+        rt_stripes_gather(&w->stripes, shard, one.at, one.count, one.vector, out + done);
+        done += one.count;
+    }
+}
+
+static void put_block(const ew_weights *w, uint32_t shard, uint32_t first, uint32_t count,
+                      const float *in)
+{
+    for (uint32_t done = 0; done < count;) {
+        const stretch one = stretch_at(w, shard, first + done, count - done);
+        rt_stripes_scatter(&w->stripes, shard, one.at, one.count, in + done, one.vector);
+        done += one.count;
+    }
+}
+
+// ---- to the shards ---------------------------------------------------------------------------
+
+static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
+{
+    const uint32_t total = block_floats(w, shard);
+    const rt_wire_dense_state head = {rt_stripes_part(&w->stripes, shard), total};
+    rt_status status = RT_OK;
+    uint32_t first = 0;
+    do {
+        rt_message message;
+        const uint32_t count =
+            (uint32_t)rt_min_u64(total - first, RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+        if (rt_message_create(&message, RT_MESSAGE_DENSE_STATE, w->sender, w->version, first,
+                              sizeof head + count * sizeof(float)))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        uint8_t *payload = rt_message_payload(&message);
+        memcpy(payload, &head, sizeof head);
+        get_block(w, shard, first, count, (float *)(void *)(payload + sizeof head));
+        first += count;
+        status = ew_exchange_post(w->exchange, shard, &message, error);
+    } while (!status && first < total);
+    return status;
+}
+
+rt_status ew_weights_begin(ew_weights *w, float log_odds, rt_error *error)
+{
+    if (!w->shared)
+        return RT_OK;
+    rt_status status = w->ops->read(w->context, w->values, w->state, error);
+    if (!status)
+        w->ops->shift(w->context, log_odds, w->values);
+    for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
+        if (has_part(w, s))
+            status = send_block(w, s, error);
+    return status;
+}
+
+// Without payload and with the iteration alone, or a step.
+static rt_status send_all(ew_weights *w, rt_message_type type, uint64_t iteration,
+                          const rt_wire_dense_step *step, rt_error *error)
+{
+    const size_t size = step ? sizeof *step : 0;
+    for (uint32_t s = 0; s < w->stripes.shard_count; s++) {
+        rt_message message;
+        if (step ? !has_part(w, s) : block_floats(w, s) == 0)
+            continue;
+        if (rt_message_create(&message, type, w->sender, iteration, step != NULL, size))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        if (step)
+            memcpy(rt_message_payload(&message), step, size);
+        rt_status status = ew_exchange_post(w->exchange, s, &message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, const float *gradients,
+                          rt_error *error)
+{
+    w->version = iteration;
+    if (!w->shared)
+        return RT_OK;
+    const rt_wire_dense_step step = {
+        applies, applies ? rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients) : 1};
+    return send_all(w, RT_MESSAGE_DENSE_STEP, iteration, &step, error);
+}
+
+// ---- from the shards -------------------------------------------------------------------------
+
+rt_status ew_weights_get(ew_weights *w, uint64_t iteration, rt_error *error)
+{
+    if (w->left == 0 && w->version == iteration)
+        return RT_OK;
+    if (w->left > 0)
+        return RT_AGAIN;
+    if (!w->shared || iteration < w->version)
+        return rt_fail(error, RT_WIRE,
+                       "the dense weights after iteration %" PRIu64
+                       " are needed, these are those after %" PRIu64,
+                       iteration, w->version);
+    w->wanted = iteration;
+    w->left = w->stripes.count + rt_optimizer_state_floats(&w->optimizer, w->stripes.count);
+    memset(w->arrived, 0, sizeof w->arrived);
+    rt_status status = send_all(w, RT_MESSAGE_DENSE_PULL, iteration, NULL, error);
+    return status ? status : RT_AGAIN;
+}
+
+rt_status ew_weights_receive(ew_weights *w, const rt_message *message, rt_error *error)
+{
+    rt_wire_dense_state head;
+    const rt_wire_header *header = rt_message_header(message);
+    const uint32_t shard = rt_peer_rank(header->sender), first = header->count;
+    rt_reader reader = rt_message_reader(message);
+    memcpy(&head, rt_reader_take(&reader, 1, sizeof head), sizeof head);
+    const uint32_t count = (uint32_t)(reader.left / sizeof(float));
+    if (w->left == 0 || shard >= w->stripes.shard_count || header->iteration != w->wanted ||
+        head.value_count != rt_stripes_part(&w->stripes, shard) ||
+        head.total != block_floats(w, shard) || first != w->arrived[shard] ||
+        count > head.total - first)
+        return rt_fail(error, RT_WIRE,
+                       "PS shard %" PRIu32 ": dense weights that nobody waits for", shard);
+    put_block(w, shard, first, count, (const float *)(const void *)reader.next);
+    w->arrived[shard] += count;
+    w->left -= count;
+    if (w->left > 0)
+        return RT_OK;
+    w->version = w->wanted;
+    return w->ops->write(w->context, w->values, w->state, error);
+}

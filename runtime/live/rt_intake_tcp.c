@@ -1,0 +1,358 @@
+// Events over TCP: lines come in; how many of this connection's are on disk goes back, as a number
+// in a line, after every commit. In the clear.
+#define _GNU_SOURCE // accept4
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/live/rt_intake.h"
+#include "runtime/rt_log.h"
+
+#define CONNECTIONS_MAX 64u
+#define READ_BYTES ((size_t)64 << 10)
+#define UNCOMMITTED_MAX 8u // blocks of a connection that wait for the journal
+#define FULL_MS 50
+
+typedef struct intake intake;
+
+typedef struct {
+    intake *in;
+    uint32_t references;   // the connection, and blocks that wait: under the lock
+    uint64_t kept;         // lines: under the lock
+    uint32_t waiting;      // blocks: under the lock
+    bool failed;           // under the lock: the journal could not keep some
+    int fd;                // from here on of the thread
+    uint64_t told;         // lines
+    bool is_ended;         // the other side has sent all
+    bool is_skipping;      // inside a line that is too long
+    bool is_held;          // the journal was full
+    size_t size, capacity; // text that was not appended yet
+    char *text;
+    char answer[32]; // what of it could not be written
+    size_t answer_size;
+} connection;
+
+typedef struct {
+    connection *c;
+    uint32_t count;
+} block;
+
+struct intake {
+    rt_journal *journal;
+    int listener, wake;
+    bool names_events;
+    pthread_t thread;
+    bool runs;
+    connection *connections[CONNECTIONS_MAX]; // the thread's
+    uint32_t connection_count;
+    rt_log_limit limit;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;
+    uint32_t open_blocks;
+    rt_intake_counts counts;
+};
+
+// Under the lock.
+static void release(connection *c)
+{
+    if (--c->references > 0)
+        return;
+    rt_free(c->text);
+    rt_free(c);
+}
+
+static void wake(const intake *in)
+{
+    const uint64_t one = 1;
+    if (write(in->wake, &one, sizeof one) < 0) {
+        // it is readable already
+    }
+}
+
+static void kept(void *context, rt_status status)
+{
+    block *b = context;
+    connection *c = b->c;
+    intake *in = c->in;
+    pthread_mutex_lock(&in->lock);
+    c->kept += status ? 0 : b->count;
+    c->failed |= status != RT_OK;
+    c->waiting--;
+    in->open_blocks--;
+    release(c);
+    wake(in); // before the lock is given up: whoever closes waits for it
+    pthread_cond_broadcast(&in->changed);
+    pthread_mutex_unlock(&in->lock);
+    rt_free(b);
+}
+
+// Whole lines go to the journal. False: the connection cannot go on.
+static bool append(connection *c, size_t size)
+{
+    intake *in = c->in;
+    uint32_t count;
+    if (!rt_journal_count_lines(c->text, size, &count))
+        return false;
+    block *b = rt_alloc(1, sizeof *b);
+    if (!b)
+        return false;
+    *b = (block){c, count};
+    pthread_mutex_lock(&in->lock);
+    c->references++;
+    c->waiting++;
+    in->open_blocks++;
+    in->counts.unnamed += in->names_events ? 0 : count;
+    pthread_mutex_unlock(&in->lock);
+    const rt_journal_entry entry = {
+        .lines = c->text, .size = size, .count = count, .done = kept, .context = b};
+    const rt_status status = rt_journal_append(in->journal, &entry);
+    if (status) {
+        pthread_mutex_lock(&in->lock);
+        c->waiting--;
+        in->open_blocks--;
+        in->counts.unnamed -= in->names_events ? 0 : count;
+        release(c);
+        pthread_mutex_unlock(&in->lock);
+        rt_free(b);
+        c->is_held = status == RT_AGAIN;
+        return c->is_held;
+    }
+    c->is_held = false;
+    c->size -= size;
+    memmove(c->text, c->text + size, c->size);
+    return true;
+}
+
+static size_t whole_lines(const connection *c)
+{
+    size_t size = c->size;
+    while (size > 0 && c->text[size - 1] != '\n')
+        size--;
+    return size;
+}
+
+// What is there goes on. False: end the connection.
+static bool go_on(connection *c)
+{
+    pthread_mutex_lock(&c->in->lock);
+    const bool may = c->waiting < UNCOMMITTED_MAX;
+    pthread_mutex_unlock(&c->in->lock);
+    size_t size = whole_lines(c);
+    if (size == 0 && c->size > RT_LINE_MAX)
+        return false;
+    if (size == 0 && c->is_ended) // half a line: who sent it was cut off, and not told of it
+        c->size = 0;
+    return !may || size == 0 || append(c, size);
+}
+
+static bool wants_bytes(const connection *c)
+{
+    return !c->is_ended && !c->is_held && c->capacity - c->size >= READ_BYTES;
+}
+
+static bool read_some(connection *c)
+{
+    const ssize_t count = read(c->fd, c->text + c->size, READ_BYTES);
+    if (count < 0)
+        return errno == EAGAIN || errno == EINTR;
+    c->is_ended = count == 0;
+    c->size += (size_t)count;
+    return true;
+}
+
+// Tells how many lines are kept. False: nobody listens any more, or all was said.
+static bool answer(connection *c)
+{
+    pthread_mutex_lock(&c->in->lock);
+    const uint64_t lines = c->kept;
+    const bool failed = c->failed, is_idle = c->waiting == 0;
+    pthread_mutex_unlock(&c->in->lock);
+    if (c->answer_size == 0 && lines > c->told) {
+        c->told = lines;
+        c->answer_size =
+            (size_t)snprintf(c->answer, sizeof c->answer, "%" PRIu64 "\n", lines);
+    }
+    if (c->answer_size > 0) {
+        const ssize_t count = send(c->fd, c->answer, c->answer_size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (count < 0 && errno != EAGAIN && errno != EINTR)
+            return false;
+        if (count > 0) {
+            c->answer_size -= (size_t)count;
+            memmove(c->answer, c->answer + count, c->answer_size);
+        }
+    }
+    const bool is_done = c->is_ended && c->size == 0 && is_idle && c->answer_size == 0;
+    return !failed && !(is_done && c->told == lines);
+}
+
+static void end(intake *in, uint32_t i)
+{
+    connection *c = in->connections[i];
+    close(c->fd);
+    in->connections[i] = in->connections[--in->connection_count];
+    pthread_mutex_lock(&in->lock);
+    release(c);
+    pthread_mutex_unlock(&in->lock);
+}
+
+static void accept_one(intake *in)
+{
+    uint64_t count;
+    const int fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    connection *c = in->connection_count < CONNECTIONS_MAX ? rt_alloc(1, sizeof *c) : NULL;
+    const size_t capacity = RT_LINE_MAX + 2 * READ_BYTES;
+    if (c)
+        c->text = rt_alloc_lazy(capacity, 1);
+    pthread_mutex_lock(&in->lock);
+    in->counts.connections++;
+    in->counts.refused += !c || !c->text;
+    pthread_mutex_unlock(&in->lock);
+    if (!c || !c->text) {
+        rt_free(c);
+        close(fd);
+        if (rt_log_due(&in->limit, &count))
+            rt_warn("stream.tcp: %" PRIu64 " connections were refused: at most %u at once", count,
+                    CONNECTIONS_MAX);
+        return;
+    }
+    c->in = in;
+    c->fd = fd;
+    c->capacity = capacity;
+    c->references = 1;
+    in->connections[in->connection_count++] = c;
+}
+
+static int fill_polls(const intake *in, struct pollfd *polls)
+{
+    int wait_ms = -1;
+    polls[0] = (struct pollfd){in->wake, POLLIN, 0};
+    polls[1] = (struct pollfd){in->listener, POLLIN, 0};
+    for (uint32_t i = 0; i < in->connection_count; i++) {
+        const connection *c = in->connections[i];
+        const short events =
+            (short)((wants_bytes(c) ? POLLIN : 0) | (c->answer_size ? POLLOUT : 0));
+        polls[2 + i] = (struct pollfd){events ? c->fd : -1, events, 0};
+        if (c->is_held)
+            wait_ms = FULL_MS;
+    }
+    return wait_ms;
+}
+
+static void *run(void *context)
+{
+    intake *in = context;
+    struct pollfd polls[2 + CONNECTIONS_MAX];
+    uint64_t wakes;
+    prctl(PR_SET_NAME, "tcp");
+    for (;;) {
+        const int wait_ms = fill_polls(in, polls);
+        const uint32_t count = in->connection_count;
+        (void)poll(polls, 2 + count, wait_ms);
+        pthread_mutex_lock(&in->lock);
+        const bool stop = in->stop;
+        pthread_mutex_unlock(&in->lock);
+        if (stop)
+            break;
+        if (polls[0].revents && read(in->wake, &wakes, sizeof wakes) < 0) {
+            // another thread was faster
+        }
+        for (uint32_t i = count; i-- > 0;) {
+            connection *c = in->connections[i];
+            bool goes_on = true;
+            if (polls[2 + i].revents & (POLLIN | POLLHUP | POLLERR) && wants_bytes(c))
+                goes_on = read_some(c);
+            else if (polls[2 + i].revents & (POLLERR | POLLNVAL))
+                goes_on = false;
+            if (goes_on)
+                goes_on = go_on(c);
+            if (goes_on)
+                goes_on = answer(c);
+            if (!goes_on)
+                end(in, i);
+        }
+        if (polls[1].revents)
+            accept_one(in);
+    }
+    while (in->connection_count > 0)
+        end(in, in->connection_count - 1);
+    return NULL;
+}
+
+static void close_intake(void *context)
+{
+    intake *in = context;
+    pthread_mutex_lock(&in->lock);
+    in->stop = true;
+    pthread_mutex_unlock(&in->lock);
+    wake(in);
+    if (in->runs)
+        pthread_join(in->thread, NULL);
+    pthread_mutex_lock(&in->lock);
+    while (in->open_blocks > 0)
+        pthread_cond_wait(&in->changed, &in->lock);
+    pthread_mutex_unlock(&in->lock);
+    if (in->listener >= 0)
+        close(in->listener);
+    if (in->wake >= 0)
+        close(in->wake);
+    pthread_cond_destroy(&in->changed);
+    pthread_mutex_destroy(&in->lock);
+    rt_free(in);
+}
+
+static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
+                             rt_error *error)
+{
+    const char *address = config->stream.tcp_listen;
+    sigset_t all, before;
+    rt_status status = rt_intake_check_open(config, "stream.tcp.listen", address, error);
+    intake *in = status ? NULL : rt_alloc(1, sizeof *in);
+    if (status)
+        return status;
+    if (!in)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.tcp");
+    in->journal = journal;
+    in->names_events = *config->stream.id;
+    in->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_init(&in->lock, NULL);
+    pthread_cond_init(&in->changed, NULL);
+    in->listener = rt_intake_listen("stream.tcp", "stream.tcp.listen", address, error);
+    if (in->listener < 0 || in->wake < 0) {
+        status = in->listener < 0 ? error->status
+                                  : rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+        close_intake(in);
+        return status;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!in->runs) {
+        close_intake(in);
+        return rt_fail(error, RT_LIMIT, "cannot start a thread for stream.tcp");
+    }
+    *intake_p = in;
+    return RT_OK;
+}
+
+static void counts(void *context, rt_intake_counts *counts)
+{
+    intake *in = context;
+    pthread_mutex_lock(&in->lock);
+    *counts = in->counts;
+    pthread_mutex_unlock(&in->lock);
+}
+
+const rt_intake_ops rt_intake_tcp = {
+    .kind = RT_SOURCE_TCP, .open = open_intake, .close = close_intake, .counts = counts};

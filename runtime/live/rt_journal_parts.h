@@ -1,0 +1,56 @@
+// rt_journal_parts - inside a journal: what its commits and its reader share.
+#ifndef RT_JOURNAL_PARTS_H
+#define RT_JOURNAL_PARTS_H
+
+#include <pthread.h>
+
+#include "runtime/live/rt_segment.h"
+#include "runtime/rt_log.h"
+
+typedef struct {
+    uint64_t first, bytes; // bytes: of its file, as far as it is committed
+} rt_journal_segment;
+
+typedef struct rt_journal_waiting {
+    struct rt_journal_waiting *next;
+    rt_journal_entry entry; // lines and note point behind this struct
+    uint64_t arrival_ns;
+    bool is_refused;
+} rt_journal_waiting;
+
+struct rt_journal {
+    char *directory;
+    int directory_fd, lock_fd;
+    uint64_t bytes_max, segment_bytes;
+    pthread_t thread;
+    bool thread_runs;
+    int event_fd;
+    rt_log_limit failures, damages;
+
+    // The journal's thread.
+    bool must_roll;   // the next commit begins a segment
+    int file;         // the last segment; -1: it cannot be written any more
+    rt_bytes block;   // of one commit
+    rt_journal_memory coming; // as it will be after the commit
+
+    // The reader's.
+    int reader_file;
+    uint64_t reader_segment, reader_offset, reader_next;
+    rt_bytes reader_bytes;
+
+    pthread_mutex_t lock; // the members below
+    pthread_cond_t wake;
+    rt_journal_waiting *waiting, **waiting_end;
+    uint64_t waiting_bytes;
+    bool stop;
+    rt_journal_segment *segments;
+    uint32_t segment_count, segment_capacity;
+    uint64_t keep_from;
+    rt_journal_memory memory; // of what is committed
+    rt_journal_counts counts; // bytes are added up when asked for
+};
+
+// "DIRECTORY/NAME" of a segment.
+void rt_journal_path(const rt_journal *journal, uint64_t first, char *path, size_t size);
+
+#endif

@@ -1,0 +1,170 @@
+// The reader of a journal: it follows the commits through the segments.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_config.h"
+#include "runtime/live/rt_journal_parts.h"
+
+typedef struct {
+    rt_journal_segment segment;
+    bool is_last;
+    uint64_t follower; // first event of the next segment; of the last: the next event
+} place;
+
+int rt_journal_fd(const rt_journal *journal)
+{
+    return journal->event_fd;
+}
+
+// The reader's segment as it is now; one that is gone: the oldest that is there.
+static place look(rt_journal *journal)
+{
+    place at;
+    uint32_t i = 0;
+    pthread_mutex_lock(&journal->lock);
+    while (i + 1 < journal->segment_count && journal->segments[i].first < journal->reader_segment)
+        i++;
+    at.segment = journal->segments[i];
+    at.is_last = i + 1 == journal->segment_count;
+    at.follower = at.is_last ? journal->counts.next : journal->segments[i + 1].first;
+    pthread_mutex_unlock(&journal->lock);
+    return at;
+}
+
+static void close_file(rt_journal *journal)
+{
+    if (journal->reader_file >= 0)
+        close(journal->reader_file);
+    journal->reader_file = -1;
+}
+
+static rt_status open_segment(rt_journal *journal, const place *at, rt_error *error)
+{
+    char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
+    uint64_t first;
+    if (journal->reader_file >= 0 && journal->reader_segment == at->segment.first)
+        return RT_OK;
+    close_file(journal);
+    rt_journal_path(journal, at->segment.first, path, sizeof path);
+    journal->reader_segment = at->segment.first;
+    journal->reader_file = open(path, O_RDONLY | O_CLOEXEC);
+    if (journal->reader_file < 0)
+        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
+    return rt_segment_read_head(journal->reader_file, path, &first, NULL, &journal->reader_offset,
+                                error);
+}
+
+static void count_lost(rt_journal *journal, uint64_t until, const char *why)
+{
+    uint64_t told;
+    if (until <= journal->reader_next)
+        return;
+    const uint64_t lost = until - journal->reader_next;
+    pthread_mutex_lock(&journal->lock);
+    journal->counts.lost += lost;
+    pthread_mutex_unlock(&journal->lock);
+    if (rt_log_due(&journal->damages, &told))
+        rt_error_log("the journal %s: %" PRIu64 " events from number %" PRIu64 " on are lost: %s",
+                     journal->directory, lost, journal->reader_next, why);
+    journal->reader_next = until;
+}
+
+// The segment has no more that can be read.
+static void go_on(rt_journal *journal, const place *at, const char *why)
+{
+    count_lost(journal, at->follower, why);
+    if (at->is_last) {
+        journal->reader_offset = at->segment.bytes;
+        return;
+    }
+    close_file(journal);
+    journal->reader_segment = at->follower;
+}
+
+static void skip_lines(rt_journal_frame *frame, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const char *end = memchr(frame->lines, '\n', frame->size);
+        const size_t size = end ? (size_t)(end + 1 - frame->lines) : frame->size;
+        frame->lines += size;
+        frame->size -= size;
+    }
+    frame->first += count;
+    frame->count -= (uint32_t)count;
+}
+
+static void take_frame(rt_journal *journal, const rt_frame_head *head, rt_journal_frame *frame)
+{
+    *frame = (rt_journal_frame){
+        .lines = (const char *)journal->reader_bytes.data + head->note_size,
+        .size = head->size - head->note_size,
+        .first = head->first,
+        .count = head->count,
+        .arrival_ns = head->arrival_ns};
+    if (head->first < journal->reader_next)
+        skip_lines(frame, journal->reader_next - head->first);
+    journal->reader_next = head->first + head->count;
+}
+
+rt_status rt_journal_read(rt_journal *journal, rt_journal_frame *frame, rt_error *error)
+{
+    rt_frame_head head;
+    uint64_t wakes;
+    bool is_sure = false; // that nothing was committed since it was looked at
+    for (;;) {
+        const place at = look(journal);
+        rt_status status = open_segment(journal, &at, error);
+        if (status == RT_DATA) {
+            go_on(journal, &at, error->text);
+            continue;
+        }
+        if (!status)
+            status = rt_frame_read(journal->reader_file, journal->reader_offset, at.segment.bytes,
+                                   &head, &journal->reader_bytes, error);
+        if (status == RT_END && at.is_last && is_sure)
+            return RT_AGAIN;
+        if (status == RT_END && at.is_last) {
+            is_sure = true;
+            if (read(journal->event_fd, &wakes, sizeof wakes) < 0) {
+                // nobody has written to it
+            }
+            continue;
+        }
+        if (status == RT_END || status == RT_DATA) {
+            go_on(journal, &at, status == RT_END ? "they are missing" : "the file is damaged");
+            continue;
+        }
+        if (status)
+            return status;
+        journal->reader_offset += sizeof head + head.size;
+        if (head.first + head.count <= journal->reader_next)
+            continue;
+        count_lost(journal, head.first, "they are missing");
+        take_frame(journal, &head, frame);
+        return RT_OK;
+    }
+}
+
+rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p, rt_error *error)
+{
+    uint32_t i = 0;
+    close_file(journal);
+    pthread_mutex_lock(&journal->lock);
+    const uint64_t first = journal->segments[0].first, next = journal->counts.next;
+    while (i + 1 < journal->segment_count && journal->segments[i + 1].first <= event)
+        i++;
+    journal->reader_segment = journal->segments[i].first;
+    pthread_mutex_unlock(&journal->lock);
+    *lost_p = event < first ? first - event : 0;
+    journal->reader_next = rt_max_u64(event, first);
+    if (event > next)
+        return rt_fail(error, RT_DATA,
+                       "the journal %s ends with event %" PRIu64
+                       ", but reading is to go on at %" PRIu64
+                       ": put the one back that belongs to the checkpoint",
+                       journal->directory, next - 1, event);
+    return *lost_p ? RT_NOT_FOUND : RT_OK;
+}

@@ -1,0 +1,308 @@
+#include "runtime/live/rt_live.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_address.h"
+#include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
+#include "runtime/stream/rt_source.h"
+
+static const rt_intake_ops *const intakes[] = {&rt_intake_http, &rt_intake_tcp, &rt_intake_feed,
+#ifdef RT_HAS_MQTT
+                                               &rt_intake_mqtt,
+#endif
+};
+
+struct rt_live {
+    const rt_config *config;
+    rt_journal *journal;
+    const rt_intake_ops *ops;
+    void *intake;
+    atomic_uint_least64_t read;
+};
+
+bool rt_live_is_wanted(const rt_config *config)
+{
+    return rt_config_source_is_live(&config->stream);
+}
+
+rt_journal *rt_live_journal(const rt_live *live)
+{
+    return live->journal;
+}
+
+rt_live_counts rt_live_statistics(rt_live *live)
+{
+    rt_live_counts counts = {.journal = rt_journal_statistics(live->journal),
+                             .read = atomic_load(&live->read)};
+    live->ops->counts(live->intake, &counts.intake);
+    return counts;
+}
+
+rt_status rt_live_open(const rt_config *config, const char *directory, rt_live **live_p,
+                       rt_error *error)
+{
+    const rt_stream_config *stream = &config->stream;
+    const char *place = *config->journal_directory ? config->journal_directory : directory;
+    rt_live *live = rt_alloc(1, sizeof *live);
+    if (!live)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a source");
+    live->config = config;
+    for (size_t i = 0; i < RT_COUNT_OF(intakes); i++)
+        if (intakes[i]->kind == stream->source)
+            live->ops = intakes[i];
+    rt_status status = RT_OK;
+    if (!live->ops)
+        status = rt_fail(error, RT_UNSUPPORTED,
+                         "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
+                         rt_config_choice_name("stream.source", (int)stream->source));
+    if (!status && !*place)
+        status = rt_fail(error, RT_CONFIG,
+                         "journal.directory: stream.source \"%s\" keeps what comes in a journal: "
+                         "expected a folder, or --out",
+                         rt_config_choice_name("stream.source", (int)stream->source));
+    if (!status)
+        status = rt_journal_open(place, config->journal_bytes_max, &live->journal, error);
+    if (!status)
+        status = live->ops->open(config, live->journal, &live->intake, error);
+    if (status) {
+        rt_live_close(live);
+        return status;
+    }
+    *live_p = live;
+    return RT_OK;
+}
+
+void rt_live_close(rt_live *live)
+{
+    if (!live)
+        return;
+    if (live->intake)
+        live->ops->close(live->intake);
+    rt_journal_close(live->journal);
+    rt_free(live);
+}
+
+// ---- what intakes share ----------------------------------------------------------------------
+
+rt_status rt_intake_check_open(const rt_config *config, const char *key, const char *address,
+                               rt_error *error)
+{
+    if (rt_address_is_loopback(address))
+        return RT_OK;
+    if (!config->security_insecure)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: %s can be reached from other machines, in the clear and by anybody: "
+                       "that needs security.insecure: true (stream.source \"http\" and \"feed\" "
+                       "have keys)",
+                       key, address);
+    rt_warn("security.insecure: whoever reaches %s can send events to train on", address);
+    return RT_OK;
+}
+
+int rt_intake_listen(const char *name, const char *key, const char *address, rt_error *error)
+{
+    char text[RT_NAME_MAX + 16];
+    struct sockaddr_storage place = {0};
+    socklen_t length = sizeof place;
+    const int on = 1;
+    snprintf(text, sizeof text, "tcp://%s", address);
+    if (!rt_address_resolve(text, &place, &length)) {
+        rt_fail(error, RT_CONFIG, "%s: \"%s\" is no address of this machine, expected \"HOST:PORT\"",
+                key, address);
+        return -1;
+    }
+    const int listener = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener >= 0)
+        (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&place, length) != 0 ||
+        listen(listener, 64) != 0) {
+        const int reason = errno;
+        if (listener >= 0)
+            close(listener);
+        rt_address_fail(error, "cannot listen on", address, reason, strerror(reason));
+        rt_fail_in(error, "%s", key);
+        return -1;
+    }
+    length = sizeof place;
+    if (getsockname(listener, (struct sockaddr *)&place, &length) == 0 &&
+        rt_address_write(&place, text, sizeof text))
+        rt_info("%s: listening on %s", name, text);
+    return listener;
+}
+
+// ---- the source ------------------------------------------------------------------------------
+
+typedef struct {
+    rt_live *live;
+    rt_source_watch watch;
+    rt_journal_frame frame; // what is left of it
+    uint64_t next;          // event
+    size_t last_size;       // of the line given out last; 0: none that could come again
+    uint64_t bytes_read;
+    char name[RT_NAME_MAX];
+} source;
+
+static bool serves(const rt_stream_config *config)
+{
+    return rt_config_source_is_live(config);
+}
+
+static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
+                             rt_error *error)
+{
+    const char *kind = rt_config_choice_name("stream.source", (int)config->source);
+    (void)seed;
+    if (!config->live)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.source: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; use "
+                       "--set stream.source=file --set stream.files=...",
+                       kind);
+    source *s = rt_alloc(1, sizeof *s);
+    if (!s)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
+    s->live = config->live;
+    s->watch = (rt_source_watch){-1, -1};
+    s->next = rt_journal_statistics(s->live->journal).first;
+    snprintf(s->name, sizeof s->name, "%s", kind);
+    atomic_store(&s->live->read, s->next);
+    *source_p = s;
+    return RT_OK;
+}
+
+static void close_source(void *context)
+{
+    rt_free(context);
+}
+
+static void watch_source(void *context, const rt_source_watch *watch)
+{
+    ((source *)context)->watch = *watch;
+}
+
+static rt_status wait_for_frame(const source *s, uint64_t deadline_ns)
+{
+    struct pollfd wanted[] = {{rt_journal_fd(s->live->journal), POLLIN, 0},
+                              {s->watch.stop, POLLIN, 0}};
+    const uint64_t now = rt_now_ns();
+    int wait_ms = -1;
+    if (deadline_ns)
+        wait_ms = now >= deadline_ns
+                      ? 0
+                      : (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
+    const int count = poll(wanted, 2, wait_ms);
+    if (count > 0 && wanted[1].revents)
+        return RT_STOPPED;
+    return count == 0 ? RT_AGAIN : RT_OK;
+}
+
+static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_feeds, rt_line *line,
+                           rt_error *error)
+{
+    source *s = context;
+    if (line_feeds > 0) // an event is one line
+        return RT_END;
+    while (s->frame.count == 0) {
+        rt_status status = rt_journal_read(s->live->journal, &s->frame, error);
+        if (status == RT_AGAIN) {
+            s->frame.count = 0;
+            status = wait_for_frame(s, deadline_ns);
+        } else if (!status) {
+            s->bytes_read += s->frame.size;
+            s->next = s->frame.first;
+        }
+        if (status)
+            return status;
+    }
+    const char *end = memchr(s->frame.lines, '\n', s->frame.size);
+    rt_assert(end != NULL);
+    s->last_size = (size_t)(end + 1 - s->frame.lines);
+    uint32_t length = (uint32_t)(end - s->frame.lines);
+    if (length > 0 && s->frame.lines[length - 1] == '\r')
+        length--;
+    *line = (rt_line){.text = s->frame.lines,
+                      .length = length,
+                      .number = s->next + 1, // an event is never the header of a file
+                      .arrival_ns = s->frame.arrival_ns};
+    s->frame.lines = end + 1;
+    s->frame.size -= s->last_size;
+    s->frame.count--;
+    s->next++;
+    atomic_store(&s->live->read, s->next);
+    return RT_OK;
+}
+
+static void take_back(void *context)
+{
+    source *s = context;
+    rt_assert(s->last_size > 0);
+    s->frame.lines -= s->last_size;
+    s->frame.size += s->last_size;
+    s->frame.count++;
+    s->next--;
+    s->last_size = 0;
+}
+
+static void tell(const void *context, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, ((const source *)context)->next);
+}
+
+static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *place,
+                      rt_error *error)
+{
+    source *s = context;
+    uint64_t lost = 0;
+    const uint64_t next = bytes ? rt_reader_u64(bytes) : 0;
+    (void)place;
+    if (!bytes || bytes->failed || bytes->left || next == 0)
+        return rt_fail(error, RT_DATA, "the position in the journal is damaged");
+    const rt_journal_counts counts = rt_journal_statistics(s->live->journal);
+    if (counts.next == 1 && next > 1 && rt_journal_begin_at(s->live->journal, next))
+        rt_warn("the journal is empty: it goes on with number %" PRIu64 "; what was acknowledged "
+                "since the checkpoint is lost",
+                next);
+    rt_status status = rt_journal_seek(s->live->journal, next, &lost, error);
+    if (status == RT_NOT_FOUND)
+        rt_warn("the journal begins %" PRIu64 " events behind the checkpoint: those were trained "
+                "by a run that went on after it, and are not trained again",
+                lost);
+    else if (status)
+        return status;
+    s->next = next + lost;
+    atomic_store(&s->live->read, s->next);
+    rt_info("%s: going on with event %" PRIu64 " of the journal, %" PRIu64 " are there", s->name,
+            s->next, counts.next > s->next ? counts.next - s->next : 0);
+    return RT_OK;
+}
+
+static const char *input_name(const void *context, uint32_t input)
+{
+    (void)input;
+    return ((const source *)context)->name;
+}
+
+static void counts(const void *context, rt_source_counts *counts)
+{
+    *counts = (rt_source_counts){.bytes_read = ((const source *)context)->bytes_read};
+}
+
+const rt_source_ops rt_source_live = {.name = RT_POSITION_JOURNAL,
+                                      .serves = serves,
+                                      .open = open_source,
+                                      .close = close_source,
+                                      .watch = watch_source,
+                                      .line = next_line,
+                                      .back = take_back,
+                                      .tell = tell,
+                                      .seek = seek,
+                                      .input_name = input_name,
+                                      .counts = counts};

@@ -1,0 +1,61 @@
+// rt_segment - the files of a journal: their heads, frames and names.
+#ifndef RT_SEGMENT_H
+#define RT_SEGMENT_H
+
+#include "runtime/live/rt_journal.h"
+
+#define RT_SEGMENT_NAME_MAX 32
+
+typedef struct {
+    uint64_t id, number;
+} rt_journal_origin_mark;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t version, size; // of the whole head
+    uint64_t first;
+    uint32_t origin_count, note_size;
+    // origins, note, XXH3
+} rt_segment_head;
+_Static_assert(sizeof(rt_segment_head) == 32, "file layout");
+
+typedef struct {
+    uint32_t magic, size; // of what follows the head: note, lines
+    uint64_t first;
+    uint32_t count, note_size;
+    uint64_t arrival_ns, origin, origin_last;
+    uint64_t hash; // of the head before it, and of what follows
+} rt_frame_head;
+_Static_assert(sizeof(rt_frame_head) == 56, "file layout");
+
+// What a journal remembers beside its events.
+typedef struct {
+    rt_journal_origin_mark origins[RT_JOURNAL_ORIGINS_MAX];
+    uint32_t origin_count;
+    rt_bytes note;
+} rt_journal_memory;
+
+uint64_t *rt_journal_memory_find(rt_journal_memory *memory, uint64_t origin); // NULL: unknown
+// The least lately added goes where there is no room.
+void rt_journal_memory_set(rt_journal_memory *memory, uint64_t origin, uint64_t number);
+void rt_journal_memory_note(rt_journal_memory *memory, const void *note, size_t size);
+
+void rt_segment_name(uint64_t first, char name[RT_SEGMENT_NAME_MAX]);
+// First events of the segments in a folder, ascending; the caller's (rt_free).
+rt_status rt_segment_list(const char *directory, uint64_t **firsts_p, uint32_t *count_p,
+                          rt_error *error);
+
+// Appends the head of a new segment.
+void rt_segment_put_head(rt_bytes *bytes, uint64_t first, const rt_journal_memory *memory);
+// Reads one; memory NULL: not wanted. *size_p: where frames begin. RT_DATA, RT_IO.
+rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
+                               rt_journal_memory *memory, uint64_t *size_p, rt_error *error);
+
+void rt_frame_seal(rt_frame_head *head, const void *rest);
+// The head of the frame at an offset, and (rest not NULL, which is replaced) what follows it, with
+// RT_LINE_PAD bytes behind. RT_END: no byte is there. RT_DATA: none that is whole. RT_IO,
+// RT_NO_MEMORY.
+rt_status rt_frame_read(int file, uint64_t offset, uint64_t end, rt_frame_head *head,
+                        rt_bytes *rest, rt_error *error);
+
+#endif

@@ -1,0 +1,19 @@
+// rt_spool - fills the spool of a feeder: by an intake, or from files, Kafka, a file that grows.
+#ifndef RT_SPOOL_H
+#define RT_SPOOL_H
+
+#include "runtime/live/rt_live.h"
+
+typedef struct rt_spool rt_spool;
+
+// config is kept. wake_fd: an eventfd that is written when the input has ended. As rt_live_open.
+rt_status rt_spool_open(const rt_config *config, const char *directory, int wake_fd,
+                        rt_spool **spool_p, rt_error *error);
+void rt_spool_close(rt_spool *spool); // NULL is fine
+
+rt_journal *rt_spool_journal(const rt_spool *spool);
+
+// The input has ended, and all of it is in the journal: RT_END. RT_OK: it goes on. Else it failed.
+rt_status rt_spool_state(rt_spool *spool, rt_error *error);
+
+#endif

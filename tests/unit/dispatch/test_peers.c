@@ -1,0 +1,357 @@
+// FAE and Bagpipe in simulation, against the definitions carried out the slow way: every batch is
+// kept, and what a window needs is found by reading its batches again.
+#include "dispatch/sim/dp_peers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+#define WORKERS 4u
+#define PER_WORKER 8u
+#define BATCH (WORKERS * PER_WORKER)
+#define BATCHES 40u
+#define LAST_SAMPLES 13u
+#define COUNT (BATCHES + 1)
+#define DIM 8u
+
+// ---- the stream --------------------------------------------------------------------------------
+
+static rt_config config_of(const char *const *sets)
+{
+    rt_config config = config_fresh();
+    char samples[64];
+    snprintf(samples, sizeof samples, "stream.samples_max=%u", BATCH * BATCHES + LAST_SAMPLES);
+    config_must_set(&config, "stream.format=synthetic");
+    config_must_set(&config, "stream.synthetic.scale=0.0005");
+    config_must_set(&config, samples);
+    config_must_set(&config, "batch.samples_per_worker=8");
+    config_must_set(&config, "model.embedding_dim=8");
+    config_must_set(&config, "cache.rows=2000");
+    config_must_set(&config, "links.workers=[5, 5, 0.5, 0.5]");
+    config_must_set(&config, "sim.warmup=0");
+    for (; sets && *sets; sets++)
+        config_must_set(&config, *sets);
+    return config;
+}
+
+static void read_all(const rt_config *config, rt_batch batches[COUNT])
+{
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config->stream, config->seed, &stream, NULL), RT_OK);
+    const uint32_t dense = rt_stream_schema(stream)->dense_count;
+    for (uint32_t b = 0; b < COUNT; b++) {
+        rt_batch_init(&batches[b], dense);
+        assert_int_equal(rt_stream_read(stream, &batches[b], BATCH, NULL), RT_OK);
+    }
+    rt_stream_close(stream);
+}
+
+static dp_sim_result simulate(const rt_config *config, const char *spec)
+{
+    dp_peer peer;
+    dp_sim_result result;
+    rt_error error = {0};
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config->stream, config->seed, &stream, NULL), RT_OK);
+    const rt_schema schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    const dp_sim_config sim = {.config = config, .schema = &schema, .dense_bytes = 1000};
+    assert_int_equal(dp_peer_parse(spec, &peer, &error), RT_OK);
+    if (dp_peer_run(&sim, &peer, &result, &error))
+        fail_msg("%s: %s", spec, error.text);
+    return result;
+}
+
+static uint32_t worker_of(const rt_batch *batch, uint32_t i)
+{
+    return i * WORKERS / batch->sample_count;
+}
+
+// Samples of a batch that use a key; *mask_p: their workers.
+static uint32_t uses_of(const rt_batch *batch, uint64_t key, uint32_t *mask_p)
+{
+    uint32_t uses = 0;
+    *mask_p = 0;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        for (uint32_t at = batch->key_offsets[i]; at < batch->key_offsets[i + 1]; at++) {
+            if (batch->keys[at] != key)
+                continue;
+            uses++;
+            *mask_p |= 1u << worker_of(batch, i);
+        }
+    }
+    return uses;
+}
+
+static bool has_key(const rt_batch *batch, uint64_t key)
+{
+    uint32_t mask;
+    return uses_of(batch, key, &mask) > 0;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// The keys of batches [first, last), each once.
+static uint32_t distinct_of(const rt_batch *batches, uint32_t first, uint32_t last, uint64_t *keys)
+{
+    uint32_t count = 0, distinct = 0;
+    for (uint32_t b = first; b < last; b++) {
+        memcpy(keys + count, batches[b].keys, batches[b].key_count * sizeof *keys);
+        count += batches[b].key_count;
+    }
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == 0 || keys[i] != keys[distinct - 1])
+            keys[distinct++] = keys[i];
+    }
+    return distinct;
+}
+
+typedef struct {
+    uint64_t pulls[WORKERS], row_pushes, grad_pushes[WORKERS], reduced, first_touches;
+    uint64_t critical, window_rows, window_batches;
+} expected;
+
+static void compare(const dp_sim_result *result, const expected *want)
+{
+    uint64_t row_pushes = 0, first = 0;
+    assert_int_equal(result->account.iterations, COUNT);
+    assert_int_equal(result->account.samples, BATCH * BATCHES + LAST_SAMPLES);
+    for (uint32_t j = 0; j < WORKERS; j++) {
+        const rt_counts *got = &result->account.workers[j];
+        assert_int_equal(got->miss_pull, want->pulls[j]);
+        assert_int_equal(got->grad_push, want->grad_pushes[j]);
+        row_pushes += got->evict_push;
+        first += got->first_touch;
+    }
+    assert_int_equal(row_pushes, want->row_pushes);
+    assert_int_equal(first, want->first_touches);
+    assert_int_equal(result->reduce_bytes, want->reduced * DIM * sizeof(float));
+    assert_int_equal(result->reduce_critical_bytes, want->critical * DIM * sizeof(float));
+    assert_int_equal(result->window_rows, want->window_rows);
+    assert_int_equal(result->window_batches, want->window_batches);
+}
+
+// ---- bagpipe -----------------------------------------------------------------------------------
+
+// Where the window of batch b ends, behind its last batch: it never shrinks from the left, and grows
+// while its rows fit.
+static uint32_t window_end(const rt_batch *batches, uint32_t b, uint32_t end, uint32_t limit,
+                           uint32_t slots, uint64_t *keys)
+{
+    end = end > b ? end : b + 1;
+    while (end < COUNT && end - b < limit && distinct_of(batches, b, end + 1, keys) <= slots)
+        end++;
+    return end;
+}
+
+static expected expect_bagpipe(const rt_batch *batches, uint32_t limit, uint32_t slots,
+                               bool replicate, bool pulls_first)
+{
+    expected want = {0};
+    uint64_t *keys = malloc(COUNT * BATCH * 64 * sizeof *keys);
+    uint32_t end = 0, ends[COUNT];
+    for (uint32_t b = 0; b < COUNT; b++)
+        ends[b] = end = window_end(batches, b, end, limit, slots, keys);
+    for (uint32_t b = 0; b < COUNT; b++) {
+        want.window_rows += distinct_of(batches, b, ends[b], keys);
+        want.window_batches += ends[b] - b;
+        const uint32_t count = distinct_of(batches, b, b + 1, keys);
+        for (uint32_t k = 0; k < count; k++) {
+            uint32_t mask, before = b, again = b + 1;
+            const uint32_t uses = uses_of(&batches[b], keys[k], &mask);
+            while (before > 0 && !has_key(&batches[before - 1], keys[k]))
+                before--; // the last use is in batch before - 1
+            while (again < ends[b] && !has_key(&batches[again], keys[k]))
+                again++;
+            const bool stays = again < ends[b], is_cached = before > 0 && ends[before - 1] > b;
+            const bool is_private = !replicate && uses == 1 && !stays;
+            const bool moves = !is_cached && (before > 0 || pulls_first);
+            for (uint32_t j = 0; j < WORKERS; j++) {
+                const bool fetches = !is_private || mask >> j & 1;
+                want.pulls[j] += moves && fetches;
+                want.first_touches += before == 0 && fetches;
+            }
+            want.reduced += !is_private;
+            want.critical += !is_private && ends[b] > b + 1 && has_key(&batches[b + 1], keys[k]);
+            want.row_pushes += !stays;
+        }
+    }
+    free(keys);
+    return want;
+}
+
+static void bagpipe_moves_what_its_window_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *cache, *first;
+        uint32_t limit, slots;
+        bool replicate, pulls_first;
+    } cases[] = {
+        {"bagpipe:window=1", "cache.rows=2000", "dispatch.first_touch=local", 1, 2000, false, false},
+        {"bagpipe:window=2", "cache.rows=2000", "dispatch.first_touch=pull", 2, 2000, false, true},
+        {"bagpipe:window=7", "cache.rows=2000", "dispatch.first_touch=local", 7, 2000, false, false},
+        {"bagpipe", "cache.rows=900", "dispatch.first_touch=local", 1024, 900, false, false},
+        {"bagpipe:window=30", "cache.rows=700", "dispatch.first_touch=pull", 30, 700, false, true},
+        {"bagpipe:window=5:replicate=true", "cache.rows=2000", "dispatch.first_touch=local", 5, 2000,
+         true, false},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        const char *const sets[] = {cases[i].cache, cases[i].first, NULL};
+        rt_config config = config_of(sets);
+        rt_batch batches[COUNT];
+        read_all(&config, batches);
+        const expected want = expect_bagpipe(batches, cases[i].limit, cases[i].slots,
+                                             cases[i].replicate, cases[i].pulls_first);
+        const dp_sim_result got = simulate(&config, cases[i].spec);
+        compare(&got, &want);
+        for (uint32_t b = 0; b < COUNT; b++)
+            rt_batch_fini(&batches[b]);
+        rt_config_fini(&config);
+    }
+}
+
+static void a_batch_that_no_cache_holds(void **state)
+{
+    (void)state;
+    dp_peer peer;
+    dp_sim_result result;
+    rt_error error = {0};
+    rt_config config = config_of((const char *const[]){"cache.rows=250", NULL});
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
+    const rt_schema schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    const dp_sim_config sim = {.config = &config, .schema = &schema};
+    assert_int_equal(dp_peer_parse("bagpipe", &peer, &error), RT_OK);
+    assert_int_equal(dp_peer_run(&sim, &peer, &result, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "the cache of a worker 250 (cache.rows)"));
+    rt_config_fini(&config);
+}
+
+// ---- fae ---------------------------------------------------------------------------------------
+
+typedef struct {
+    uint64_t key;
+    uint32_t uses;
+} popular;
+
+static int compare_popular(const void *a, const void *b)
+{
+    const popular *x = a, *y = b;
+    return x->uses != y->uses ? (x->uses < y->uses ? 1 : -1) : compare_keys(&x->key, &y->key);
+}
+
+static uint32_t choose_hot(const rt_batch *batches, uint32_t profile, uint32_t wanted, uint64_t *hot)
+{
+    uint64_t *keys = malloc(COUNT * BATCH * 64 * sizeof *keys);
+    const uint32_t count = distinct_of(batches, 0, COUNT, keys);
+    popular *all = calloc(count, sizeof *all);
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        all[k].key = keys[k];
+        for (uint32_t i = 0; i < profile; i++) {
+            const rt_batch *batch = &batches[i / BATCH];
+            for (uint32_t at = batch->key_offsets[i % BATCH]; at < batch->key_offsets[i % BATCH + 1];
+                 at++)
+                all[k].uses += batch->keys[at] == keys[k];
+        }
+    }
+    qsort(all, count, sizeof *all, compare_popular);
+    for (uint32_t k = 0; k < count && found < wanted && all[k].uses; k++)
+        hot[found++] = all[k].key;
+    qsort(hot, found, sizeof *hot, compare_keys);
+    free(all);
+    free(keys);
+    return found;
+}
+
+static void fae_moves_what_is_not_hot(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 40, 300};
+    rt_config config = config_of((const char *const[]){"dispatch.first_touch=pull", NULL});
+    rt_batch batches[COUNT];
+    uint64_t hot[300], keys[BATCH * 64];
+    read_all(&config, batches);
+    for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
+        expected want = {0};
+        char spec[64];
+        const uint32_t profile = 8 * BATCH;
+        const uint32_t hot_count = choose_hot(batches, profile, sizes[i], hot);
+        for (uint32_t b = 0; b < COUNT; b++) {
+            const uint32_t count = distinct_of(batches, b, b + 1, keys);
+            for (uint32_t k = 0; k < count; k++) {
+                uint32_t mask, before = b;
+                if (bsearch(&keys[k], hot, hot_count, sizeof *hot, compare_keys))
+                    continue;
+                uses_of(&batches[b], keys[k], &mask);
+                while (before > 0 && !has_key(&batches[before - 1], keys[k]))
+                    before--;
+                for (uint32_t j = 0; j < WORKERS; j++) {
+                    want.pulls[j] += mask >> j & 1;
+                    want.grad_pushes[j] += mask >> j & 1;
+                    want.first_touches += before == 0 && (mask >> j & 1);
+                }
+            }
+        }
+        want.reduced = (uint64_t)hot_count * COUNT;
+        snprintf(spec, sizeof spec, "fae:hot_rows=%u:profile=%u", sizes[i], profile);
+        const dp_sim_result got = simulate(&config, spec);
+        compare(&got, &want);
+    }
+    for (uint32_t b = 0; b < COUNT; b++)
+        rt_batch_fini(&batches[b]);
+    rt_config_fini(&config);
+}
+
+// Every sample once; those of hot rows alone come in batches that move nothing.
+static void fae_puts_hot_samples_together(void **state)
+{
+    (void)state;
+    rt_config config = config_of((const char *const[]){"stream.synthetic.zipf=1.8", NULL});
+    const dp_sim_result plain = simulate(&config, "fae:hot_rows=300");
+    const dp_sim_result together = simulate(&config, "fae:hot_rows=300:schedule=true");
+    assert_int_equal(plain.account.samples, together.account.samples);
+    const rt_counts a = dp_account_counts(&plain.account, WORKERS);
+    const rt_counts b = dp_account_counts(&together.account, WORKERS);
+    if (b.grad_push >= a.grad_push) // cold rows of fewer batches
+        fail_msg("%" PRIu64 " and %" PRIu64, a.grad_push, b.grad_push);
+    assert_true(b.grad_push > 0);
+    rt_config_fini(&config);
+}
+
+// ---- words -------------------------------------------------------------------------------------
+
+static void specs(void **state)
+{
+    (void)state;
+    dp_peer peer;
+    rt_error error = {0};
+    assert_int_equal(dp_peer_parse("laia", &peer, &error), RT_NOT_FOUND);
+    assert_int_equal(dp_peer_parse("faeces", &peer, &error), RT_NOT_FOUND);
+    assert_int_equal(dp_peer_parse("fae:hot_rows=7:schedule=true:profile=9", &peer, &error), RT_OK);
+    assert_true(peer.kind == DP_PEER_FAE && peer.hot_rows == 7 && peer.schedule &&
+                peer.profile == 9);
+    assert_int_equal(dp_peer_parse("bagpipe:window=3:replicate=false", &peer, &error), RT_OK);
+    assert_true(peer.kind == DP_PEER_BAGPIPE && peer.window == 3 && !peer.replicate);
+    static const char *const bad[] = {"bagpipe:window=0",    "bagpipe:window=1025", "fae:window=3",
+                                      "fae:hot_rows=-1",     "fae:hot_rows=",       "bagpipe:",
+                                      "fae:schedule=truely", "fae:schedule=yes",    "fae:hot_rows=7x"};
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        assert_int_equal(dp_peer_parse(bad[i], &peer, &error), RT_CONFIG);
+        assert_non_null(strstr(error.text, bad[i]));
+    }
+}
+
+TEST_MAIN(TEST(bagpipe_moves_what_its_window_says), TEST(a_batch_that_no_cache_holds),
+          TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs))

@@ -1,0 +1,293 @@
+// A shard's part of the dense weights: steps against plain ones of the optimizer, fetches, and what
+// does not follow from what came before.
+#include "ps_lite/ps_dense.h"
+
+#include <string.h>
+
+#include "runtime/numbers/rt_bf16.h"
+#include "tests/support/test.h"
+
+enum { COUNT = 300, BEGUN = 4, WORKERS = 3 };
+
+typedef struct {
+    rt_optimizer_config optimizer;
+    ps_dense *dense;
+    float values[COUNT], state[2 * COUNT]; // as they should be
+    uint32_t state_count;
+} fixture;
+
+static rt_message message_of(rt_message_type type, uint32_t worker, uint64_t t, uint32_t count,
+                             const void *head, size_t head_size, const void *rest, size_t size)
+{
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_WORKER, worker), t, count,
+                                       head_size + size),
+                     RT_OK);
+    if (head_size)
+        memcpy(rt_message_payload(&message), head, head_size);
+    if (size)
+        memcpy(rt_message_payload(&message) + head_size, rest, size);
+    return message;
+}
+
+static rt_message state_of(const fixture *f, uint32_t worker, uint32_t first, uint32_t count)
+{
+    float block[3 * COUNT];
+    const rt_wire_dense_state head = {COUNT, COUNT + f->state_count};
+    memcpy(block, f->values, sizeof f->values);
+    memcpy(block + COUNT, f->state, f->state_count * sizeof *block);
+    return message_of(RT_MESSAGE_DENSE_STATE, worker, BEGUN, first, &head, sizeof head,
+                      block + first, count * sizeof *block);
+}
+
+static rt_message step_of(uint32_t worker, uint64_t t, uint32_t applies, float scale)
+{
+    const rt_wire_dense_step step = {applies, scale};
+    return message_of(RT_MESSAGE_DENSE_STEP, worker, t, 1, &step, sizeof step, NULL, 0);
+}
+
+static rt_message pull_of(uint32_t worker, uint64_t t)
+{
+    return message_of(RT_MESSAGE_DENSE_PULL, worker, t, 0, NULL, 0, NULL, 0);
+}
+
+// Floats [first, first + count) of a part with its verdict, all of one value.
+static rt_message gradient_of(uint32_t worker, uint64_t workers, uint64_t t, uint32_t first,
+                              uint32_t count, float value)
+{
+    float floats[COUNT + 1];
+    const rt_wire_dense head = {workers};
+    for (uint32_t i = 0; i < count; i++)
+        floats[i] = value + (float)(first + i) * 0x1p-8f;
+    return message_of(RT_MESSAGE_DENSE_GRAD, worker, t, first, &head, sizeof head, floats,
+                      count * sizeof *floats);
+}
+
+static rt_status give(fixture *f, rt_message message, const char *text)
+{
+    rt_error error = {0};
+    ps_dense_answer answer;
+    const uint32_t worker = rt_peer_rank(rt_message_header(&message)->sender);
+    assert_int_equal(rt_message_validate(&message, rt_peer(RT_ROLE_WORKER, worker), &error), RT_OK);
+    rt_status status = ps_dense_receive(f->dense, worker, &message, &answer, &error);
+    rt_message_release(&message);
+    rt_message_release(&answer.message);
+    if (text && !strstr(error.text, text))
+        fail_msg("\"%s\" is not in: %s", text, error.text);
+    return status;
+}
+
+static void taken(fixture *f, rt_message message)
+{
+    assert_int_equal(give(f, message, ""), RT_OK);
+}
+
+static void refused(fixture *f, rt_message message, const char *text)
+{
+    assert_int_equal(give(f, message, text), RT_WIRE);
+}
+
+static void setup(fixture *f, rt_optimizer_kind kind)
+{
+    *f = (fixture){.optimizer = {.kind = kind,
+                                 .learning_rate = 0.1f,
+                                 .epsilon = 1e-3f,
+                                 .initial_accumulator = 0.1f,
+                                 .momentum = 0.9f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.99f,
+                                 .l2 = 0.01f,
+                                 .beta = 1}};
+    const ps_dense_config config = {.worker_count = WORKERS,
+                                    .bytes_max = 1 << 20,
+                                    .keeps = true,
+                                    .optimizer = f->optimizer};
+    assert_int_equal(ps_dense_create(&config, &f->dense), RT_OK);
+    f->state_count = rt_optimizer_state_floats(&f->optimizer, COUNT);
+    for (uint32_t i = 0; i < COUNT; i++)
+        f->values[i] = (float)i * 0x1p-7f - 1;
+    rt_optimizer_init_state(&f->optimizer, COUNT, f->state);
+}
+
+static void begin(fixture *f)
+{
+    taken(f, state_of(f, 0, 0, 200));
+    taken(f, state_of(f, 0, 200, COUNT + f->state_count - 200));
+}
+
+// Both workers' gradients, in two chunks; and the step that follows.
+static void iterate(fixture *f, uint64_t t, uint32_t applies, float scale)
+{
+    float sum[COUNT];
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        taken(f, gradient_of(worker, 3, t, 128, COUNT + 1 - 128, (float)(worker + t)));
+        taken(f, gradient_of(worker, 3, t, 0, 128, (float)(worker + t)));
+    }
+    taken(f, step_of(1, t, applies, scale));
+    taken(f, step_of(0, t, applies, scale)); // says the same
+    for (uint32_t i = 0; i < COUNT; i++)
+        sum[i] = ((float)t + (float)i * 0x1p-8f) + ((float)(1 + t) + (float)i * 0x1p-8f);
+    if (applies)
+        rt_optimizer_step_scaled(&f->optimizer, COUNT, t, scale, f->values, f->state, sum);
+}
+
+static void must_be_equal(const fixture *f, uint64_t version)
+{
+    uint32_t total;
+    const ps_weights *weights = ps_dense_weights(f->dense);
+    const float *block = ps_weights_block(weights, &total);
+    assert_non_null(block);
+    assert_int_equal(ps_weights_version(weights), version);
+    assert_int_equal(total, COUNT + f->state_count);
+    assert_memory_equal(block, f->values, sizeof f->values);
+    assert_memory_equal(block + COUNT, f->state, f->state_count * sizeof *block);
+}
+
+static void steps_are_the_optimizers(void **state)
+{
+    (void)state;
+    static const rt_optimizer_kind kinds[] = {
+        RT_OPTIMIZER_SGD,  RT_OPTIMIZER_MOMENTUM, RT_OPTIMIZER_ADAGRAD,
+        RT_OPTIMIZER_ADAM, RT_OPTIMIZER_FTRL,     RT_OPTIMIZER_ROWWISE_ADAGRAD};
+    for (size_t k = 0; k < RT_COUNT_OF(kinds); k++) {
+        fixture f;
+        setup(&f, kinds[k]);
+        begin(&f);
+        must_be_equal(&f, BEGUN);
+        iterate(&f, BEGUN + 1, 1, 1);
+        must_be_equal(&f, BEGUN + 1);
+        iterate(&f, BEGUN + 2, 0, 1); // its loss is not finite
+        must_be_equal(&f, BEGUN + 2);
+        iterate(&f, BEGUN + 3, 1, 0.25f); // clipped
+        must_be_equal(&f, BEGUN + 3);
+        ps_dense_destroy(f.dense);
+    }
+}
+
+static uint32_t pieces_for(fixture *f, uint32_t worker, float *block)
+{
+    uint32_t floats = 0;
+    ps_dense_answer answer;
+    while (ps_dense_next(f->dense, &answer) == RT_OK) {
+        const rt_wire_header *header = rt_message_header(&answer.message);
+        rt_wire_dense_state head;
+        assert_int_equal(answer.workers, rt_bit(worker));
+        assert_int_equal(header->type, RT_MESSAGE_DENSE_STATE);
+        assert_int_equal(header->count, floats);
+        memcpy(&head, rt_message_payload(&answer.message), sizeof head);
+        assert_int_equal(head.value_count, COUNT);
+        assert_int_equal(head.total, COUNT + f->state_count);
+        const size_t bytes = header->payload_bytes - sizeof head;
+        memcpy(block + floats, rt_message_payload(&answer.message) + sizeof head, bytes);
+        floats += (uint32_t)(bytes / sizeof *block);
+        rt_message_release(&answer.message);
+    }
+    return floats;
+}
+
+// A fetch waits for the very step that it names: not for the sum, which may be thrown away.
+static void a_fetch_waits_for_its_step(void **state)
+{
+    (void)state;
+    fixture f;
+    float block[3 * COUNT];
+    setup(&f, RT_OPTIMIZER_ADAM);
+    taken(&f, pull_of(2, BEGUN + 1)); // before there is anything
+    assert_int_equal(pieces_for(&f, 2, block), 0);
+    begin(&f);
+    assert_int_equal(pieces_for(&f, 2, block), 0);
+    for (uint32_t worker = 0; worker < 2; worker++)
+        taken(&f, gradient_of(worker, 3, BEGUN + 1, 0, COUNT + 1, 1));
+    assert_int_equal(pieces_for(&f, 2, block), 0);
+    taken(&f, step_of(0, BEGUN + 1, 1, 1));
+    assert_int_equal(pieces_for(&f, 2, block), COUNT + f.state_count);
+    assert_int_equal(pieces_for(&f, 2, block), 0); // once
+    taken(&f, pull_of(1, BEGUN + 1));              // at once
+    assert_int_equal(pieces_for(&f, 1, block), COUNT + f.state_count);
+    uint32_t total;
+    assert_memory_equal(block, ps_weights_block(ps_dense_weights(f.dense), &total), sizeof block);
+    ps_dense_destroy(f.dense);
+}
+
+static void what_does_not_follow_is_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, RT_OPTIMIZER_ADAGRAD);
+    refused(&f, step_of(0, 1, 1, 1), "worker 0: a dense step of iteration 1");
+    taken(&f, state_of(&f, 0, 0, 10));
+    refused(&f, state_of(&f, 1, 10, 10), "worker 1: dense weights of iteration 4, from 10");
+    refused(&f, state_of(&f, 0, 20, 10), "from 20");
+    refused(&f, step_of(0, BEGUN + 1, 1, 1), "is not complete");
+    // A sum while the weights before it are not there.
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT + 1, 1), "weights after 4 are not there");
+    taken(&f, state_of(&f, 0, 10, COUNT + f.state_count - 10));
+    refused(&f, state_of(&f, 0, COUNT + f.state_count, 0), "that nobody waits for");
+    refused(&f, gradient_of(0, 1, BEGUN + 2, 0, COUNT + 1, 1), "weights after 5 are not there");
+    ps_dense_destroy(f.dense);
+
+    setup(&f, RT_OPTIMIZER_ADAGRAD);
+    begin(&f);
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT + 1, 1), "but there are 300 weights here");
+    taken(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT, 1));
+    refused(&f, step_of(0, BEGUN + 2, 1, 1), "iteration 6");
+    refused(&f, step_of(0, BEGUN + 1, 2, 1), "which cannot be");
+    refused(&f, step_of(0, BEGUN + 1, 1, -1), "which cannot be");
+    taken(&f, step_of(0, BEGUN + 1, 1, 1));
+    refused(&f, step_of(1, BEGUN + 1, 0, 1), "another one than that of the worker before");
+    taken(&f, step_of(1, BEGUN, 0, 1)); // of long ago: nobody looks
+    refused(&f, pull_of(1, BEGUN), "they are those after 5");
+    taken(&f, pull_of(1, BEGUN + 3));
+    refused(&f, pull_of(1, BEGUN + 3), "it waits already");
+    ps_dense_destroy(f.dense);
+
+    setup(&f, RT_OPTIMIZER_ADAGRAD);
+    const rt_wire_dense_state wrong = {COUNT, COUNT + 1}, large = {1 << 20, 2 << 20};
+    refused(&f, message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &wrong, sizeof wrong, NULL, 0),
+            "expected 600");
+    assert_int_equal(give(&f,
+                          message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &large, sizeof large, NULL, 0),
+                          "raise ps.memory_bytes_max"),
+                     RT_LIMIT);
+    ps_dense_destroy(f.dense);
+}
+
+// A shard that has only the verdict, or nothing, keeps an empty part.
+static void an_empty_part(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, RT_OPTIMIZER_ADAGRAD);
+    const rt_wire_dense_state none = {0, 0};
+    taken(&f, message_of(RT_MESSAGE_DENSE_STATE, 0, BEGUN, 0, &none, sizeof none, NULL, 0));
+    taken(&f, gradient_of(0, 1, BEGUN + 1, 0, 1, 0));
+    taken(&f, step_of(0, BEGUN + 1, 1, 1));
+    assert_int_equal(ps_weights_version(ps_dense_weights(f.dense)), BEGUN + 1);
+    ps_dense_destroy(f.dense);
+}
+
+// What is kept is what was sent: rounded.
+static void a_rounded_sum_is_the_gradient(void **state)
+{
+    (void)state;
+    fixture f;
+    float sum[COUNT];
+    uint16_t packed[COUNT];
+    const rt_wire_dense head = {1};
+    setup(&f, RT_OPTIMIZER_SGD);
+    begin(&f);
+    for (uint32_t i = 0; i < COUNT; i++)
+        sum[i] = (float)i / 3;
+    rt_bf16_pack(sum, COUNT, packed);
+    rt_bf16_unpack(packed, COUNT, sum);
+    taken(&f, message_of(RT_MESSAGE_DENSE_GRAD_BF16, 0, BEGUN + 1, 0, &head, sizeof head, packed,
+                         sizeof packed));
+    taken(&f, step_of(0, BEGUN + 1, 1, 1));
+    rt_optimizer_step_scaled(&f.optimizer, COUNT, BEGUN + 1, 1, f.values, f.state, sum);
+    must_be_equal(&f, BEGUN + 1);
+    ps_dense_destroy(f.dense);
+}
+
+TEST_MAIN(TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
+          TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
+          TEST(a_rounded_sum_is_the_gradient))
