@@ -184,7 +184,8 @@ static void pause_ns(long ns)
 static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before,
                            double now_s)
 {
-    if (!t->is_published || isnan(t->info.trained_s) || isnan(t->info.since_s))
+    if (!t->is_published || isnan(t->info.trained_s) || isnan(t->info.since_s) ||
+        t->info.samples <= samples_before) // gone back to
         return;
     const double least = now_s - t->info.trained_s, most = now_s - t->info.since_s;
     const uint64_t samples =
