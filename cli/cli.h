@@ -8,6 +8,7 @@
 #define CLI_H
 
 #include "edge_worker/model/ew_model.h"
+#include "edge_worker/predict/ew_source.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_stream.h"
 #include "runtime/transport/rt_transport.h"
@@ -37,6 +38,10 @@ int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_advise(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_predict(int argc, char **argv);
+int cli_serve(int argc, char **argv);
+int cli_pin(int argc, char **argv);
+int cli_rollback(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
@@ -68,6 +73,11 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
 int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                    rt_config *config);
 
+// ew_source_open, and the log by its configuration. Returns an exit status, after printing what is
+// wrong.
+int cli_open_source(const char *folder, const char *const *sets, uint32_t set_count,
+                    bool reads_input, rt_config *config, ew_source *source);
+
 // The same for a process of a training run, which can do less than `sim`.
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                  rt_config *config);
@@ -84,9 +94,6 @@ uint64_t cli_config_hash(const rt_config *config);
 
 // What the processes of a run must agree on. Zeros: out of memory.
 rt_identity cli_identity(const rt_config *config);
-
-// Of a model with this config on this stream: for files, so that they are not mixed up.
-uint64_t cli_schema_hash(const rt_config *config);
 
 // The model of a run on this stream, for micro-batches of batch.samples_per_worker.
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema);

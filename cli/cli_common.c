@@ -113,6 +113,18 @@ int cli_load_model(const char *path, const char *const *sets, uint32_t set_count
     return load(path, sets, set_count, name, rt_config_check_model, config);
 }
 
+int cli_open_source(const char *folder, const char *const *sets, uint32_t set_count,
+                    bool reads_input, rt_config *config, ew_source *source)
+{
+    rt_error error = {0};
+    rt_log_setup(RT_LOG_INFO, "lanyard");
+    if (ew_source_open(folder, sets, set_count, reads_input, config, source, &error))
+        return cli_fail(&error);
+    rt_log_setup(config->log_level, "lanyard");
+    prctl(PR_SET_NAME, "lanyard");
+    return CLI_OK;
+}
+
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                  rt_config *config)
 {
@@ -204,15 +216,6 @@ rt_identity cli_identity(const rt_config *config)
 bool cli_may_shrink(const rt_config *config)
 {
     return config->on_worker_loss == RT_LOSS_SHRINK && config->collective != RT_COLLECTIVE_MPI;
-}
-
-uint64_t cli_schema_hash(const rt_config *config)
-{
-    char text[256];
-    int length =
-        snprintf(text, sizeof text, "%d %" PRIu32 " %d %d", config->stream.format,
-                 config->model.embedding_dim, config->model.kind, config->optimizer_rows.kind);
-    return rt_hash_bytes(text, (size_t)length);
 }
 
 rt_status cli_schema(const rt_config *config, rt_schema *schema, rt_error *error)

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/cli_source.h"
 #include "dispatch/coordinator/dp_checkpoint.h"
 #include "ps_lite/ps_snapshot.h"
 #include "runtime/files/rt_checkpoint.h"
@@ -22,7 +21,7 @@
 #include "runtime/rt_hash.h"
 
 typedef struct {
-    const cli_source *source;
+    const ew_source *source;
     const char *draft;
     rt_json *json; // of the manifest, within its parts
 } export;
@@ -96,7 +95,7 @@ static rt_status export_shard(const export *e, uint32_t shard, rt_error *error)
     ps_table *table;
     if (ps_table_create(&bounds, &table))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = cli_source_rows(e->source, shard, bounds.row_floats, table, &info, error);
+    rt_status status = ew_source_rows(e->source, shard, bounds.row_floats, table, &info, error);
     if (!status)
         status = write_shard(e, shard, table, &info, error);
     ps_table_destroy(table);
@@ -153,7 +152,7 @@ static rt_status export_scale(const export *e, rt_error *error)
     rt_tensors *scale;
     rt_bytes bytes = {0};
     rt_manifest_part part = {.has_xxh3 = true};
-    rt_status status = cli_source_scale(e->source, 0, &scale, error);
+    rt_status status = ew_source_scale(e->source, 0, &scale, error);
     if (status || !scale)
         return status;
     status = encode_dense(scale, &bytes, error);
@@ -168,7 +167,7 @@ static rt_status export_scale(const export *e, rt_error *error)
 }
 
 // What the manifest of the source says, and this one is to say too.
-static void put_origin(const cli_source *source, rt_json *json)
+static void put_origin(const ew_source *source, rt_json *json)
 {
     cJSON *root = NULL;
     uint64_t value = 0;
@@ -185,7 +184,7 @@ static void put_origin(const cli_source *source, rt_json *json)
     cJSON_Delete(root);
 }
 
-static rt_status export_to(const cli_source *source, const char *draft, rt_error *error)
+static rt_status export_to(const ew_source *source, const char *draft, rt_error *error)
 {
     rt_json json;
     rt_manifest_part part = {0};
@@ -247,7 +246,7 @@ int cli_export(int argc, char **argv)
     uint32_t set_count;
     rt_config config;
     rt_error error = {0};
-    cli_source origin;
+    ew_source origin;
     rt_folder folder = {.lock_fd = -1};
     const cli_option options[] = {{"out", &out, NULL}};
     rt_log_setup(RT_LOG_INFO, "lanyard");
@@ -260,10 +259,10 @@ int cli_export(int argc, char **argv)
     }
     if (find_source(given, source, sizeof source, &error))
         return cli_fail(&error);
-    int code = cli_source_open(source, NULL, 0, &config, &origin);
+    int code = cli_open_source(source, NULL, 0, true, &config, &origin);
     if (code != CLI_OK)
         return code;
-    rt_status status = cli_source_check(&origin, &error);
+    rt_status status = ew_source_check(&origin, &error);
     if (!status)
         status = rt_folder_begin(&folder, out, &error);
     if (!status)

@@ -184,7 +184,7 @@ int cli_ps(int argc, char **argv)
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
                                .identity = arguments.identity,
-                               .schema = cli_schema_hash(&arguments.config),
+                               .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};
     code = member_exit(ps_server_run(&server, &error), &error);
     rt_notify_close(&arguments.notify);
@@ -325,7 +325,7 @@ int cli_coordinator(int argc, char **argv)
                                          .identity = identity,
                                          .ops = cli_transport(&config, false, 0),
                                          .keys = &keys,
-                                         .schema = cli_schema_hash(&config),
+                                         .schema = rt_config_schema(&config),
                                          .resume = restart  ? DP_RESUME_IF_ANY
                                                    : resume ? DP_RESUME_NEWEST
                                                             : DP_RESUME_NO,

@@ -53,6 +53,29 @@ static const cli_command commands[] = {
      "  --json  as JSON\n"
      "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
      cli_eval},
+    {"predict", "MODEL [--out FILE] [--threads N] [--set KEY=VALUE]...",
+     "the probability of label 1 of every line of an input, in its order",
+     "  MODEL        model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
+     "  --out FILE   instead of standard output\n"
+     "  --threads N  that score; default: one for each processor\n"
+     "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
+     "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n",
+     cli_predict},
+    {"serve", "MODEL [--run HOST:PORT] [--set KEY=VALUE]...",
+     "answer requests for predictions over HTTP",
+     "  MODEL  model/ of a run, or the folder that a run publishes to (publish.every_s): what is\n"
+     "         put there while it runs, it answers with\n"
+     "  --run HOST:PORT  what a run on another box publishes (publish.address) is copied to MODEL\n"
+     "The address is printed: POST /predict; GET /health, /metrics (docs/SERVING.md).\n",
+     cli_serve},
+    {"pin", "FOLDER [--version N | --off]",
+     "keep servers at one of the models that a run has published",
+     "  FOLDER       that a run publishes to\n"
+     "  --version N  that of iteration N; default: the one in force\n"
+     "  --off        the newest good one is in force again, and so are those that come\n",
+     cli_pin},
+    {"rollback", "FOLDER", "let servers go back to the published model before, and stay there",
+     "  FOLDER  that a run publishes to; `lanyard pin FOLDER --off` ends it\n", cli_rollback},
     {"export", "SOURCE --out DIR", "make a model out of a checkpoint",
      "  SOURCE     a checkpoint; or the folder of a run, also of one that is training: its newest\n"
      "  --out DIR  the model takes the place of the one there, as a whole\n",

@@ -74,7 +74,7 @@ $(FAILING): tests/support/failing/failing.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(WARNINGS) -shared -fPIC $< -ldl -o $@
 
-$(TESTS): | $(CPU_PLUGIN) $(FAILING)
+$(TESTS): | $(CPU_PLUGIN) $(FAILING) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.

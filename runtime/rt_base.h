@@ -75,4 +75,7 @@ rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t si
 // Nanoseconds of the monotonic clock. The planner never calls it.
 uint64_t rt_now_ns(void);
 
+// Seconds since 1970, as the machine's clock has them.
+double rt_unix_s(void);
+
 #endif

@@ -12,12 +12,15 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_published.h"
 #include "runtime/rt_child.h"
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
 
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
+
+#define ONLY_PUBLISHING 0 // of the values of closing: the checkpoint is complete all the same
 
 struct dp_checkpoint {
     dp_checkpoint_config config;
@@ -37,7 +40,25 @@ struct dp_checkpoint {
     rt_file_sum scale; // 0 bytes: there is none
     rt_error failure;  // the first
     uint64_t begin_ns;
+    char published[RT_PATH_MAX]; // "": nothing is published
+    uint64_t run;                // of the versions
+    double published_s;          // when the samples of the last one were trained; 0: there is none
+    bool is_chained;             // the newest checkpoint is among them: changes can build on it
 };
+
+// The run that is gone on with, where its versions are there, or a new one.
+static rt_status begin_publishing(dp_checkpoint *c, bool resumes, rt_error *error)
+{
+    rt_published current;
+    rt_published_version version;
+    const double now_s = rt_unix_s();
+    c->run = rt_hash_bytes(&now_s, sizeof now_s);
+    if (resumes && rt_published_read(c->published, &current, NULL) == RT_OK &&
+        rt_published_version_of(c->published, current.iteration, &version, NULL) == RT_OK &&
+        version.run)
+        c->run = version.run;
+    return rt_checkpoint_make(c->published, error);
+}
 
 rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
                                uint32_t past_count, dp_checkpoint **checkpoint_p, rt_error *error)
@@ -48,8 +69,9 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     c->config = *config;
     c->child.fd = -1;
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
-    rt_status status = RT_OK;
-    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
+    snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
+    rt_status status = *c->published ? begin_publishing(c, past_count > 0, error) : RT_OK;
+    if (!status && rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
     if (status) {
         dp_checkpoint_destroy(c);
@@ -149,6 +171,8 @@ static uint32_t choose_base(const dp_checkpoint *c)
     uint32_t length = 0;
     for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
         length++;
+    if (*c->published && !c->is_chained)
+        return 0;
     if (c->past_count == 0 || length + 1 >= c->config.config->checkpoint.full_every)
         return 0;
     return c->past[c->past_count - 1].iteration;
@@ -390,10 +414,9 @@ static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
     rt_manifest_put_part(json, name, &one);
 }
 
-static void put_manifest(const dp_checkpoint *c, rt_json *json)
+static void begin_manifest(const dp_checkpoint *c, rt_json *json)
 {
     const rt_config *config = c->config.config;
-    char name[64];
     rt_manifest_begin(json, "checkpoint");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
@@ -403,17 +426,92 @@ static void put_manifest(const dp_checkpoint *c, rt_json *json)
     rt_json_u64(json, "shards", config->ps_shard_count);
     rt_manifest_put_hash(json, "schema", c->config.schema);
     rt_manifest_put_hash(json, "config", c->config.config_hash);
+}
+
+static void put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner)
+{
+    const rt_config *config = c->config.config;
+    char name[64];
     rt_json_begin_array(json, "parts");
     for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s,
                  config->ps_shard_count);
         put_part(json, name, &c->shards[s]);
     }
-    put_part(json, "planner.bin", &c->planner);
+    if (with_planner)
+        put_part(json, "planner.bin", &c->planner);
     put_part(json, "dense.bin", &c->dense);
     if (c->scale.bytes)
         put_part(json, "scale.bin", &c->scale);
     rt_json_end_array(json);
+}
+
+// ---- publishing ------------------------------------------------------------------------------
+
+static rt_status write_version(void *context, const char *version, rt_error *error)
+{
+    const dp_checkpoint *c = context;
+    const dp_verdict *verdict = &c->content.verdict;
+    rt_json json;
+    begin_manifest(c, &json);
+    rt_manifest_put_hash(&json, "run", c->run);
+    rt_json_double(&json, "trained_s", c->content.trained_s);
+    rt_json_double(&json, "since_s", c->published_s > 0 ? c->published_s : c->content.trained_s);
+    rt_json_bool(&json, "held", verdict->is_held);
+    rt_json_double(&json, "logloss", verdict->log_loss);
+    rt_json_double(&json, "normalised_entropy", verdict->normalised_entropy);
+    rt_json_double(&json, "calibration", verdict->calibration);
+    put_parts(c, &json, false);
+    return rt_manifest_write(&json, version, error);
+}
+
+// In the forked copy: the checkpoint, complete, becomes a version. One that is held is there as
+// well, for those that build on it.
+static rt_status publish(const dp_checkpoint *c, rt_error *error)
+{
+    rt_published current = {0};
+    int lock;
+    const uint32_t iteration = c->content.iteration;
+    rt_status status = rt_published_lock(c->published, &lock, error);
+    if (status)
+        return status;
+    if (rt_published_read(c->published, &current, NULL))
+        current = (rt_published){0};
+    if (!current.pinned)
+        rt_published_remove_above(c->published, iteration);
+    status = rt_published_add(c->published, iteration, c->folder, write_version,
+                              (void *)(uintptr_t)c, error);
+    if (!status && !current.pinned && !c->content.verdict.is_held) {
+        current.iteration = iteration;
+        status = rt_published_write(c->published, &current, error);
+    }
+    if (!status)
+        rt_published_prune(c->published, c->config.config->publish.keep);
+    close(lock);
+    return status;
+}
+
+// What came of it.
+static void report_version(dp_checkpoint *c, const rt_error *failure)
+{
+    const dp_verdict *verdict = &c->content.verdict;
+    c->is_chained = !failure->status;
+    if (failure->status) {
+        rt_warn("the model of iteration %" PRIu32 " could not be published: %s",
+                c->content.iteration, failure->text);
+        return;
+    }
+    c->published_s = c->content.trained_s;
+    rt_json *json = rt_metrics_begin(c->config.metrics, "publish");
+    rt_json_u64(json, "iteration", c->content.iteration);
+    rt_json_bool(json, "held", verdict->is_held);
+    rt_json_double(json, "logloss", verdict->log_loss);
+    rt_json_double(json, "normalised_entropy", verdict->normalised_entropy);
+    rt_json_double(json, "calibration", verdict->calibration);
+    rt_metrics_end(c->config.metrics);
+    if (verdict->is_held)
+        rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s", c->content.iteration,
+                verdict->why);
 }
 
 // In a forked copy: syncing and removing may take long.
@@ -426,13 +524,15 @@ static void close_checkpoint(void *context, rt_child_result *result)
         rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
         return;
     }
-    put_manifest(c, &json);
+    begin_manifest(c, &json);
+    put_parts(c, &json, true);
     if (rt_manifest_write(&json, c->folder, &result->error) ||
         rt_checkpoint_list(c->directory, &iterations, &count, NULL))
         return;
     for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
         rt_checkpoint_remove(c->directory, iterations[i], NULL);
     rt_free(iterations);
+    result->values[ONLY_PUBLISHING] = *c->published && publish(c, &result->error);
 }
 
 static uint64_t bytes_of_rows(const dp_checkpoint *c)
@@ -471,14 +571,16 @@ static void report(const dp_checkpoint *c)
                 c->content.iteration, c->failure.text);
 }
 
-static void finish(dp_checkpoint *c, const rt_error *error)
+static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing)
 {
-    if (error->status)
+    if (error->status && !only_publishing)
         fail(c, error);
     c->step = STEP_IDLE;
     report(c);
     if (c->failure.status)
         return;
+    if (*c->published)
+        report_version(c, error);
     uint32_t gone = 0;
     while (gone < c->past_count && c->past[gone].iteration < c->keep_from)
         gone++;
@@ -498,7 +600,7 @@ static void start_closing(dp_checkpoint *c)
     content_fini(c);
     c->step = STEP_CLOSING;
     if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure) != RT_OK)
-        finish(c, &failure);
+        finish(c, &failure, false);
 }
 
 static void take_own(dp_checkpoint *c, const rt_child_result *result)
@@ -516,7 +618,7 @@ void dp_checkpoint_step(dp_checkpoint *c)
     const uint64_t shards = rt_bits_below(c->config.config->ps_shard_count);
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
-            finish(c, &result.error);
+            finish(c, &result.error, result.values[ONLY_PUBLISHING] != 0);
             return;
         }
         take_own(c, &result);

@@ -9,6 +9,7 @@
 #define DP_CHECKPOINT_H
 
 #include "dispatch/coordinator/dp_collect.h"
+#include "dispatch/coordinator/dp_guard.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
@@ -21,6 +22,8 @@ typedef struct dp_checkpoint dp_checkpoint;
 
 typedef struct {
     const char *directory; // DIRECTORY/ckpt-...
+    const char
+        *published; // where each is published once it is complete (rt_published); "": nowhere
     const rt_config *config;
     uint64_t config_hash, schema;
     uint32_t epoch;
@@ -40,12 +43,14 @@ typedef struct {
     uint32_t iteration;
     uint64_t samples;
     uint64_t event; // of the journal where reading goes on; 0: there is none
-    rt_bytes state;  // of coordinator and planner; taken over
-    rt_bytes dense;  // dense.bin; taken over
-    rt_bytes scale;  // scale.bin; taken over; empty: none
-    double drain_ms; // from the cut in the plan until all workers had carried it out
-    double wait_ms;  // from then on until the checkpoint before was written
-    double pause_ms; // from then on until all rows were captured; set later
+    rt_bytes state;     // of coordinator and planner; taken over
+    rt_bytes dense;     // dense.bin; taken over
+    rt_bytes scale;     // scale.bin; taken over; empty: none
+    double drain_ms;    // from the cut in the plan until all workers had carried it out
+    double wait_ms;     // from then on until the checkpoint before was written
+    double pause_ms;    // from then on until all rows were captured; set later
+    double trained_s;   // when the last of its samples were trained: seconds since 1970
+    dp_verdict verdict; // where it is published
 } dp_checkpoint_content;
 
 // Every start of a run has an epoch of its own, above those before; kept in the directory, which is

@@ -162,7 +162,15 @@ static rt_status resume(dp_run *c, rt_error *error)
 
 static rt_status create_checkpoint(dp_run *c, rt_error *error)
 {
+    const rt_config *own = c->own.config;
+    const double every_s = own->publish.every_s;
+    char published[RT_PATH_MAX + 16] = "";
+    if (every_s > 0)
+        snprintf(published, sizeof published, "%s%s",
+                 *own->publish.folder ? own->publish.folder : c->own.directory,
+                 *own->publish.folder ? "" : "/published");
     const dp_checkpoint_config config = {.directory = c->checkpoints,
+                                         .published = published,
                                          .config = c->own.config,
                                          .config_hash = c->own.identity.config_hash,
                                          .schema = c->own.schema,
@@ -174,13 +182,18 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
                                             &c->checkpoint, error);
     c->cut = (dp_cut){.roster = c->roster,
-                      .every_s = c->own.config->checkpoint.every_s,
+                      .every_s = own->checkpoint.every_s,
                       .end_ns = rt_now_ns(),
                       .tally = c->tally,
                       .checkpoint = c->checkpoint,
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
-                      .shard_count = c->own.config->ps_shard_count};
+                      .shard_count = own->ps_shard_count};
+    const dp_shelf_config shelf = {own->publish.address, published, c->own.keys};
+    if (!status && every_s > 0 && *own->publish.address)
+        status = dp_shelf_open(&shelf, &c->shelf, error);
+    if (every_s > 0 && (c->cut.every_s == 0 || every_s < c->cut.every_s))
+        c->cut.every_s = every_s;
     return status;
 }
 
@@ -331,6 +344,7 @@ static void close_all(dp_run *c)
     dp_collect_fini(&c->collect);
     dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
+    dp_shelf_close(c->shelf);
     dp_feed_destroy(c->feed);
     rt_live_close(c->live);
     dp_planner_destroy(c->resumed.planner);

@@ -98,6 +98,8 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     cut->dense = cut->planned->scale_bin = (rt_bytes){0};
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
+    content.trained_s = cut->drained_s;
+    dp_tally_judge(cut->tally, &content.verdict);
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
     gather_state(cut, &content.state);
     if (content.state.failed) {
@@ -147,6 +149,7 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
     if (!cut->drained_ns) {
         cut->drained_ns = rt_now_ns();
+        cut->drained_s = rt_unix_s();
         if (busy)
             rt_info("the checkpoint before is still being written: training waits for it");
     }
@@ -156,8 +159,8 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
     const uint64_t workers = UINT64_MAX >> (64 - cut->worker_count);
-    const bool lacks_dense = cut->planned->is_cut &&
-                             (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
+    const bool lacks_dense =
+        cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
         awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;

@@ -21,7 +21,7 @@
 typedef struct {
     dp_roster *roster;
     dp_feed *feed;
-    const dp_tally *tally;
+    dp_tally *tally;
     dp_checkpoint *checkpoint;
     uint32_t sender, worker_count, shard_count;
     double every_s; // from the end of a cut until the next is due; 0: never
@@ -35,6 +35,7 @@ typedef struct {
     bool asked;          // shards were told
     rt_bytes dense;      // of worker 0, dense_bytes once it is complete
     uint64_t dense_bytes;
+    double drained_s; // the time of drained_ns, in seconds since 1970
     uint64_t begin_ns, drained_ns, asked_ns;
     uint64_t end_ns; // of the last one
 } dp_cut;

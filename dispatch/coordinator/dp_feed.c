@@ -526,8 +526,9 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
 
 static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
 {
-    const bool is_cut = feed->config.cuts && feed->config.config->checkpoint.at_end &&
-                        feed->iteration > feed->last_cut;
+    const rt_config *config = feed->config.config;
+    const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0;
+    const bool is_cut = feed->config.cuts && is_wanted && feed->iteration > feed->last_cut;
     if (feed->input_end.size > 0) { // files that are known to be at their end
         feed->stood.size = 0;
         rt_bytes_put(&feed->stood, feed->input_end.data, feed->input_end.size);

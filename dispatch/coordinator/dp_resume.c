@@ -62,7 +62,8 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
                             rt_error *error)
 {
     const rt_checkpoint_config *c = &config->checkpoint;
-    const bool makes = c->every_iterations || c->every_s > 0 || c->at_end;
+    const bool publishes = config->publish.every_s > 0;
+    const bool makes = c->every_iterations || c->every_s > 0 || c->at_end || publishes;
     const bool wanted = makes || kind == DP_RESUME_NEWEST;
     *resumes_p = *has_epoch_p = false;
     *directory = '\0';
@@ -73,6 +74,9 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
     if (wanted && !*c->directory && !out)
         return rt_fail(error, RT_CONFIG,
                        "checkpoints need a place: give --out or checkpoint.directory");
+    if (publishes && !*config->publish.folder && !out)
+        return rt_fail(error, RT_CONFIG,
+                       "published models need a place: give --out or publish.folder");
     if (config->placement == RT_PLACEMENT_WORKER || (!*c->directory && !out))
         return RT_OK;
     snprintf(directory, size, "%s%s", *c->directory ? c->directory : out,

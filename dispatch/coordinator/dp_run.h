@@ -38,6 +38,7 @@
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
+#include "dispatch/coordinator/dp_shelf.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/planner/dp_controller.h"
 #include "runtime/live/rt_live.h"
@@ -74,6 +75,7 @@ typedef struct {
     int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
     char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
     dp_checkpoint *checkpoint;
+    dp_shelf *shelf; // NULL: nothing is published to other boxes
     dp_cut cut;
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0

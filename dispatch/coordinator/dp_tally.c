@@ -49,6 +49,7 @@ struct dp_tally {
     uint64_t begin_ns, last_ns;
     uint64_t shown_ns, shown_samples; // of the last line of progress
     uint64_t past_ns;                 // of training before this process resumed it
+    dp_guard guard;
     bool tty;
 };
 
@@ -484,9 +485,15 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     dp_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
     dp_latency_merge(&tally->latency_all, &tally->latency);
     rt_quality quality = rt_meter_window(tally->meter);
+    dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     show(tally, planned, &quality, stream);
+}
+
+void dp_tally_judge(dp_tally *tally, dp_verdict *verdict)
+{
+    dp_guard_judge(&tally->guard, &tally->config.config->publish, verdict);
 }
 
 void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,

@@ -5,6 +5,7 @@
 #ifndef DP_TALLY_H
 #define DP_TALLY_H
 
+#include "dispatch/coordinator/dp_guard.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
@@ -60,6 +61,9 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
 
 // All reports of a training iteration are in.
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
+
+// Whether the model is fit to be published (dp_guard_judge).
+void dp_tally_judge(dp_tally *tally, dp_verdict *verdict);
 
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
 rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,

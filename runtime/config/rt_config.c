@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/rt_hash.h"
 
 #define FILE_BYTES_MAX (1u << 20)
 #define INCLUDE_DEPTH_MAX 8
@@ -398,4 +400,13 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
         rt_fail(error, status, "%s: out of memory", path);
     cJSON_Delete(tree);
     return status;
+}
+
+uint64_t rt_config_schema(const rt_config *config)
+{
+    char text[256];
+    int length =
+        snprintf(text, sizeof text, "%d %" PRIu32 " %d %d", config->stream.format,
+                 config->model.embedding_dim, config->model.kind, config->optimizer_rows.kind);
+    return rt_hash_bytes(text, (size_t)length);
 }

@@ -128,6 +128,7 @@ typedef struct {
     char **files;         // paths; "-" is standard input; .zst is unpacked on the way
     uint64_t samples_max; // stop after so many; 0: until the input ends
     bool fifo_ends;       // the input from a FIFO ends with its last writer
+    bool labels_optional;       // no key: who predicts sets it. A label that is there is passed over
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
@@ -295,6 +296,22 @@ typedef struct {
     uint32_t copies; // of the shards' files, on the coordinator's box
 } rt_checkpoint_config;
 
+typedef struct {
+    double every_s;          // 0: nothing is published
+    char folder[256];        // "": published/ in the directory of the results
+    uint32_t keep;           // versions
+    double guard_log_loss;   // margin, a share; 0: not judged
+    double guard_calibration;
+    uint64_t guard_samples;  // over which both are taken
+    char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
+} rt_publish_config;
+
+typedef struct {
+    char address[RT_NAME_MAX]; // HOST:PORT
+    uint32_t threads;          // that score; 0: one for each processor
+    uint32_t candidates_max;   // of a request
+} rt_serve_config;
+
 // Rows that end because nobody has trained them for long ("rows").
 typedef struct {
     uint32_t expire_iterations; // 0: not by count
@@ -358,6 +375,8 @@ typedef struct {
     uint64_t journal_bytes_max;
     char feed_listen[RT_NAME_MAX], feed_to[RT_NAME_MAX]; // HOST:PORT of the coordinator's box
     rt_checkpoint_config checkpoint;
+    rt_publish_config publish;
+    rt_serve_config serve;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
@@ -444,6 +463,9 @@ rt_status rt_config_check_training(const rt_config *config, rt_error *error);
 // The name that stands in a file for a value of a choice: ("dispatch.policy", RT_POLICY_ESD) is
 // "esd". NULL: no such choice or value.
 const char *rt_config_choice_name(const char *path, int value);
+
+// Of a model with this config on this stream: for files, so that they are not mixed up.
+uint64_t rt_config_schema(const rt_config *config);
 
 // The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
 rt_status rt_config_document(char **markdown_p);

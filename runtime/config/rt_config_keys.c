@@ -594,6 +594,38 @@ const rt_config_key rt_config_keys[] = {
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",
          "One more at the end of a run, so that another run can go on from there."),
 
+    DOUBLE("publish.every_s", publish.every_s, "0", IN(0, 1e7), "s",
+           "The model is published when so much time has passed since the last time, by way of a "
+           "checkpoint; 0: never."),
+    {ROW("publish.folder", RT_KEY_TEXT, "\"\"", "",
+         "Folder for published models, on the coordinator's box; empty: `published` in the folder "
+         "of `--out`."),
+     IN(0, 255), .offset = TEXT_OFFSET(rt_config, publish.folder),
+     .size = sizeof((rt_config *)0)->publish.folder},
+    U32("publish.keep", publish.keep, "5", IN(1, 1000), "versions",
+        "The newest so many stay, for `lanyard rollback`, and those that they build on."),
+    DOUBLE("publish.guard.log_loss", publish.guard_log_loss, "0.05", IN(0, 100), "",
+           "A model is held back, with an alert, whose log loss (over that of the base rate) is "
+           "by more than this share above 1, or above the last published one's; 0: not judged."),
+    DOUBLE("publish.guard.calibration", publish.guard_calibration, "0.25", IN(0, 100), "",
+           "So is one whose mean prediction over mean label is further from 1 than the last "
+           "published one's by more than this share; 0: not judged."),
+    U64("publish.guard.samples", publish.guard_samples, "20000", IN(1, 1e12), "samples",
+        "Over which both are taken; older ones fade."),
+    TEXT("publish.address", publish.address,
+         "HOST:PORT where `lanyard serve --run` of other boxes asks for published models; empty: "
+         "nowhere. Beyond loopback it needs keys."),
+
+    {ROW("serve.address", RT_KEY_TEXT, "\"127.0.0.1:8077\"", "",
+         "HOST:PORT where `lanyard serve` answers HTTP; port 0: any free one. Beyond loopback it "
+         "needs `security.certificate` and `security.token`."),
+     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, serve.address),
+     .size = sizeof((rt_config *)0)->serve.address},
+    U32("serve.threads", serve.threads, "0", IN(0, 256), "threads",
+        "That score; 0: one for each processor."),
+    U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
+        "Of one request; as many are scored at once."),
+
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
            "`lanyard coordinator --restart` does when a worker is missing."),
@@ -712,6 +744,9 @@ static const struct {
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
     {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the\n"
                    "coordinator, or to `lanyard up`, asks for one at any time."},
+    {"publish", "The model of a run that trains, for `lanyard serve` (docs/SERVING.md)."},
+    {"publish.guard", "What is not published: a model that has become worse."},
+    {"serve", "For `lanyard serve` only (docs/SERVING.md)."},
     {"sim", "For `lanyard sim` only."},
 };
 

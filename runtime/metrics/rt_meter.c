@@ -285,12 +285,14 @@ static rt_quality quality_of(const tally *one, uint64_t first_sample, bool weigh
                           .auc = auc_of(one),
                           .normalised_entropy = (double)NAN,
                           .calibration = (double)NAN,
-                          .mean_label = (double)NAN};
+                          .mean_label = (double)NAN,
+                          .mean_prediction = (double)NAN};
     const double count = mass_of(one, weighs);
     if (quality.sample_count == 0 || count <= 0)
         return quality;
     const double mean = (double)one->positives / (weighs ? WEIGHT_UNIT : 1) / count;
     quality.mean_label = mean;
+    quality.mean_prediction = one->prediction_sum / count;
     quality.log_loss = one->loss_sum / count;
     if (mean > 0)
         quality.calibration = one->prediction_sum / count / mean;

@@ -36,6 +36,7 @@ typedef struct {
     double normalised_entropy;
     double calibration; // mean prediction / mean label (ibid.)
     double mean_label;
+    double mean_prediction;
 } rt_quality;
 
 // On RT_OK *meter_p is the caller's. RT_NO_MEMORY.

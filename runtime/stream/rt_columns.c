@@ -210,6 +210,10 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     const char *wanted = one->column.label_value;
     double number;
     value = filled(one, value);
+    if (columns->labels_optional) {
+        *label_p = 0;
+        return true;
+    }
     if (value.length == 0)
         return false;
     if (!one->is_label_number) {

@@ -51,6 +51,7 @@ typedef struct {
     rt_columns_one *items;
     uint64_t *ids;   // of the line at hand, of those that are wanted
     locale_t locale; // "C", whatever the process runs under
+    bool labels_optional; // every label is 0; its cell may hold anything, or be left out
     rt_schema schema;
 } rt_columns;
 

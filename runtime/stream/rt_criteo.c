@@ -14,7 +14,8 @@
 
 struct rt_criteo {
     float log1p[LOGS];
-    uint8_t digits[256]; // value of a hexadecimal digit; 0xff: not one
+    uint8_t digits[256];  // value of a hexadecimal digit; 0xff: not one
+    bool labels_optional; // every label is 0; its cell may hold anything, or be left out
 };
 
 rt_status rt_criteo_create(rt_criteo **criteo_p)
@@ -48,19 +49,26 @@ void rt_criteo_schema(rt_schema *schema)
         snprintf(schema->field_names[i], RT_NAME_MAX, "C%u", i + 1);
 }
 
+static uint32_t count_columns(const rt_line *line)
+{
+    uint32_t columns = 1;
+    for (uint32_t i = 0; i < line->length; i++)
+        columns += line->text[i] == '\t';
+    return columns;
+}
+
 // Finds out what parsing stumbled over in column; kept out of the hot path.
-static __attribute__((noinline)) bool reject(const rt_line *line, uint32_t column,
-                                             rt_line_problem *problem)
+static __attribute__((noinline)) bool reject(const rt_criteo *criteo, const rt_line *line,
+                                             uint32_t column, rt_line_problem *problem)
 {
     const char *end = line->text + line->length;
-    uint32_t columns = 1;
-    for (const char *at = line->text; at < end; at++)
-        columns += *at == '\t';
-    if (columns != COLUMNS)
+    const uint32_t columns = count_columns(line);
+    const bool lacks_label = criteo->labels_optional && columns == COLUMNS - 1;
+    if (columns != COLUMNS && !lacks_label)
         return rt_line_reject(problem, "expected %u tab separated columns, found %u", COLUMNS,
                               columns);
     const char *cell = line->text;
-    for (uint32_t i = 0; i < column; i++)
+    for (uint32_t i = lacks_label; i < column; i++)
         cell = (const char *)memchr(cell, '\t', (size_t)(end - cell)) + 1;
     const char *cell_end = memchr(cell, '\t', (size_t)(end - cell));
     size_t length = (size_t)((cell_end ? cell_end : end) - cell);
@@ -109,34 +117,48 @@ static inline bool take_id(const rt_criteo *criteo, const char *at, uint64_t *id
     return seen <= 0xf;
 }
 
+// Where the cells behind the label begin; NULL: there is no label, and there should be.
+static const char *take_label(const rt_criteo *criteo, const rt_line *line, rt_line_sample *sample)
+{
+    const char *at = line->text;
+    if (RT_UNLIKELY(criteo->labels_optional)) {
+        sample->label = 0;
+        if (count_columns(line) != COLUMNS)
+            return at;
+        return (const char *)memchr(at, '\t', line->length) + 1;
+    }
+    if ((*at != '0' && *at != '1') || at[1] != '\t')
+        return NULL;
+    sample->label = (float)(*at - '0');
+    return at + 2;
+}
+
 bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sample *sample,
                      rt_line_problem *problem)
 {
     _Static_assert(RT_LINE_PAD >= ID_DIGITS, "take_id may read this far behind the line");
-    const char *at = line->text, *end = at + line->length;
-    if ((*at != '0' && *at != '1') || at[1] != '\t')
-        return reject(line, 0, problem);
-    sample->label = (float)(*at - '0');
-    at += 2;
+    const char *at = take_label(criteo, line, sample), *end = line->text + line->length;
+    if (!at)
+        return reject(criteo, line, 0, problem);
     for (uint32_t i = 0; i < RT_CRITEO_DENSE; i++) {
         at = take_integer(criteo, at, &sample->dense[i]);
         if (!at || *at != '\t')
-            return reject(line, 1 + i, problem);
+            return reject(criteo, line, 1 + i, problem);
         at++;
     }
     for (uint32_t i = 0; i < RT_CRITEO_FIELDS; i++) {
         uint64_t id = RT_ID_MISSING;
         if (*at != '\t' && at != end) {
             if (!take_id(criteo, at, &id))
-                return reject(line, 1 + RT_CRITEO_DENSE + i, problem);
+                return reject(criteo, line, 1 + RT_CRITEO_DENSE + i, problem);
             at += ID_DIGITS;
         }
         sample->keys[i] = rt_key(i, id);
         if (i + 1 < RT_CRITEO_FIELDS && *at++ != '\t')
-            return reject(line, 1 + RT_CRITEO_DENSE + i, problem);
+            return reject(criteo, line, 1 + RT_CRITEO_DENSE + i, problem);
     }
     sample->key_count = RT_CRITEO_FIELDS;
-    return at == end || reject(line, COLUMNS - 1, problem);
+    return at == end || reject(criteo, line, COLUMNS - 1, problem);
 }
 
 // ---- the table of operations -------------------------------------------------------------------
@@ -144,9 +166,9 @@ bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sampl
 static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
 {
     rt_criteo *criteo;
-    (void)config;
     if (rt_criteo_create(&criteo))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
+    criteo->labels_optional = config->labels_optional;
     *parser_p = criteo;
     return RT_OK;
 }

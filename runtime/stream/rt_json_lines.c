@@ -50,6 +50,8 @@ static rt_status create_columns(parser *p, const rt_stream_config *config, rt_er
                                          purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns"
                                                                         : "stream.table.columns",
                                          &p->columns, error);
+    if (!status)
+        p->columns->labels_optional = config->labels_optional;
     rt_free(table.columns);
     return status;
 }

@@ -17,6 +17,7 @@ typedef struct {
     uint32_t field_count; // at least 1
     uint64_t first_id;    // the smallest index that is an id
     locale_t locale;
+    bool labels_optional; // every label is 0, whatever stands there, if anything
     uint64_t line;    // number of this one, for seen
     uint64_t *seen;   // dense_count: the last line that had the feature
     uint32_t *counts; // field_count: keys of this line
@@ -42,6 +43,7 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
     if (!p)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
     p->config = config->libsvm;
+    p->labels_optional = config->labels_optional;
     p->field_count = p->config.field_count ? p->config.field_count : 1;
     p->first_id = p->config.index_first + p->config.dense_count;
     if (p->config.field_count == 0)
@@ -180,24 +182,42 @@ static void put_keys(const parser *p, rt_line_sample *sample)
     }
 }
 
+// The first word. Where labels do not matter it may be anything, or not be there.
+static bool take_label(const parser *p, const char **at_p, const char *end, rt_line_sample *sample,
+                       rt_line_problem *problem)
+{
+    const char *at = *at_p;
+    rt_cell word = {at, 0};
+    double label = 0;
+    const bool is_there = next_word(&at, end, &word);
+    sample->label = 0;
+    if (p->labels_optional) {
+        if (is_there && !memchr(word.text, ':', word.length))
+            *at_p = at;
+        return true;
+    }
+    const size_t sign = is_there && word.text[0] == '+';
+    if (!is_there ||
+        !rt_columns_number(p->locale, (rt_cell){word.text + sign, word.length - sign}, &label))
+        return rt_line_reject(problem, "expected a label, a number, found \"%.*s\"",
+                              (int)rt_min_u64(word.length, 24), word.text);
+    *at_p = at;
+    sample->label = label >= p->config.label_at_least;
+    return true;
+}
+
 static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_line_problem *problem)
 {
     parser *p = self;
     const char *at = line->text, *end = at + line->length;
     const char *comment = memchr(at, '#', line->length);
     rt_cell word;
-    double label;
     end = comment ? comment : end;
     if (memchr(at, '\0', line->length))
         return rt_line_reject(problem, "expected text, found a zero byte");
-    if (!next_word(&at, end, &word) ||
-        !rt_columns_number(p->locale,
-                           word.text[0] == '+' ? (rt_cell){word.text + 1, word.length - 1} : word,
-                           &label))
-        return rt_line_reject(problem, "expected a label, a number, found \"%.*s\"",
-                              (int)rt_min_u64(word.length, 24), word.text);
+    if (!take_label(p, &at, end, sample, problem))
+        return false;
     p->line++;
-    sample->label = label >= p->config.label_at_least;
     memset(p->counts, 0, p->field_count * sizeof *p->counts);
     for (uint32_t i = 0; i < p->config.dense_count; i++)
         sample->dense[i] = 0;

@@ -1,6 +1,6 @@
 // rt_parser - the table of operations of those that make a sample of a line.
 //
-// To add a format of lines: one file with its operations, one line in the list of rt_stream.c, and
+// To add a format of lines: one file with its operations, one line in the list of rt_parser.c, and
 // its name in rt_config_keys.c.
 #ifndef RT_PARSER_H
 #define RT_PARSER_H
@@ -31,6 +31,13 @@ typedef struct {
     void (*tell)(const void *parser, rt_bytes *bytes);
     bool (*seek)(void *parser, rt_reader *bytes);
 } rt_parser_ops;
+
+const rt_parser_ops *rt_parser_find(rt_format format); // NULL: it is none of lines
+
+// What the samples of a configuration hold, without a source: rt_stream_read_schema for who reads
+// no stream.
+rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
+                                rt_error *error);
 
 extern const rt_parser_ops rt_parser_criteo, rt_parser_table, rt_parser_json, rt_parser_libsvm;
 

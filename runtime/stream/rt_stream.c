@@ -1,8 +1,10 @@
 #include "runtime/stream/rt_stream.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/numbers/rt_negatives.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_event_id.h"
 #include "runtime/stream/rt_ids.h"
@@ -21,15 +23,13 @@
 #define IDS_AHEAD (1u << 21) // events that were read and are in no checkpoint's reach yet
 #define WAITING_MAGIC UINT64_C(0x474e4954494157) // "WAITING"
 
-// A new source or format is one line here.
+// A new source is one line here.
 static const rt_source_ops *const sources[] = {
     &rt_source_synthetic, &rt_source_files, &rt_source_live, &rt_source_follow,
 #ifdef RT_HAS_KAFKA
     &rt_source_kafka,
 #endif
 };
-static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table, &rt_parser_json,
-                                               &rt_parser_libsvm};
 
 typedef struct {
     uint64_t lines, malformed;
@@ -70,7 +70,8 @@ struct rt_stream {
     rt_ids *ids;        // NULL: events have no names
     uint64_t *arrivals; // of the batch that is read, by sample; NULL: nobody asks
     uint32_t arrival_count, arrival_capacity;
-    bool one_class_told;
+    bool one_class_told;     // or nobody wants to know
+    bool keeps_places;
     bool is_ended;
     rt_error failure; // a stream that failed stays failed
 };
@@ -87,16 +88,13 @@ const rt_source_ops *rt_source_of(const rt_stream_config *config)
 
 static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
 {
-    for (size_t i = 0; i < RT_COUNT_OF(parsers); i++) {
-        if (parsers[i]->format != config->format)
-            continue;
-        stream->parser_ops = parsers[i];
-        rt_status status = parsers[i]->create(config, &stream->parser, error);
-        if (!status)
-            parsers[i]->schema(stream->parser, &stream->schema);
-        return status;
-    }
-    return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    stream->parser_ops = rt_parser_find(config->format);
+    if (!stream->parser_ops)
+        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    rt_status status = stream->parser_ops->create(config, &stream->parser, error);
+    if (!status)
+        stream->parser_ops->schema(stream->parser, &stream->schema);
+    return status;
 }
 
 // with_input: of a source of lines, which the schema does not need.
@@ -147,6 +145,7 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->holds_outcomes = config->holds_outcomes;
     stream->sets_aside =
         config->holds_outcomes || config->join.file_count > 0 || stream->negatives_keep < 1;
+    stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
     if (!status && with_input && config->join.file_count > 0)
@@ -207,6 +206,11 @@ void rt_stream_watch(rt_stream *stream, int stop, int ledger)
 void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns)
 {
     stream->wait_ns = wait_ns;
+}
+
+void rt_stream_keep_places(rt_stream *stream)
+{
+    stream->keeps_places = true;
 }
 
 const rt_schema *rt_stream_schema(const rt_stream *stream)
@@ -404,6 +408,22 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     return true;
 }
 
+// The place of a line that is no sample.
+static void keep_place(const rt_stream *stream, rt_batch *batch)
+{
+    const uint32_t i = batch->sample_count, dense_count = batch->dense_count;
+    if (!stream->keeps_places)
+        return;
+    batch->labels[i] = NAN;
+    batch->key_offsets[i] = batch->key_count;
+    for (uint32_t k = 0; k < dense_count; k++)
+        batch->dense[(size_t)i * dense_count + k] = 0;
+    for (uint32_t f = 0; f < stream->schema.field_count; f++)
+        batch->keys[batch->key_count++] = rt_key(f, RT_ID_MISSING);
+    batch->key_offsets[i + 1] = batch->key_count;
+    batch->sample_count++;
+}
+
 // A quote that is open at the end of a line may be closed on one that follows. If none does, the
 // line stands alone again, and is malformed. *is_good_p: the record was parsed. RT_AGAIN,
 // RT_STOPPED: what follows is not there; the line will come again.
@@ -463,9 +483,11 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
     }
     if (line->length == 0 && !line->is_too_long) {
         note_blank(&stream->state, line);
+        keep_place(stream, batch);
         return RT_OK;
     }
-    const uint64_t id = stream->ids ? rt_event_id_find(&stream->event_id, line) : 0;
+    const bool drops = stream->ids && !stream->keeps_places; // else a line would lose its place
+    const uint64_t id = drops ? rt_event_id_find(&stream->event_id, line) : 0;
     if (RT_UNLIKELY(id && rt_ids_has(stream->ids, id))) {
         rt_ids_note(stream->ids);
         return RT_OK;
@@ -484,10 +506,12 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
         if (!is_good)
             stream->problem = problem;
     }
-    if (RT_LIKELY(is_good))
+    if (RT_LIKELY(is_good)) {
         note_good(stream, id, line->arrival_ns, samples, batch);
-    else
+    } else {
         note_malformed(stream, line);
+        keep_place(stream, batch);
+    }
     return judge_when_due(stream, &before, error);
 }
 

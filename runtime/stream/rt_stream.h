@@ -76,6 +76,10 @@ void rt_stream_watch(rt_stream *stream, int stop, int ledger);
 // A batch that has a sample is given out after so long though it is not full. 0: it waits.
 void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns);
 
+// From now on a line that is no sample (malformed, blank) stands in its place in a batch all the
+// same: as one whose label is NaN, with the missing id in every field. Headers do not.
+void rt_stream_keep_places(rt_stream *stream);
+
 // Clears batch and fills it with up to sample_count_max samples; fewer at the end of the input,
 // before a failure, and after rt_stream_set_wait's time. RT_END: nothing left, batch is empty.
 // RT_DATA, RT_IO: error names file and line.

@@ -93,6 +93,13 @@ static uint32_t cells_expected(const rt_table *table)
                               : table->columns->count - table->columns->derived_count;
 }
 
+// A line without the cell of the label, where that may be.
+static bool lacks_label(rt_table *table, const rt_line *line)
+{
+    return table->columns->labels_optional && table->order_count == 0 &&
+           count_cells(table, line) == cells_expected(table) - 1;
+}
+
 // number: of the cell in the line, from 0.
 static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *line, uint32_t number,
                                              uint32_t column, rt_cell value,
@@ -102,7 +109,8 @@ static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *lin
     size_t shown = value.length < sizeof shown_cell ? value.length : sizeof shown_cell;
     memcpy(shown_cell, value.text, shown); // counting reuses the storage of unquoted cells
     uint32_t count = count_cells(table, line);
-    if (count != cells_expected(table))
+    const bool has_all = count == cells_expected(table) || lacks_label(table, line);
+    if (!has_all)
         return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
     return rt_line_reject_cell(problem, number, name_of(table, column),
                                rt_columns_expected(table->columns, column), shown_cell, shown);
@@ -124,9 +132,15 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
 {
     const char *at = line->text, *end = at + line->length;
     rt_columns *columns = table->columns;
+    const bool passes_label = lacks_label(table, line);
+    const uint32_t last =
+        columns->count - 1 -
+        (passes_label && columns->items[columns->count - 1].kind == RT_COLUMN_LABEL);
     uint32_t dense_count = 0;
-    for (uint32_t i = 0; i < columns->count; i++) {
+    for (uint32_t i = 0; i <= last; i++) {
         rt_cell value;
+        if (RT_UNLIKELY(passes_label && columns->items[i].kind == RT_COLUMN_LABEL))
+            continue;
         table->unquoted_used = 0;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
@@ -134,8 +148,7 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
         if (columns->items[i].kind != RT_COLUMN_IGNORE &&
             RT_UNLIKELY(!rt_columns_take(columns, i, value, sample, &dense_count)))
             return reject(table, line, i, i, value, problem);
-        bool is_last = i + 1 == columns->count;
-        if (RT_UNLIKELY((at == end) != is_last))
+        if (RT_UNLIKELY((at == end) != (i == last)))
             return reject(table, line, i, i, value, problem);
         at++;
     }
@@ -251,7 +264,10 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
                                          : read_order(table, name, line, error);
     snprintf(lacks, sizeof lacks, "lacks this column of %s: ", table->list);
     for (uint32_t i = 0; i < table->columns->count && !status; i++) {
-        if (rt_columns_reads(table->columns, i) && number_of(table, i) == table->order_count)
+        const bool may_lack = table->columns->labels_optional &&
+                              table->columns->items[i].kind == RT_COLUMN_LABEL;
+        if (rt_columns_reads(table->columns, i) && !may_lack &&
+            number_of(table, i) == table->order_count)
             status = fail_header(name, line, lacks, name_of(table, i), error);
     }
     return status;
@@ -336,9 +352,11 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
     rt_table *table;
     rt_status status =
         rt_table_create(&config->table, rt_columns_purpose_of(config), &table, error);
-    if (!status)
-        *parser_p = table;
-    return status;
+    if (status)
+        return status;
+    table->columns->labels_optional = config->labels_optional;
+    *parser_p = table;
+    return RT_OK;
 }
 
 static void destroy(void *parser)

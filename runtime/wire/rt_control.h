@@ -152,6 +152,25 @@ typedef struct {
 } rt_wire_taken;
 _Static_assert(sizeof(rt_wire_taken) == 24, "wire layout");
 
+// FETCH: bytes of a published file from offset on (docs/SERVING.md). name: "current.json", or a
+// version and a file of it.
+typedef struct {
+    uint64_t offset;
+    char name[120];
+} rt_wire_fetch;
+_Static_assert(sizeof(rt_wire_fetch) == 128, "wire layout");
+
+// FETCHED: followed by those bytes, as many as there are, at most RT_WIRE_FETCH_BYTES_MAX; with a
+// status text follows. header.iteration: as the FETCH had it.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t reserved;
+    uint64_t offset, total; // total: bytes of the file
+} rt_wire_fetched;
+_Static_assert(sizeof(rt_wire_fetched) == 24, "wire layout");
+
+#define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
+
 // KEYS: a row that a shard holds.
 typedef struct {
     uint64_t key;

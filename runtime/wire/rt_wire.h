@@ -63,7 +63,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
                                one's number. 0 lines: a question */                                \
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
-                               what followed it has to come again */
+                               what followed it has to come again */                              \
+    XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,

@@ -175,7 +175,7 @@ static void write_manifest_text(const fixture *f, uint32_t iteration, uint32_t b
                           ", \"shards\": 1, \"schema\": \"%016" PRIx64 "\", \"config\": "
                           "\"%016" PRIx64 "\", \"parts\": [",
                           iteration, base, iteration * SAMPLES, f->config.worker_count,
-                          cli_schema_hash(&f->config), cli_config_hash(&f->config));
+                          rt_config_schema(&f->config), cli_config_hash(&f->config));
     rt_bytes_put(text, head, (size_t)length);
     put_part(text, "rows-000-of-001.bin", &sums[0], ", ");
     put_part(text, "planner.bin", &sums[1], ", ");
@@ -266,7 +266,7 @@ static void write_rows(const fixture *f, const dp_planner *planner, uint32_t ite
 {
     const dp_directory *directory = dp_planner_directory(planner);
     const uint32_t dim = f->config.model.embedding_dim;
-    const ps_model_info info = {.schema = cli_schema_hash(&f->config),
+    const ps_model_info info = {.schema = rt_config_schema(&f->config),
                                 .shard_count = 1,
                                 .dim = dim,
                                 .state_floats =
@@ -424,7 +424,7 @@ static bool load_rows(const fixture *f, const dp_saved *saved, ps_shard *shard)
         must(rt_control_create_struct(&order, RT_MESSAGE_LOAD, rt_peer(RT_ROLE_COORDINATOR, 0),
                                       saved->past[i].iteration, &load, sizeof load, NULL),
              &error);
-        must(ps_checkpoint_load(shard, &order, cli_schema_hash(&f->config), 0, 1, NULL, NULL,
+        must(ps_checkpoint_load(shard, &order, rt_config_schema(&f->config), 0, 1, NULL, NULL,
                                 &answer, &error),
              &error);
         memcpy(&loaded, rt_message_payload(&answer), sizeof loaded);
@@ -527,7 +527,7 @@ static bool resume(const fixture *f, uint32_t workers)
     dp_saved saved;
     ps_shard *shard;
     rt_error error = {0};
-    if (dp_saved_read(f->folder, NEWEST, cli_schema_hash(&f->config), &saved, &error)) {
+    if (dp_saved_read(f->folder, NEWEST, rt_config_schema(&f->config), &saved, &error)) {
         rt_assert(error.text[0]);
         return false;
     }

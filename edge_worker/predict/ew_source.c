@@ -1,4 +1,4 @@
-#include "cli/cli_source.h"
+#include "edge_worker/predict/ew_source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/rt_log.h"
 
 #define PATH_SIZE (RT_PATH_MAX + 160)
 
@@ -22,34 +22,48 @@ static bool is_there(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
-int cli_source_open(const char *folder, const char *const *sets, uint32_t set_count,
-                    rt_config *config, cli_source *source)
+// What config.json says, sets over it. config is not initialised on failure.
+static rt_status load_config(const char *path, const char *const *sets, uint32_t set_count,
+                             bool reads_input, rt_config *config, rt_error *error)
 {
-    char path[PATH_SIZE];
-    rt_error error = {0};
-    struct stat info;
-    snprintf(path, sizeof path, "%s.old", folder);
-    if (stat(folder, &info) != 0 && errno == ENOENT && stat(path, &info) == 0) {
-        rt_fail(&error, RT_NOT_FOUND,
-                "%s is not there, but %s is: the process that put a new model in its place ended "
-                "between two renames; the whole one is %s",
-                folder, path, path);
-        return cli_fail(&error);
-    }
-    if (!is_there(folder, "config.json")) {
-        rt_fail(&error, RT_NOT_FOUND,
-                "%s: no config.json: expected the folder model/ of a run, or a checkpoint", folder);
-        return cli_fail(&error);
-    }
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    int code = cli_load(path, sets, set_count, "lanyard", config);
-    if (code == CLI_OK)
-        *source =
-            (cli_source){.folder = folder, .config = config, .schema = cli_schema_hash(config)};
-    return code;
+    rt_status status = rt_config_init(config);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    status = rt_config_load(config, path, error);
+    for (uint32_t i = 0; i < set_count && !status; i++)
+        status = rt_config_set(config, sets[i], error);
+    if (!status)
+        status =
+            reads_input ? rt_config_check(config, error) : rt_config_check_model(config, error);
+    if (status)
+        rt_config_fini(config);
+    return status;
 }
 
-static rt_status check_without_manifest(const cli_source *source, rt_error *error)
+rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
+                         bool reads_input, rt_config *config, ew_source *source, rt_error *error)
+{
+    char path[PATH_SIZE];
+    struct stat info;
+    snprintf(path, sizeof path, "%s.old", folder);
+    if (stat(folder, &info) != 0 && errno == ENOENT && stat(path, &info) == 0)
+        return rt_fail(error, RT_NOT_FOUND,
+                       "%s is not there, but %s is: the process that put a new model in its place "
+                       "ended between two renames; the whole one is %s",
+                       folder, path, path);
+    if (!is_there(folder, "config.json"))
+        return rt_fail(error, RT_NOT_FOUND,
+                       "%s: no config.json: expected the folder model/ of a run, or a checkpoint",
+                       folder);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    rt_status status = load_config(path, sets, set_count, reads_input, config, error);
+    if (!status)
+        *source =
+            (ew_source){.folder = folder, .config = config, .schema = rt_config_schema(config)};
+    return status;
+}
+
+static rt_status check_without_manifest(const ew_source *source, rt_error *error)
 {
     ps_model_info info = {0};
     ps_model_reader *reader;
@@ -72,7 +86,7 @@ static rt_status check_without_manifest(const cli_source *source, rt_error *erro
     return RT_OK;
 }
 
-rt_status cli_source_check(const cli_source *source, rt_error *error)
+rt_status ew_source_check(const ew_source *source, rt_error *error)
 {
     cJSON *root = NULL;
     uint64_t schema = 0;
@@ -107,8 +121,8 @@ static bool config_says_scaled(const char *folder)
     return is_scaled;
 }
 
-rt_status cli_source_scale(const cli_source *source, uint32_t dense_count, rt_tensors **scale_p,
-                           rt_error *error)
+rt_status ew_source_scale(const ew_source *source, uint32_t dense_count, rt_tensors **scale_p,
+                          rt_error *error)
 {
     char path[PATH_SIZE];
     *scale_p = NULL;
@@ -128,8 +142,9 @@ rt_status cli_source_scale(const cli_source *source, uint32_t dense_count, rt_te
 // ---- rows ------------------------------------------------------------------------------------
 
 typedef struct {
-    const cli_source *source;
+    const ew_source *source;
     uint32_t shard, row_floats;
+    uint32_t have; // iteration of the rows that are in the table already; 0: none are
     ps_table *table;
     ps_model_info info;
 } loading;
@@ -193,7 +208,7 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
     if (info.dim != l->source->config->model.embedding_dim || info.schema != l->source->schema ||
         l->row_floats > info.dim + info.state_floats)
         status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
-    if (!status && info.base && (l->shard != CLI_ALL_SHARDS || info.shard == 0))
+    if (!status && info.base > l->have && (l->shard != EW_ALL_SHARDS || info.shard == 0))
         status = load_base(l, folder, info.base, before, error);
     while (!status) {
         uint64_t key;
@@ -201,10 +216,10 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
         if (!status)
-            status = add_row(l, key, version, row, info.base > 0, error);
+            status = add_row(l, key, version, row, info.base > 0 || l->have > 0, error);
     }
-    for (uint64_t at = 0; status == RT_END && info.floor &&
-                          ps_table_erase_below(l->table, info.floor, &at);) {
+    for (uint64_t at = 0;
+         status == RT_END && info.floor && ps_table_erase_below(l->table, info.floor, &at);) {
         // rows of the files before that have ended
     }
     if (status == RT_END)
@@ -221,7 +236,7 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
     const uint32_t shards = l->source->config->ps_shard_count;
     rt_status status = RT_OK;
     for (uint32_t s = 0; s < shards && !status; s++) {
-        if (l->shard != CLI_ALL_SHARDS && l->shard != s)
+        if (l->shard != EW_ALL_SHARDS && l->shard != s)
             continue;
         status = ps_model_file_path(folder, s, shards, path, sizeof path, error);
         if (!status)
@@ -230,12 +245,23 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
     return status;
 }
 
-rt_status cli_source_rows(const cli_source *source, uint32_t shard, uint32_t row_floats,
-                          ps_table *table, ps_model_info *info_p, rt_error *error)
+rt_status ew_source_rows(const ew_source *source, uint32_t shard, uint32_t row_floats,
+                         ps_table *table, ps_model_info *info_p, rt_error *error)
 {
     loading l = {.source = source, .shard = shard, .row_floats = row_floats, .table = table};
     rt_status status = load_folder(&l, source->folder, UINT32_MAX, error);
     if (info_p)
         *info_p = l.info;
     return status;
+}
+
+rt_status ew_source_changes(const ew_source *source, uint32_t row_floats, uint32_t have,
+                            ps_table *table, rt_error *error)
+{
+    loading l = {.source = source,
+                 .shard = EW_ALL_SHARDS,
+                 .row_floats = row_floats,
+                 .have = have,
+                 .table = table};
+    return load_folder(&l, source->folder, UINT32_MAX, error);
 }

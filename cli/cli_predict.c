@@ -1,0 +1,349 @@
+// `lanyard predict`: the probability of label 1 for every line of an input, in its order.
+//
+// One thread reads, others score; who finishes the batch that is next in order writes it out.
+#define _GNU_SOURCE // sched_getaffinity
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "edge_worker/predict/ew_scorer.h"
+#include "runtime/rt_log.h"
+
+#define BATCH_SAMPLES 256u
+#define THREADS_MAX 256u
+#define LINE_BYTES 24u             // "%.9g" and a line feed
+#define WAIT_NS UINT64_C(20000000) // a batch that does not fill is scored after so long
+
+typedef enum { JOB_FREE, JOB_READ, JOB_TAKEN, JOB_SCORED } job_state;
+
+typedef struct {
+    job_state state;
+    rt_batch batch;
+    bool is_place[BATCH_SAMPLES]; // of a line that is no sample
+    char text[BATCH_SAMPLES * LINE_BYTES];
+    size_t text_size;
+} job;
+
+typedef struct prediction prediction;
+
+typedef struct {
+    prediction *all;
+    ew_scorer *scorer;
+    pthread_t thread;
+    bool started;
+} scoring;
+
+struct prediction {
+    const rt_config *config;
+    ew_source source;
+    ew_weights weights;
+    rt_stream_config input; // the model's, but all samples count and no outcomes are waited for
+    rt_stream *stream;
+    ew_device device;
+    bool device_open;
+    FILE *out;
+    const char *out_path;
+    uint32_t thread_count;
+    scoring threads[THREADS_MAX];
+
+    pthread_mutex_t lock; // of all below
+    pthread_cond_t changed;
+    job *jobs; // a ring
+    uint32_t job_count;
+    uint64_t read, taken, written; // jobs so far
+    bool is_ended, is_writing;
+    rt_error failure; // the first one
+};
+
+static job *job_of(const prediction *p, uint64_t number)
+{
+    return &p->jobs[number % p->job_count];
+}
+
+// With the lock held.
+static void fail_with(prediction *p, const rt_error *error)
+{
+    if (!p->failure.status)
+        p->failure = *error;
+    pthread_cond_broadcast(&p->changed);
+}
+
+// ---- scoring ---------------------------------------------------------------------------------
+
+static rt_status score(const scoring *s, job *j, rt_error *error)
+{
+    const float *probabilities;
+    const uint32_t count = j->batch.sample_count;
+    for (uint32_t i = 0; i < count; i++)
+        j->is_place[i] = isnan(j->batch.labels[i]);
+    rt_status status = ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
+    char *to = j->text;
+    for (uint32_t i = 0; i < count && !status; i++)
+        to += j->is_place[i] ? snprintf(to, LINE_BYTES, "nan\n")
+                             : snprintf(to, LINE_BYTES, "%.9g\n", (double)probabilities[i]);
+    j->text_size = (size_t)(to - j->text);
+    return status;
+}
+
+static rt_status write_text(const prediction *p, const job *j, rt_error *error)
+{
+    if (fwrite(j->text, 1, j->text_size, p->out) == j->text_size && fflush(p->out) == 0)
+        return RT_OK;
+    return rt_fail(error, RT_IO, "cannot write %s: %s", p->out_path, strerror(errno));
+}
+
+// Writes all jobs that are next in order. With the lock held, which is let go meanwhile.
+static void write_scored(prediction *p)
+{
+    rt_error error = {0};
+    while (!p->is_writing && p->written < p->read && job_of(p, p->written)->state == JOB_SCORED &&
+           !p->failure.status) {
+        job *j = job_of(p, p->written);
+        p->is_writing = true;
+        pthread_mutex_unlock(&p->lock);
+        rt_status status = write_text(p, j, &error);
+        pthread_mutex_lock(&p->lock);
+        p->is_writing = false;
+        j->state = JOB_FREE;
+        p->written++;
+        if (status)
+            fail_with(p, &error);
+        pthread_cond_broadcast(&p->changed);
+    }
+}
+
+static void *score_jobs(void *context)
+{
+    const scoring *s = context;
+    prediction *p = s->all;
+    rt_error error = {0};
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        while (p->taken == p->read && !p->is_ended && !p->failure.status)
+            pthread_cond_wait(&p->changed, &p->lock);
+        if (p->failure.status || p->taken == p->read)
+            break;
+        job *j = job_of(p, p->taken++);
+        j->state = JOB_TAKEN;
+        pthread_mutex_unlock(&p->lock);
+        rt_status status = score(s, j, &error);
+        pthread_mutex_lock(&p->lock);
+        j->state = JOB_SCORED;
+        if (status)
+            fail_with(p, &error);
+        write_scored(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+// The next job that is free; NULL: something failed.
+static job *wait_for_job(prediction *p)
+{
+    pthread_mutex_lock(&p->lock);
+    job *j = job_of(p, p->read);
+    while (j->state != JOB_FREE && !p->failure.status)
+        pthread_cond_wait(&p->changed, &p->lock);
+    const bool failed = p->failure.status != RT_OK;
+    pthread_mutex_unlock(&p->lock);
+    return failed ? NULL : j;
+}
+
+static void read_jobs(prediction *p)
+{
+    rt_error error = {0};
+    rt_status status = RT_OK;
+    while (!status) {
+        job *j = wait_for_job(p);
+        if (!j)
+            return;
+        status = rt_stream_read(p->stream, &j->batch, BATCH_SAMPLES, &error);
+        pthread_mutex_lock(&p->lock);
+        if (!status) {
+            j->state = JOB_READ;
+            p->read++;
+        }
+        p->is_ended = status != RT_OK;
+        pthread_cond_broadcast(&p->changed);
+        pthread_mutex_unlock(&p->lock);
+    }
+    pthread_mutex_lock(&p->lock); // what came before a failure is written
+    while (p->written < p->read && !p->failure.status)
+        pthread_cond_wait(&p->changed, &p->lock);
+    if (status != RT_END)
+        fail_with(p, &error);
+    pthread_mutex_unlock(&p->lock);
+}
+
+// ---- beginning and end -----------------------------------------------------------------------
+
+static rt_status open_input(prediction *p, rt_error *error)
+{
+    p->input = p->config->stream;
+    p->input.negatives_keep = 1;
+    return rt_stream_open(&p->input, p->config->seed, &p->stream, error);
+}
+
+static rt_status open_all(prediction *p, rt_error *error)
+{
+    rt_status status = ew_device_open("cpu", &p->device, error);
+    p->device_open = status == RT_OK;
+    if (!status)
+        status = ew_weights_open(&p->source, &p->weights, error);
+    if (!status)
+        status = open_input(p, error);
+    p->job_count = 2 * p->thread_count + 2;
+    p->jobs = rt_alloc(p->job_count, sizeof *p->jobs);
+    if (!status && !p->jobs)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < p->thread_count && !status; i++) {
+        p->threads[i].all = p;
+        status =
+            ew_scorer_create(&p->weights, &p->device, BATCH_SAMPLES, &p->threads[i].scorer, error);
+    }
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < p->job_count; i++)
+        rt_batch_init(&p->jobs[i].batch, p->weights.schema.dense_count);
+    rt_stream_keep_places(p->stream);
+    rt_stream_set_wait(p->stream, WAIT_NS);
+    return RT_OK;
+}
+
+static rt_status start_threads(prediction *p, rt_error *error)
+{
+    for (uint32_t i = 0; i < p->thread_count; i++) {
+        scoring *s = &p->threads[i];
+        const int code = pthread_create(&s->thread, NULL, score_jobs, s);
+        s->started = code == 0;
+        if (code)
+            return rt_fail(error, RT_LIMIT, "cannot start a thread: %s", strerror(code));
+    }
+    return RT_OK;
+}
+
+static rt_status predict(prediction *p, rt_error *error)
+{
+    rt_status status = open_all(p, error);
+    if (status)
+        return status;
+    status = start_threads(p, error);
+    if (!status)
+        read_jobs(p);
+    pthread_mutex_lock(&p->lock);
+    p->is_ended = true;
+    if (status)
+        fail_with(p, error);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    for (uint32_t i = 0; i < p->thread_count; i++)
+        if (p->threads[i].started)
+            pthread_join(p->threads[i].thread, NULL);
+    *error = p->failure;
+    return p->failure.status;
+}
+
+static void tell(const prediction *p)
+{
+    const rt_stream_stats stats = rt_stream_statistics(p->stream);
+    uint64_t lookups = 0, unknown = 0;
+    for (uint32_t i = 0; i < p->thread_count; i++) {
+        const ew_scorer_counts counts = ew_scorer_counted(p->threads[i].scorer);
+        lookups += counts.lookups;
+        unknown += counts.unknown;
+    }
+    rt_info("%" PRIu64 " predictions, %" PRIu64 " malformed lines (nan), %.1f%% of look-ups are "
+            "unknown keys",
+            stats.samples - stats.malformed, stats.malformed,
+            lookups ? 100 * (double)unknown / (double)lookups : 0);
+}
+
+static void close_all(prediction *p)
+{
+    for (uint32_t i = 0; p->jobs && i < p->job_count; i++)
+        rt_batch_fini(&p->jobs[i].batch);
+    rt_free(p->jobs);
+    for (uint32_t i = 0; i < p->thread_count; i++)
+        ew_scorer_destroy(p->threads[i].scorer);
+    if (p->stream)
+        rt_stream_close(p->stream);
+    ew_weights_close(&p->weights);
+    if (p->device_open)
+        ew_device_close(&p->device);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+}
+
+// As many as this process may run at a time, unless it is said.
+static bool read_threads(const char *text, uint32_t *count_p)
+{
+    cpu_set_t set;
+    if (!text) {
+        const int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+        *count_p = (uint32_t)rt_min_u64((uint64_t)count, THREADS_MAX);
+        return true;
+    }
+    char *end;
+    const unsigned long count = strtoul(text, &end, 10);
+    *count_p = (uint32_t)count;
+    return *text >= '1' && *text <= '9' && *end == '\0' && count <= THREADS_MAX;
+}
+
+static rt_status open_out(prediction *p, const char *path, rt_error *error)
+{
+    p->out_path = path ? path : "standard output";
+    p->out = path ? fopen(path, "we") : stdout;
+    return p->out ? RT_OK : rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+int cli_predict(int argc, char **argv)
+{
+    const char *directory = NULL, *out = NULL, *threads = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_config config;
+    rt_error error = {0};
+    prediction *p = rt_alloc(1, sizeof *p);
+    const cli_option options[] = {{"out", &out, NULL}, {"threads", &threads, NULL}};
+    int code = CLI_USAGE;
+    if (!p)
+        return CLI_FAILED;
+    if (cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count)) {
+        code = CLI_OK;
+        if (!directory || !read_threads(threads, &p->thread_count)) {
+            fprintf(stderr,
+                    "lanyard predict: expected MODEL, the folder model/ of a run or a "
+                    "checkpoint; and of --threads 1 to %u\n",
+                    THREADS_MAX);
+            code = CLI_USAGE;
+        }
+    }
+    if (code == CLI_OK)
+        code = cli_open_source(directory, sets, set_count, true, &config, &p->source);
+    if (code != CLI_OK) {
+        rt_free(p);
+        return code;
+    }
+    config.stream.labels_optional = true;
+    p->config = &config;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    rt_status status = open_out(p, out, &error);
+    if (!status)
+        status = predict(p, &error);
+    if (!status)
+        tell(p);
+    if (out && p->out && fclose(p->out) != 0 && !status)
+        status = rt_fail(&error, RT_IO, "cannot write %s: %s", out, strerror(errno));
+    close_all(p);
+    rt_free(p);
+    rt_config_fini(&config);
+    return status ? cli_fail(&error) : CLI_OK;
+}

@@ -1,0 +1,103 @@
+// `lanyard serve`: answers over HTTP with a model, or with the newest that a run has published.
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "edge_worker/serve/ew_server.h"
+#include "edge_worker/serve/ew_subscriber.h"
+#include "runtime/rt_log.h"
+#include "runtime/transport/rt_keys.h"
+
+typedef struct {
+    const char *folder, *run; // run: address, NULL: nobody is asked
+    const char *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_keys keys;
+    ew_subscriber *subscriber;
+    ew_follower *follower;
+    ew_server *server;
+} serving;
+
+// With the keys that --set names: there is no model here yet that could name others.
+static rt_status subscribe(serving *s, rt_error *error)
+{
+    char address[RT_NAME_MAX + 16];
+    rt_config config;
+    if (!cli_address(s->run, address, sizeof address))
+        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT");
+    rt_status status = rt_config_init(&config);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    for (uint32_t i = 0; i < s->set_count && !status; i++)
+        status = rt_config_set(&config, s->sets[i], error);
+    if (!status)
+        status = rt_keys_load(&config, &s->keys, error);
+    const ew_subscriber_config ask = {address, s->folder, config.publish.keep, &s->keys};
+    if (!status)
+        status = ew_subscriber_open(&ask, &s->subscriber, error);
+    if (!status)
+        status = ew_subscriber_await(s->subscriber, config.timeout_start_s, error);
+    rt_config_fini(&config);
+    return status;
+}
+
+static rt_status answer(serving *s, const rt_config *config, const sigset_t *ends, rt_error *error)
+{
+    int number;
+    rt_status status = ew_server_open(config, s->follower, &s->server, error);
+    if (status)
+        return status;
+    printf("%s\n", ew_server_url(s->server));
+    fflush(stdout);
+    while (sigwait(ends, &number) != 0)
+        ;
+    rt_info("ends");
+    return RT_OK;
+}
+
+static rt_status serve(serving *s, rt_error *error)
+{
+    const ew_follower_config follow = {s->folder, s->sets, s->set_count};
+    rt_config config;
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); // for sigwait, in all threads
+    rt_status status = s->run ? subscribe(s, error) : RT_OK;
+    if (!status)
+        status = ew_follower_open(&follow, &s->follower, error);
+    if (status)
+        return status;
+    status = rt_config_copy(ew_follower_model_config(s->follower), &config);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    rt_log_setup(config.log_level, "serve");
+    status = answer(s, &config, &ends, error);
+    ew_server_close(s->server); // while config is there
+    rt_config_fini(&config);
+    return status;
+}
+
+int cli_serve(int argc, char **argv)
+{
+    static serving s; // only main's thread
+    rt_error error = {0};
+    const cli_option options[] = {{"run", &s.run, NULL}};
+    rt_log_setup(RT_LOG_INFO, "serve");
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &s.folder, s.sets, &s.set_count))
+        return CLI_USAGE;
+    if (!s.folder) {
+        fprintf(stderr, "lanyard serve: which MODEL? The folder model/ of a run, the one that a "
+                        "run publishes to, or with --run the one that a copy is kept in\n");
+        return CLI_USAGE;
+    }
+    rt_status status = serve(&s, &error);
+    ew_follower_close(s.follower);
+    ew_subscriber_close(s.subscriber);
+    rt_keys_clear(&s.keys);
+    return status ? cli_fail(&error) : CLI_OK;
+}

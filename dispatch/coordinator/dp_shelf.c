@@ -1,0 +1,161 @@
+#include "dispatch/coordinator/dp_shelf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/files/rt_published.h"
+#include "runtime/rt_log.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/wire/rt_control.h"
+
+#define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
+#define WAIT_MS 1000
+#define LINGER_MS 200
+
+struct dp_shelf {
+    char folder[RT_FOLDER_MAX], bound[RT_NAME_MAX];
+    rt_transport *transport;
+    rt_endpoint *endpoint;
+    int wake_fd;
+    pthread_t thread;
+    bool started;
+};
+
+// The bytes that were asked for, or why there are none.
+static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, rt_message *answer,
+                            size_t *size_p, rt_wire_fetched *fetched, rt_error *error)
+{
+    char path[RT_FOLDER_MAX + sizeof fetch->name];
+    struct stat info;
+    uint8_t *to = rt_message_payload(answer) + sizeof *fetched;
+    if (!rt_published_may_be(fetch->name))
+        return rt_fail(error, RT_NOT_FOUND, "no published file has this name");
+    snprintf(path, sizeof path, "%s/%s", shelf->folder, fetch->name);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0 || fstat(file, &info) != 0) {
+        if (file >= 0)
+            close(file);
+        return rt_fail(error, RT_NOT_FOUND, "%s: %s", fetch->name, strerror(errno));
+    }
+    const ssize_t count = fetch->offset <= (uint64_t)info.st_size
+                              ? pread(file, to, RT_WIRE_FETCH_BYTES_MAX, (off_t)fetch->offset)
+                              : 0;
+    const int reason = errno;
+    close(file);
+    if (count < 0)
+        return rt_fail(error, RT_IO, "%s: %s", fetch->name, strerror(reason));
+    fetched->total = (uint64_t)info.st_size;
+    *size_p = (size_t)count;
+    return RT_OK;
+}
+
+static rt_status answer(const dp_shelf *shelf, uint32_t peer, const rt_message *question)
+{
+    rt_wire_fetch fetch;
+    rt_wire_fetched fetched = {0};
+    rt_message message;
+    rt_error error = {0};
+    size_t size = 0;
+    rt_reader reader = rt_message_reader(question);
+    if (!rt_reader_get(&reader, &fetch, 1, sizeof fetch) || fetch.name[sizeof fetch.name - 1])
+        return RT_WIRE;
+    if (rt_message_create(&message, RT_MESSAGE_FETCHED, SELF,
+                          rt_message_header(question)->iteration, 0,
+                          sizeof fetched + RT_WIRE_FETCH_BYTES_MAX))
+        return RT_NO_MEMORY;
+    fetched.offset = fetch.offset;
+    fetched.status = read_bytes(shelf, &fetch, &message, &size, &fetched, &error);
+    if (fetched.status) {
+        size = strlen(error.text);
+        memcpy(rt_message_payload(&message) + sizeof fetched, error.text, size);
+    }
+    memcpy(rt_message_payload(&message), &fetched, sizeof fetched);
+    rt_message_finish(&message, 0, sizeof fetched + size);
+    rt_status status = rt_transport_zmq.send(shelf->endpoint, peer, &message);
+    rt_message_release(&message); // of who does not read, or is gone: it asks again
+    return status;
+}
+
+static void *hand_out(void *context)
+{
+    dp_shelf *shelf = context;
+    const rt_transport_ops *ops = &rt_transport_zmq;
+    uint64_t stop = 0;
+    while (read(shelf->wake_fd, &stop, sizeof stop) < 0) {
+        bool ready;
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        rt_status status = ops->receive(shelf->endpoint, &peer, &message, &error);
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_FETCH)
+            (void)answer(shelf, peer, &message);
+        rt_message_release(&message);
+        if (status == RT_AGAIN)
+            (void)ops->wait(&shelf->endpoint, 1, shelf->wake_fd, WAIT_MS, &ready);
+    }
+    return NULL;
+}
+
+static rt_status start(dp_shelf *shelf, rt_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    shelf->started = pthread_create(&shelf->thread, NULL, hand_out, shelf) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return shelf->started ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
+}
+
+rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error)
+{
+    char address[RT_NAME_MAX + 16];
+    dp_shelf *shelf = rt_alloc(1, sizeof *shelf);
+    if (!shelf)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    snprintf(shelf->folder, sizeof shelf->folder, "%s", config->folder);
+    snprintf(address, sizeof address, "tcp://%s", config->address);
+    shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rt_status status = shelf->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
+                                          : rt_transport_open(&rt_transport_zmq, config->keys,
+                                                              &shelf->transport, error);
+    if (!status)
+        status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
+                                         &shelf->endpoint, error);
+    if (!status)
+        status = start(shelf, error);
+    if (status) {
+        dp_shelf_close(shelf);
+        return rt_fail_in(error, "publish.address");
+    }
+    rt_info("published models at %s", shelf->bound);
+    *shelf_p = shelf;
+    return RT_OK;
+}
+
+void dp_shelf_close(dp_shelf *shelf)
+{
+    const uint64_t one = 1;
+    if (!shelf)
+        return;
+    if (shelf->started && write(shelf->wake_fd, &one, sizeof one) == sizeof one)
+        pthread_join(shelf->thread, NULL);
+    if (shelf->endpoint)
+        rt_transport_zmq.end(shelf->endpoint, LINGER_MS);
+    if (shelf->transport)
+        rt_transport_zmq.close(shelf->transport);
+    if (shelf->wake_fd >= 0)
+        close(shelf->wake_fd);
+    rt_free(shelf);
+}
+
+const char *dp_shelf_address(const dp_shelf *shelf)
+{
+    return shelf->bound;
+}

@@ -1,0 +1,26 @@
+// dp_shelf - hands published models out to servers of other boxes (publish.address).
+//
+// A thread with an endpoint of its own (ZeroMQ, CURVE where keys are in use) answers FETCHes from
+// the folder. It keeps nothing: who asks says which bytes of which file. So a server that is slow,
+// or gone, costs nothing, and the run knows of none.
+#ifndef DP_SHELF_H
+#define DP_SHELF_H
+
+#include "runtime/transport/rt_transport.h"
+
+typedef struct dp_shelf dp_shelf;
+
+typedef struct {
+    const char *address; // "HOST:PORT"
+    const char *folder;  // rt_published
+    const rt_keys *keys; // NULL: loopback only; outlives the shelf
+} dp_shelf_config;
+
+// RT_CONFIG, RT_IO: error names the address and the reason. RT_NO_MEMORY, RT_LIMIT.
+rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error);
+void dp_shelf_close(dp_shelf *shelf); // also NULL
+
+// "tcp://HOST:PORT" with the port that was found.
+const char *dp_shelf_address(const dp_shelf *shelf);
+
+#endif

@@ -1,0 +1,39 @@
+// ew_cells - samples made of cells that are known by the names of their columns.
+//
+// Cells are put together as a line of the model's own format, and its own parser makes the sample:
+// ids, transforms and what is missing are those of training. Names: of format criteo I1 to I13, C1
+// to C26; of a table those of stream.table.columns, but for the label; of the generator D1, D2...
+// and its fields, whose cells are numbers. One thread.
+#ifndef EW_CELLS_H
+#define EW_CELLS_H
+
+#include "runtime/stream/rt_stream.h"
+
+#define EW_CELL_NONE UINT32_MAX
+
+typedef struct ew_cells ew_cells;
+
+// config outlives it. RT_CONFIG, RT_NO_MEMORY; RT_UNSUPPORTED: samples of this format have no
+// cells.
+rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error *error);
+void ew_cells_destroy(ew_cells *cells); // also NULL
+
+uint32_t ew_cells_count(const ew_cells *cells);
+const char *ew_cells_name(const ew_cells *cells, uint32_t column);
+uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length); // or EW_CELL_NONE
+
+// All cells are empty, which means missing.
+void ew_cells_clear(ew_cells *cells);
+
+// The bytes stay the caller's, and as they are until the cell is put again or cleared.
+void ew_cells_put(ew_cells *cells, uint32_t column, const char *text, size_t length);
+
+// Adds the sample of the cells to a batch, with label 0. RT_DATA: a cell is none of its column;
+// RT_NO_MEMORY. The batch is unchanged then.
+rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error);
+
+// The same of a whole line of the format, without its line end. No header.
+rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
+                               rt_error *error);
+
+#endif

@@ -1,0 +1,398 @@
+// liblanyard: what lanyard.h promises, over ew_weights, ew_scorer and ew_cells.
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "edge_worker/predict/ew_cells.h"
+#include "edge_worker/predict/ew_scorer.h"
+#include "edge_worker/predict/lanyard.h"
+#include "runtime/rt_hash.h"
+#include "runtime/rt_json.h"
+#include "runtime/rt_log.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+#define BATCH_SAMPLES 256u
+#define NUMBER_BYTES 32u
+
+// What one score at a time works with.
+typedef struct room {
+    struct room *next;
+    ew_scorer *scorer;
+    ew_cells *cells;
+    rt_batch batch;
+    bool is_place[BATCH_SAMPLES];  // of a line that is no sample
+    char (*numbers)[NUMBER_BYTES]; // a cell of each column
+} room;
+
+struct lanyard_model {
+    rt_config config;
+    bool has_config;
+    ew_weights weights;
+    ew_device device;
+    ew_cells *cells; // for names
+    pthread_mutex_t lock;
+    room *rooms; // that nobody uses
+};
+
+PUBLIC int lanyard_abi(void)
+{
+    return LANYARD_ABI;
+}
+
+// The status of a load or a score, and its sentence.
+static int tell(const rt_error *failure, int bad, char *text, size_t size)
+{
+    if (text && size > 0)
+        snprintf(text, size, "%s", failure->text);
+    switch (failure->status) {
+    case RT_OK:
+        return LANYARD_OK;
+    case RT_NO_MEMORY:
+        return LANYARD_NO_MEMORY;
+    case RT_DATA:
+    case RT_CONFIG:
+    case RT_NOT_FOUND:
+    case RT_IO:
+    case RT_LIMIT:
+        return bad;
+    default:
+        return LANYARD_FAILED;
+    }
+}
+
+// ---- models ----------------------------------------------------------------------------------
+
+static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
+{
+    ew_source source;
+    rt_status status = ew_source_open(folder, NULL, 0, false, &model->config, &source, error);
+    model->has_config = status == RT_OK;
+    if (!status)
+        status = ew_device_open("cpu", &model->device, error);
+    if (!status)
+        status = ew_weights_open(&source, &model->weights, error);
+    return status ? status : ew_cells_create(&model->config, &model->cells, error);
+}
+
+PUBLIC int lanyard_load(const char *folder, lanyard_model **model_p, char *error, size_t error_size)
+{
+    rt_error failure = {0};
+    lanyard_model *model = rt_alloc(1, sizeof *model);
+    if (!model) {
+        rt_fail(&failure, RT_NO_MEMORY, "out of memory");
+        return tell(&failure, LANYARD_NO_MEMORY, error, error_size);
+    }
+    pthread_mutex_init(&model->lock, NULL);
+    if (load(model, folder, &failure))
+        lanyard_free(model);
+    else
+        *model_p = model;
+    return tell(&failure, LANYARD_NO_MODEL, error, error_size);
+}
+
+static void destroy_room(room *r)
+{
+    if (!r)
+        return;
+    ew_scorer_destroy(r->scorer);
+    ew_cells_destroy(r->cells);
+    rt_batch_fini(&r->batch);
+    rt_free(r->numbers);
+    rt_free(r);
+}
+
+PUBLIC void lanyard_free(lanyard_model *model)
+{
+    if (!model)
+        return;
+    for (room *r = model->rooms, *next; r; r = next) {
+        next = r->next;
+        destroy_room(r);
+    }
+    ew_cells_destroy(model->cells);
+    ew_weights_close(&model->weights);
+    ew_device_close(&model->device);
+    if (model->has_config)
+        rt_config_fini(&model->config);
+    pthread_mutex_destroy(&model->lock);
+    rt_free(model);
+}
+
+PUBLIC const char *lanyard_column_name(const lanyard_model *model, size_t number)
+{
+    return number < ew_cells_count(model->cells) ? ew_cells_name(model->cells, (uint32_t)number)
+                                                 : NULL;
+}
+
+PUBLIC size_t lanyard_dense_count(const lanyard_model *model)
+{
+    return model->weights.schema.dense_count;
+}
+
+PUBLIC size_t lanyard_field_count(const lanyard_model *model)
+{
+    return model->weights.schema.field_count;
+}
+
+// ---- rooms -----------------------------------------------------------------------------------
+
+static rt_status create_room(const lanyard_model *model, room **room_p, rt_error *error)
+{
+    room *r = rt_alloc(1, sizeof *r);
+    if (!r)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_batch_init(&r->batch, model->weights.schema.dense_count);
+    r->numbers = rt_alloc(ew_cells_count(model->cells) + 1u, sizeof *r->numbers);
+    rt_status status = r->numbers ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status =
+            ew_scorer_create(&model->weights, &model->device, BATCH_SAMPLES, &r->scorer, error);
+    if (!status)
+        status = ew_cells_create(&model->config, &r->cells, error);
+    if (status) {
+        destroy_room(r);
+        return status;
+    }
+    *room_p = r;
+    return RT_OK;
+}
+
+// The lock is not the model's to change for its users; scoring changes nothing else of it.
+static rt_status enter(const lanyard_model *model, room **room_p, rt_error *error)
+{
+    lanyard_model *own = (lanyard_model *)(uintptr_t)model;
+    pthread_mutex_lock(&own->lock);
+    room *r = own->rooms;
+    if (r)
+        own->rooms = r->next;
+    pthread_mutex_unlock(&own->lock);
+    if (!r)
+        return create_room(model, room_p, error);
+    *room_p = r;
+    return RT_OK;
+}
+
+static void leave(const lanyard_model *model, room *r)
+{
+    lanyard_model *own = (lanyard_model *)(uintptr_t)model;
+    pthread_mutex_lock(&own->lock);
+    r->next = own->rooms;
+    own->rooms = r;
+    pthread_mutex_unlock(&own->lock);
+}
+
+// Scores what is in the batch and empties it.
+static rt_status score_batch(const lanyard_model *model, room *r, float *to, rt_error *error)
+{
+    const float *probabilities;
+    const uint32_t count = r->batch.sample_count;
+    rt_status status =
+        count ? ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error) : RT_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        to[i] = r->is_place[i] ? NAN : probabilities[i];
+    memset(r->is_place, 0, sizeof r->is_place);
+    rt_batch_clear(&r->batch);
+    return status;
+}
+
+// ---- by columns ------------------------------------------------------------------------------
+
+static void put_value(room *r, uint32_t place, const lanyard_column *column, size_t index)
+{
+    const char *at = (const char *)column->values + index * column->stride;
+    char *number = r->numbers[place];
+    double real;
+    int64_t integer;
+    switch (column->type) {
+    case LANYARD_TEXT:
+        ew_cells_put(r->cells, place, at, strnlen(at, column->stride));
+        return;
+    case LANYARD_INT64:
+        memcpy(&integer, at, sizeof integer);
+        snprintf(number, NUMBER_BYTES, "%" PRId64, integer);
+        break;
+    case LANYARD_DOUBLE:
+        memcpy(&real, at, sizeof real);
+        if (isnan(real))
+            number[0] = '\0';
+        else if (real == rint(real) && fabs(real) < 1e15)
+            snprintf(number, NUMBER_BYTES, "%" PRId64, (int64_t)real);
+        else
+            rt_json_format_double(real, number);
+        break;
+    }
+    ew_cells_put(r->cells, place, number, strlen(number));
+}
+
+static rt_status find_places(const room *r, const lanyard_column *columns, size_t column_count,
+                             uint32_t *places, rt_error *error)
+{
+    for (size_t i = 0; i < column_count; i++) {
+        places[i] = ew_cells_find(r->cells, columns[i].name, strlen(columns[i].name));
+        if (places[i] == EW_CELL_NONE)
+            return rt_fail(error, RT_DATA, "the model has no column \"%s\"", columns[i].name);
+        if ((int)columns[i].type < LANYARD_TEXT || columns[i].type > LANYARD_DOUBLE)
+            return rt_fail(error, RT_DATA, "column \"%s\": unknown type %d", columns[i].name,
+                           (int)columns[i].type);
+    }
+    return RT_OK;
+}
+
+static rt_status score_columns(const lanyard_model *model, room *r, const lanyard_column *columns,
+                               size_t column_count, size_t count, float *to, rt_error *error)
+{
+    uint32_t places[RT_COLUMNS_MAX];
+    if (column_count > RT_COLUMNS_MAX)
+        return rt_fail(error, RT_DATA, "%zu columns, expected at most %d", column_count,
+                       RT_COLUMNS_MAX);
+    rt_status status = find_places(r, columns, column_count, places, error);
+    ew_cells_clear(r->cells);
+    for (size_t i = 0, from = 0; i < count && !status; i++) {
+        for (size_t c = 0; c < column_count; c++)
+            put_value(r, places[c], &columns[c], i);
+        status = ew_cells_append(r->cells, &r->batch, error);
+        if (status)
+            rt_fail_in(error, "sample %zu", i);
+        else if (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count) {
+            status = score_batch(model, r, to + from, error);
+            from = i + 1;
+        }
+    }
+    return status;
+}
+
+PUBLIC int lanyard_score(const lanyard_model *model, const lanyard_column *columns,
+                         size_t column_count, size_t count, float *probabilities, char *error,
+                         size_t error_size)
+{
+    room *r;
+    rt_error failure = {0};
+    if (enter(model, &r, &failure) == RT_OK) {
+        score_columns(model, r, columns, column_count, count, probabilities, &failure);
+        rt_batch_clear(&r->batch);
+        leave(model, r);
+    }
+    return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
+}
+
+// ---- by lines --------------------------------------------------------------------------------
+
+static rt_status append_place(const lanyard_model *model, room *r, rt_error *error)
+{
+    uint64_t keys[RT_FIELDS_MAX];
+    const uint32_t fields = model->weights.schema.field_count;
+    const uint32_t place = r->batch.sample_count;
+    float *dense = rt_alloc(model->weights.schema.dense_count + 1u, sizeof *dense);
+    for (uint32_t f = 0; f < fields; f++)
+        keys[f] = rt_key(f, RT_ID_MISSING);
+    rt_status status = dense ? rt_batch_append(&r->batch, 0, dense, keys, fields) : RT_NO_MEMORY;
+    rt_free(dense);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    r->is_place[place] = true;
+    return RT_OK;
+}
+
+static rt_status score_lines(const lanyard_model *model, room *r, const char *lines, size_t size,
+                             float *to, size_t capacity, size_t *count_p, rt_error *error)
+{
+    const char *at = lines, *end = lines + size;
+    size_t count = 0, from = 0;
+    rt_status status = RT_OK;
+    while (at < end && !status) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((stop ? stop : end) - at);
+        length -= length > 0 && at[length - 1] == '\r';
+        if (count == capacity)
+            return rt_fail(error, RT_DATA, "more than %zu lines", capacity);
+        status = length ? ew_cells_append_line(r->cells, at, length, &r->batch, error) : RT_DATA;
+        if (status == RT_DATA)
+            status = append_place(model, r, error);
+        count++;
+        at = stop ? stop + 1 : end;
+        if (!status && (r->batch.sample_count == BATCH_SAMPLES || at == end)) {
+            status = score_batch(model, r, to + from, error);
+            from = count;
+        }
+    }
+    *count_p = count;
+    return status;
+}
+
+PUBLIC int lanyard_score_lines(const lanyard_model *model, const char *lines, size_t size,
+                               float *probabilities, size_t capacity, size_t *count_p, char *error,
+                               size_t error_size)
+{
+    room *r;
+    rt_error failure = {0};
+    *count_p = 0;
+    rt_status status = enter(model, &r, &failure);
+    if (!status) {
+        status = score_lines(model, r, lines, size, probabilities, capacity, count_p, &failure);
+        rt_batch_clear(&r->batch);
+        memset(r->is_place, 0, sizeof r->is_place);
+        leave(model, r);
+    }
+    if (!status)
+        failure = (rt_error){0}; // of lines that gave NaN
+    return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
+}
+
+// ---- by keys ---------------------------------------------------------------------------------
+
+// Every field has a key at least, in order, and no more than a line could have.
+static rt_status check_keys(const rt_schema *schema, const uint64_t *keys, size_t count,
+                            size_t sample, rt_error *error)
+{
+    uint32_t next = 0;
+    for (size_t k = 0; k < count; k++) {
+        const uint32_t field = rt_key_field(keys[k]);
+        if (field != next && (next == 0 || field != next - 1))
+            return rt_fail(error, RT_DATA,
+                           "sample %zu: a key of field %u, expected one of field %u", sample, field,
+                           next);
+        next = field + 1;
+    }
+    if (next != schema->field_count || count > schema->keys_per_sample_max)
+        return rt_fail(
+            error, RT_DATA,
+            "sample %zu: %zu keys up to field %u, expected keys of %u fields, at most %u", sample,
+            count, next, schema->field_count, schema->keys_per_sample_max);
+    return RT_OK;
+}
+
+static rt_status score_keys(const lanyard_model *model, room *r, size_t count, const float *dense,
+                            const uint64_t *keys, const size_t *offsets, float *to, rt_error *error)
+{
+    const rt_schema *schema = &model->weights.schema;
+    rt_status status = RT_OK;
+    for (size_t i = 0, from = 0; i < count && !status; i++) {
+        const size_t first = offsets ? offsets[i] : i * schema->field_count;
+        const size_t end = offsets ? offsets[i + 1] : first + schema->field_count;
+        status = check_keys(schema, keys + first, end - first, i, error);
+        if (!status && rt_batch_append(&r->batch, 0, dense + i * schema->dense_count, keys + first,
+                                       (uint32_t)(end - first)))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+        if (!status && (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count)) {
+            status = score_batch(model, r, to + from, error);
+            from = i + 1;
+        }
+    }
+    return status;
+}
+
+PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
+                              const uint64_t *keys, const size_t *key_offsets, float *probabilities,
+                              char *error, size_t error_size)
+{
+    room *r;
+    rt_error failure = {0};
+    if (enter(model, &r, &failure) == RT_OK) {
+        score_keys(model, r, count, dense, keys, key_offsets, probabilities, &failure);
+        rt_batch_clear(&r->batch);
+        leave(model, r);
+    }
+    return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
+}

@@ -1,0 +1,202 @@
+#include "edge_worker/predict/ew_scorer.h"
+
+#include <string.h>
+
+#include "runtime/numbers/rt_negatives.h"
+#include "runtime/rt_hash.h"
+
+#define BLOCK_KEYS 64u // looked up at a time: index lines, then rows are on their way meanwhile
+
+struct ew_scorer {
+    uint32_t dim, sample_count_max, lookup_count_max;
+    uint64_t generation; // whose dense part and scale are here; 0: none yet
+    ew_model *model;
+    rt_scale *scale;   // a copy, which counts; NULL: dense features stay as they are
+    float *slab;       // one row per look-up of a batch
+    uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
+    uint32_t *bag_offsets;
+    double negatives_keep; // of training; 1: all
+    float *corrected;      // sample_count_max; NULL: nothing is
+    ew_scorer_counts counts;
+};
+
+static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, const ew_device *device,
+                              rt_error *error)
+{
+    const rt_config *config = weights->config;
+    const ew_model_config model = {.model = config->model,
+                                   .optimizer = {.kind = RT_OPTIMIZER_SGD},
+                                   .seed = config->seed,
+                                   .dense_count = weights->schema.dense_count,
+                                   .field_count = weights->schema.field_count,
+                                   .sample_count_max = scorer->sample_count_max,
+                                   .lookup_count_max = scorer->lookup_count_max,
+                                   .row_count_max = scorer->lookup_count_max};
+    return ew_model_create(&model, device, &scorer->model, error);
+}
+
+rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
+                           uint32_t sample_count_max, ew_scorer **scorer_p, rt_error *error)
+{
+    const rt_schema *schema = &weights->schema;
+    ew_scorer *scorer = rt_alloc(1, sizeof *scorer);
+    if (!scorer)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
+    const uint32_t lookups = sample_count_max * schema->keys_per_sample_max;
+    scorer->dim = weights->config->model.embedding_dim;
+    scorer->sample_count_max = sample_count_max;
+    scorer->lookup_count_max = lookups;
+    scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
+    scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->bag_offsets =
+        rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);
+    rt_status status = RT_OK;
+    scorer->negatives_keep = weights->config->stream.negatives_keep;
+    if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
+        scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
+    if (!scorer->slab || !scorer->numbers || !scorer->bag_offsets ||
+        (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
+    for (uint32_t i = 0; i < lookups && !status; i++)
+        scorer->numbers[i] = i;
+    if (!status)
+        status = create_model(scorer, weights, device, error);
+    if (status) {
+        ew_scorer_destroy(scorer);
+        return status;
+    }
+    *scorer_p = scorer;
+    return RT_OK;
+}
+
+void ew_scorer_destroy(ew_scorer *scorer)
+{
+    if (!scorer)
+        return;
+    ew_model_destroy(scorer->model);
+    rt_scale_destroy(scorer->scale);
+    rt_free(scorer->bag_offsets);
+    rt_free(scorer->numbers);
+    rt_free(scorer->slab);
+    rt_free(scorer->corrected);
+    rt_free(scorer);
+}
+
+// Dense part and scale of weights that are new here.
+static rt_status take_dense(ew_scorer *scorer, const ew_weights *weights, rt_error *error)
+{
+    rt_status status = ew_model_load(scorer->model, weights->dense, error);
+    if (status)
+        return rt_fail_in(error, "%s", weights->dense_path);
+    rt_scale_destroy(scorer->scale);
+    scorer->scale = NULL;
+    if (weights->scale && rt_scale_create(weights->schema.dense_count, 0, &scorer->scale))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
+    if (scorer->scale)
+        rt_scale_copy(weights->scale, scorer->scale);
+    scorer->generation = weights->generation;
+    return RT_OK;
+}
+
+// ---- rows ------------------------------------------------------------------------------------
+
+static uint32_t block_size(uint32_t count, uint32_t from)
+{
+    return (uint32_t)rt_min_u64(BLOCK_KEYS, count - from);
+}
+
+// A key that the model does not know has the value that training would start from.
+static void copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint64_t *keys,
+                      const ps_found *found, uint32_t count, float *to)
+{
+    const uint32_t dim = scorer->dim;
+    const rt_config *config = weights->config;
+    for (uint32_t i = 0; i < count; i++, to += dim) {
+        if (RT_LIKELY(found[i].entry != NULL))
+            memcpy(to, found[i].row, dim * sizeof *to);
+        else
+            rt_row_init(keys[i], config->seed, (float)config->model.init_scale, dim, to);
+        scorer->counts.unknown += !found[i].entry;
+    }
+}
+
+// Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
+// of the one after that.
+static void fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
+{
+    ps_found found[2][BLOCK_KEYS];
+    const uint32_t count = batch->key_count;
+    const uint64_t *keys = batch->keys;
+    if (count > 0)
+        ps_table_find_all(weights->rows, keys, block_size(count, 0), found[0]);
+    for (uint32_t at = 0, turn = 0; at < count; at += BLOCK_KEYS, turn ^= 1) {
+        const uint32_t next = at + BLOCK_KEYS, second = next + BLOCK_KEYS;
+        if (second < count)
+            ps_table_prefetch(weights->rows, keys + second, block_size(count, second));
+        if (next < count)
+            ps_table_find_all(weights->rows, keys + next, block_size(count, next), found[turn ^ 1]);
+        copy_rows(scorer, weights, keys + at, found[turn], block_size(count, at),
+                  scorer->slab + (size_t)at * scorer->dim);
+    }
+    scorer->counts.lookups += count;
+}
+
+// False: one look-up per field, so that bags need not be told.
+static bool set_bags(ew_scorer *scorer, const rt_batch *batch, uint32_t fields)
+{
+    uint32_t bag = 0;
+    if (batch->key_count == batch->sample_count * fields)
+        return false;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        uint32_t at = batch->key_offsets[i], end = batch->key_offsets[i + 1];
+        for (uint32_t f = 0; f < fields; f++) {
+            scorer->bag_offsets[bag++] = at;
+            while (at < end && rt_key_field(batch->keys[at]) == f)
+                at++;
+        }
+    }
+    scorer->bag_offsets[bag] = batch->key_count;
+    return true;
+}
+
+rt_status ew_scorer_run(ew_scorer *scorer, const ew_weights *weights, rt_batch *batch,
+                        const float **probabilities_p, rt_error *error)
+{
+    ew_step_result result;
+    rt_assert(batch->sample_count <= scorer->sample_count_max);
+    rt_assert(batch->key_count <= scorer->lookup_count_max);
+    rt_status status = RT_OK;
+    if (scorer->generation != weights->generation)
+        status = take_dense(scorer, weights, error);
+    if (status)
+        return status;
+    if (scorer->scale)
+        scorer->counts.dense_clipped += rt_scale_apply(scorer->scale, batch);
+    fetch_rows(scorer, weights, batch);
+    const bool has_bags = set_bags(scorer, batch, weights->schema.field_count);
+    const ew_micro_batch micro = {.sample_count = batch->sample_count,
+                                  .lookup_count = batch->key_count,
+                                  .row_count = batch->key_count,
+                                  .dense = batch->dense,
+                                  .lookup_rows = scorer->numbers,
+                                  .bag_offsets = has_bags ? scorer->bag_offsets : NULL,
+                                  .row_slots = scorer->numbers,
+                                  .slab = scorer->slab,
+                                  .row_stride = scorer->dim};
+    status = ew_model_predict(scorer->model, &micro, &result, error);
+    scorer->counts.samples += batch->sample_count;
+    if (status)
+        return status;
+    *probabilities_p = result.predictions;
+    if (!scorer->corrected)
+        return RT_OK;
+    rt_negatives_correct(result.predictions, batch->sample_count, scorer->negatives_keep,
+                         scorer->corrected);
+    *probabilities_p = scorer->corrected;
+    return RT_OK;
+}
+
+ew_scorer_counts ew_scorer_counted(const ew_scorer *scorer)
+{
+    return scorer->counts;
+}

@@ -1,0 +1,125 @@
+#include "edge_worker/predict/ew_weights.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/files/rt_manifest.h"
+#include "runtime/stream/rt_parser.h"
+
+static uint64_t next_generation(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+static rt_status open_scale(const ew_source *source, uint32_t dense_count, rt_scale **scale_p,
+                            rt_error *error)
+{
+    rt_tensors *tensors;
+    *scale_p = NULL;
+    rt_status status = ew_source_scale(source, dense_count, &tensors, error);
+    if (status || !tensors)
+        return status;
+    status = rt_scale_open(tensors, dense_count, scale_p, error);
+    if (status)
+        rt_fail_in(error, "%s/scale.bin", source->folder);
+    rt_tensors_close(tensors);
+    return status;
+}
+
+// Dense part and scale take the place of those before.
+static rt_status open_dense(ew_weights *weights, const ew_source *source, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64];
+    rt_tensors *dense;
+    rt_scale *scale;
+    snprintf(path, sizeof path, "%s/dense.bin", source->folder);
+    rt_status status = rt_tensors_open(path, &dense, error);
+    if (status)
+        return status;
+    status = open_scale(source, weights->schema.dense_count, &scale, error);
+    if (status) {
+        rt_tensors_close(dense);
+        return status;
+    }
+    if (weights->dense)
+        rt_tensors_close(weights->dense);
+    rt_scale_destroy(weights->scale);
+    weights->dense = dense;
+    memcpy(weights->dense_path, path, sizeof path);
+    weights->scale = scale;
+    weights->generation = next_generation();
+    return RT_OK;
+}
+
+static void read_origin(ew_weights *weights, const ew_source *source)
+{
+    cJSON *root = NULL;
+    if (rt_manifest_read(source->folder, &root, NULL))
+        root = NULL;
+    if (!rt_manifest_u64(root, "iteration", UINT64_C(1) << 53, &weights->iteration))
+        weights->iteration = 0;
+    if (!rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &weights->samples))
+        weights->samples = 0;
+    cJSON_Delete(root);
+}
+
+// The bound is that of one shard, for rows with their optimizer's state: all of them fit.
+static rt_status create_rows(ew_weights *weights, rt_error *error)
+{
+    const rt_config *config = weights->config;
+    const uint64_t shards = config->ps_shard_count;
+    const uint64_t all = config->ps_memory_bytes_max > UINT64_MAX / shards
+                             ? UINT64_MAX
+                             : config->ps_memory_bytes_max * shards;
+    const ps_table_config bounds = {config->model.embedding_dim, all};
+    if (ps_table_create(&bounds, &weights->rows))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
+}
+
+rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error *error)
+{
+    const rt_config *config = source->config;
+    *weights = (ew_weights){.config = config};
+    rt_status status =
+        rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
+    if (!status)
+        status = ew_source_check(source, error);
+    if (!status)
+        status = open_dense(weights, source, error);
+    if (!status)
+        status = create_rows(weights, error);
+    if (!status)
+        status = ew_source_rows(source, EW_ALL_SHARDS, config->model.embedding_dim, weights->rows,
+                                NULL, error);
+    if (status) {
+        ew_weights_close(weights);
+        return status;
+    }
+    read_origin(weights, source);
+    return RT_OK;
+}
+
+void ew_weights_close(ew_weights *weights)
+{
+    ps_table_destroy(weights->rows);
+    if (weights->dense)
+        rt_tensors_close(weights->dense);
+    rt_scale_destroy(weights->scale);
+    *weights = (ew_weights){0};
+}
+
+rt_status ew_weights_update(ew_weights *weights, const ew_source *source, rt_error *error)
+{
+    rt_status status = ew_source_check(source, error);
+    if (!status)
+        status = open_dense(weights, source, error);
+    if (!status)
+        status = ew_source_changes(source, weights->config->model.embedding_dim,
+                                   (uint32_t)weights->iteration, weights->rows, error);
+    if (!status)
+        read_origin(weights, source);
+    return status;
+}

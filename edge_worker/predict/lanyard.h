@@ -1,0 +1,83 @@
+/* lanyard.h - liblanyard: probabilities of a finished model, in a program of your own.
+ *
+ * A model is the folder model/ of a run, a checkpoint, or what `lanyard export` made. It is read
+ * into memory as a whole. Any number of threads may score with one model at the same time.
+ *
+ * Functions return LANYARD_OK or why not; `error` then holds a sentence, cut to error_size (both
+ * may be NULL and 0). Link with -llanyard; the static library needs -lcjson -lxxhash -lzstd
+ * -lpthread -ldl -lm too. OpenBLAS is opened when the first model is loaded: load it before
+ * threads read the environment.
+ */
+#ifndef LANYARD_H
+#define LANYARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LANYARD_ABI 1 /* rises with what a program built before could not call */
+
+enum {
+    LANYARD_OK = 0,
+    LANYARD_NO_MEMORY = 1,
+    LANYARD_NO_MODEL = 2,  /* there is none, it is damaged, or of another version */
+    LANYARD_BAD_INPUT = 3, /* of a score: no such column, or a cell is none of its column */
+    LANYARD_FAILED = 4
+};
+
+typedef struct lanyard_model lanyard_model;
+
+/* LANYARD_ABI of the library that is there. */
+int lanyard_abi(void);
+
+/* folder: path of the model. On LANYARD_OK *model_p is the caller's. */
+int lanyard_load(const char *folder, lanyard_model **model_p, char *error, size_t error_size);
+void lanyard_free(lanyard_model *model); /* NULL is fine; nobody scores with it meanwhile */
+
+/* The columns of a sample, by number from 0: I1.. and C1.. of Criteo's format, those of
+ * stream.table.columns but for the label. NULL behind the last. Valid until free. */
+const char *lanyard_column_name(const lanyard_model *model, size_t number);
+size_t lanyard_dense_count(const lanyard_model *model); /* dense features per sample */
+size_t lanyard_field_count(const lanyard_model *model); /* fields of keys */
+
+typedef enum {
+    LANYARD_TEXT = 0,  /* stride bytes each, as in a file of samples; zeros behind its end */
+    LANYARD_INT64 = 1, /* written as a decimal number */
+    LANYARD_DOUBLE = 2 /* the same; NaN is a missing value */
+} lanyard_type;
+
+/* One column of count samples: value i is stride bytes behind value i - 1. */
+typedef struct {
+    const char *name;
+    lanyard_type type;
+    size_t stride;
+    const void *values;
+} lanyard_column;
+
+/* probabilities[i], of label 1, for count samples. A column that is not given is missing in all of
+ * them, and so is an empty text. A column that the model does not have is LANYARD_BAD_INPUT. */
+int lanyard_score(const lanyard_model *model, const lanyard_column *columns, size_t column_count,
+                  size_t count, float *probabilities, char *error, size_t error_size);
+
+/* The same of lines of the model's own format, with label or without, divided by line feeds; no
+ * header. *count_p: how many there were, at most capacity. A line that is none of the format gives
+ * NaN, and so does an empty one. */
+int lanyard_score_lines(const lanyard_model *model, const char *lines, size_t size,
+                        float *probabilities, size_t capacity, size_t *count_p, char *error,
+                        size_t error_size);
+
+/* The same of numbers. dense: count x dense_count, as read and transformed, before they are scaled.
+ * keys: field << 56 | id, every sample's in ascending order of fields; those of sample i from
+ * key_offsets[i] to key_offsets[i + 1], or one of every field where key_offsets is NULL. */
+int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
+                       const uint64_t *keys, const size_t *key_offsets, float *probabilities,
+                       char *error, size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,361 @@
+#include "edge_worker/serve/ew_follower.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_published.h"
+#include "runtime/rt_log.h"
+
+#define LOOK_EVERY_NS 100000000 // whether there is another version
+#define PATH_SIZE (RT_PATH_MAX + 96)
+#define FRESH_BINS 400u // of histogram, FRESH_BIN_S each; the last holds all that is older
+#define FRESH_BIN_S 0.05
+
+typedef struct {
+    bool is_there;
+    rt_config config;
+    ew_weights weights;
+    ew_version version;
+    uint64_t run; // of a published version
+    atomic_uint readers;
+} side;
+
+struct ew_follower {
+    ew_follower_config config;
+    char folder[RT_PATH_MAX];
+    bool is_published;
+    side sides[2];
+    atomic_uint active;
+    pthread_t thread;
+    bool started;
+    atomic_bool stops;
+    struct stat seen;     // of the file that is followed, when it was read last
+    pthread_mutex_t lock; // of what follows
+    ew_follower_state state;
+    double fresh[FRESH_BINS + 1u]; // samples
+};
+
+// ---- reading a version -------------------------------------------------------------------------
+
+typedef struct {
+    char folder[PATH_SIZE];
+    bool is_published;
+    rt_published_version info;
+} target;
+
+static void followed_file(const ew_follower *copy, char path[PATH_SIZE])
+{
+    snprintf(path, PATH_SIZE, "%s/%s", copy->folder,
+             copy->is_published ? RT_PUBLISHED_CURRENT : RT_MANIFEST_NAME);
+}
+
+static rt_status find_target(const ew_follower *copy, target *t, rt_error *error)
+{
+    rt_published current;
+    *t = (target){.is_published = copy->is_published};
+    if (!copy->is_published) {
+        snprintf(t->folder, sizeof t->folder, "%s", copy->folder);
+        return RT_OK;
+    }
+    rt_status status = rt_published_read(copy->folder, &current, error);
+    if (!status)
+        status = rt_published_version_of(copy->folder, current.iteration, &t->info, error);
+    if (!status)
+        status =
+            rt_checkpoint_path(copy->folder, current.iteration, t->folder, sizeof t->folder, error);
+    return status;
+}
+
+static void note_version(side *s, const target *t)
+{
+    char path[PATH_SIZE + 32];
+    struct stat info = {0};
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, t->folder);
+    (void)stat(path, &info);
+    s->run = t->info.run;
+    s->version = (ew_version){.iteration = s->weights.iteration,
+                              .samples = s->weights.samples,
+                              .trained_s = t->is_published && !isnan(t->info.trained_s)
+                                               ? t->info.trained_s
+                                               : (double)info.st_mtim.tv_sec};
+}
+
+static void drop(side *s)
+{
+    if (!s->is_there)
+        return;
+    ew_weights_close(&s->weights);
+    rt_config_fini(&s->config);
+    s->is_there = false;
+}
+
+static rt_status read_whole(const ew_follower *copy, side *s, const target *t, rt_error *error)
+{
+    ew_source source;
+    drop(s);
+    rt_status status = ew_source_open(t->folder, copy->config.sets, copy->config.set_count, false,
+                                      &s->config, &source, error);
+    if (status)
+        return status;
+    status = ew_weights_open(&source, &s->weights, error);
+    if (status) {
+        rt_config_fini(&s->config);
+        return status;
+    }
+    s->is_there = true;
+    return RT_OK;
+}
+
+// Whether scorers made for one can go on with the other.
+static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_error *error)
+{
+    bool alike = rt_config_schema(old->config) == rt_config_schema(new->config) &&
+                 memcmp(&old->schema, &new->schema, sizeof old->schema) == 0;
+    for (uint32_t i = 0; i < rt_tensors_count(old->dense) && alike; i++) {
+        const rt_tensor *a = rt_tensors_at(old->dense, i),
+                        *b = rt_tensors_find(new->dense, a->name);
+        const bool is_state = strcmp(a->name, "optimizer.state") == 0;
+        alike = is_state || (b && memcmp(a->shape, b->shape, sizeof a->shape) == 0);
+    }
+    return alike ? RT_OK
+                 : rt_fail(error, RT_CONFIG,
+                           "it has other columns or layers: a server is started anew for that");
+}
+
+// Changes go over what is there, where they are of the same run and later.
+static rt_status read_version(const ew_follower *copy, side *s, const target *t, rt_error *error)
+{
+    const bool builds_on = s->is_there && t->is_published && t->info.run && s->run == t->info.run &&
+                           s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
+    rt_status status = RT_AGAIN;
+    if (builds_on) {
+        const ew_source source = {t->folder, &s->config, rt_config_schema(&s->config)};
+        status = ew_weights_update(&s->weights, &source, error);
+    }
+    if (status)
+        status = read_whole(copy, s, t, error);
+    const side *other = s == &copy->sides[0] ? &copy->sides[1] : &copy->sides[0];
+    if (!status && other->is_there)
+        status = check_alike(&other->weights, &s->weights, error);
+    if (!status)
+        note_version(s, t);
+    return status;
+}
+
+// ---- who answers -------------------------------------------------------------------------------
+
+const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
+{
+    for (;;) {
+        const uint32_t active = atomic_load(&copy->active);
+        side *s = &copy->sides[active];
+        atomic_fetch_add(&s->readers, 1);
+        if (atomic_load(&copy->active) == active) {
+            *side_p = active;
+            *version = s->version;
+            return &s->weights;
+        }
+        atomic_fetch_sub(&s->readers, 1); // it changed in between
+    }
+}
+
+void ew_follower_leave(ew_follower *copy, uint32_t side_index)
+{
+    atomic_fetch_sub(&copy->sides[side_index].readers, 1);
+}
+
+static void pause_ns(long ns)
+{
+    const struct timespec pause = {0, ns};
+    (void)nanosleep(&pause, NULL);
+}
+
+// ---- freshness ---------------------------------------------------------------------------------
+
+// The samples of a version were trained evenly between two times.
+static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before,
+                           double now_s)
+{
+    if (!t->is_published || isnan(t->info.trained_s) || isnan(t->info.since_s) ||
+        t->info.samples <= samples_before) // gone back to
+        return;
+    const double least = now_s - t->info.trained_s, most = now_s - t->info.since_s;
+    const uint64_t samples =
+        t->info.samples > samples_before ? t->info.samples - samples_before : 0;
+    const uint32_t parts = 32;
+    for (uint32_t i = 0; i < parts && least >= 0; i++) {
+        const double age_s = least + (most - least) * (i + 0.5) / parts;
+        const double bin = age_s / FRESH_BIN_S;
+        copy->fresh[bin < FRESH_BINS ? (uint32_t)bin : FRESH_BINS] += (double)samples / parts;
+    }
+    if (isnan(copy->state.fresh_max_s) || most > copy->state.fresh_max_s)
+        copy->state.fresh_max_s = most;
+}
+
+static double fresh_quantile(const ew_follower *copy, double share)
+{
+    double all = 0, sum = 0;
+    for (uint32_t i = 0; i <= FRESH_BINS; i++)
+        all += copy->fresh[i];
+    for (uint32_t i = 0; i < FRESH_BINS && all > 0; i++) {
+        sum += copy->fresh[i];
+        if (sum >= share * all)
+            return (i + 1) * FRESH_BIN_S;
+    }
+    return all > 0 ? copy->state.fresh_max_s : NAN;
+}
+
+void ew_follower_get_state(ew_follower *copy, ew_follower_state *state)
+{
+    pthread_mutex_lock(&copy->lock);
+    *state = copy->state;
+    state->fresh_p50_s = fresh_quantile(copy, 0.5);
+    state->fresh_p99_s = fresh_quantile(copy, 0.99);
+    pthread_mutex_unlock(&copy->lock);
+}
+
+// ---- following ---------------------------------------------------------------------------------
+
+static void take_over(ew_follower *copy, const target *t, uint32_t index, bool counts)
+{
+    const uint64_t samples_before = copy->state.version.samples;
+    side *s = &copy->sides[index];
+    atomic_store(&copy->active, index);
+    pthread_mutex_lock(&copy->lock);
+    copy->state.version = s->version;
+    copy->state.rows = ps_table_count(s->weights.rows);
+    copy->state.failure[0] = '\0';
+    if (counts) {
+        copy->state.updates++;
+        note_freshness(copy, t, samples_before, rt_unix_s());
+    }
+    pthread_mutex_unlock(&copy->lock);
+}
+
+static void note_failure(ew_follower *copy, const rt_error *error)
+{
+    pthread_mutex_lock(&copy->lock);
+    copy->state.failures++;
+    const bool is_new = strcmp(copy->state.failure, error->text) != 0;
+    snprintf(copy->state.failure, sizeof copy->state.failure, "%.255s", error->text);
+    pthread_mutex_unlock(&copy->lock);
+    if (is_new)
+        rt_warn("another model is not taken over, answers go on with that of iteration %" PRIu64
+                ": %s",
+                copy->state.version.iteration, error->text);
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+// Nobody has come in since the last change of places; who did before is waited for.
+static side *idle_side(ew_follower *copy, uint32_t *index_p)
+{
+    *index_p = !atomic_load(&copy->active);
+    side *s = &copy->sides[*index_p];
+    while (atomic_load(&s->readers) > 0)
+        pause_ns(200000);
+    return s;
+}
+
+static void look(ew_follower *copy)
+{
+    char path[PATH_SIZE];
+    struct stat info;
+    target t;
+    rt_error error = {0};
+    uint32_t index;
+    followed_file(copy, path);
+    if (stat(path, &info) != 0 || is_same_file(&info, &copy->seen))
+        return;
+    rt_status status = find_target(copy, &t, &error);
+    if (!status)
+        status = read_version(copy, idle_side(copy, &index), &t, &error);
+    if (status) {
+        note_failure(copy, &error);
+        return;
+    }
+    copy->seen = info;
+    take_over(copy, &t, index, true);
+}
+
+static void *follow(void *context)
+{
+    ew_follower *copy = context;
+    while (!atomic_load(&copy->stops)) {
+        look(copy);
+        pause_ns(LOOK_EVERY_NS);
+    }
+    return NULL;
+}
+
+// ---- beginning and end -------------------------------------------------------------------------
+
+static rt_status read_first(ew_follower *copy, rt_error *error)
+{
+    char path[PATH_SIZE];
+    target t;
+    followed_file(copy, path);
+    (void)stat(path, &copy->seen); // models of 0.1.0 have no manifest: they stay as they are
+    rt_status status = find_target(copy, &t, error);
+    if (!status)
+        status = read_version(copy, &copy->sides[0], &t, error);
+    if (!status)
+        take_over(copy, &t, 0, false);
+    return status;
+}
+
+rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_p, rt_error *error)
+{
+    char path[PATH_SIZE];
+    ew_follower *copy = rt_alloc(1, sizeof *copy);
+    if (!copy)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    copy->config = *config;
+    snprintf(copy->folder, sizeof copy->folder, "%s", config->folder);
+    snprintf(path, sizeof path, "%s/" RT_PUBLISHED_CURRENT, copy->folder);
+    copy->is_published = access(path, F_OK) == 0;
+    copy->state.fresh_max_s = NAN;
+    pthread_mutex_init(&copy->lock, NULL);
+    rt_status status = read_first(copy, error);
+    if (!status) {
+        copy->started = pthread_create(&copy->thread, NULL, follow, copy) == 0;
+        if (!copy->started)
+            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
+    }
+    if (status) {
+        ew_follower_close(copy);
+        return status;
+    }
+    *copy_p = copy;
+    return RT_OK;
+}
+
+void ew_follower_close(ew_follower *copy)
+{
+    if (!copy)
+        return;
+    atomic_store(&copy->stops, true);
+    if (copy->started)
+        pthread_join(copy->thread, NULL);
+    drop(&copy->sides[0]);
+    drop(&copy->sides[1]);
+    pthread_mutex_destroy(&copy->lock);
+    rt_free(copy);
+}
+
+const rt_config *ew_follower_model_config(const ew_follower *copy)
+{
+    return &copy->sides[atomic_load(&copy->active)].config;
+}

@@ -1,0 +1,54 @@
+// ew_question - the body of a request for predictions, as JSON or binary, and the answer to it.
+//
+// docs/SERVING.md describes both. A question is taken into a batch, candidate by candidate; the
+// answer is made of the probabilities of its samples. Plain values, one thread.
+#ifndef EW_QUESTION_H
+#define EW_QUESTION_H
+
+#include <cjson/cJSON.h>
+
+#include "edge_worker/predict/ew_cells.h"
+#include "edge_worker/serve/ew_follower.h"
+#include "runtime/rt_json.h"
+
+#define EW_QUESTION_MAGIC 0x5150594cu // "LYPQ"
+#define EW_ANSWER_MAGIC 0x4150594cu   // "LYPA"
+#define EW_QUESTION_ID_MAX 64u
+
+// Of a binary question; then keys (count x fields, u64), then dense features (count x dense, f32).
+typedef struct {
+    uint32_t magic, count, field_count, dense_count;
+} ew_question_header;
+_Static_assert(sizeof(ew_question_header) == 16, "wire layout");
+
+// Of its answer; then probabilities (count, f32), then candidates, best first (count, u32).
+typedef struct {
+    uint32_t magic, count;
+    uint64_t iteration;
+    double age_s;
+} ew_answer_header;
+_Static_assert(sizeof(ew_answer_header) == 24, "wire layout");
+
+typedef struct {
+    bool is_binary;
+    char id[EW_QUESTION_ID_MAX]; // of JSON, given back; "": none
+    uint32_t first, count;       // samples in the batch
+} ew_question;
+
+// Where columns' values wait to be cells.
+typedef struct ew_questions ew_questions;
+rt_status ew_questions_create(ew_cells *cells, const rt_schema *schema, ew_questions **questions_p);
+void ew_questions_destroy(ew_questions *questions); // also NULL
+
+// Adds the samples of a body (terminated by a zero) to a batch, at most `most`. RT_DATA: it is none
+// (error says what was expected, for whom asked); RT_LIMIT: more than most; RT_NO_MEMORY. The batch
+// is unchanged then.
+rt_status ew_question_take(ew_questions *questions, const char *body, size_t size, bool is_binary,
+                           uint32_t most, rt_batch *batch, ew_question *question, rt_error *error);
+
+// The answer, in bytes, which are cleared first. probabilities: of the whole batch.
+rt_status ew_question_answer(ew_questions *questions, const ew_question *question,
+                             const float *probabilities, const ew_version *version, double now_s,
+                             rt_bytes *bytes);
+
+#endif

@@ -1,0 +1,406 @@
+#define _GNU_SOURCE // sched_getaffinity
+#include "edge_worker/serve/ew_server.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "edge_worker/predict/ew_scorer.h"
+#include "edge_worker/serve/ew_question.h"
+#include "runtime/http/rt_http.h"
+#include "runtime/rt_log.h"
+
+#define QUEUE_REQUESTS 4096u // more are told to come again
+#define BATCH_REQUESTS 64u
+#define THREADS_MAX 256u
+#define CONNECTIONS_MAX 1024u
+#define LATENCY_BINS 64u // powers of the square root of 2, from 10 us
+
+typedef struct {
+    rt_http_request *request;
+    uint64_t came_ns;
+} waiting;
+
+typedef struct {
+    rt_http_request *request;
+    uint64_t came_ns;
+    ew_question question;
+} asked;
+
+typedef struct {
+    ew_server *server;
+    ew_scorer *scorer;
+    ew_cells *cells;
+    ew_questions *questions;
+    rt_batch batch;
+    asked asked[BATCH_REQUESTS];
+    uint32_t asked_count;
+    rt_bytes answer;
+    pthread_t thread;
+    bool started;
+} scoring;
+
+struct ew_server {
+    const rt_config *config;
+    ew_follower *copy;
+    ew_device device;
+    rt_http *http;
+    scoring *threads;
+    uint32_t thread_count;
+    uint64_t begin_ns;
+
+    pthread_mutex_t lock; // of all below
+    pthread_cond_t came;
+    waiting *queue; // a ring of QUEUE_REQUESTS
+    uint64_t put, taken;
+    bool ends;
+
+    atomic_uint_fast64_t questions, candidates, lookups, unknown, refused, batches;
+    atomic_uint_fast64_t latency[LATENCY_BINS];
+};
+
+// ---- measurements ------------------------------------------------------------------------------
+
+static void note_latency(ew_server *server, uint64_t ns)
+{
+    const double steps = 2 * log2((double)ns / 10000.0);
+    const uint32_t bin = steps <= 0 ? 0 : (uint32_t)steps + 1;
+    atomic_fetch_add(&server->latency[bin < LATENCY_BINS ? bin : LATENCY_BINS - 1], 1);
+}
+
+// Upper bound of the bin.
+static double latency_ms(ew_server *server, double share)
+{
+    uint64_t all = 0, sum = 0;
+    for (uint32_t i = 0; i < LATENCY_BINS; i++)
+        all += atomic_load(&server->latency[i]);
+    for (uint32_t i = 0; i < LATENCY_BINS && all > 0; i++) {
+        sum += atomic_load(&server->latency[i]);
+        if ((double)sum >= share * (double)all)
+            return 0.01 * exp2(i / 2.0);
+    }
+    return (double)NAN;
+}
+
+static void put_model(ew_server *server, rt_json *json)
+{
+    ew_follower_state state;
+    ew_follower_get_state(server->copy, &state);
+    rt_json_begin_object(json, "model");
+    rt_json_u64(json, "iteration", state.version.iteration);
+    rt_json_u64(json, "samples", state.version.samples);
+    rt_json_double(json, "age_s", rt_unix_s() - state.version.trained_s);
+    rt_json_u64(json, "rows", state.rows);
+    rt_json_u64(json, "updates", state.updates);
+    rt_json_u64(json, "failures", state.failures);
+    rt_json_double(json, "fresh_p50_s", state.fresh_p50_s);
+    rt_json_double(json, "fresh_p99_s", state.fresh_p99_s);
+    rt_json_double(json, "fresh_max_s", state.fresh_max_s);
+    if (state.failure[0])
+        rt_json_string(json, "failure", state.failure);
+    rt_json_end_object(json);
+}
+
+static void put_counts(ew_server *server, rt_json *json)
+{
+    const double lookups = (double)atomic_load(&server->lookups);
+    pthread_mutex_lock(&server->lock);
+    const uint64_t queued = server->put - server->taken;
+    pthread_mutex_unlock(&server->lock);
+    rt_json_u64(json, "questions", atomic_load(&server->questions));
+    rt_json_u64(json, "candidates", atomic_load(&server->candidates));
+    rt_json_u64(json, "refused", atomic_load(&server->refused));
+    rt_json_u64(json, "batches", atomic_load(&server->batches));
+    rt_json_u64(json, "queued", queued);
+    rt_json_double(json, "unknown_lookups",
+                   lookups > 0 ? (double)atomic_load(&server->unknown) / lookups : 0);
+    rt_json_double(json, "latency_p50_ms", latency_ms(server, 0.5));
+    rt_json_double(json, "latency_p99_ms", latency_ms(server, 0.99));
+}
+
+static void answer_state(ew_server *server, rt_http_request *request, bool with_counts)
+{
+    rt_json json;
+    size_t size = 0;
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    rt_json_string(&json, "status", "ok");
+    rt_json_double(&json, "up_s", (double)(rt_now_ns() - server->begin_ns) * 1e-9);
+    if (with_counts)
+        put_counts(server, &json);
+    put_model(server, &json);
+    rt_json_end_object(&json);
+    const char *text = rt_json_text(&json, &size);
+    if (text)
+        rt_http_answer(request, 200, "application/json", text, size);
+    else
+        rt_http_refuse(request, 500, "out of memory");
+    rt_json_fini(&json);
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+static bool is_binary(const rt_http_request *request)
+{
+    const char *type = rt_http_header(request, "Content-Type");
+    return type && strncmp(type, "application/octet-stream", 24) == 0;
+}
+
+static void enqueue(ew_server *server, rt_http_request *request)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool has_room = server->put - server->taken < QUEUE_REQUESTS && !server->ends;
+    if (has_room) {
+        server->queue[server->put++ % QUEUE_REQUESTS] = (waiting){request, rt_now_ns()};
+        pthread_cond_signal(&server->came);
+    }
+    pthread_mutex_unlock(&server->lock);
+    if (!has_room) {
+        atomic_fetch_add(&server->refused, 1);
+        rt_http_refuse(request, 503, "%u requests are waiting", QUEUE_REQUESTS);
+    }
+}
+
+static void handle(void *context, rt_http_request *request)
+{
+    ew_server *server = context;
+    const char *path = rt_http_path(request), *method = rt_http_method(request);
+    const bool predicts = strcmp(path, "/predict") == 0 || strcmp(path, "/predict.bin") == 0;
+    const bool is_state = strcmp(path, "/health") == 0 || strcmp(path, "/metrics") == 0;
+    if (!predicts && !is_state)
+        rt_http_refuse(request, 404, "there are /predict, /predict.bin, /health and /metrics");
+    else if (strcmp(method, predicts ? "POST" : "GET") != 0)
+        rt_http_refuse(request, 405, "%s expects %s", path, predicts ? "POST" : "GET");
+    else if (is_state)
+        answer_state(server, request, strcmp(path, "/metrics") == 0);
+    else if (predicts && is_binary(request) != (strcmp(path, "/predict.bin") == 0))
+        rt_http_refuse(request, 415,
+                       "/predict expects JSON, /predict.bin expects application/octet-stream");
+    else
+        enqueue(server, request);
+}
+
+// ---- scoring -----------------------------------------------------------------------------------
+
+// One of those that wait; false: none does.
+static bool take(ew_server *server, bool waits, waiting *one)
+{
+    pthread_mutex_lock(&server->lock);
+    while (waits && server->taken == server->put && !server->ends)
+        pthread_cond_wait(&server->came, &server->lock);
+    const bool has_one = server->taken < server->put;
+    if (has_one)
+        *one = server->queue[server->taken++ % QUEUE_REQUESTS];
+    pthread_mutex_unlock(&server->lock);
+    return has_one;
+}
+
+static void refuse(ew_server *server, rt_http_request *request, const rt_error *error)
+{
+    atomic_fetch_add(&server->refused, 1);
+    const unsigned code = error->status == RT_DATA ? 400 : error->status == RT_LIMIT ? 413 : 500;
+    rt_http_refuse(request, code, "%s", error->text);
+}
+
+static void take_question(scoring *s, const waiting *one)
+{
+    ew_server *server = s->server;
+    rt_error error = {0};
+    size_t size;
+    const char *body = rt_http_body(one->request, &size);
+    const bool binary = strcmp(rt_http_path(one->request), "/predict.bin") == 0;
+    asked *a = &s->asked[s->asked_count];
+    *a = (asked){.request = one->request, .came_ns = one->came_ns};
+    if (ew_question_take(s->questions, body, size, binary, server->config->serve.candidates_max,
+                         &s->batch, &a->question, &error))
+        refuse(server, one->request, &error);
+    else
+        s->asked_count++;
+}
+
+// Those that wait and fit into one batch. False: the server ends.
+static bool gather(scoring *s)
+{
+    const uint32_t most = s->server->config->serve.candidates_max;
+    waiting one;
+    s->asked_count = 0;
+    rt_batch_clear(&s->batch);
+    if (!take(s->server, true, &one))
+        return false;
+    take_question(s, &one);
+    while (s->asked_count < BATCH_REQUESTS && s->batch.sample_count < most &&
+           take(s->server, false, &one))
+        take_question(s, &one);
+    return true;
+}
+
+static void answer(scoring *s, const float *probabilities, const ew_version *version)
+{
+    ew_server *server = s->server;
+    const double now_s = rt_unix_s();
+    for (uint32_t i = 0; i < s->asked_count; i++) {
+        const asked *a = &s->asked[i];
+        const bool binary = a->question.is_binary;
+        if (ew_question_answer(s->questions, &a->question, probabilities, version, now_s,
+                               &s->answer)) {
+            rt_http_refuse(a->request, 500, "out of memory");
+            continue;
+        }
+        note_latency(server, rt_now_ns() - a->came_ns);
+        rt_http_answer(a->request, 200, binary ? "application/octet-stream" : "application/json",
+                       s->answer.data, s->answer.size);
+        atomic_fetch_add(&server->questions, 1);
+        atomic_fetch_add(&server->candidates, a->question.count);
+    }
+    atomic_fetch_add(&server->batches, 1);
+}
+
+static void score(scoring *s)
+{
+    ew_server *server = s->server;
+    const float *probabilities;
+    rt_error error = {0};
+    uint32_t side;
+    ew_version version;
+    const ew_scorer_counts before = ew_scorer_counted(s->scorer);
+    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
+    rt_status status = ew_scorer_run(s->scorer, weights, &s->batch, &probabilities, &error);
+    ew_follower_leave(server->copy, side);
+    const ew_scorer_counts after = ew_scorer_counted(s->scorer);
+    atomic_fetch_add(&server->lookups, after.lookups - before.lookups);
+    atomic_fetch_add(&server->unknown, after.unknown - before.unknown);
+    for (uint32_t i = 0; i < s->asked_count && status; i++)
+        refuse(server, s->asked[i].request, &error);
+    if (!status)
+        answer(s, probabilities, &version);
+}
+
+static void *work(void *context)
+{
+    scoring *s = context;
+    while (gather(s))
+        if (s->asked_count > 0)
+            score(s);
+    return NULL;
+}
+
+// ---- beginning and end -------------------------------------------------------------------------
+
+static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *weights,
+                               rt_error *error)
+{
+    const rt_config *model = weights->config;
+    s->server = server;
+    rt_batch_init(&s->batch, weights->schema.dense_count);
+    // Whoever asks for as many as may be finds room behind others.
+    rt_status status = ew_scorer_create(
+        weights, &server->device, 2 * server->config->serve.candidates_max, &s->scorer, error);
+    if (!status)
+        status = ew_cells_create(model, &s->cells, error);
+    if (!status && ew_questions_create(s->cells, &weights->schema, &s->questions))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return status;
+}
+
+static rt_status create_threads(ew_server *server, rt_error *error)
+{
+    cpu_set_t set;
+    uint32_t side;
+    ew_version version;
+    rt_status status = RT_OK;
+    server->thread_count = server->config->serve.threads;
+    if (server->thread_count == 0)
+        server->thread_count =
+            sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+    server->thread_count = (uint32_t)rt_min_u64(server->thread_count, THREADS_MAX);
+    server->threads = rt_alloc(server->thread_count, sizeof *server->threads);
+    if (!server->threads)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
+    for (uint32_t i = 0; i < server->thread_count && !status; i++)
+        status = create_thread(server, &server->threads[i], weights, error);
+    ew_follower_leave(server->copy, side);
+    for (uint32_t i = 0; i < server->thread_count && !status; i++) {
+        scoring *s = &server->threads[i];
+        s->started = pthread_create(&s->thread, NULL, work, s) == 0;
+        if (!s->started)
+            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
+    }
+    return status;
+}
+
+static rt_status listen_http(ew_server *server, rt_error *error)
+{
+    rt_http_config http;
+    rt_http_defaults(server->config, &http);
+    http.name = "serve";
+    http.address = server->config->serve.address;
+    http.connections_max = CONNECTIONS_MAX;
+    http.handle = handle;
+    http.context = server;
+    return rt_http_open(&http, &server->http, error);
+}
+
+rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_server **server_p,
+                         rt_error *error)
+{
+    ew_server *server = rt_alloc(1, sizeof *server);
+    if (!server)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    server->config = config;
+    server->copy = copy;
+    server->begin_ns = rt_now_ns();
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_cond_init(&server->came, NULL);
+    server->queue = rt_alloc(QUEUE_REQUESTS, sizeof *server->queue);
+    rt_status status = server->queue ? ew_device_open("cpu", &server->device, error)
+                                     : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = create_threads(server, error);
+    if (!status)
+        status = listen_http(server, error);
+    if (status) {
+        ew_server_close(server);
+        return status;
+    }
+    *server_p = server;
+    return RT_OK;
+}
+
+const char *ew_server_url(const ew_server *server)
+{
+    return rt_http_url(server->http);
+}
+
+void ew_server_close(ew_server *server)
+{
+    if (!server)
+        return;
+    if (server->http)
+        rt_http_quiet(server->http);
+    pthread_mutex_lock(&server->lock);
+    server->ends = true;
+    pthread_cond_broadcast(&server->came);
+    pthread_mutex_unlock(&server->lock);
+    for (uint32_t i = 0; server->threads && i < server->thread_count; i++) {
+        scoring *s = &server->threads[i];
+        if (s->started)
+            pthread_join(s->thread, NULL);
+        ew_questions_destroy(s->questions);
+        ew_cells_destroy(s->cells);
+        ew_scorer_destroy(s->scorer);
+        rt_batch_fini(&s->batch);
+        rt_bytes_fini(&s->answer);
+    }
+    rt_http_close(server->http);
+    rt_free(server->threads);
+    rt_free(server->queue);
+    ew_device_close(&server->device);
+    pthread_cond_destroy(&server->came);
+    pthread_mutex_destroy(&server->lock);
+    rt_free(server);
+}

@@ -1,0 +1,444 @@
+#include "edge_worker/serve/ew_subscriber.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_published.h"
+#include "runtime/rt_log.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/wire/rt_control.h"
+
+#define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
+#define RANKS 64u // of which each takes one at random
+#define ASK_EVERY_NS 200000000
+#define ANSWER_S 10.0
+#define WAIT_MS 200
+#define CHAIN_MAX 1100u                     // versions that build on each other
+#define SMALL_BYTES_MAX (UINT64_C(4) << 20) // of current.json and manifests
+#define PATH_SIZE (RT_FOLDER_MAX + 192)
+
+struct ew_subscriber {
+    ew_subscriber_config config;
+    char folder[RT_FOLDER_MAX], address[RT_NAME_MAX + 16];
+    rt_transport *transport;
+    rt_endpoint *endpoint; // NULL: not connected
+    uint32_t self;
+    uint64_t question; // number of the last FETCH
+    atomic_bool stops;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    char failure[256]; // why the last look brought nothing; with the lock held
+};
+
+// ---- asking ------------------------------------------------------------------------------------
+
+static rt_status connect_anew(ew_subscriber *s, rt_error *error)
+{
+    uint32_t rank = 0;
+    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
+        return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
+    s->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
+    return rt_transport_zmq.connect(s->transport, s->self, SERVER, s->address, &s->endpoint, error);
+}
+
+static void hang_up(ew_subscriber *s)
+{
+    if (s->endpoint)
+        rt_transport_zmq.end(s->endpoint, 0);
+    s->endpoint = NULL;
+}
+
+static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_error *error)
+{
+    rt_message message;
+    rt_wire_fetch fetch = {.offset = offset};
+    if (!rt_control_put_text(fetch.name, sizeof fetch.name, name))
+        return rt_fail(error, RT_DATA, "%s: a file with such a name cannot be fetched", name);
+    rt_status status = s->endpoint ? RT_OK : connect_anew(s, error);
+    if (status)
+        return status;
+    if (rt_control_create_struct(&message, RT_MESSAGE_FETCH, s->self, ++s->question, &fetch,
+                                 sizeof fetch, NULL))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    status = rt_transport_zmq.send(s->endpoint, SERVER, &message);
+    rt_message_release(&message);
+    return status ? rt_fail(error, RT_PEER, "%s does not take questions", s->address) : RT_OK;
+}
+
+// The answer to the last question; those to others, which came too late, are passed over.
+static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *error)
+{
+    const uint64_t end_ns = rt_now_ns() + (uint64_t)(ANSWER_S * 1e9);
+    const rt_transport_ops *ops = &rt_transport_zmq;
+    while (rt_now_ns() < end_ns && !atomic_load(&s->stops)) {
+        bool ready;
+        uint32_t peer;
+        rt_status status = ops->receive(s->endpoint, &peer, answer, error);
+        if (!status && rt_message_header(answer)->type == RT_MESSAGE_FETCHED &&
+            rt_message_header(answer)->iteration == s->question)
+            return RT_OK;
+        if (!status)
+            rt_message_release(answer);
+        if (status == RT_NOT_FOUND)
+            return rt_fail(error, RT_PEER, "%s ended the connection", s->address);
+        if (status && status != RT_AGAIN)
+            return status;
+        if (status == RT_AGAIN)
+            (void)ops->wait(&s->endpoint, 1, -1, WAIT_MS, &ready);
+    }
+    return rt_fail(error, RT_TIMEOUT, "%s does not answer", s->address);
+}
+
+// Some bytes of a file; *answer is the caller's on RT_OK.
+static rt_status fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_message *answer,
+                       rt_wire_fetched *fetched, rt_reader *bytes, rt_error *error)
+{
+    rt_status status = send_fetch(s, name, offset, error);
+    if (!status)
+        status = await_answer(s, answer, error);
+    if (status) {
+        hang_up(s);
+        return status;
+    }
+    *bytes = rt_message_reader(answer);
+    if (!rt_reader_get(bytes, fetched, 1, sizeof *fetched) || fetched->offset != offset)
+        status = rt_fail(error, RT_WIRE, "%s: an answer to another question", s->address);
+    else if (fetched->status)
+        status = rt_fail(error, RT_NOT_FOUND, "%.*s", (int)rt_min_u64(bytes->left, 200),
+                         (const char *)bytes->next);
+    else if (bytes->left == 0 && offset < fetched->total)
+        status = rt_fail(error, RT_WIRE, "%s: %s ended early", s->address, name);
+    if (status)
+        rt_message_release(answer);
+    return status;
+}
+
+// Hands a whole file on, piece by piece.
+static rt_status fetch_all(ew_subscriber *s, const char *name, uint64_t bytes_max,
+                           rt_status (*take)(void *to, const void *bytes, size_t size,
+                                             rt_error *error),
+                           void *to, rt_error *error)
+{
+    uint64_t offset = 0, total = 1;
+    rt_status status = RT_OK;
+    while (offset < total && !status) {
+        rt_message answer = {0};
+        rt_wire_fetched fetched;
+        rt_reader bytes;
+        status = fetch(s, name, offset, &answer, &fetched, &bytes, error);
+        if (status)
+            return status;
+        total = fetched.total;
+        if (total > bytes_max)
+            status = rt_fail(error, RT_LIMIT, "%s has %" PRIu64 " bytes, expected at most %" PRIu64,
+                             name, total, bytes_max);
+        else
+            status = take(to, bytes.next, bytes.left, error);
+        offset += bytes.left;
+        rt_message_release(&answer);
+    }
+    return status;
+}
+
+static rt_status take_bytes(void *to, const void *bytes, size_t size, rt_error *error)
+{
+    rt_bytes_put(to, bytes, size);
+    return ((rt_bytes *)to)->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+}
+
+static rt_status take_file(void *to, const void *bytes, size_t size, rt_error *error)
+{
+    return rt_file_write(to, bytes, size, error);
+}
+
+// ---- versions ----------------------------------------------------------------------------------
+
+typedef struct {
+    uint32_t iteration;
+    rt_bytes manifest;
+} version;
+
+static void version_name(uint32_t iteration, const char *file, char name[128])
+{
+    char path[64] = "";
+    (void)rt_checkpoint_path("", iteration, path, sizeof path, NULL); // "/ckpt-..."
+    snprintf(name, 128, "%s/%s", path + 1, file);
+}
+
+static rt_status fetch_file(ew_subscriber *s, uint32_t iteration, const char *file, rt_error *error)
+{
+    char name[128], path[PATH_SIZE];
+    rt_file *to;
+    version_name(iteration, file, name);
+    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    rt_status status = rt_file_create(path, &to, error);
+    if (status)
+        return status;
+    status = fetch_all(s, name, UINT64_MAX, take_file, to, error);
+    if (!status)
+        return rt_file_commit(to, error);
+    rt_file_abort(to);
+    return status;
+}
+
+static rt_status write_manifest(const ew_subscriber *s, const version *v, rt_error *error)
+{
+    char name[128], path[PATH_SIZE];
+    rt_file *to;
+    version_name(v->iteration, RT_MANIFEST_NAME, name);
+    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    rt_status status = rt_file_create(path, &to, error);
+    if (status)
+        return status;
+    status = rt_file_write(to, v->manifest.data, v->manifest.size, error);
+    if (!status)
+        return rt_file_commit(to, error);
+    rt_file_abort(to);
+    return status;
+}
+
+// Every file that the manifest names, and config.json; the manifest last.
+static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
+{
+    char path[PATH_SIZE], name[128];
+    cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(root, "parts"), *part;
+    rt_checkpoint_remove(s->folder, v->iteration, NULL);
+    rt_status status = rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, error);
+    if (!status)
+        status = rt_checkpoint_make(path, error);
+    if (!status)
+        status = fetch_file(s, v->iteration, "config.json", error);
+    cJSON_ArrayForEach(part, parts)
+    {
+        const cJSON *file = cJSON_GetObjectItemCaseSensitive(part, "name");
+        if (status)
+            break;
+        if (cJSON_IsString(file))
+            version_name(v->iteration, file->valuestring, name);
+        status = cJSON_IsString(file) && rt_published_may_be(name)
+                     ? fetch_file(s, v->iteration, file->valuestring, error)
+                     : rt_fail(error, RT_DATA, "a manifest names a file that none has");
+    }
+    cJSON_Delete(root);
+    return status ? status : write_manifest(s, v, error);
+}
+
+// Whether this very version is here.
+static bool is_here(const ew_subscriber *s, const version *v)
+{
+    char name[128], path[PATH_SIZE], piece[4096];
+    size_t at = 0, count;
+    version_name(v->iteration, RT_MANIFEST_NAME, name);
+    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    bool same = true;
+    while (same && (count = fread(piece, 1, sizeof piece, file)) > 0) {
+        same = count <= v->manifest.size - at && memcmp(piece, v->manifest.data + at, count) == 0;
+        at += count;
+    }
+    fclose(file);
+    return same && at == v->manifest.size;
+}
+
+static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, rt_error *error)
+{
+    char name[128];
+    version_name(v->iteration, RT_MANIFEST_NAME, name);
+    v->manifest = (rt_bytes){0};
+    rt_status status = fetch_all(s, name, SMALL_BYTES_MAX, take_bytes, &v->manifest, error);
+    cJSON *root =
+        status ? NULL : cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    if (!status && !(rt_manifest_u32(root, "base", UINT32_MAX, base_p) &&
+                     (*base_p == 0 || *base_p < v->iteration)))
+        status = rt_fail(error, RT_DATA, "%s: no manifest of a version", name);
+    cJSON_Delete(root);
+    return status;
+}
+
+// Those that are missing here, newest first, down to one that is here or has all rows.
+static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, uint32_t *count_p,
+                            rt_error *error)
+{
+    uint32_t next = newest;
+    rt_status status = RT_OK;
+    *count_p = 0;
+    while (next && !status && *count_p < CHAIN_MAX) {
+        version *v = &chain[*count_p];
+        v->iteration = next;
+        status = fetch_manifest(s, v, &next, error);
+        if (status || is_here(s, v)) {
+            rt_bytes_fini(&v->manifest);
+            return status;
+        }
+        (*count_p)++;
+    }
+    return next && !status
+               ? rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX)
+               : status;
+}
+
+static rt_status fetch_chain(ew_subscriber *s, uint32_t newest, rt_error *error)
+{
+    version *chain = rt_alloc(CHAIN_MAX, sizeof *chain);
+    uint32_t count = 0;
+    if (!chain)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = find_chain(s, newest, chain, &count, error);
+    for (uint32_t i = count; i-- > 0;) {
+        if (!status)
+            status = fetch_version(s, &chain[i], error);
+        rt_bytes_fini(&chain[i].manifest);
+    }
+    rt_free(chain);
+    return status;
+}
+
+// ---- what is in force --------------------------------------------------------------------------
+
+static rt_status fetch_current(ew_subscriber *s, rt_published *current, rt_error *error)
+{
+    rt_bytes bytes = {0};
+    rt_status status =
+        fetch_all(s, RT_PUBLISHED_CURRENT, SMALL_BYTES_MAX, take_bytes, &bytes, error);
+    cJSON *root = status ? NULL : cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
+    *current =
+        (rt_published){.pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
+    if (!status && !(rt_manifest_u32(root, "iteration", UINT32_MAX, &current->iteration) &&
+                     current->iteration))
+        status = rt_fail(error, RT_DATA, "%s: what is in force is no version", s->address);
+    cJSON_Delete(root);
+    rt_bytes_fini(&bytes);
+    return status;
+}
+
+static rt_status put_in_force(ew_subscriber *s, const rt_published *current, rt_error *error)
+{
+    int lock;
+    rt_status status = rt_published_lock(s->folder, &lock, error);
+    if (status)
+        return status;
+    status = rt_published_write(s->folder, current, error);
+    if (!status && !current->pinned)
+        rt_published_remove_above(s->folder, current->iteration); // another run's
+    if (!status)
+        rt_published_prune(s->folder, s->config.keep);
+    close(lock);
+    return status;
+}
+
+static rt_status look(ew_subscriber *s, rt_error *error)
+{
+    rt_published there, here = {0};
+    rt_status status = fetch_current(s, &there, error);
+    if (status)
+        return status;
+    if (rt_published_read(s->folder, &here, NULL) == RT_OK && here.iteration == there.iteration &&
+        here.pinned == there.pinned)
+        return RT_OK; // of another run: until its next version, and age_s says so
+    status = fetch_chain(s, there.iteration, error);
+    return status ? status : put_in_force(s, &there, error);
+}
+
+static void note(ew_subscriber *s, const rt_error *error)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_new = strcmp(s->failure, error->text) != 0;
+    snprintf(s->failure, sizeof s->failure, "%.255s", error->text);
+    pthread_mutex_unlock(&s->lock);
+    if (is_new && error->status)
+        rt_warn("published models: %s; trying on", error->text);
+}
+
+static void *subscribe(void *context)
+{
+    ew_subscriber *s = context;
+    const struct timespec pause = {0, ASK_EVERY_NS};
+    while (!atomic_load(&s->stops)) {
+        rt_error error = {0};
+        (void)look(s, &error);
+        note(s, &error);
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+// ---- beginning and end -------------------------------------------------------------------------
+
+rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
+                             rt_error *error)
+{
+    sigset_t all, before;
+    ew_subscriber *s = rt_alloc(1, sizeof *s);
+    if (!s)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    s->config = *config;
+    snprintf(s->folder, sizeof s->folder, "%s", config->folder);
+    snprintf(s->address, sizeof s->address, "%s", config->address);
+    pthread_mutex_init(&s->lock, NULL);
+    rt_status status = rt_checkpoint_make(s->folder, error);
+    if (!status)
+        status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
+    if (!status)
+        status = connect_anew(s, error);
+    if (!status) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        s->started = pthread_create(&s->thread, NULL, subscribe, s) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!s->started)
+            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
+    }
+    if (status) {
+        ew_subscriber_close(s);
+        return status;
+    }
+    *subscriber_p = s;
+    return RT_OK;
+}
+
+void ew_subscriber_close(ew_subscriber *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->stops, true);
+    if (s->started)
+        pthread_join(s->thread, NULL);
+    hang_up(s);
+    if (s->transport)
+        rt_transport_zmq.close(s->transport);
+    pthread_mutex_destroy(&s->lock);
+    rt_free(s);
+}
+
+rt_status ew_subscriber_await(ew_subscriber *s, double limit_s, rt_error *error)
+{
+    const struct timespec pause = {0, 50000000};
+    const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * 1e9);
+    rt_published current;
+    while (rt_published_read(s->folder, &current, NULL)) {
+        if (rt_now_ns() > end_ns) {
+            pthread_mutex_lock(&s->lock);
+            rt_fail(error, RT_TIMEOUT, "no model has come to %s from %s: %s", s->folder, s->address,
+                    s->failure[0] ? s->failure : "none is published yet");
+            pthread_mutex_unlock(&s->lock);
+            return RT_TIMEOUT;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return RT_OK;
+}

@@ -1,0 +1,31 @@
+# library.mk - liblanyard: what predicts, for programs of others and for python/. Only lanyard.h's names are seen.
+
+LIB_FOLDERS := runtime runtime/config runtime/wire runtime/files runtime/numbers edge_worker/device \
+  edge_worker/model edge_worker/predict
+LIB_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(LIB_FOLDERS)) ps_lite/ps_table.c ps_lite/ps_model_file.c \
+  $(addprefix runtime/stream/rt_,batch.c columns.c criteo.c json_lines.c libsvm.c line.c parser.c scale.c synthetic.c synthetic_shape.c table.c)))
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(DIR)/pic/%.o)
+# With a sanitizer only programs that are built with it could use them.
+LIBRARIES := $(if $(SANITIZER),,build/liblanyard.so build/liblanyard.a)
+LIB_NEEDS := -lcjson -lxxhash -lzstd -lpthread -ldl -lm
+LIB_ABI := $(shell awk '/^.define LANYARD_ABI/ { print $$3 }' edge_worker/predict/lanyard.h)
+
+library: $(LIBRARIES) ## build liblanyard, shared and static: a model's predictions in other programs
+build/liblanyard.so: $(LIB_OBJECTS)
+	@echo "link $@"
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,liblanyard.so.$(LIB_ABI) -Wl,--gc-sections -Wl,-z,defs $^ $(LIB_NEEDS) -o $@
+# One object whose other names are its own.
+build/liblanyard.a: $(LIB_OBJECTS)
+	@echo "link $@"
+	$(Q)ld -r $^ -o $(DIR)/pic/liblanyard.o
+	$(Q)objcopy --localize-hidden $(DIR)/pic/liblanyard.o
+	@rm -f $@
+	$(Q)ar rcs $@ $(DIR)/pic/liblanyard.o
+$(addprefix $(DIR)/pic/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o edge_worker/device/%.o): private HOT = -O3
+$(DIR)/pic/runtime/rt_cuda.o: private CFLAGS += $(ABI)
+$(DIR)/pic/%.o: %.c $(DIR)/flags
+	@mkdir -p $(@D)
+	@echo "compile $(DIR)/pic $<"
+	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
+
+-include $(LIB_OBJECTS:.o=.d)

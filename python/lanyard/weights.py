@@ -1,0 +1,1 @@
+../../tools/read_model.py

@@ -1,0 +1,44 @@
+#include "runtime/stream/rt_parser.h"
+
+#include "runtime/stream/rt_synthetic.h"
+
+// A new format of lines is one line here.
+static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table, &rt_parser_json,
+                                               &rt_parser_libsvm};
+
+const rt_parser_ops *rt_parser_find(rt_format format)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(parsers); i++)
+        if (parsers[i]->format == format)
+            return parsers[i];
+    return NULL;
+}
+
+static rt_status generated_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
+                                  rt_error *error)
+{
+    rt_synthetic *synthetic;
+    rt_status status = rt_synthetic_create(config, seed, &synthetic, error);
+    if (status)
+        return status;
+    rt_synthetic_schema(synthetic, schema);
+    rt_synthetic_destroy(synthetic);
+    return RT_OK;
+}
+
+rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
+                                rt_error *error)
+{
+    void *parser;
+    const rt_parser_ops *ops = rt_parser_find(config->format);
+    if (config->format == RT_FORMAT_SYNTHETIC)
+        return generated_schema(config, seed, schema, error);
+    if (!ops)
+        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    rt_status status = ops->create(config, &parser, error);
+    if (status)
+        return status;
+    ops->schema(parser, schema);
+    ops->destroy(parser);
+    return RT_OK;
+}

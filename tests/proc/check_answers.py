@@ -1,0 +1,344 @@
+#!/usr/bin/python3
+"""check_answers - do eval, predict, serve, liblanyard and numpy say the same of the same rows?
+
+  check_answers.py make FORMAT FILE COUNT FIRST        rows of a format, made up
+  check_answers.py same LANYARD LIBRARY MODEL FORMAT ROWS
+  check_answers.py follow LANYARD LIBRARY RUN           of a run that has published (synthetic rows)
+  check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
+
+FORMAT: criteo, avazu, movielens. numpy's side is tools/read_model.py and the parsing here: none of
+lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
+"""
+import ctypes
+import ctypes.util
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import numpy as np
+
+sys.dont_write_bytecode = True
+TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.insert(0, os.path.join(TREE, "python"))
+sys.path.insert(0, os.path.join(TREE, "tools"))
+from read_model import read_model  # noqa: E402
+
+BOUND = 1e-6
+MISSING = (1 << 56) - 1
+AVAZU = ["id", "click", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category",
+         "app_id", "app_domain", "app_category", "device_id", "device_ip", "device_model",
+         "device_type", "device_conn_type", "C14", "C15", "C16", "C17", "C18", "C19", "C20", "C21"]
+CANDIDATES = 20  # of a request
+
+
+# ---- rows
+
+def make(kind, path, count, first):
+    def mix(number):
+        number = (number * 0x9E3779B97F4A7C15 + 0x1234567) & (2**64 - 1)
+        return (number ^ number >> 29) * 0xBF58476D1CE4E5B9 >> 20 & 0xFFFFFFFF
+
+    with open(path, "w", encoding="ascii") as file:
+        if kind == "avazu":
+            file.write(",".join(AVAZU) + "\n")
+        for i in range(first, first + count):
+            r = [mix(i * 64 + k) for k in range(48)]
+            if kind == "criteo":
+                ids = [r[k] % (3 + k * k) for k in range(26)]
+                label = int(mix(ids[3] * 1000 + ids[5]) % 4 == 0)
+                cells = [str(label)] + ["" if r[26 + k] % 5 == 0 else str(r[26 + k] % 300 - 2)
+                                        for k in range(13)]
+                cells += ["" if r[k] % 11 == 0 else f"{mix(ids[k] + 7 * k):08x}" for k in range(26)]
+                file.write("\t".join(cells) + "\n")
+            elif kind == "avazu":
+                cells = [str(10**15 + i)] + [f"{mix(r[k] % (2 + k) + 100 * k):08x}"
+                                             for k in range(1, 24)]
+                cells[1] = str(int(r[5] % 7 < 2))
+                cells[9] = "" if r[9] % 4 == 0 else cells[9]
+                file.write(",".join(cells) + "\n")
+            else:
+                user, item = r[0] % 90 + 1, r[1] % 160 + 1
+                file.write(f"{user}\t{item}\t{1 + mix(user * 7 + item % 9) % 5}\t{88 * 10**7 + i}\n")
+
+
+def hash_id():
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    library.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+    def function(text):
+        number = library.XXH3_64bits(text.encode(), len(text)) & MISSING
+        return number - (number == MISSING)
+    return function
+
+
+class Rows:
+    """labels, dense (samples x features, transformed), keys, and cells by name."""
+
+    def __init__(self, kind, path):
+        with open(path, encoding="ascii") as file:
+            self.lines = file.read().splitlines()
+        if kind == "avazu":
+            self.header, self.lines = self.lines[0], self.lines[1:]
+        rows = [line.split("," if kind == "avazu" else "\t") for line in self.lines]
+        dense, ids = [], []
+        if kind == "criteo":
+            names = [f"I{i}" for i in range(1, 14)] + [f"C{i}" for i in range(1, 27)]
+            self.labels = [int(row[0]) for row in rows]
+            self.cells = {name: [row[1 + i] for row in rows] for i, name in enumerate(names)}
+            dense = [[math.log1p(max(int(cell or 0), 0)) for cell in row[1:14]] for row in rows]
+            ids = [[int(cell, 16) if cell else MISSING for cell in row[14:]] for row in rows]
+        elif kind == "avazu":
+            number_of = hash_id()
+            self.labels = [int(row[1] == "1") for row in rows]
+            self.cells = {name: [row[2 + i] for row in rows] for i, name in enumerate(AVAZU[2:])}
+            ids = [[number_of(cell) if cell else MISSING for cell in row[2:]] for row in rows]
+        else:
+            self.labels = [int(int(row[2]) >= 4) for row in rows]
+            self.cells = {"user": [int(row[0]) for row in rows], "item": [int(row[1]) for row in rows]}
+            ids = [[int(cell) for cell in row[:2]] for row in rows]
+        self.dense = np.array(dense, np.float64).astype(np.float32).reshape(len(rows), -1)
+        self.keys = np.array([[f << 56 | number for f, number in enumerate(row)] for row in ids],
+                             np.uint64)
+
+
+# ---- who answers
+
+def call(*words, stdin=None):
+    done = subprocess.run(words, stdin=stdin, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Server:
+    def __init__(self, lanyard, model, *options):
+        self.process = subprocess.Popen([lanyard, "serve", model, *options, "--set",
+                                         "serve.address=127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+        if not self.url.startswith("http://"):
+            sys.exit("serve did not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        if self.process.wait(60):
+            sys.exit(f"serve ended with status {self.process.returncode}")
+
+    def ask(self, path, body=None, kind="application/json"):
+        request = urllib.request.Request(self.url + path, body, {"Content-Type": kind})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read()
+
+    def predict(self, rows):
+        """By requests of CANDIDATES candidates; what all of them share is the context."""
+        out = []
+        for first in range(0, len(rows.lines), CANDIDATES):
+            some = range(first, min(first + CANDIDATES, len(rows.lines)))
+            shared = {n: c[first] for n, c in rows.cells.items() if len({c[i] for i in some}) == 1}
+            body = {"id": str(first), "context": shared, "candidates": [
+                {n: c[i] for n, c in rows.cells.items() if n not in shared} for i in some]}
+            answer = json.loads(self.ask("/predict", json.dumps(body).encode()))
+            p = answer["probabilities"]
+            if answer["id"] != str(first) or answer["ranking"] != sorted(range(len(p)), key=lambda i: -p[i]):
+                sys.exit(f"serve: id or ranking of {answer}")
+            out += p
+        return np.array(out)
+
+    def predict_binary(self, rows):
+        head = np.array([0x5150594C, len(rows.lines[:500]), rows.keys.shape[1], rows.dense.shape[1]], "<u4")
+        body = head.tobytes() + rows.keys[:500].tobytes() + rows.dense[:500].tobytes()
+        answer = self.ask("/predict.bin", body, "application/octet-stream")
+        count = int(np.frombuffer(answer, "<u4", 2)[1])
+        p = np.frombuffer(answer, "<f4", count, 24)
+        ranking = np.frombuffer(answer, "<u4", count, 24 + 4 * count)
+        if list(ranking) != sorted(range(count), key=lambda i: -p[i]):
+            sys.exit("serve: the ranking of a binary answer")
+        return p
+
+
+def compare(name, ours, theirs):
+    if len(ours) != len(theirs):
+        sys.exit(f"{name}: {len(ours)} probabilities, expected {len(theirs)}")
+    worst = float(np.abs(np.asarray(ours, np.float64) - theirs).max())
+    print(f"{name}: {len(ours)} probabilities, at most {worst:.2g} from eval's")
+    if not worst <= BOUND:
+        sys.exit(f"{name}: allowed is {BOUND}")
+
+
+def log_loss(labels, p):
+    p = np.clip(p, 1e-7, 1 - 1e-7)
+    return float(-np.mean(np.where(np.array(labels) == 1, np.log(p), np.log(1 - p))))
+
+
+def same(lanyard, library, model, kind, path):
+    os.environ["LANYARD_LIBRARY"] = library
+    import lanyard as package
+    rows, out = Rows(kind, path), os.path.join(os.path.dirname(model), "predictions.txt")
+    files = ["--set", f"stream.files={path}", "--set", "stream.samples_max=0"]
+    judged = json.loads(call(lanyard, "eval", model, "--json", "--predictions", out, *files))
+    want = np.loadtxt(out)
+    if want.max() - want.min() < 0.05:
+        sys.exit(f"predictions from {want.min()} to {want.max()} show nothing")
+    predict = [float(line) for line in call(lanyard, "predict", model, "--threads", "3", *files).split()]
+    compare("predict", predict, want)
+    compare("numpy", read_model(model).predict(rows.dense, rows.keys), want)
+    loaded = package.Model(model)
+    compare("Python, columns", loaded.predict(rows.cells), want)
+    compare("Python, lines", loaded.predict_lines("\n".join(rows.lines)), want)
+    compare("Python, keys", loaded.predict_keys(rows.dense, rows.keys), want)
+    with Server(lanyard, model) as server:
+        served = server.predict(rows)
+        compare("serve", served, want)
+        compare("serve, binary", server.predict_binary(rows), want[:500])
+        asked = json.loads(server.ask("/metrics"))
+        if asked["candidates"] != len(want) + len(want[:500]) or asked["refused"]:
+            sys.exit(f"metrics count something else: {asked}")
+    loss = log_loss(rows.labels, served)
+    print(f"log loss of what was served: {loss:.6f}, eval's: {judged['logloss']:.6f}")
+    if abs(loss - judged["logloss"]) > BOUND:
+        sys.exit("they differ")
+
+
+# ---- published models
+
+def iterations(folder):
+    return sorted(int(name[5:]) for name in os.listdir(folder) if name.startswith("ckpt-"))
+
+
+def await_iteration(server, wanted):
+    for _ in range(600):
+        if json.loads(server.ask("/health"))["model"]["iteration"] == wanted:
+            return
+        time.sleep(0.05)
+    sys.exit(f"serve: iteration {wanted} is not there: {server.ask('/health')}")
+
+
+def follow(lanyard, library, run):
+    os.environ["LANYARD_LIBRARY"] = library
+    import lanyard as package
+    folder = os.path.join(run, "published")
+    there = iterations(folder)
+    versions = {number: package.Model(os.path.join(folder, f"ckpt-{number:012d}")) for number in there}
+    final = package.Model(os.path.join(run, "model"))
+    fields = final.columns[final.dense_count:]
+    cells = {name: [str(k * (f + 1) % 40) for k in range(CANDIDATES)] for f, name in enumerate(fields)}
+    want = {number: model.predict(cells) for number, model in versions.items()}
+    if len(there) < 3 or np.abs(want[there[-1]] - final.predict(cells)).max() > 0:
+        sys.exit(f"{there}: the last one is not the run's model")
+    if np.abs(want[there[-1]] - want[there[-2]]).max() == 0:
+        sys.exit("two versions say the same")
+    body = json.dumps({"candidates": [{n: c[i] for n, c in cells.items()}
+                                      for i in range(CANDIDATES)]}).encode()
+    seen, wrong, ends = set(), [], threading.Event()
+    with Server(lanyard, folder) as server:
+        def ask():
+            while not ends.is_set():
+                try:
+                    answer = json.loads(server.ask("/predict", body))
+                    number = answer["model"]["iteration"]
+                    seen.add(number)
+                    if np.abs(np.array(answer["probabilities"]) - want[number]).max() > BOUND:
+                        wrong.append(number)
+                except OSError as error:
+                    wrong.append(error)
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        await_iteration(server, there[-1])
+        call(lanyard, "rollback", folder)
+        await_iteration(server, there[-2])
+        call(lanyard, "pin", folder, "--version", str(there[0]))
+        await_iteration(server, there[0])
+        call(lanyard, "pin", folder, "--off")
+        await_iteration(server, there[-1])
+        for number in there[:-1]:  # forwards, by changes
+            call(lanyard, "pin", folder, "--version", str(number))
+            await_iteration(server, number)
+        call(lanyard, "pin", folder, "--off")
+        await_iteration(server, there[-1])
+        ends.set()
+        for thread in threads:
+            thread.join()
+    if wrong or not {there[0], there[-2], there[-1]} <= seen:
+        sys.exit(f"of versions {there} answers came of {sorted(seen)}; wrong: {wrong[:3]}")
+    print(f"versions {there}: answers of {len(seen)} of them, each its own, none lost")
+
+
+def await_address(path, process):
+    for _ in range(1200):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if "published models at tcp://" in line:
+                    return line.rsplit("tcp://", 1)[1].strip()
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    with open(path, encoding="utf-8") as file:
+        sys.exit(f"no address of published models: {file.read()}")
+
+
+def copy(lanyard, library, config, folder):
+    """A run over CURVE, fed by a pipe; a server of another box, which is asked after the run is gone."""
+    os.environ["LANYARD_LIBRARY"] = library
+    import lanyard as package
+    keys, log, rows = (os.path.join(folder, name) for name in ("keys", "log", "rows"))
+    for box in ("hub", "shop", "stranger"):
+        call(lanyard, "keygen", keys if box != "stranger" else folder, "--name", box)
+
+    def secured(box, where=keys):
+        sets = [f"security.key={where}/{box}.secret", f"security.allow={keys}",
+                f"security.server_key={keys}/hub.public"]
+        return [word for one in sets for word in ("--set", one)]
+    make("criteo", rows, 4000, 0)
+    run = os.path.join(folder, "run")
+    with open(log, "w", encoding="utf-8") as output:
+        up = subprocess.Popen(
+            [lanyard, "up", config, "--out", run, *secured("hub"), "--set", "stream.files=-", "--set",
+             "publish.every_s=1000", "--set", "checkpoint.every_iterations=10", "--set",
+             "publish.address=127.0.0.1:0", "--set", "publish.guard.log_loss=0", "--set",
+             "publish.guard.calibration=0"], stdin=subprocess.PIPE, stdout=output, stderr=output)
+    address = await_address(log, up)
+    with open(rows, "rb") as file:
+        up.stdin.write(file.read())
+    up.stdin.flush()
+    done = subprocess.run([lanyard, "serve", os.path.join(folder, "none"), "--run", address,
+                           *secured("stranger", folder), "--set", "timeouts.start_s=3"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 1 or "no model has come" not in done.stderr:
+        sys.exit(f"a stranger was told: {done.stdout}{done.stderr}")
+    here = os.path.join(folder, "copy")
+    body = json.dumps({"candidates": [{"C1": f"{k:08x}", "I2": k} for k in range(CANDIDATES)]}).encode()
+    cells = {"C1": [f"{k:08x}" for k in range(CANDIDATES)], "I2": list(range(CANDIDATES))}
+    with Server(lanyard, here, "--run", address, *secured("shop")) as server:
+        await_iteration(server, 30)  # 4,000 rows are 31 batches of 128
+        up.kill()
+        up.wait()
+        up.stdin.close()
+        time.sleep(0.5)
+        answer = json.loads(server.ask("/predict", body))
+        if answer["model"]["iteration"] != 30:
+            sys.exit(f"the run is gone, and its model too: {answer}")
+    want = package.Model(os.path.join(run, "published", "ckpt-000000000030")).predict(cells)
+    compare("served from a copy", answer["probabilities"], want)
+    with Server(lanyard, here) as server:  # nobody is asked any more
+        compare("started again", json.loads(server.ask("/predict", body))["probabilities"], want)
+
+
+def main():
+    command, *rest = sys.argv[1:]
+    if command == "make":
+        make(rest[0], rest[1], int(rest[2]), int(rest[3]))
+    else:
+        {"same": same, "follow": follow, "copy": copy}[command](*rest)
+
+
+if __name__ == "__main__":
+    main()

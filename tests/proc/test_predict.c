@@ -1,0 +1,276 @@
+// Everybody who predicts with a model says the same: eval, predict, serve, liblanyard, numpy. Lines
+// keep their places; what a run publishes is answered with, and nothing is lost at a change.
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+#define RUN_S 200
+#define SCRIPT "tests/proc/check_answers.py"
+#define SETS_MAX 12
+
+static const char wdl[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"stream\": {\"format\": "
+    "\"criteo\"},"
+    " \"model\": {\"deep_input\": \"all\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
+static const char dfm[] =
+    "{\"include\": \"%s/configs/formats/avazu.json\", \"workers\": 2,"
+    " \"batch\": {\"samples_per_worker\": 64},"
+    " \"model\": {\"name\": \"dfm\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
+static const char ncf[] =
+    "{\"include\": \"%s/configs/formats/movielens.json\", \"workers\": 2,"
+    " \"batch\": {\"samples_per_worker\": 64},"
+    " \"model\": {\"name\": \"ncf\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
+
+// Writes a configuration; those of a format include its file.
+static const char *config_of(const char *text)
+{
+    char tree[1024];
+    const char *path = test_path("config.json");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_non_null(getcwd(tree, sizeof tree));
+    const char *place = strstr(text, "%s");
+    if (place)
+        fprintf(file, "%.*s%s%s", (int)(place - text), text, tree, place + 2);
+    else
+        fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+// Runs a program that must end well, and keeps what it said.
+static void must_run(process *p, const char *const *arguments)
+{
+    *p = (process){0};
+    if (process_run(p, arguments, RUN_S) != 0)
+        fail_msg("%s %s: %s", arguments[0], arguments[1], p->text);
+}
+
+static void script(const char *command, const char *a, const char *b, const char *c, const char *d,
+                   const char *e)
+{
+    process p;
+    const char *const arguments[] = {"/usr/bin/python3", SCRIPT, command, a, b, c, d, e, NULL};
+    must_run(&p, arguments);
+    printf("%s", p.text);
+    process_fini(&p);
+}
+
+static void need_numpy(void)
+{
+    process p = {0};
+    const char *const arguments[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
+    const int status = process_run(&p, arguments, RUN_S);
+    process_fini(&p);
+    if (status != 0)
+        test_skip("/usr/bin/python3 has no numpy (Debian package python3-numpy)");
+    if (access(process_beside("liblanyard.so"), R_OK) != 0)
+        test_skip("there is no %s", process_beside("liblanyard.so"));
+}
+
+static void train(const char *config, const char *out, const char *const *sets)
+{
+    process p;
+    const char *arguments[6 + 2 * SETS_MAX] = {process_lanyard(), "up", config, "--out", out};
+    size_t count = 5;
+    for (; *sets; sets++) {
+        arguments[count++] = "--set";
+        arguments[count++] = *sets;
+    }
+    must_run(&p, arguments);
+    process_fini(&p);
+}
+
+// ---- the same answers --------------------------------------------------------------------------
+
+static void check_same(const char *text, const char *format, const char *training, const char *rows)
+{
+    char files[600], out[500], model[520], program[500], library[500];
+    snprintf(files, sizeof files, "stream.files=%s", training);
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    snprintf(model, sizeof model, "%s/model", out);
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
+    train(config_of(text), out, (const char *const[]){files, NULL});
+    script("same", program, library, model, format, rows);
+}
+
+static void check_made(const char *text, const char *format)
+{
+    char training[500], rows[500];
+    need_numpy();
+    snprintf(training, sizeof training, "%s", test_path("train"));
+    snprintf(rows, sizeof rows, "%s", test_path("rows"));
+    script("make", format, training, "6000", "0", NULL);
+    script("make", format, rows, "1500", "100000", NULL);
+    check_same(text, format, training, rows);
+}
+
+static void same_answers_criteo(void **state)
+{
+    (void)state;
+    check_made(wdl, "criteo");
+}
+
+static void same_answers_avazu(void **state)
+{
+    (void)state;
+    check_made(dfm, "avazu");
+}
+
+static void same_answers_movielens(void **state)
+{
+    (void)state;
+    check_made(ncf, "movielens");
+}
+
+static void same_answers_on_real_rows(void **state)
+{
+    static const struct {
+        const char *text, *format, *file;
+    } sets[] = {{wdl, "criteo", "criteo_kaggle_100k.tsv"},
+                {dfm, "avazu", "avazu_10k.csv"},
+                {ncf, "movielens", "movielens_100k.tsv"}};
+    const char *folder = getenv("LANYARD_DATA");
+    char path[600];
+    (void)state;
+    need_numpy();
+    if (!folder)
+        test_skip("LANYARD_DATA names no folder with the three sets");
+    for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, sets[i].file);
+        if (access(path, R_OK) != 0)
+            test_skip("there is no %s", path);
+        check_same(sets[i].text, sets[i].format, path, path);
+    }
+}
+
+// ---- lines -------------------------------------------------------------------------------------
+
+// The probabilities that predict gives for a file; count of them.
+static uint32_t predicted(const char *model, const char *rows, double *values, uint32_t most)
+{
+    process p;
+    char files[600], out[500];
+    uint32_t count = 0;
+    snprintf(files, sizeof files, "stream.files=%s", rows);
+    snprintf(out, sizeof out, "%s", test_path("predicted"));
+    const char *const arguments[] = {process_lanyard(),
+                                     "predict",
+                                     model,
+                                     "--threads",
+                                     "2",
+                                     "--out",
+                                     out,
+                                     "--set",
+                                     files,
+                                     "--set",
+                                     "stream.malformed_share_max=1",
+                                     NULL};
+    must_run(&p, arguments);
+    process_fini(&p);
+    FILE *file = fopen(out, "r");
+    assert_non_null(file);
+    while (count < most && fscanf(file, "%lf", &values[count]) == 1)
+        count++;
+    assert_true(feof(file));
+    fclose(file);
+    return count;
+}
+
+#define ROWS 700u
+
+// Every third line loses its label, every seventh is none, every eleventh is blank.
+static void spoil(const char *from, const char *to)
+{
+    char line[1024];
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    assert_non_null(in);
+    assert_non_null(out);
+    for (uint32_t i = 0; fgets(line, sizeof line, in); i++) {
+        if (i % 11 == 10)
+            fputs("\n", out);
+        else if (i % 7 == 6)
+            fputs("no\tsample\n", out);
+        else
+            fputs(i % 3 ? line : strchr(line, '\t') + 1, out);
+    }
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void lines_keep_their_places(void **state)
+{
+    char training[500], rows[500], spoilt[500], out[500], files[520];
+    static double whole[ROWS + 1], some[ROWS + 1];
+    (void)state;
+    need_numpy();
+    snprintf(training, sizeof training, "%s", test_path("train"));
+    snprintf(rows, sizeof rows, "%s", test_path("rows"));
+    snprintf(spoilt, sizeof spoilt, "%s", test_path("spoilt"));
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    snprintf(files, sizeof files, "stream.files=%s", training);
+    script("make", "criteo", training, "2000", "0", NULL);
+    script("make", "criteo", rows, "700", "100000", NULL);
+    spoil(rows, spoilt);
+    train(config_of(wdl), out, (const char *const[]){files, NULL});
+    snprintf(out, sizeof out, "%s/model", test_path("out"));
+    assert_int_equal(predicted(out, rows, whole, ROWS + 1), ROWS);
+    assert_int_equal(predicted(out, spoilt, some, ROWS + 1), ROWS);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        if (i % 11 == 10 || i % 7 == 6)
+            assert_true(isnan(some[i]));
+        else
+            test_close(some[i], whole[i], 0, 1e-6, "a probability in its place");
+    }
+}
+
+// ---- published ---------------------------------------------------------------------------------
+
+static void published_models_are_followed(void **state)
+{
+    char out[500], program[500], library[500];
+    (void)state;
+    need_numpy();
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
+    train(config_of(wdl), out,
+          (const char *const[]){"stream={\"format\": \"synthetic\", \"samples_max\": 12800, "
+                                "\"synthetic\": {\"scale\": 0.001}}",
+                                "publish.every_s=1000", "checkpoint.every_iterations=20",
+                                "checkpoint.full_every=3", "publish.guard.log_loss=0",
+                                "publish.guard.calibration=0", NULL});
+    script("follow", program, library, out, NULL, NULL);
+}
+
+// Another box has its own copy: with keys, without the run.
+static void published_models_are_copied(void **state)
+{
+    char program[500], library[500], config[500], folder[500];
+    (void)state;
+    need_numpy();
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
+    snprintf(config, sizeof config, "%s", config_of(wdl));
+    snprintf(folder, sizeof folder, "%s", test_path("boxes"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    script("copy", program, library, config, folder, NULL);
+}
+
+TEST_MAIN(TEST_SLOW(same_answers_criteo, 240), TEST_SLOW(same_answers_avazu, 240),
+          TEST_SLOW(same_answers_movielens, 240), TEST_SLOW(same_answers_on_real_rows, 900),
+          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(published_models_are_followed, 240),
+          TEST_SLOW(published_models_are_copied, 240))
