@@ -393,7 +393,7 @@ static void a_run_is_planned_again_from_its_journal(void **state)
 static void a_record_changes_one_rate(void **state)
 {
     (void)state;
-    const dp_rates before = {.links = {{1, 1}}, .ps_bytes_per_s = 1, .shards = {1, {1}}};
+    const dp_rates before = {.links = {{1, 1}}, .ps_bytes_per_s = 1, .shards = {.count = 1, .bytes_per_s = {1}}};
     uint32_t rates = 0;
     for (uint32_t kind = 0; kind < DP_INPUT_KINDS; kind++) {
         dp_account_config account = {.rates = before};

@@ -120,7 +120,7 @@ static void write_beyond_the_bound(void)
 static void test_quality_record(void **state)
 {
     (void)state;
-    rt_quality quality = {8, 2, 1, 0.5, (double)NAN, 0.75, 1.5, 0.25};
+    rt_quality quality = {8, 2, 1, 0.5, (double)NAN, 0.75, 1.5, 0.25, 0.375};
     rt_json json;
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
