@@ -79,7 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .file_count = 2,
                                      .files = files,
                                      .malformed_share_max = 1,
-                                     .table = {.delimiter = ',', .has_header = true, .column_count = 3, .columns = columns}};
+                                     .table = {.delimiter = ',',
+                                               .has_header = true,
+                                               .column_count = 3,
+                                               .columns = columns}};
     if (good.size == 0) {
         make_file(paths[0], '1');
         make_file(paths[1], '2');
