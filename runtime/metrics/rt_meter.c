@@ -231,7 +231,8 @@ static void add(rt_meter *meter, samples from, uint32_t count)
         add_chunk(tallies, &from, chunk, unit);
         from.predictions += chunk;
         from.labels += chunk;
-        from.weights += from.weights ? chunk : 0;
+        if (from.weights)
+            from.weights += chunk;
         count -= chunk;
     }
 }
