@@ -154,12 +154,14 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
 }
 
-// Ends the run. What members have said before counts: one of them may have told why it left.
+// Ends the run. What members have said before counts: one of them may have told why it left, and its
+// words may stand behind the news that its connection has ended.
 static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_error *error)
 {
     char name[32];
     rt_status left = RT_OK;
-    for (uint32_t i = 0; error && i < LAST_WORDS_MAX && left == RT_OK; i++) {
+    for (uint32_t i = 0;
+         error && i < LAST_WORDS_MAX && (left == RT_OK || left == RT_NOT_FOUND); i++) {
         uint32_t from = 0;
         rt_message message = {0};
         left = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
