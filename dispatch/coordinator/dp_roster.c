@@ -15,6 +15,7 @@
 #define RETRY_MS 2          // while a queue is full
 #define STRANGERS_MAX 64    // of their messages, per receive
 #define LAST_WORDS_MAX 4096 // messages that are looked at when a run ends
+#define LAST_WORDS_NS UINT64_C(200000000) // for those that are still on their way
 
 typedef struct {
     uint32_t peer; // by the configuration
@@ -155,16 +156,20 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
 }
 
 // Ends the run. What members have said before counts: one of them may have told why it left, and its
-// words may stand behind the news that its connection has ended.
+// words may come behind the news that its connection has ended.
 static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_error *error)
 {
     char name[32];
     rt_status left = RT_OK;
-    for (uint32_t i = 0;
-         error && i < LAST_WORDS_MAX && (left == RT_OK || left == RT_NOT_FOUND); i++) {
+    const uint64_t limit_ns = rt_now_ns() + LAST_WORDS_NS;
+    for (uint32_t i = 0; error && i < LAST_WORDS_MAX && rt_now_ns() < limit_ns; i++) {
         uint32_t from = 0;
         rt_message message = {0};
         left = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
+        if (left == RT_AGAIN)
+            (void)poll(NULL, 0, RETRY_MS);
+        else if (left && left != RT_NOT_FOUND)
+            break;
         const member *m = find_member(roster, from);
         const bool says_why = left == RT_OK && m && m->joined && !m->waits &&
                               rt_message_header(&message)->type == RT_MESSAGE_FAILED;
