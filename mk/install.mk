@@ -46,3 +46,12 @@ uninstall: ## remove what make install put there, with the same PREFIX and DESTD
 	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) $(DESTDIR)$(BASH_DIR)/lanyard $(DESTDIR)$(ZSH_DIR)/_lanyard \
 	  $(addprefix $(INTO)/share/man/,man1/lanyard.1 man1/lanyard-*.1 man5/lanyard-config.5)
 	rm -rf $(addprefix $(INTO)/,lib/lanyard share/lanyard share/doc/lanyard)
+
+# Debian's packages, of what is compiled already.
+deb: program library pages ## build Debian packages in build/deb; lanyard-cuda where nvcc is
+	@tools/setup deb
+	$(if $(NVCC),,@echo "no nvcc: lanyard-cuda is left out")
+	@COMMIT="$(COMMIT)" CUDA=$(if $(NVCC),yes) tools/make_deb $(DIR)
+deb-test: program library pages ## install, run, upgrade and purge those packages in a clean Debian 12 (needs root and a network)
+	@tools/setup deb deb-test
+	@tests/install/test_deb
