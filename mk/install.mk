@@ -47,11 +47,15 @@ uninstall: ## remove what make install put there, with the same PREFIX and DESTD
 	  $(addprefix $(INTO)/share/man/,man1/lanyard.1 man1/lanyard-*.1 man5/lanyard-config.5)
 	rm -rf $(addprefix $(INTO)/,lib/lanyard share/lanyard share/doc/lanyard)
 
+BASE :=
+VERSION := $(shell awk '/define RT_PROGRAM_VERSION/ { gsub(/"/, "", $$3); print $$3 }' runtime/rt_build.h)
 # Debian's packages, of what is compiled already.
 deb: program library pages ## build Debian packages in build/deb; lanyard-cuda where nvcc is
 	@tools/setup deb
 	$(if $(NVCC),,@echo "no nvcc: lanyard-cuda is left out")
 	@COMMIT="$(COMMIT)" CUDA=$(if $(NVCC),yes) tools/make_deb $(DIR)
-deb-test: program library pages ## install, run, upgrade and purge those packages in a clean Debian 12 (needs root and a network)
+deb-test: program library pages ## those packages and the image in a clean Debian: installed, run, upgraded, purged (needs root and a network)
 	@tools/setup deb deb-test
-	@tests/install/test_deb
+	@DEBIAN=yes tests/install/test_deb
+image: ## build an image of Containerfile with buildah: lanyard:latest
+	buildah build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg COMMIT="$(COMMIT)" -t lanyard:$(VERSION) -t lanyard:latest .
