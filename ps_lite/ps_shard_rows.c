@@ -38,7 +38,7 @@ rt_status ps_shard_check_pulls(ps_shard *shard, const ps_request *in, rt_error *
         status = ps_shard_check_key(shard, in, ps_key_at(in, i), error);
     if (!status)
         status = ps_shard_reserve_rows(shard, in, error);
-    if (!status && ps_parked_reserve(shard->parked, in->count) != RT_OK)
+    if (!status && ps_parked_reserve(shard->parked, in->count))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
     return status;
 }

@@ -130,7 +130,7 @@ rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *
                        "into %" PRIu64 " bytes",
                        in->worker, in->count, waiting, shard->gradients_max,
                        shard->config.gradient_bytes_max);
-    if (ps_aggregates_reserve(shard->aggregates, in->count) != RT_OK)
+    if (ps_aggregates_reserve(shard->aggregates, in->count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: gradients of worker %u", in->worker);
     return ps_shard_reserve_rows(shard, in, error);
 }
@@ -203,7 +203,7 @@ rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_err
             return ps_reject(in, pull.key, error, "the sum of iteration %u is asked for twice",
                              pull.version);
     }
-    if (!status && ps_aggregates_reserve(shard->aggregates, in->count) != RT_OK)
+    if (!status && ps_aggregates_reserve(shard->aggregates, in->count))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
     return status;
 }

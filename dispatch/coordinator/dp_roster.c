@@ -248,7 +248,7 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
     for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
         if (!roster->members[i].joined ||
-            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
             continue;
         (void)send_to(roster, roster->members[i].peer, &message, NULL);
     }
@@ -301,7 +301,7 @@ static void log_stranger(dp_roster *roster, const char *what)
 static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
 {
     rt_message message;
-    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
         return;
     (void)roster->config.ops->send(roster->endpoint, peer, &message);
     rt_message_release(&message);
