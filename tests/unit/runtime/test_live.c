@@ -127,7 +127,7 @@ static void http_says_when_it_is_full(void **state)
     char arguments[700];
     FILE *file = fopen(test_path("body"), "w");
     for (int i = 0; i < 30000; i++)
-        fputs("xxxxxxxxxxxxxxxxxxx\n", file); // 600 KB
+        fprintf(file, "1\t%05d\t68fd1e64\t17\n", i); // 600 KB
     fclose(file);
     rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 20);
     snprintf(arguments, sizeof arguments, "--data-binary @%s", test_path("body"));
