@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 
 #include "runtime/rt_queue.h"
+#include "runtime/rt_thread.h"
 
 #define TASKS_MAX 4u // TRAIN, ROWS, DENSE and the barrier of a save
 
@@ -220,7 +221,7 @@ rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **traine
     rt_status status = RT_OK;
     if (allocate(t))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for training");
-    else if (pthread_create(&t->thread, NULL, run_tasks, t) != 0)
+    else if (rt_thread_start(&t->thread, run_tasks, t) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start the training thread");
     else
         t->running = true;
