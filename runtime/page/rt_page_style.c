@@ -32,6 +32,9 @@ static const char style[] =
     "th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--grid);"
     "white-space:nowrap}th{white-space:normal;vertical-align:bottom;font-weight:600;color:var(--"
     "soft);font-size:13px}"
+    ".facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:8px;"
+    "margin:12px 0}.fact{background:var(--box);border-radius:8px;padding:8px 10px;min-width:0}"
+    ".fact small,.fact b{display:block}.fact b{font-size:18px;overflow-wrap:anywhere}\n"
     "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-"
     "width:160px}\n";
 
