@@ -327,6 +327,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    if (planned->slice_keys)
+        dp_columns_keys(batch, plan, feed->config.slice_field, planned->slice_keys);
+    planned->columns = (dp_columns){0};
+    dp_columns_count(&planned->columns, batch, plan);
     planned->dense_clipped = read->dense_clipped;
     planned->arrival_count = read->arrival_count;
     memcpy(planned->arrivals, read->arrivals, read->arrival_count * sizeof *read->arrivals);
@@ -651,6 +655,11 @@ static rt_status allocate(dp_feed *feed)
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
         feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
         feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
+        if (config->slice_field < config->limits.field_count) {
+            feed->planned[i].slice_keys = rt_alloc(feed->batch_size, sizeof(uint64_t));
+            if (!feed->planned[i].slice_keys)
+                return RT_NO_MEMORY;
+        }
         if (!feed->planned[i].labels || !feed->planned[i].weights || !feed->planned[i].arrivals ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
@@ -685,6 +694,7 @@ static void release(dp_feed *feed)
         rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
         rt_free(feed->planned[i].weights);
+        rt_free(feed->planned[i].slice_keys);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {

@@ -116,6 +116,7 @@ typedef struct {
     rt_format format;
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX]; // column or field that names an event; "": none does
     uint32_t id_window;   // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
