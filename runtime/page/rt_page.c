@@ -100,3 +100,16 @@ const char *rt_page_number(double value, char text[32])
     snprintf(text, 32, size >= 1000 ? "%.0f" : small, value);
     return text;
 }
+
+const char *rt_page_age(double seconds, char text[32])
+{
+    if (!isfinite(seconds))
+        return strcpy(text, "-");
+    if (seconds < 120)
+        snprintf(text, 32, "%.0f s", seconds);
+    else if (seconds < 7200)
+        snprintf(text, 32, "%.0f min", seconds / 60);
+    else
+        snprintf(text, 32, "%.1f h", seconds / 3600);
+    return text;
+}

@@ -27,4 +27,7 @@ void rt_page_text(rt_page *page, const char *text);
 // Four digits at most, with k, M, G where large; "-" when not finite.
 const char *rt_page_number(double value, char text[32]);
 
+// "5 s", "12 min", "3.5 h"; "-" when not finite.
+const char *rt_page_age(double seconds, char text[32]);
+
 #endif

@@ -158,7 +158,8 @@ static void take_quality(rt_view *view, const cJSON *json)
     const double samples = number_or_0(json, "samples");
     view->window = quality_of(window ? window : member(json, "quality"));
     const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
-    view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(samples / of, 1));
+    const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
+    view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
 }
 
 static void add_point(rt_view *view, double before_s)

@@ -46,17 +46,10 @@ static void whole(rt_page *page, const char *id, const char *name, double value)
     fact(page, id, name, text);
 }
 
-// "5 s", "3 min", "2.1 h".
 static void age(rt_page *page, const char *id, const char *name, double seconds)
 {
-    char text[32] = "-";
-    if (seconds < 120)
-        snprintf(text, sizeof text, "%.0f s", seconds);
-    else if (seconds < 7200)
-        snprintf(text, sizeof text, "%.0f min", seconds / 60);
-    else if (isfinite(seconds))
-        snprintf(text, sizeof text, "%.1f h", seconds / 3600);
-    fact(page, id, name, text);
+    char text[32];
+    fact(page, id, name, rt_page_age(seconds, text));
 }
 
 static void write_facts(const rt_view *view, double unix_s, rt_page *page)

@@ -36,7 +36,7 @@ struct rt_viewer {
     bool thread_runs;
     pthread_mutex_t lock; // the queue, and the end
     pthread_cond_t changed;
-    rt_bytes queue, taken; // lines, each ended by a zero; taken: the thread's
+    rt_bytes queue, taken; // of each line the time, text, and a zero; taken: the thread's
     uint64_t lost;
     bool ends;
     pthread_mutex_t view_lock; // what follows; never held by who gives records
@@ -47,9 +47,11 @@ struct rt_viewer {
 void rt_viewer_take(void *context, const char *line, size_t size)
 {
     rt_viewer *viewer = context;
+    const double now = rt_unix_s();
     pthread_mutex_lock(&viewer->lock);
-    const bool has_room = viewer->queue.size + size + 1 <= QUEUE_BYTES_MAX;
+    const bool has_room = viewer->queue.size + sizeof now + size + 1 <= QUEUE_BYTES_MAX;
     if (has_room) {
+        rt_bytes_put(&viewer->queue, &now, sizeof now);
         rt_bytes_put(&viewer->queue, line, size);
         rt_bytes_put(&viewer->queue, "", 1);
     }
@@ -219,11 +221,15 @@ static void read_history(rt_viewer *viewer)
 
 static void take_lines(rt_viewer *viewer)
 {
-    const double now = rt_unix_s();
     const char *at = (const char *)viewer->taken.data, *end = at + viewer->taken.size;
+    if (viewer->taken.failed)
+        return;
     while (at < end) {
+        double unix_s;
+        memcpy(&unix_s, at, sizeof unix_s);
+        at += sizeof unix_s;
         pthread_mutex_lock(&viewer->view_lock); // for each: who asks does not wait for many
-        (void)rt_view_take(&viewer->view, at, now);
+        (void)rt_view_take(&viewer->view, at, unix_s);
         pthread_mutex_unlock(&viewer->view_lock);
         at += strlen(at) + 1;
     }
