@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,6 +12,7 @@
 #include "runtime/http/rt_http.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/watch/rt_view_tail.h"
 #include "runtime/watch/rt_view_write.h"
 #include "runtime/wire/rt_bytes.h"
@@ -286,11 +286,7 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
 
 static rt_status start(rt_viewer *viewer, rt_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are for those that were there before
-    viewer->thread_runs = pthread_create(&viewer->thread, NULL, run, viewer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    viewer->thread_runs = rt_thread_start(&viewer->thread, run, viewer) == 0;
     return viewer->thread_runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
 }
 
