@@ -72,6 +72,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    if (planned->slice_keys)
+        dp_columns_keys(batch, plan, feed->config.slice_field, planned->slice_keys);
+    planned->columns = (dp_columns){0};
+    dp_columns_count(&planned->columns, batch, plan);
     planned->dense_clipped = read->dense_clipped;
     planned->arrival_count = read->arrival_count;
     memcpy(planned->arrivals, read->arrivals, read->arrival_count * sizeof *read->arrivals);

@@ -116,6 +116,7 @@ typedef struct {
     rt_format format;
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX]; // column or field that names an event; "": none does
     uint32_t id_window;   // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
@@ -314,6 +315,24 @@ typedef struct {
     uint32_t candidates_max;   // of a request
 } rt_serve_config;
 
+typedef struct {
+    char listen[RT_NAME_MAX]; // HOST:PORT of the coordinator's pages; "": none
+    uint64_t window_samples;  // of quality "now"
+    char column[RT_NAME_MAX]; // by whose values quality is split; "": by none
+} rt_watch_config;
+
+// When a run tells that somebody should look at it; 0: never, for each.
+typedef struct {
+    char command[RT_PATH_MAX]; // "": nobody is told
+    double every_s;            // the same alert at most so often
+    double no_progress_s;
+    double loss_drift;      // times
+    double malformed_share; // of lines
+    double link_share;      // of the best rate so far
+    double checkpoint_age;  // intervals
+    double memory_share;
+} rt_alerts_config;
+
 // Rows that end because nobody has trained them for long ("rows").
 typedef struct {
     uint32_t expire_iterations; // 0: not by count
@@ -382,6 +401,8 @@ typedef struct {
     rt_checkpoint_config checkpoint;
     rt_publish_config publish;
     rt_serve_config serve;
+    rt_watch_config watch;
+    rt_alerts_config alerts;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
