@@ -247,15 +247,15 @@ static void apply_told(dp_feed *feed)
         apply_one(feed, &told[i]);
 }
 
-// Who trains from now on, where it is time to choose.
-static rt_status choose_participants(dp_feed *feed)
+// Who trains the batch that is planned next.
+static rt_status choose_participants(dp_feed *feed, const rt_batch *batch)
 {
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     if (!feed->chooser)
         return RT_OK;
-    rt_status status = dp_participants_records(
-        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    rt_status status = dp_participants_next(
+        feed->chooser, batch, dp_planner_participants(feed->planner), records, &count);
     for (uint32_t i = 0; i < count && !status; i++)
         apply_one(feed, &records[i]);
     return status;
@@ -339,8 +339,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
 static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
-    rt_status status = choose_participants(feed);
-    uint64_t begin = rt_now_ns();
+    const uint64_t chosen = rt_now_ns();
+    rt_status status = choose_participants(feed, &read->batch);
+    const uint64_t begin = rt_now_ns();
+    planned->choice_ns = begin - chosen;
     if (!status)
         status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -363,8 +365,6 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
-    if (!status && feed->chooser)
-        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 
