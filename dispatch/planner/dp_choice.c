@@ -214,7 +214,8 @@ static void note(dp_choice *c, double predicted_s, double moved)
 static rt_status open_trial(dp_choice *c)
 {
     while (!c->trial && (c->workers = next_set(c)) != 0) {
-        rt_status status = dp_trial_create(&c->config, c->workers, &c->trial);
+        const double part = (double)c->batch_count / DP_RECENT_MAX;
+        rt_status status = dp_trial_create(&c->config, c->workers, part, &c->trial);
         if (status == RT_CONFIG)
             note(c, INFINITY, 0);
         else if (status)

@@ -1,7 +1,8 @@
 // dp_choice - the search for the set of workers whose iterations are predicted shortest, in units
 // of one planning each, so that no iteration waits for all of it.
 //
-// Sets are tried on the last batches (dp_trial.h); the second half of them counts. Those that are
+// Sets are tried on the last batches (dp_trial.h), with as large a part of the caches as there are
+// of DP_RECENT_MAX batches; the second half of the batches counts. Sets that are
 // worth a try are prefixes of the workers in the order of what an even share costs them: first the
 // set in force, then the prefix that is estimated shortest (dp_estimate.h), those of 1, 2, 4, ...
 // workers and all; then the neighbours of the best, until both are worse. Left out are sets that

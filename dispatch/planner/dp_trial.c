@@ -33,13 +33,29 @@ bool dp_trial_fits(const dp_planner_config *all, uint64_t workers)
     return dp_planner_check(&config, NULL) == RT_OK;
 }
 
-rt_status dp_trial_create(const dp_planner_config *all, uint64_t workers, dp_trial **trial_p)
+// Caches of a part of their size, at least what a micro-batch may need.
+static void scale_caches(dp_planner_config *config, double part)
+{
+    const uint64_t share =
+        (config->sample_count_max + config->worker_count - 1) / config->worker_count;
+    const uint64_t needed = share * config->keys_per_sample_max + (config->overshoot > 0);
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        const uint32_t slots = config->slot_count[j];
+        const double kept = part * (slots - config->overshoot) + config->overshoot;
+        config->slot_count[j] =
+            (uint32_t)rt_min_u64(slots, rt_max_u64(needed, (uint64_t)kept));
+    }
+}
+
+rt_status dp_trial_create(const dp_planner_config *all, uint64_t workers, double part,
+                          dp_trial **trial_p)
 {
     dp_planner_config config;
     dp_trial *trial = rt_alloc(1, sizeof *trial);
     if (!trial)
         return RT_NO_MEMORY;
     config_of(all, workers, &config);
+    scale_caches(&config, part);
     rt_status status = dp_planner_create(&config, &trial->planner, NULL);
     if (status) {
         rt_free(trial);

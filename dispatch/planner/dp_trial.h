@@ -14,8 +14,11 @@ typedef struct dp_trial dp_trial;
 bool dp_trial_fits(const dp_planner_config *config, uint64_t workers);
 
 // config: of all workers, with the rates that are meant; copied. The local search of makespan may
-// judge half as many placements as there. RT_NO_MEMORY; RT_CONFIG: they do not fit.
-rt_status dp_trial_create(const dp_planner_config *config, uint64_t workers, dp_trial **trial_p);
+// judge half as many placements as there. part: of the slots that caches have there (0 to 1), so
+// that they fill in the time of a short trial as theirs do in that of a long one; what evictions
+// cost depends on that. RT_NO_MEMORY; RT_CONFIG: they do not fit.
+rt_status dp_trial_create(const dp_planner_config *config, uint64_t workers, double part,
+                          dp_trial **trial_p);
 void dp_trial_destroy(dp_trial *trial);
 
 // Plans a batch. counts: the plan that becomes final with it counts below. RT_NO_MEMORY.

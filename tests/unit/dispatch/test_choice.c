@@ -13,7 +13,7 @@
 #define SAMPLES 32u
 #define FIELDS 4u
 #define FAST 1e8
-#define BATCHES 12u
+#define BATCHES DP_RECENT_MAX
 
 typedef struct {
     dp_planner_config config;
@@ -164,6 +164,41 @@ static void in_units_the_same_is_found(void **state)
     assert_true(early > 10);
 }
 
+static double trial_s(const scene *s, uint64_t workers, double part)
+{
+    dp_trial *trial;
+    assert_int_equal(dp_trial_create(&s->config, workers, part, &trial), RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++)
+        assert_int_equal(dp_trial_plan(trial, dp_recent_at(&s->recent, i), i >= BATCHES / 2),
+                         RT_OK);
+    const double seconds = dp_trial_seconds(trial) / (BATCHES - BATCHES / 2);
+    dp_trial_destroy(trial);
+    return seconds;
+}
+
+// A trial is a planner with its workers alone, and with caches of a part, as far as a share fits.
+static void trials_are_plans(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {0, 2};
+    scene s;
+    open_scene(&s, 9, 3, 300);
+    const double whole = planned_s(&s, ranks, 2);
+    assert_true(trial_s(&s, 5, 1) == whole);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = 75;
+    const double quarter = planned_s(&s, ranks, 2);
+    assert_true(quarter > whole);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = 300;
+    assert_true(trial_s(&s, 5, 0.25) == quarter);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = SAMPLES / 2 * FIELDS;
+    const double least = planned_s(&s, ranks, 2);
+    assert_true(trial_s(&s, 5, 0.25) == least);
+    close_scene(&s);
+}
+
 // A set that fits no cache is not tried, one that somebody named is.
 static void caches_and_named_sets(void **state)
 {
@@ -282,5 +317,5 @@ static void which_set_is_likeliest(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(in_units_the_same_is_found), TEST(caches_and_named_sets), TEST(what_a_batch_needs),
-          TEST(times_of_sets), TEST(which_set_is_likeliest))
+TEST_MAIN(TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+          TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))
