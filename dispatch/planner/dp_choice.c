@@ -167,7 +167,7 @@ rt_status dp_choice_begin(dp_choice *c, const dp_planner_config *config, const d
     c->batch_count = recent->count;
     c->tried_count = 0;
     c->workers = 0;
-    c->planned = 0;
+    c->done = 0;
     return prepare(c, config, recent);
 }
 
@@ -184,12 +184,12 @@ static uint32_t counted(const dp_choice *c)
     return c->batch_count - c->batch_count / 2;
 }
 
-static rt_status plan_next(dp_choice *c, const dp_recent *recent)
+static rt_status plan_half(dp_choice *c, const dp_recent *recent)
 {
-    const rt_batch *batch = dp_recent_at(recent, c->planned);
-    const bool counts = c->planned >= c->batch_count / 2;
-    c->planned++;
-    return dp_trial_plan(c->trial, batch, counts);
+    const uint32_t batch = c->done / 2;
+    const bool is_second = c->done++ % 2;
+    return is_second ? dp_trial_commit(c->trial, batch >= c->batch_count / 2)
+                     : dp_trial_decide(c->trial, dp_recent_at(recent, batch));
 }
 
 // How much of the rows of a batch moved in the trial.
@@ -206,7 +206,7 @@ static void note(dp_choice *c, double predicted_s, double moved)
     dp_trial_destroy(c->trial);
     c->trial = NULL;
     c->workers = 0;
-    c->planned = 0;
+    c->done = 0;
 }
 
 // The set that is tried next has a trial; those that do not fit are passed over. No trial: there is
@@ -226,11 +226,10 @@ static rt_status open_trial(dp_choice *c)
 
 rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
 {
-    rt_status status = c->trial ? RT_OK : open_trial(c);
+    rt_status status = c->trial ? plan_half(c, recent) : open_trial(c);
     if (!status && c->trial) {
-        status = plan_next(c, recent);
         const double seconds = dp_trial_seconds(c->trial) / counted(c);
-        if (c->planned == c->batch_count)
+        if (c->done == 2 * c->batch_count)
             note(c, seconds, moved_in(c));
         else if (seconds > best_s(c))
             note(c, seconds, 0);
@@ -290,7 +289,7 @@ void dp_choice_save(const dp_choice *c, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, c->tried_count);
     rt_bytes_put(bytes, c->tried, c->tried_count * sizeof *c->tried);
     rt_bytes_put_u64(bytes, c->workers);
-    rt_bytes_put_u64(bytes, c->planned);
+    rt_bytes_put_u64(bytes, c->done);
 }
 
 typedef struct {
@@ -326,8 +325,8 @@ static bool load_tried(dp_choice *c, rt_reader *reader)
 // What was planned is planned again, unless the bytes are not those of a choice.
 static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *reader)
 {
-    const uint64_t workers = rt_reader_u64(reader), planned = rt_reader_u64(reader);
-    if (reader->failed || planned >= c->batch_count || (workers != 0) != (planned > 0) ||
+    const uint64_t workers = rt_reader_u64(reader), done = rt_reader_u64(reader);
+    if (reader->failed || done >= 2 * (uint64_t)c->batch_count || (workers == 0 && done > 0) ||
         (workers != 0 && workers != next_set(c)))
         return RT_DATA;
     if (workers == 0)
@@ -335,8 +334,8 @@ static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *re
     rt_status status = open_trial(c);
     if (!status && c->workers != workers)
         status = RT_DATA;
-    while (!status && c->planned < planned)
-        status = plan_next(c, recent);
+    while (!status && c->done < done)
+        status = plan_half(c, recent);
     return status;
 }
 

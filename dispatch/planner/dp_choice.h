@@ -1,5 +1,5 @@
 // dp_choice - the search for the set of workers whose iterations are predicted shortest, in units
-// of one planning each, so that no iteration waits for all of it.
+// of half a planning each, so that no iteration waits for all of it.
 //
 // Sets are tried on the last batches (dp_trial.h), with as large a part of the caches as there are
 // of DP_RECENT_MAX batches; the second half of the batches counts. Sets that are
@@ -42,7 +42,7 @@ typedef struct {
     uint32_t tried_count;
     dp_trial *trial; // in progress, or NULL
     uint64_t workers;
-    uint32_t planned; // batches of it
+    uint32_t done; // halves of plannings in it
 } dp_choice;
 
 // All ranks, in the order in which sets are made of them.
@@ -59,7 +59,8 @@ uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *de
 rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
                           const dp_recent *recent, double moved, uint64_t current);
 
-// One unit: at most one planning. runs is false once it is done. RT_NO_MEMORY.
+// One unit: a planner is made, or a batch decided (look-up, placement), or committed. runs is false
+// once it is done. RT_NO_MEMORY.
 rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent);
 
 // Gives it up. It can be begun again, and is zero before that.
@@ -75,7 +76,7 @@ const dp_candidate *dp_choice_best(const dp_choice *choice);
 void dp_choice_save(const dp_choice *choice, rt_bytes *bytes);
 
 // Into one that does not run. What the trial in progress had planned is planned again: at most
-// DP_RECENT_MAX units. config and recent: as they are. RT_DATA: not such a state; RT_NO_MEMORY.
+// DP_RECENT_MAX batches. config and recent: as they are. RT_DATA: not such a state; RT_NO_MEMORY.
 rt_status dp_choice_load(dp_choice *choice, const dp_planner_config *config,
                          const dp_recent *recent, rt_reader *reader);
 

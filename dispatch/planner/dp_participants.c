@@ -56,7 +56,8 @@ rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *
     rt_error why = {0};
     const rt_participants kind = config->dispatch.participants;
     *chooser_p = NULL;
-    if (kind != RT_PARTICIPANTS_AUTO && kind != RT_PARTICIPANTS_ROTATE)
+    if (config->worker_count < 2 ||
+        (kind != RT_PARTICIPANTS_AUTO && kind != RT_PARTICIPANTS_ROTATE))
         return RT_OK;
     if (dp_participants_create(config, chooser_p))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");

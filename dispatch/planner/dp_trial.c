@@ -74,14 +74,18 @@ void dp_trial_destroy(dp_trial *trial)
     rt_free(trial);
 }
 
-rt_status dp_trial_plan(dp_trial *trial, const rt_batch *batch, bool counts)
+rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch)
+{
+    rt_status status = dp_planner_look_up(trial->planner, batch);
+    if (!status)
+        dp_planner_place(trial->planner);
+    return status;
+}
+
+rt_status dp_trial_commit(dp_trial *trial, bool counts)
 {
     const dp_plan *plan;
-    rt_status status = dp_planner_look_up(trial->planner, batch);
-    if (status)
-        return status;
-    dp_planner_place(trial->planner);
-    status = dp_planner_commit(trial->planner, &plan);
+    rt_status status = dp_planner_commit(trial->planner, &plan);
     if (!status && counts && plan)
         dp_account_add(&trial->costs, plan, &trial->account);
     return status;

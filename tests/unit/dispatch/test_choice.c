@@ -127,7 +127,7 @@ static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
                  best * 1e3, now * 1e3);
 }
 
-// Every unit is at most one planning; in the end the set is the one that planning all prefixes at
+// Every unit is at most half a planning; in the end the set is the one that planning all prefixes at
 // once finds.
 static void in_units_the_same_is_found(void **state)
 {
@@ -143,18 +143,19 @@ static void in_units_the_same_is_found(void **state)
         assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, all),
                          RT_OK);
         while (choice.runs) {
-            const uint32_t tried = choice.tried_count, planned = choice.planned;
+            const uint32_t tried = choice.tried_count, done = choice.done;
+            const bool had = choice.trial != NULL;
             assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
             units++;
             if (choice.tried_count == tried) { // on its way
-                assert_int_equal(choice.planned, planned + 1);
+                assert_int_equal(choice.done, done + had);
             } else { // one more is done: with its last batch, or given up
                 assert_int_equal(choice.tried_count, tried + 1);
-                assert_int_equal(choice.planned, 0);
-                early += planned + 1 < BATCHES;
+                assert_int_equal(choice.done, 0);
+                early += done + 1 < 2 * BATCHES;
             }
         }
-        assert_true(units <= (n + 1) * BATCHES);
+        assert_true(units <= (n + 1) * (2 * BATCHES + 1));
         must_be_best(&s, all, dp_choice_result(&choice));
         changes += dp_choice_result(&choice) != all;
         dp_choice_end(&choice);
@@ -168,9 +169,10 @@ static double trial_s(const scene *s, uint64_t workers, double part)
 {
     dp_trial *trial;
     assert_int_equal(dp_trial_create(&s->config, workers, part, &trial), RT_OK);
-    for (uint32_t i = 0; i < BATCHES; i++)
-        assert_int_equal(dp_trial_plan(trial, dp_recent_at(&s->recent, i), i >= BATCHES / 2),
-                         RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, i)), RT_OK);
+        assert_int_equal(dp_trial_commit(trial, i >= BATCHES / 2), RT_OK);
+    }
     const double seconds = dp_trial_seconds(trial) / (BATCHES - BATCHES / 2);
     dp_trial_destroy(trial);
     return seconds;
