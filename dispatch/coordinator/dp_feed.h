@@ -52,6 +52,7 @@ typedef struct {
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
+    uint64_t choice_ns; // of who trains it
 } dp_planned;
 
 typedef struct {

@@ -88,8 +88,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
 static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
-    rt_status status = dp_feed_choose(feed);
-    uint64_t begin = rt_now_ns();
+    const uint64_t chosen = rt_now_ns();
+    rt_status status = dp_feed_choose(feed, &read->batch);
+    const uint64_t begin = rt_now_ns();
+    planned->choice_ns = begin - chosen;
     if (!status)
         status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -112,8 +114,6 @@ static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *
     rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
-    if (!status && feed->chooser)
-        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 

@@ -387,6 +387,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     dp_decisions_add(&decisions, &planned->decision, planned->sample_count);
     dp_decisions_write(&decisions, dp_account_unit_s(&tally->config.costs), json);
     rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
+    rt_json_double(json, "choice_ms", (double)planned->choice_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     dp_latency_write(&tally->latency, json, "latency_ms");
