@@ -53,6 +53,7 @@ typedef struct {
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
     uint64_t choice_ns; // of who trains it
+    uint64_t ready_ns;                                  // when, by rt_now_ns
 } dp_planned;
 
 typedef struct {

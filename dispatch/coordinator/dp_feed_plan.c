@@ -104,7 +104,8 @@ static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *
     planned->decision_ns = decided - begin;
     planned->place_ns = decided - looked_up;
     planned->decision = *dp_planner_decision(feed->planner);
-    planned->commit_ns = rt_now_ns() - decided;
+    planned->ready_ns = rt_now_ns();
+    planned->commit_ns = planned->ready_ns - decided;
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)

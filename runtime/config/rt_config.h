@@ -496,6 +496,14 @@ uint64_t rt_config_schema(const rt_config *config);
 // The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
 rt_status rt_config_document(char **markdown_p);
 
+// The same for lanyard-config(5): from its DESCRIPTION on, in man(7); free with rt_free.
+rt_status rt_config_manual(char **text_p);
+
+// Walks the keys, at from 0: the path, and the words that its value may be (of a choice; true and
+// false), i from 0. NULL after the last.
+const char *rt_config_key_path(uint32_t at);
+const char *rt_config_key_word(uint32_t at, uint32_t i);
+
 // The same config as JSON, defaults included; free with rt_free.
 rt_status rt_config_to_json(const rt_config *config, char **json_p);
 
