@@ -123,11 +123,11 @@ rt_status rt_config_check_input(const rt_config *config, rt_error *error)
     if (stream->format == RT_FORMAT_SYNTHETIC)
         return RT_OK;
     rt_status status =
-        follows ? RT_OK
-                : check_paths("stream.files", stream->files, stream->file_count, error);
-    return status ? status
-                  : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
-                                error);
+        follows ? RT_OK : check_paths("stream.files", stream->files, stream->file_count, error);
+    return status || stream->join.source == RT_SOURCE_FOLLOW
+               ? status
+               : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
+                             error);
 }
 
 static bool is_number(const char *text)
@@ -261,7 +261,7 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
 {
     static const char list[] = "stream.table.columns";
     uint32_t counts[RT_COLUMN_TIME + 1];
-    const bool is_joined = stream->join.file_count > 0;
+    const bool is_joined = rt_config_has_join(stream);
     rt_status status =
         check_columns(&stream->table, list, stream->format == RT_FORMAT_TABLE, counts, error);
     if (status)
@@ -287,12 +287,39 @@ static bool is_outcome_kind(rt_column_kind kind)
            kind == RT_COLUMN_IGNORE;
 }
 
+// Where outcomes come from.
+static rt_status check_outcomes(const rt_join_config *join, rt_error *error)
+{
+    const char *name = rt_config_choice_name("stream.join.source", (int)join->source);
+    const bool follows = join->source == RT_SOURCE_FOLLOW;
+    if (join->source == RT_SOURCE_FILE)
+        return RT_OK;
+    if (!rt_config_has_source(join->source))
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.join.source: this build has no \"%s\": its library was missing "
+                       "(docs/DEPENDENCIES.md)",
+                       name);
+    if (follows && (join->file_count != 1 || strcmp(join->files[0], "-") == 0))
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join.outcomes: stream.join.source \"follow\" reads one file, by its "
+                       "path");
+    if (!follows && join->file_count > 0)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join.outcomes: stream.join.source \"%s\" reads no files", name);
+    if (!follows && join->format == RT_FORMAT_TABLE && join->table.has_header)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join.header: what stream.join.source \"%s\" is sent has none; "
+                       "expected false, and the columns in their order",
+                       name);
+    return RT_OK;
+}
+
 static rt_status check_join(const rt_stream_config *stream, rt_error *error)
 {
     static const char list[] = "stream.join.columns";
     uint32_t counts[RT_COLUMN_TIME + 1];
     const rt_join_config *join = &stream->join;
-    if (join->file_count == 0)
+    if (!rt_config_has_join(stream))
         return RT_OK;
     if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
         return rt_fail(error, RT_CONFIG,
@@ -313,6 +340,8 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     if (!status && counts[RT_COLUMN_LABEL] > 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most one",
                          list, counts[RT_COLUMN_LABEL]);
+    if (!status)
+        status = check_outcomes(join, error);
     if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
         status = rt_fail(error, RT_CONFIG,
                          "stream.join.late: \"train\" corrects what was trained as 0, but "
@@ -474,12 +503,16 @@ static rt_status check_device(const rt_config *config, rt_error *error)
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_files(&config->stream, error);
-    if (!status && rt_config_source_is_live(&config->stream) &&
+    const bool is_live = rt_config_source_is_live(&config->stream);
+    if (!status && (is_live || rt_config_join_is_live(&config->stream)) &&
         config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.source: \"%s\" needs checkpoints, so that its journal does not grow "
-                       "for ever; expected planner.placement \"coordinator\"",
-                       rt_config_choice_name("stream.source", (int)config->stream.source));
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: \"%s\" needs checkpoints, so that its journal does not grow for ever; expected "
+            "planner.placement \"coordinator\"",
+            is_live ? "stream.source" : "stream.join.source",
+            rt_config_choice_name("stream.source", (int)(is_live ? config->stream.source
+                                                                 : config->stream.join.source)));
     return status ? status : rt_config_check_model(config, error);
 }
 

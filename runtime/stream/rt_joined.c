@@ -67,21 +67,32 @@ static rt_status create_join(rt_joined *joined, const rt_stream_config *config, 
     return rt_join_create(&settings, &joined->join, error);
 }
 
+rt_stream_config rt_joined_config(const rt_stream_config *events)
+{
+    const rt_join_config *join = &events->join;
+    rt_stream_config config = *events; // brokers, the live source
+    config.format = join->format;
+    config.source = join->source;
+    config.id[0] = '\0';
+    memcpy(config.kafka_topic, join->topic, sizeof join->topic);
+    config.file_count = join->file_count;
+    config.files = join->files;
+    config.samples_max = 0;
+    config.labels_optional = false;
+    config.negatives_keep = 1;
+    config.table = join->table;
+    config.join = (rt_join_config){.source = RT_SOURCE_FILE};
+    config.holds_outcomes = true;
+    return config;
+}
+
 rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const rt_schema *schema,
                            rt_joined **joined_p, rt_error *error)
 {
     rt_joined *joined = rt_alloc(1, sizeof *joined);
     if (!joined)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a join");
-    const rt_join_config *join = &config->join;
-    joined->config = (rt_stream_config){.format = join->format,
-                                        .file_count = join->file_count,
-                                        .files = join->files,
-                                        .fifo_ends = config->fifo_ends,
-                                        .malformed_share_max = config->malformed_share_max,
-                                        .negatives_keep = 1,
-                                        .table = join->table,
-                                        .holds_outcomes = true};
+    joined->config = rt_joined_config(config);
     rt_batch_init(&joined->batch, 0);
     rt_status status = create_join(joined, config, seed, schema->dense_count, error);
     if (!status)
