@@ -599,7 +599,7 @@ static void start_closing(dp_checkpoint *c)
     rt_error failure = {0};
     content_fini(c);
     c->step = STEP_CLOSING;
-    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure) != RT_OK)
+    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure))
         finish(c, &failure, false);
 }
 
