@@ -102,8 +102,8 @@ static void http_answers_once_events_are_kept(void **state)
     must_answer("", "/events", "{\"error\":\"expected POST /events\"} 405");
     must_answer("", "/", "{\"error\":\"expected POST /events or GET /health\"} 404");
     must_answer("", "/health", "{\"status\":\"ok\",\"events\":2,\"journal_bytes\":101} 200");
-    assert_int_equal(rt_live_statistics(live).intake.unnamed, 2);
-    assert_int_equal(rt_live_statistics(live).read, 3);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.unnamed, 2);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).read, 3);
     rt_source_live.close(source);
     rt_live_close(live);
 }
@@ -123,8 +123,8 @@ static void http_says_when_it_is_full(void **state)
     must_answer(arguments, "/events", "{\"accepted\":30000} 200");
     must_answer(arguments, "/events",
                 "{\"error\":\"the journal is full: training is behind\"} 503");
-    assert_int_equal(rt_live_statistics(live).journal.next, 30001);
-    assert_int_equal(rt_live_statistics(live).journal.full, 1);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 30001);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.full, 1);
     rt_live_close(live);
 }
 
