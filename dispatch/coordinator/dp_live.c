@@ -15,7 +15,6 @@ static void put_counts(rt_live *live, rt_flow flow, rt_json *json)
     rt_json_u64(json, "full", journal->full);
     rt_json_u64(json, "repeated", journal->repeated);
     rt_json_u64(json, "lost", journal->lost);
-    rt_json_u64(json, "unnamed", counts.intake.unnamed);
     rt_json_u64(json, "connections", counts.intake.connections);
     rt_json_u64(json, "refused", counts.intake.refused);
 }
@@ -25,6 +24,7 @@ void dp_live_record(rt_live *live, const rt_stream_stats *stats, rt_metrics *met
     if (rt_live_journal(live, RT_FLOW_EVENTS)) {
         rt_json *json = rt_metrics_begin(metrics, "stream");
         put_counts(live, RT_FLOW_EVENTS, json);
+        rt_json_u64(json, "unnamed", rt_live_statistics(live, RT_FLOW_EVENTS).intake.unnamed);
         rt_json_u64(json, "duplicates", stats->duplicates);
         rt_json_u64(json, "malformed_lines", stats->malformed);
         rt_metrics_end(metrics);

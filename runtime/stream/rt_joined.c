@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define NOT_WAITING 1u            // a deadline that is over: what is there, or RT_AGAIN
+#define VAIN_NS UINT64_C(1000000) // after a look in vain events go on so long without another
+
 struct rt_joined {
     rt_join *join;
     rt_stream_config config; // of the outcomes; borrows from the stream's
@@ -13,9 +16,10 @@ struct rt_joined {
     uint64_t id;
     int64_t time_ms;
     bool label;
-    bool dated;    // outcomes have times in their lines
-    bool ended;    // no outcome follows
-    bool finished; // rt_join_end was said
+    bool dated;       // outcomes have times in their lines
+    bool ended;       // no outcome follows
+    bool finished;    // rt_join_end was said
+    uint64_t vain_ns; // when outcomes were looked for in vain; 0: they were not
 };
 
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns)
@@ -135,8 +139,12 @@ static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *er
     rt_line_sample sample;
     if (joined->has_head || joined->ended)
         return RT_OK;
+    const uint64_t now = joined->vain_ns ? rt_now_ns() : 0;
+    if (deadline_ns == NOT_WAITING && now > 0 && now - joined->vain_ns < VAIN_NS)
+        return RT_AGAIN;
     rt_status status =
         rt_stream_next(joined->outcomes, &joined->batch, deadline_ns, &sample, error);
+    joined->vain_ns = status == RT_AGAIN ? rt_now_ns() : 0;
     joined->ended = status == RT_END;
     joined->has_head = !status;
     if (status)
@@ -164,7 +172,7 @@ static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_erro
     const bool only_outcomes = events->ended && !has_event;
     rt_status status = RT_OK;
     if (has_event || only_outcomes || events->idle)
-        status = read_head(joined, only_outcomes ? events->deadline_ns : 1, error);
+        status = read_head(joined, only_outcomes ? events->deadline_ns : NOT_WAITING, error);
     if (status && (status != RT_AGAIN || only_outcomes))
         return status;
     if (joined->has_head && (!has_event || joined->time_ms < time_ms))

@@ -83,12 +83,12 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->seed = seed;
     stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
     stream->holds_outcomes = config->holds_outcomes;
-    stream->sets_aside =
-        config->holds_outcomes || rt_config_has_join(config) || stream->negatives_keep < 1;
+    const bool joins = rt_config_has_join(config) && !config->labels_optional;
+    stream->sets_aside = config->holds_outcomes || joins || stream->negatives_keep < 1;
     stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
-    if (!status && with_input && rt_config_has_join(config))
+    if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {
         rt_stream_close(stream);
