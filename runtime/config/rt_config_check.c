@@ -33,26 +33,49 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// A flow of lines (events, outcomes) that does not come from files, and the names of its keys.
+typedef struct {
+    const char *source, *files, *header;
+    rt_source_kind kind;
+    uint32_t file_count;
+    char **paths;
+    bool has_header;
+} line_flow;
+
+static rt_status check_flow(const line_flow *flow, rt_error *error)
+{
+    const char *name = rt_config_choice_name(flow->source, (int)flow->kind);
+    const bool follows = flow->kind == RT_SOURCE_FOLLOW;
+    if (!rt_config_has_source(flow->kind))
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "%s: this build has no \"%s\": its library was missing "
+                       "(docs/DEPENDENCIES.md)",
+                       flow->source, name);
+    if (follows && (flow->file_count != 1 || strcmp(flow->paths[0], "-") == 0))
+        return rt_fail(error, RT_CONFIG, "%s: %s \"follow\" reads one file, by its path",
+                       flow->files, flow->source);
+    if (!follows && flow->file_count > 0)
+        return rt_fail(error, RT_CONFIG, "%s: %s \"%s\" reads no files", flow->files, flow->source,
+                       name);
+    if (!follows && flow->has_header)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: what %s \"%s\" is sent has none; expected false, and the columns in "
+                       "their order",
+                       flow->header, flow->source, name);
+    return RT_OK;
+}
+
 static rt_status check_source(const rt_stream_config *stream, rt_error *error)
 {
-    const char *name = rt_config_choice_name("stream.source", (int)stream->source);
-    const bool follows = stream->source == RT_SOURCE_FOLLOW;
-    if (!rt_config_has_source(stream->source))
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.source: this build has no \"%s\": its library was missing "
-                       "(docs/DEPENDENCIES.md)",
-                       name);
-    if (follows && (stream->file_count != 1 || strcmp(stream->files[0], "-") == 0))
-        return rt_fail(error, RT_CONFIG,
-                       "stream.files: stream.source \"follow\" reads one file, by its path");
-    if (!follows && stream->file_count > 0)
-        return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
-    if (!follows && stream->format == RT_FORMAT_TABLE && stream->table.has_header)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.table.header: what stream.source \"%s\" is sent has none; expected "
-                       "false, and the columns in their order",
-                       name);
-    return RT_OK;
+    const line_flow events = {.source = "stream.source",
+                              .files = "stream.files",
+                              .header = "stream.table.header",
+                              .kind = stream->source,
+                              .file_count = stream->file_count,
+                              .paths = stream->files,
+                              .has_header =
+                                  stream->format == RT_FORMAT_TABLE && stream->table.has_header};
+    return check_flow(&events, error);
 }
 
 static rt_status check_rows(const rt_config *config, rt_error *error)
@@ -286,31 +309,17 @@ static bool is_outcome_kind(rt_column_kind kind)
            kind == RT_COLUMN_IGNORE;
 }
 
-// Where outcomes come from.
 static rt_status check_outcomes(const rt_join_config *join, rt_error *error)
 {
-    const char *name = rt_config_choice_name("stream.join.source", (int)join->source);
-    const bool follows = join->source == RT_SOURCE_FOLLOW;
-    if (join->source == RT_SOURCE_FILE)
-        return RT_OK;
-    if (!rt_config_has_source(join->source))
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.join.source: this build has no \"%s\": its library was missing "
-                       "(docs/DEPENDENCIES.md)",
-                       name);
-    if (follows && (join->file_count != 1 || strcmp(join->files[0], "-") == 0))
-        return rt_fail(error, RT_CONFIG,
-                       "stream.join.outcomes: stream.join.source \"follow\" reads one file, by its "
-                       "path");
-    if (!follows && join->file_count > 0)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.join.outcomes: stream.join.source \"%s\" reads no files", name);
-    if (!follows && join->format == RT_FORMAT_TABLE && join->table.has_header)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.join.header: what stream.join.source \"%s\" is sent has none; "
-                       "expected false, and the columns in their order",
-                       name);
-    return RT_OK;
+    const line_flow outcomes = {.source = "stream.join.source",
+                                .files = "stream.join.outcomes",
+                                .header = "stream.join.header",
+                                .kind = join->source,
+                                .file_count = join->file_count,
+                                .paths = join->files,
+                                .has_header =
+                                    join->format == RT_FORMAT_TABLE && join->table.has_header};
+    return join->source == RT_SOURCE_FILE ? RT_OK : check_flow(&outcomes, error);
 }
 
 static rt_status check_join(const rt_stream_config *stream, rt_error *error)
