@@ -2,11 +2,12 @@
 // feeders, a stream that goes on, and who may feed where keys are in use.
 #include "runtime/live/rt_live.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -75,11 +76,7 @@ static void must_answer(const char *method, const char *path, const char *body, 
 {
     char request[2000], got[2000] = "";
     size_t length = 0;
-    const struct sockaddr_in place = {.sin_family = AF_INET,
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                      .sin_port = htons((uint16_t)http_port)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&place, sizeof place), 0);
+    const int fd = test_connect((uint16_t)http_port);
     const int size = snprintf(request, sizeof request,
                               "%s %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: "
                               "%zu\r\n\r\n%s",
@@ -174,11 +171,7 @@ static void only_outcomes_are_sent(void **state)
 static void send_lines(int port, const char *text, const char *want)
 {
     char got[100] = "";
-    const struct sockaddr_in place = {.sin_family = AF_INET,
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                      .sin_port = htons((uint16_t)port)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&place, sizeof place), 0);
+    const int fd = test_connect((uint16_t)port);
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
     struct pollfd one = {fd, POLLIN, 0};
     assert_int_equal(poll(&one, 1, 5000), 1);
@@ -244,6 +237,40 @@ static void what_has_no_journal_is_told_of(void **state)
         assert_true(events.next[RT_FLOW_EVENTS] == 0 && events.next[RT_FLOW_OUTCOMES] == 0);
     }
     rt_bytes_fini(&position);
+}
+
+// Bytes that a file may have from now on; 0: as many as before.
+static void limit_files(rlim_t bytes)
+{
+    static struct rlimit before;
+    struct rlimit limit;
+    if (before.rlim_max == 0)
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = bytes ? bytes : before.rlim_cur;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_disk_that_takes_nothing(void **state)
+{
+    (void)state;
+    char byte;
+    open_live("http", "tcp");
+    limit_files(60); // a head of a segment, and no line
+    must_answer("POST", "/events", "e1,1\n",
+                "503 {\"error\":\"the lines could not be stored: send them again\"}");
+    const int fd = test_connect((uint16_t)tcp_ports[RT_FLOW_OUTCOMES]);
+    assert_int_equal(send(fd, "e1,1\n", 5, MSG_NOSIGNAL), 5);
+    assert_true(recv(fd, &byte, 1, 0) <= 0); // closed, and nothing was counted
+    close(fd);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_OUTCOMES).journal.next, 1);
+    limit_files(0);
+    must_answer("POST", "/events", "e1,1\n", "200 {\"accepted\":1}");
+    send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e1,1\n", "1\n");
+    must_train(1, "1:1 ");
+    close_live();
 }
 
 // ---- feeders -----------------------------------------------------------------------------------
@@ -343,4 +370,4 @@ static void a_feeder_goes_on(void **state)
 
 TEST_MAIN(TEST(outcomes_by_http), TEST(only_outcomes_are_sent), TEST(outcomes_by_a_second_port),
           TEST(goes_on_where_both_stood), TEST(what_has_no_journal_is_told_of),
-          TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
+          TEST(a_disk_that_takes_nothing), TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
