@@ -15,23 +15,24 @@
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
 // dp_feed_give; messages that were not sent are released then.
 typedef struct {
-    uint64_t sequence;  // of slices, from dp_feed_config.sequence_first
-    uint32_t iteration; // 0: a flush, of a cut or the final one
-    bool is_last;       // the final flush
-    bool is_cut;        // everything up to here goes into a checkpoint:
-    uint32_t cut;       // the last iteration before it; of a sweep, too
-    uint64_t event;     // of the journal where reading goes on behind a cut; 0: there is none
-    uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
-    uint64_t ended;     // keys that it ends
-    uint64_t keys;      // that the planner knows
-    rt_bytes state;     // rt_stream_tell, dp_planner_save
-    rt_bytes ids;       // rt_stream_save_ids
+    uint64_t sequence;         // of slices, from dp_feed_config.sequence_first
+    uint32_t iteration;        // 0: a flush, of a cut or the final one
+    bool is_last;              // the final flush
+    bool is_cut;               // everything up to here goes into a checkpoint:
+    uint32_t cut;              // the last iteration before it; of a sweep, too
+    rt_position_events events; // where reading goes on behind a cut
+    uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
+    uint64_t ended;            // keys that it ends
+    uint64_t keys;             // that the planner knows
+    rt_bytes state;            // rt_stream_tell, dp_planner_save
+    rt_bytes ids;              // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;

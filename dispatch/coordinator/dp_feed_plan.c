@@ -136,7 +136,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     rt_bytes lineup = {0};
     if (feed->chooser)
         dp_participants_save(feed->chooser, &lineup);
-    planned->event = rt_position_event(&feed->stood);
+    planned->events = rt_position_find_events(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
     dp_planner_save(feed->planner, &lineup, &planned->state);
     rt_bytes_fini(&lineup);
