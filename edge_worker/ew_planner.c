@@ -134,7 +134,7 @@ rt_status ew_planner_give(ew_planner *planner, rt_message *batches, rt_error *er
 rt_status ew_planner_take(ew_planner *planner, rt_message *slice, rt_error *error)
 {
     void *item;
-    if (rt_queue_try_take(planner->out, &item) != RT_OK)
+    if (rt_queue_try_take(planner->out, &item))
         return RT_AGAIN;
     work *one = item;
     planner->taken++;

@@ -1,5 +1,6 @@
 #include "edge_worker/ew_trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -156,8 +157,7 @@ static void dense_step(ew_trainer *t, uint64_t iteration, bool apply)
     rt_error error = {0};
     if (!apply)
         return;
-    if (!in_place(t) &&
-        ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error) != RT_OK)
+    if (!in_place(t) && ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error))
         return; // the device stays failed: the next training reports it
     ew_model_dense_step(t->config.model, iteration);
 }
@@ -291,7 +291,7 @@ rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)
 {
     void *item;
     rt_status status = rt_queue_try_take(t->results, &item);
-    if (status == RT_OK)
+    if (!status)
         *trained_p = item;
     return status;
 }
@@ -436,8 +436,8 @@ rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, bool begins
         status = begins ? ew_model_begin_with(t->config.model, tensors, error)
                         : ew_model_load(t->config.model, tensors, error);
     if (!status && !begins && (!state || state->rank != 1 || state->shape[0] != count))
-        status = rt_fail(error, RT_DATA, "%llu floats of optimizer state, expected %u",
-                         state ? (unsigned long long)state->shape[0] : 0, count);
+        status = rt_fail(error, RT_DATA, "%" PRIu64 " floats of optimizer state, expected %u",
+                         state ? state->shape[0] : 0, count);
     if (status)
         rt_fail_in(error, "the dense part of the %s", begins ? "model" : "checkpoint");
     if (!status && !begins && count)
