@@ -625,6 +625,9 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+    TEXT("serve.log", serve.log,
+         "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
+         "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "

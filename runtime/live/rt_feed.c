@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,6 +17,7 @@
 #include "runtime/live/rt_spool.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/transport/rt_transport.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -298,7 +300,7 @@ static rt_status turn(feed *f, rt_error *error)
     look_at_silence(f);
     const rt_journal_counts counts = rt_journal_statistics(f->journal);
     f->counts->taken = counts.next - 1;
-    if (!status)
+    if (!status && f->spool)
         status = rt_spool_state(f->spool, error);
     if (status == RT_END && f->kept + 1 < counts.next)
         status = RT_OK;
@@ -334,11 +336,13 @@ static rt_status open_all(feed *f, const char *directory, rt_error *error)
     rt_status status = rt_keys_load(config, &f->keys, error);
     if (!status)
         status = rt_transport_open(&rt_transport_zmq, &f->keys, &f->transport, error);
-    if (!status)
+    if (!status && !f->journal)
         status = rt_spool_open(config, directory, f->wake_fd, &f->spool, error);
     if (status)
         return status;
-    f->journal = rt_spool_journal(f->spool);
+    place = f->journal ? directory : place;
+    if (!f->journal)
+        f->journal = rt_spool_journal(f->spool);
     status = take_name(f, place, error);
     return status ? status : watch(f, error);
 }
@@ -357,14 +361,15 @@ static void close_all(feed *f)
     rt_free(f);
 }
 
-rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
-                      rt_feed_counts *counts, rt_error *error)
+static rt_status feed_journal(const rt_config *config, rt_journal *journal, const char *directory,
+                              int stop_fd, rt_feed_counts *counts, rt_error *error)
 {
     feed *f = rt_alloc(1, sizeof *f);
     if (!f)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     *counts = (rt_feed_counts){0};
     f->config = config;
+    f->journal = journal;
     f->counts = counts;
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = stop_fd;
@@ -377,4 +382,83 @@ rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_f
     }
     close_all(f);
     return status;
+}
+
+rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
+                      rt_feed_counts *counts, rt_error *error)
+{
+    return feed_journal(config, NULL, directory, stop_fd, counts, error);
+}
+
+// ---- events of this process ------------------------------------------------------------------
+
+struct rt_feeder {
+    const rt_config *config;
+    char directory[RT_PATH_MAX];
+    rt_journal *journal;
+    int stop_fd;
+    pthread_t thread;
+    bool runs;
+    rt_feed_counts counts;
+    rt_status status;
+    rt_error error;
+};
+
+static void *run_feeder(void *context)
+{
+    rt_feeder *f = context;
+    f->status =
+        feed_journal(f->config, f->journal, f->directory, f->stop_fd, &f->counts, &f->error);
+    return NULL;
+}
+
+rt_status rt_feeder_open(const rt_config *config, const char *directory, rt_feeder **feeder_p,
+                         rt_error *error)
+{
+    rt_feeder *f = rt_alloc(1, sizeof *f);
+    if (!f)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    f->config = config;
+    snprintf(f->directory, sizeof f->directory, "%s", directory);
+    f->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rt_status status =
+        rt_journal_open(directory, config->journal_bytes_max, &f->journal, error);
+    if (!status) {
+        f->runs = rt_thread_start(&f->thread, run_feeder, f) == 0;
+        status = f->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
+    }
+    if (status) {
+        rt_feeder_close(f);
+        return status;
+    }
+    *feeder_p = f;
+    return RT_OK;
+}
+
+void rt_feeder_close(rt_feeder *f)
+{
+    const uint64_t one = 1;
+    if (!f)
+        return;
+    if (write(f->stop_fd, &one, sizeof one) < 0) {
+        // it is readable already
+    }
+    if (f->runs)
+        pthread_join(f->thread, NULL);
+    rt_journal_close(f->journal);
+    close(f->stop_fd);
+    rt_free(f);
+}
+
+rt_journal *rt_feeder_journal(rt_feeder *f)
+{
+    return f->journal;
+}
+
+bool rt_feeder_counts(rt_feeder *f, rt_feed_counts *counts, rt_error *error)
+{
+    *counts = f->counts;
+    if (f->status)
+        *error = f->error;
+    return !f->status;
 }

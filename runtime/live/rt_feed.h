@@ -10,6 +10,7 @@
 #define RT_FEED_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/live/rt_journal.h"
 #include "runtime/rt_base.h"
 
 typedef struct {
@@ -23,5 +24,22 @@ typedef struct {
 // names one. RT_CONFIG, RT_IO, RT_DATA, RT_NO_MEMORY, RT_UNSUPPORTED; error names the key or file.
 rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
                       rt_feed_counts *counts, rt_error *error);
+
+// ---- events of this process
+
+typedef struct rt_feeder rt_feeder;
+
+// Feeds what is appended to its journal, from a thread of its own, until it is closed. config:
+// feed.to, journal.bytes_max, security; it is kept. What is not sent then stays in the folder, for
+// the next time. As rt_feed_run.
+rt_status rt_feeder_open(const rt_config *config, const char *directory, rt_feeder **feeder_p,
+                         rt_error *error);
+void rt_feeder_close(rt_feeder *feeder); // NULL is fine
+
+// Lines are appended here (rt_journal_append), from any thread. NULL is never returned.
+rt_journal *rt_feeder_journal(rt_feeder *feeder);
+
+// Any thread. False: it failed, as error says, and what is appended stays in the spool.
+bool rt_feeder_counts(rt_feeder *feeder, rt_feed_counts *counts, rt_error *error);
 
 #endif
