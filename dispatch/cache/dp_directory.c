@@ -129,6 +129,16 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
     return DP_NO_RECORD;
 }
 
+bool dp_directory_knows(const dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
+        if (directory->entries[at].key == key)
+            return true;
+    }
+    return false;
+}
+
 rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version)
 {
     rt_assert(version > 0);

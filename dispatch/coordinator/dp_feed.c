@@ -336,11 +336,14 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const read_batc
 }
 
 // *plan_p: the plan that is final now, of this batch or the one before, or NULL.
-static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *planned,
+static rt_status plan_one(dp_feed *feed, read_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
+    const uint64_t known = dp_planner_directory(feed->planner)->key_count;
     rt_status status = choose_participants(feed);
     uint64_t begin = rt_now_ns();
+    if (!status)
+        status = dp_planner_admit(feed->planner, &read->batch, &planned->refused);
     if (!status)
         status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -355,6 +358,7 @@ static rt_status plan_one(dp_feed *feed, const read_batch *read, dp_planned *pla
     planned->decision = *dp_planner_decision(feed->planner);
     planned->commit_ns = rt_now_ns() - decided;
     planned->keys = dp_planner_directory(feed->planner)->key_count;
+    planned->admitted = planned->keys - known;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);

@@ -29,6 +29,8 @@ typedef struct {
     uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
     uint64_t ended;     // keys that it ends
     uint64_t keys;      // that the planner knows
+    uint64_t admitted;  // of them, since the iteration before
+    uint32_t refused;   // look-ups of keys that have no row yet (rows.admit)
     rt_bytes state;     // rt_stream_tell, dp_planner_save
     rt_bytes ids;       // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are

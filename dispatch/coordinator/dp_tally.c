@@ -372,6 +372,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
+    rt_json_u64(json, "admitted", planned->admitted);
+    rt_json_u64(json, "refused", planned->refused);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);

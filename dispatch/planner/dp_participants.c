@@ -16,6 +16,7 @@
 struct dp_participants {
     dp_planner_config config;                  // with the values in force
     rt_batch batches[DP_PARTICIPANTS_BATCHES]; // a ring
+    bool has_gaps; // in the batches
     uint32_t count, next;
     uint64_t seen;   // batches
     uint64_t chosen; // of them, at the last choice; 0: none yet
@@ -31,6 +32,8 @@ rt_status dp_participants_create(const dp_planner_config *config, dp_participant
     self->config.lookahead = 0; // what is ahead is not in the ring
     self->config.measure_error = false;
     self->config.keys_expected = 0;
+    self->has_gaps = config->rows.admit > 1;
+    self->config.rows.admit = 0; // what it sees was admitted
     for (uint32_t i = 0; i < DP_PARTICIPANTS_BATCHES; i++)
         rt_batch_init(&self->batches[i], 0);
     *chooser_p = self;
@@ -98,6 +101,7 @@ rt_status dp_participants_see(dp_participants *self, const rt_batch *batch)
         return RT_NO_MEMORY;
     copy->sample_count = batch->sample_count;
     copy->key_count = batch->key_count;
+    copy->has_gaps = self->has_gaps;
     memcpy(copy->key_offsets, batch->key_offsets,
            (batch->sample_count + 1u) * sizeof *batch->key_offsets);
     memcpy(copy->keys, batch->keys, batch->key_count * sizeof *batch->keys);

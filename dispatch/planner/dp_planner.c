@@ -135,6 +135,9 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         dp_stale_create(config->consistency.staleness, config->worker_count, config->slot_count,
                         lookups, &planner->stale))
         return RT_NO_MEMORY;
+    if (config->rows.admit > 1 &&
+        dp_admission_create(config->rows.admit, config->rows.admit_bytes, &planner->admission))
+        return RT_NO_MEMORY;
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
 
@@ -240,6 +243,7 @@ void dp_planner_destroy(dp_planner *planner)
     destroy_caches(planner->caches, planner->config.worker_count);
     destroy_caches(planner->shown, planner->config.worker_count);
     dp_stale_destroy(planner->stale);
+    dp_admission_destroy(planner->admission);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
     work_fini(&planner->works[0], planner->config.worker_count);
@@ -332,7 +336,7 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
 static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
 {
     // Every sample has a key in every field, so field_count keys mean one each.
-    return batch->key_count == (uint64_t)batch->sample_count * field_count;
+    return !batch->has_gaps && batch->key_count == (uint64_t)batch->sample_count * field_count;
 }
 
 static void set_value(dp_planner_config *config, const dp_input *input)
@@ -372,6 +376,21 @@ static void enter_inputs(dp_planner *planner)
     memmove(planner->waiting, planner->waiting + count,
             planner->waiting_count * sizeof *planner->waiting);
     dp_planner_recompute(planner);
+}
+
+// What is taken out is no use that is ahead, either.
+rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p)
+{
+    const dp_admission *admission = planner->admission;
+    *refused_p = 0;
+    if (!admission)
+        return RT_OK;
+    rt_status status =
+        dp_admission_filter(planner->admission, &planner->directory, batch, refused_p);
+    for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
+        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
+                                planner->iteration + 1);
+    return status;
 }
 
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)

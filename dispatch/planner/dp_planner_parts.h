@@ -3,6 +3,7 @@
 #define DP_PLANNER_PARTS_H
 
 #include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/planner/dp_admission.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_stale.h"
 #include "dispatch/planner/dp_turnover.h"
@@ -38,6 +39,7 @@ struct dp_planner {
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
     dp_stale *stale;  // consistency.staleness above 0; or NULL
+    dp_admission *admission; // rows.admit above 1; or NULL
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1

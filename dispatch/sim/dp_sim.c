@@ -21,7 +21,7 @@ typedef struct {
     uint32_t first, ahead;
     uint64_t read_count; // batches
     bool ended;
-    const rt_batch *batch; // the first
+    rt_batch *batch; // the first
     dp_planner *planner;
     uint64_t preview_ns; // since the last plan
     uint32_t *decision_ns, *commit_ns;
@@ -160,8 +160,11 @@ static rt_status read_ahead(simulation *s, rt_error *error)
 
 static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
 {
+    uint32_t refused;
     uint64_t begin = rt_now_ns();
-    rt_status status = dp_planner_look_up(s->planner, s->batch);
+    rt_status status = dp_planner_admit(s->planner, s->batch, &refused);
+    if (!status)
+        status = dp_planner_look_up(s->planner, s->batch);
     if (status)
         return status;
     uint64_t looked_up = rt_now_ns();

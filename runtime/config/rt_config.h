@@ -312,12 +312,14 @@ typedef struct {
     uint32_t candidates_max;   // of a request
 } rt_serve_config;
 
-// Rows that end because nobody has trained them for long ("rows").
+// Rows that end because nobody has trained them for long, and when one is stored ("rows").
 typedef struct {
     uint32_t expire_iterations; // 0: not by count
     double expire_s;            // 0: not by time
     uint64_t max;               // of all shards; 0: what ps.memory_bytes_max holds
     uint64_t keep_min;          // the newest so many stay, whatever their age
+    uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
+    uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
 } rt_rows_config;
 
 // What happens when a process of a run is lost.

@@ -558,6 +558,13 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
         "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
+    U32("rows.admit", rows.admit, "1", IN(1, 255), "look-ups",
+        "A key gets a row once it was seen so often. Until then, and in predictions as long as the "
+        "model has no row for it, it counts as a row of zeros that nobody trains. 1: at once; "
+        "predictions then take the row that training would start from."),
+    U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
+        "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
+        "counted for the first time."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
