@@ -65,7 +65,7 @@ typedef struct {
     uint64_t sums_pulled;
     uint64_t rows_ended;
     uint64_t dense_sums;
-    uint64_t dense_pieces; // of weights that were fetched
+    uint64_t dense_pieces;       // of weights that were fetched
     uint64_t messages_discarded; // of other epochs
 } ps_shard_statistics;
 
@@ -116,9 +116,9 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
 rt_status ps_shard_clear(ps_shard *shard);
 
 // Every row whose version is below floor ends; *ended_p: how many. While no message about rows is
-// under way, and no file is written from the table in this process. progress (may be NULL) is called
-// now and then. RT_WIRE: rows of that kind are waited for (a pull, a gradient); what progress
-// returned.
+// under way, and no file is written from the table in this process. progress (may be NULL) is
+// called now and then. RT_WIRE: rows of that kind are waited for (a pull, a gradient); what
+// progress returned.
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
 

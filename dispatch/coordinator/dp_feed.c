@@ -15,6 +15,7 @@
 #include "dispatch/planner/dp_sweep.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_queue.h"
+#include "runtime/rt_thread.h"
 #include "runtime/stream/rt_position.h"
 
 // One being read, one waiting, one being planned, one whose plan is not final; and cache.lookahead.
@@ -780,9 +781,9 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
         rt_stream_remember(stream);
         rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
-        feed->reader_runs = pthread_create(&feed->reader, NULL, run_reader, feed) == 0;
+        feed->reader_runs = rt_thread_start(&feed->reader, run_reader, feed) == 0;
         feed->planning_runs =
-            feed->reader_runs && pthread_create(&feed->planning, NULL, run_planner, feed) == 0;
+            feed->reader_runs && rt_thread_start(&feed->planning, run_planner, feed) == 0;
         if (!feed->planning_runs)
             status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
     }

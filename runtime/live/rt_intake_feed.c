@@ -13,6 +13,7 @@
 
 #include "runtime/live/rt_intake.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/transport/rt_transport.h"
 
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -247,7 +248,6 @@ static rt_status listen_for_feeders(intake *in, const rt_config *config, rt_erro
 static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
                              rt_error *error)
 {
-    sigset_t all, before;
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for feed");
@@ -259,10 +259,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
     rt_status status = in->wake >= 0 ? listen_for_feeders(in, config, error)
                                      : rt_fail(error, RT_LIMIT, "cannot create a descriptor");
     if (!status) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        in->runs = rt_thread_start(&in->thread, run, in) == 0;
         status = in->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread for feeders");
     }
     if (status) {

@@ -20,6 +20,7 @@
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/live/rt_intake.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define KEEPALIVE_S 60
 #define POLL_MS 100 // also where bytes wait inside of TLS
@@ -314,7 +315,6 @@ static rt_status check(intake *in, rt_error *error)
 static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
                              rt_error *error)
 {
-    sigset_t all, before;
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.mqtt");
@@ -332,10 +332,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
         status = in->client ? RT_OK : error->status;
     }
     if (!status) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        in->runs = rt_thread_start(&in->thread, run, in) == 0;
         status = in->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread for MQTT");
     }
     if (status) {

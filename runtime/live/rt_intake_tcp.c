@@ -15,6 +15,7 @@
 
 #include "runtime/live/rt_intake.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define CONNECTIONS_MAX 64u
 #define READ_BYTES ((size_t)64 << 10)
@@ -314,7 +315,6 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
                              rt_error *error)
 {
     const char *address = config->stream.tcp_listen;
-    sigset_t all, before;
     rt_status status = rt_intake_check_open(config, "stream.tcp.listen", address, error);
     intake *in = status ? NULL : rt_alloc(1, sizeof *in);
     if (status)
@@ -333,10 +333,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
         close_intake(in);
         return status;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    in->runs = rt_thread_start(&in->thread, run, in) == 0;
     if (!in->runs) {
         close_intake(in);
         return rt_fail(error, RT_LIMIT, "cannot start a thread for stream.tcp");
