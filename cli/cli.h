@@ -50,6 +50,8 @@ int cli_report(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_feed(int argc, char **argv);
+int cli_set(int argc, char **argv);
+int cli_forget(int argc, char **argv);
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

@@ -122,6 +122,10 @@ rt_status ps_shard_clear(ps_shard *shard);
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
 
+// The row of one key ends, whatever its version, after ps_shard_expire and as there. False: there is
+// none. Files of changes do not tell of it: the next one has to have all rows.
+bool ps_shard_forget(ps_shard *shard, uint64_t key);
+
 // Keys and versions of up to count_max rows, from row number `from` on. Returns how many.
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
                        rt_wire_key *records);

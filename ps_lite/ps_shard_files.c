@@ -73,6 +73,13 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
     return status;
 }
 
+bool ps_shard_forget(ps_shard *shard, uint64_t key)
+{
+    const bool was_there = ps_table_erase(shard->table, key);
+    shard->statistics.rows_ended += was_there;
+    return was_there;
+}
+
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
                        rt_wire_key *records)
 {

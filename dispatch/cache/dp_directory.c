@@ -273,6 +273,17 @@ uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor)
     return before - directory->key_count;
 }
 
+void dp_directory_erase(dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    while (directory->entries[at].key != key || entry_is_free(&directory->entries[at])) {
+        rt_assert(!entry_is_free(&directory->entries[at]));
+        at = (at + 1) & directory->mask;
+    }
+    rt_assert(!directory->entries[at].record);
+    erase_entry(directory, at);
+}
+
 uint64_t dp_directory_bytes(const dp_directory *directory)
 {
     return (directory->mask + 1) * sizeof(dp_entry) +

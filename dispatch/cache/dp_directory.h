@@ -118,6 +118,9 @@ uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor);
 // L of a key, 0 if it was never trained. For tests and tools; no side effect.
 uint32_t dp_directory_version(const dp_directory *directory, uint64_t key);
 
+// Forgets a key that it knows and that has no record.
+void dp_directory_erase(dp_directory *directory, uint64_t key);
+
 // Bytes allocated.
 uint64_t dp_directory_bytes(const dp_directory *directory);
 

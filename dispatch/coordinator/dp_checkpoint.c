@@ -30,6 +30,7 @@ struct dp_checkpoint {
     step step;
     dp_checkpoint_content content;
     uint32_t base, keep_from;
+    uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
     char folder[RT_FOLDER_MAX];
     rt_child child;
     bool own_done;
@@ -165,6 +166,25 @@ rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt
 
 // ---- beginning -------------------------------------------------------------------------------
 
+// Rows were forgotten, which files of changes do not tell: until one with all rows has come since.
+static bool lacks_all_rows(const dp_checkpoint *c)
+{
+    for (uint32_t i = c->past_count; i-- > 0 && c->past[i].iteration > c->all_after;)
+        if (c->past[i].base == 0)
+            return false;
+    return c->all_after > 0;
+}
+
+void dp_checkpoint_want_all(dp_checkpoint *c, uint32_t after)
+{
+    c->all_after = (uint32_t)rt_max_u64(c->all_after, after);
+}
+
+bool dp_checkpoint_has_all(const dp_checkpoint *c)
+{
+    return !lacks_all_rows(c);
+}
+
 // Changes since the newest one, until full_every of them stand behind each other.
 static uint32_t choose_base(const dp_checkpoint *c)
 {
@@ -172,6 +192,8 @@ static uint32_t choose_base(const dp_checkpoint *c)
     for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
         length++;
     if (*c->published && !c->is_chained)
+        return 0;
+    if (lacks_all_rows(c))
         return 0;
     if (c->past_count == 0 || length + 1 >= c->config.config->checkpoint.full_every)
         return 0;

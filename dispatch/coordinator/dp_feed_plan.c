@@ -199,6 +199,7 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     (*planned_p)->sequence = sequence;
     (*planned_p)->slice_bytes = 0;
     (*planned_p)->is_cut = (*planned_p)->is_last = false;
+    (*planned_p)->is_sweep = false;
     (*planned_p)->floor = 0;
     (*planned_p)->ended = 0;
     (*planned_p)->account = (dp_account){0};
@@ -266,7 +267,10 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
     planned->iteration = planned->sample_count = 0;
     planned->fingerprint = 0;
     planned->cut = feed->iteration;
+    planned->is_sweep = true;
     planned->floor = floor;
+    const uint64_t *forgotten = dp_sweep_forgotten(feed->planner, &planned->forgotten_count);
+    memcpy(planned->forgotten, forgotten, planned->forgotten_count * sizeof *forgotten);
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     status = encode(feed, plan, NULL, planned);
     return status ? status : rt_queue_put(feed->full_planned, planned);

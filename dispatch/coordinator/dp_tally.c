@@ -505,6 +505,7 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
     rt_json_u64(json, "iteration", sweep->iteration);
     rt_json_u64(json, "floor", sweep->floor);
     rt_json_u64(json, "keys_ended", sweep->keys_ended);
+    rt_json_u64(json, "forgotten", sweep->forgotten);
     rt_json_u64(json, "rows_ended", rows_ended);
     rt_json_u64(json, "keys", sweep->keys);
     rt_json_double(json, "pause_ms", pause_ms);

@@ -114,6 +114,10 @@ rt_status dp_participants_see(dp_participants *self, const rt_batch *batch)
 void dp_participants_apply(dp_participants *self, const dp_input *input)
 {
     double *rate = dp_rates_at(&self->config.rates, (dp_input_kind)input->kind, input->worker);
+    if (input->kind == DP_INPUT_POLICY) {
+        self->config.dispatch.policy = (rt_policy_kind)input->value;
+        self->change = 2;
+    }
     if (!rate)
         return;
     const double change = fabs(input->value - *rate);

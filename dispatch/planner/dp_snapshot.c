@@ -260,6 +260,20 @@ static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t work
     return status;
 }
 
+rt_status dp_planner_copy_caches(dp_planner *planner)
+{
+    rt_status status = RT_OK;
+    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++) {
+        rt_bytes bytes = {0};
+        save_cache(planner, &planner->caches[w], &bytes);
+        rt_reader reader = rt_bytes_reader(&bytes);
+        status = bytes.failed ? RT_NO_MEMORY
+                              : load_cache(planner, planner->shown, w, &reader, NULL);
+        rt_bytes_fini(&bytes);
+    }
+    return status;
+}
+
 // Where decisions saw the workers' caches, the snapshots begin as these.
 static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt_reader *reader,
                              rt_error *error)
@@ -302,6 +316,18 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     config->dispatch.tables = values->tables;
     config->rates.ps_bytes_per_s = values->ps_bytes_per_s;
     return RT_OK;
+}
+
+// Of the same configuration, another policy is one that an input record set.
+static rt_status load_policy_kind(dp_planner *planner, uint32_t policy, rt_error *error)
+{
+    if (policy == planner->config.dispatch.policy)
+        return RT_OK;
+    if (policy >= RT_POLICY_COUNT ||
+        dp_planner_can_switch(planner, (rt_policy_kind)policy, error))
+        return bad(error, "a policy that cannot be");
+    planner->config.dispatch.policy = (rt_policy_kind)policy;
+    return dp_planner_switch(planner, error);
 }
 
 static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bool take,
@@ -461,6 +487,8 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     planner->iteration = planner->previewed = head.iteration;
     planner->input_count = head.input_count;
     rt_status status = same_config ? load_values(planner, &values, error) : RT_OK;
+    if (!status && same_config && head.format == FORMAT)
+        status = load_policy_kind(planner, head.policy, error);
     if (!status)
         status = load_rest(planner, &head, same_config, reader, restored, error);
     if (status)

@@ -65,7 +65,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(CONTROL, 60)         /* a visitor asks the coordinator for something: text, rt_ask.h */     \
+    XX(CONTROLLED, 61)      /* the answer; iteration: rt_reason; text: what was done, or why not */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
