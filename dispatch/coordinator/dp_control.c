@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_run.h"
@@ -171,6 +172,8 @@ static rt_status write_list(const dp_run *c, rt_error *error)
     char path[RT_PATH_MAX + 16], line[24];
     rt_file *file;
     snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    if (mkdir(c->checkpoints, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "cannot make %s: %s", c->checkpoints, strerror(errno));
     rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;
