@@ -12,11 +12,13 @@
 static int help(int argc, char **argv);
 
 static const cli_command commands[] = {
-    {"up", "CONFIG [--out DIR] [--resume] [--trace] [--set KEY=VALUE]...",
+    {"up", "CONFIG [--out DIR] [--init MODEL | --resume] [--trace] [--set KEY=VALUE]...",
      "train: spawns coordinator, PS shards and workers on this machine",
      "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "
      "there;\n"
      "                   those of an earlier run are replaced, but for checkpoints\n"
+     "  --init MODEL     begin with a finished model, model/ of a run: with other workers, shards,\n"
+     "                   caches, and more fields behind its own\n"
      "  --resume         go on from the newest checkpoint in DIR\n"
      "  --trace          DIR/trace.jsonl: what each worker did in each iteration, a line each\n"
      "Ctrl-C ends a run with its model; SIGUSR1 asks for a checkpoint, SIGHUP to read CONFIG "
@@ -151,9 +153,9 @@ static const cli_command commands[] = {
     {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several",
      "  --name BOX  BOX.secret and BOX.public; default: the name of this machine\n", cli_keygen},
     {"coordinator",
-     "CONFIG [--out DIR] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
+     "CONFIG [--out DIR] [--init MODEL] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
      "one process of a run",
-     "  --out DIR        as with `lanyard up`, and so are --resume and --trace\n"
+     "  --out DIR        as with `lanyard up`, and so are --init, --resume and --trace\n"
      "  --restart        as --resume; from the beginning if no checkpoint was ever completed\n"
      "  --bind HOST      listen there, instead of network.bind\n"
      "`lanyard up` also gives --announce-fd FD (the address goes there), --watch CONFIG (file to\n"

@@ -132,5 +132,6 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 // Appends the file scale.bin of a model that was trained on all that was planned, once dp_feed_take
 // said RT_END or gave the last flush; nothing where dense features stay as they are. RT_NO_MEMORY.
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file);
+uint64_t dp_feed_scale_samples(const dp_feed *feed); // that it was learnt from
 
 #endif

@@ -319,6 +319,7 @@ typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
+    char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
 } rt_serve_config;
 
 typedef struct {

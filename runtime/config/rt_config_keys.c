@@ -669,6 +669,9 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+    TEXT("serve.log", serve.log,
+         "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
+         "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
 
     TEXT("watch.listen", watch.listen,
          "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
