@@ -558,6 +558,23 @@ static rt_status watch(resume *r, rt_error *error)
     return RT_OK;
 }
 
+rt_status dp_resume_begin_with(const dp_resume_config *config, const dp_saved *model,
+                               rt_error *error)
+{
+    resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
+    rt_status status = watch(&r, error);
+    if (!status)
+        status = load_rows(&r, model, error);
+    if (!status && r.damage.status)
+        status = rt_fail(error, r.damage.status, "%s", r.damage.text);
+    if (!status)
+        status = send_dense(&r, model, error);
+    end_copies(&r);
+    if (r.wait_fd >= 0)
+        close(r.wait_fd);
+    return status;
+}
+
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)
 {
     resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};

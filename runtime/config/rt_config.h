@@ -120,6 +120,7 @@ typedef struct {
     rt_format format;
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX]; // column or field that names an event; "": none does
     uint32_t id_window;   // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
@@ -316,7 +317,26 @@ typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
+    char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
 } rt_serve_config;
+
+typedef struct {
+    char listen[RT_NAME_MAX]; // HOST:PORT of the coordinator's pages; "": none
+    uint64_t window_samples;  // of quality "now"
+    char column[RT_NAME_MAX]; // by whose values quality is split; "": by none
+} rt_watch_config;
+
+// When a run tells that somebody should look at it; 0: never, for each.
+typedef struct {
+    char command[RT_PATH_MAX]; // "": nobody is told
+    double every_s;            // the same alert at most so often
+    double no_progress_s;
+    double loss_drift;      // times
+    double malformed_share; // of lines
+    double link_share;      // of the best rate so far
+    double checkpoint_age;  // intervals
+    double memory_share;
+} rt_alerts_config;
 
 // Rows that end because nobody has trained them for long ("rows").
 typedef struct {
@@ -386,6 +406,8 @@ typedef struct {
     rt_checkpoint_config checkpoint;
     rt_publish_config publish;
     rt_serve_config serve;
+    rt_watch_config watch;
+    rt_alerts_config alerts;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
@@ -494,6 +516,14 @@ uint64_t rt_config_schema(const rt_config *config);
 
 // The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
 rt_status rt_config_document(char **markdown_p);
+
+// The same for lanyard-config(5): from its DESCRIPTION on, in man(7); free with rt_free.
+rt_status rt_config_manual(char **text_p);
+
+// Walks the keys, at from 0: the path, and the words that its value may be (of a choice; true and
+// false), i from 0. NULL after the last.
+const char *rt_config_key_path(uint32_t at);
+const char *rt_config_key_word(uint32_t at, uint32_t i);
 
 // The same config as JSON, defaults included; free with rt_free.
 rt_status rt_config_to_json(const rt_config *config, char **json_p);

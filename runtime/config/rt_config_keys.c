@@ -651,6 +651,38 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+    TEXT("serve.log", serve.log,
+         "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
+         "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
+
+    TEXT("watch.listen", watch.listen,
+         "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
+         "`127.0.0.1:7070`; port 0: any free one; empty: nowhere. Beyond loopback it needs "
+         "`security.certificate` and `security.token`."),
+    U64("watch.window_samples", watch.window_samples, "100000", IN(100, 1e12), "samples",
+        "The last ones, whose log loss, AUC and calibration are those of the run now."),
+    TEXT("watch.column", watch.column,
+         "A categorical column: quality is also told for each of its values that come most, of "
+         "about as many samples; empty: of none."),
+
+    TEXT("alerts.command", alerts.command,
+         "Run by `/bin/sh` on the coordinator's box when a run needs somebody to look at it, with "
+         "a JSON object on its standard input (docs/WATCHING.md); empty: nothing is run."),
+    DOUBLE("alerts.every_s", alerts.every_s, "600", IN(1, 1e7), "s",
+           "The command runs for the same alert at most so often."),
+    DOUBLE("alerts.no_progress_s", alerts.no_progress_s, "300", IN(0, 1e7), "s",
+           "No iteration was trained for so long, though there is input; 0: never told."),
+    DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
+           "Log loss of `watch.window_samples` is so many times what it was on average over ten "
+           "times as many; 0: never told."),
+    DOUBLE("alerts.malformed_share", alerts.malformed_share, "0.05", IN(0, 1), "",
+           "Of the last lines so many are malformed; 0: never told."),
+    DOUBLE("alerts.link_share", alerts.link_share, "0.5", IN(0, 1), "",
+           "A link has less than this share of the best rate that it had; 0: never told."),
+    DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
+           "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
+    DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
+           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
@@ -774,6 +806,8 @@ static const struct {
     {"publish", "The model of a run that trains, for `lanyard serve` (docs/SERVING.md)."},
     {"publish.guard", "What is not published: a model that has become worse."},
     {"serve", "For `lanyard serve` only (docs/SERVING.md)."},
+    {"watch", "How a run can be looked at (docs/WATCHING.md)."},
+    {"alerts", "When somebody should look at it, and who is told."},
     {"sim", "For `lanyard sim` only."},
 };
 
