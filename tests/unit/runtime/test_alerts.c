@@ -171,14 +171,19 @@ static rt_alerts_config with_command(const char *command)
     return config;
 }
 
+static rt_alerts_config with_note(void)
+{
+    char command[700];
+    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
+    return with_command(command);
+}
+
 static void tells(void **state)
 {
     (void)state;
-    char command[700];
     rt_alerts alerts;
     rt_view *view = make_view();
-    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
-    const rt_alerts_config config = with_command(command);
+    const rt_alerts_config config = with_note();
     rt_alerts_init(&config, "/runs/a", &alerts);
     spoil(view, RT_ALERT_memory);
     rt_alerts_step(&alerts, view, NOW);
@@ -201,11 +206,9 @@ static void tells(void **state)
 static void tells_seldom(void **state)
 {
     (void)state;
-    char command[700];
     rt_alerts alerts;
     rt_view *view = make_view();
-    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
-    const rt_alerts_config config = with_command(command);
+    const rt_alerts_config config = with_note();
     rt_alerts_init(&config, "", &alerts);
     for (unsigned i = 0; i < 50; i++) { // 0 to 245 s
         const double now = NOW + 5 * i;
