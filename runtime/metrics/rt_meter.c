@@ -35,7 +35,8 @@ typedef struct {
 
 // The last samples, in segments of at least a twentieth of them: the oldest one goes once the others
 // are enough. As a tally, with coarser bins.
-#define COARSE_COUNT (BIN_COUNT / 8)
+#define COARSE_BINS 8u
+#define COARSE_COUNT (BIN_COUNT / COARSE_BINS)
 #define ROLLED_SHARE 20u
 #define ROLLED_MAX 24u // closed ones, fewer than 21; one being filled
 
@@ -46,7 +47,7 @@ typedef struct {
 
 struct rt_meter {
     bool weighs;
-    coarse rolled[ROLLED_MAX], rolled_sum;
+    coarse rolled[ROLLED_MAX], rolled_sum, rolled_batch; // the last one: scratch
     uint32_t rolled_first, rolled_count; // in use
     tally total;
     tally window;
@@ -373,8 +374,13 @@ static void add_window(coarse *to, const tally *from)
 {
     add_sums(&to->sums, &from->sums);
     for (uint32_t label = 0; label < 2; label++) {
-        for (uint32_t i = 0; i < BIN_COUNT; i++)
-            to->bins[label][i * COARSE_COUNT / BIN_COUNT] += from->bins[label][i];
+        for (uint32_t i = 0; i < COARSE_COUNT; i++) {
+            const int64_t *fine = from->bins[label] + i * COARSE_BINS;
+            int64_t sum = 0;
+            for (uint32_t k = 0; k < COARSE_BINS; k++)
+                sum += fine[k];
+            to->bins[label][i] += sum;
+        }
     }
 }
 
@@ -407,8 +413,11 @@ void rt_meter_roll(rt_meter *meter, uint64_t sample_count)
         at = (meter->rolled_first + meter->rolled_count++) % ROLLED_MAX;
         memset(&meter->rolled[at], 0, sizeof meter->rolled[at]);
     }
-    add_window(&meter->rolled[at], &meter->window);
-    add_window(&meter->rolled_sum, &meter->window);
+    coarse *batch = &meter->rolled_batch;
+    memset(batch, 0, sizeof *batch);
+    add_window(batch, &meter->window);
+    add_coarse(&meter->rolled[at], batch);
+    add_coarse(&meter->rolled_sum, batch);
     while (meter->rolled_count > 1 &&
            meter->rolled_sum.sums.seen - meter->rolled[meter->rolled_first].sums.seen >= sample_count)
         drop_oldest(meter);
