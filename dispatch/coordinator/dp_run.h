@@ -35,6 +35,7 @@
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_flaps.h"
 #include "dispatch/coordinator/dp_flights.h"
+#include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
@@ -87,6 +88,7 @@ typedef struct {
     dp_planner_config planner;
     dp_account_config costs;
     dp_resumed resumed; // planner NULL: a run of its own
+    dp_initial initial; // of own.model
     dp_controller controller;
     dp_links links;
     dp_ages ages;

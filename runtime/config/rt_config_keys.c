@@ -302,8 +302,9 @@ const rt_config_key rt_config_keys[] = {
            "Where it comes from (docs/STREAMS.md). What is sent is kept in a journal before its "
            "sender is told so, and trained once."),
     TEXT("stream.id", stream.id,
-         "Column that names an event: one whose name came before is dropped (stream.format table, "
-         "without header). Empty: events have no names."),
+         "What names an event: one whose name came before is dropped. table: name or number of a "
+         "column; json: a path; criteo: I1 to C26, a number, or 41: a column behind the others; "
+         "libsvm: `#`, the comment. Empty: events have no names."),
     U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
         "So many events are remembered by their names: 8 bytes each in every checkpoint, 24 in "
         "memory."),
@@ -374,9 +375,18 @@ const rt_config_key rt_config_keys[] = {
          "First index of every field; its ids go up to the next. Empty: all ids are one field."),
     U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
         "Further ids of a field and line are dropped."),
+    CHOICE("stream.join.source", stream.join.source, rt_source_kind, "\"file\"", sources,
+           "Where outcomes come from. file without `stream.join.outcomes`: samples have their "
+           "labels with them, and this section is not looked at. http: `POST /outcomes` to "
+           "`stream.http.listen`; mqtt and kafka: `stream.join.topic` of the same brokers; feed: "
+           "feeders that have a `stream.join` themselves."),
     LIST("stream.join.outcomes", rt_config_outcomes, "[]", "",
-         "Where outcomes are read; empty: samples have their labels with them, and this section is "
-         "not looked at."),
+         "As `stream.files`, of `stream.join.source` file and follow."),
+    TEXT_OR("stream.join.listen", stream.join.listen, "127.0.0.1:7083",
+            "As `stream.tcp.listen`, of `stream.join.source` tcp."),
+    TEXT_OR("stream.join.topic", stream.join.topic, "outcomes",
+            "Of `stream.join.source` mqtt and kafka. The session at an MQTT broker is that of "
+            "`stream.mqtt.client` with `-outcomes` behind it."),
     CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"", outcome_formats,
            "What lines of outcomes look like."),
     {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
@@ -641,6 +651,9 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+    TEXT("serve.log", serve.log,
+         "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
+         "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
 
     TEXT("watch.listen", watch.listen,
          "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
@@ -770,7 +783,8 @@ static const struct {
     {"stream.mqtt", "Of `stream.source` mqtt."},
     {"stream.kafka", "Of `stream.source` kafka."},
     {"journal", "Where events are kept until checkpoints hold what was trained on them; for\n"
-                "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`."},
+                "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`. Outcomes\n"
+                "that are sent have one of their own in it, `outcomes`, with as much room."},
     {"feed", "Events from other boxes (`lanyard feed`)."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.libsvm", "Lines of `label index:value ...`; for `stream.format` libsvm."},

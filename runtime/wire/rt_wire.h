@@ -66,7 +66,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -178,7 +179,7 @@ typedef struct {
 } rt_wire_link;
 _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 
-// EVENTS: followed by lines, each with its '\n'. live/rt_feed.h.
+// EVENTS, OUTCOMES: followed by lines, each with its '\n'. live/rt_feed.h.
 typedef struct {
     uint64_t feeder; // who numbers them
     uint64_t left;   // the oldest number that the feeder has: what came before will not come
