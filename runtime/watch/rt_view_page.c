@@ -43,7 +43,7 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     rt_page_add(page, "<div class=\"facts\">\n");
     fact(page, "state", "state", rt_view_state(view, unix_s));
     shown_as(page, "iteration", "iteration", "%.0f", (double)view->iteration);
-    age(page, "age", "ended before", rt_view_age_s(view, view->iteration_time_s, unix_s));
+    age(page, "age", "last one, age", rt_view_age_s(view, view->iteration_time_s, unix_s));
     number(page, "speed", "iterations/s", rates.iterations_per_s);
     number(page, "samples", "samples/s", rates.samples_per_s);
     shown_as(page, "loss", "log loss", "%.4f", view->window.log_loss);
@@ -51,7 +51,7 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     shown_as(page, "calibration", "calibration", "%.4f", view->window.calibration);
     shown_as(page, "hits", "cache hits", "%.1f%%", 100 * view->hits);
     number(page, "keys", "keys", view->keys);
-    age(page, "checkpoint", "checkpoint before",
+    age(page, "checkpoint", "checkpoint, age",
         rt_view_age_s(view, view->checkpoint_time_s, unix_s));
     if (!isnan(view->lag_events))
         number(page, "lag", "events wait", view->lag_events);
