@@ -700,7 +700,7 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
            "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
+           "A process takes this share of the memory that its control group or box has; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
