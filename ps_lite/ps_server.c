@@ -33,6 +33,8 @@ typedef struct {
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
+    ps_store *store; // rows on disk, or NULL
+    bool releases;   // it has changes to take back
     ps_files files;
     int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
@@ -94,6 +96,8 @@ static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const uint64_t memory = config->ps_memory_bytes_max;
+    if (ps_store_open(config, &s->store, error))
+        return error->status;
     const ps_shard_config shard = {.rank = s->config->rank,
                                    .shard_count = config->ps_shard_count,
                                    .worker_count = s->member.welcome.worker_count,
@@ -103,6 +107,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .init_scale = (float)config->model.init_scale,
                                    .adds_deltas = config->consistency.staleness > 0,
                                    .memory_bytes_max = memory,
+                                   .store = s->store,
                                    .gradient_bytes_max = memory / 4,
                                    .dense_bytes_max = memory / 4,
                                    .keeps_dense = rt_stripes_keep(config),
@@ -203,6 +208,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
     if (s->wait_fd >= 0)
         close(s->wait_fd);
     ps_shard_destroy(s->shard);
+    ps_store_destroy(s->store);
 }
 
 // ---- Messages
@@ -473,6 +479,28 @@ static rt_status drain_workers(server *s, rt_error *error)
 
 // ---- The loop
 
+// After a checkpoint, a part at a time.
+static rt_status release_rows(server *s, rt_error *error)
+{
+    if (!s->store || ps_checkpoint_fd(&s->checkpoint) >= 0)
+        return RT_OK;
+    const rt_status status = ps_shard_release(s->shard, error);
+    s->releases = status == RT_AGAIN;
+    return s->releases ? RT_OK : status;
+}
+
+static rt_status tell_vitals(server *s, rt_error *error)
+{
+    ps_shard_statistics now;
+    rt_wire_vitals vitals = {.row_bytes_max = s->config->config->ps_memory_bytes_max};
+    if (!rt_member_vitals_due(&s->member))
+        return RT_OK;
+    ps_shard_get_statistics(s->shard, &now);
+    vitals.rows = now.rows;
+    vitals.row_bytes = now.row_bytes;
+    return rt_member_tell_vitals(&s->member, &vitals, error);
+}
+
 // The order of the two sockets does not matter: a worker has finished when all its push credits are
 // back, so at a SAVE the shard has every row.
 // Waits for messages or wake_fd, and takes what came.
@@ -481,7 +509,7 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
     rt_endpoint *const endpoints[2] = {s->workers, s->member.endpoint};
     bool ready[2] = {false, false};
     // The transport does not tell when it has room again.
-    const uint32_t limit_ms = s->unsent && wait_ms ? 1 : wait_ms;
+    const uint32_t limit_ms = (s->unsent || s->releases) && wait_ms ? 1 : wait_ms;
     const uint64_t begin_ns = rt_now_ns();
     rt_status status = s->ops->wait(endpoints, 2, wake_fd, limit_ms, ready);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
@@ -495,6 +523,8 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
         status = tell_written(s, error);
     if (!status)
         status = ps_files_step(&s->files, error);
+    if (!status)
+        status = release_rows(s, error);
     if (status)
         return status;
     status = ps_shard_flush(s->shard, error);
@@ -503,7 +533,8 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
         return status;
     const bw_listener here = listener(s);
     bw_responder_tick(&s->probes, &here);
-    return rt_member_beat(&s->member, error);
+    status = tell_vitals(s, error);
+    return status ? status : rt_member_beat(&s->member, error);
 }
 
 rt_status ps_server_run(const ps_server_config *config, rt_error *error)

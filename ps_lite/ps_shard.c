@@ -125,6 +125,7 @@ static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
                        "do not make its payload of %" PRIu64 " bytes",
                        worker, rt_message_type_name(in.type), in.iteration, in.count,
                        in.record_size, header->payload_bytes);
+    ps_shard_announce_rows(shard, &in);
     rt_status status = how->check(shard, &in, error);
     return status ? status : how->apply(shard, &in, error);
 }

@@ -34,6 +34,7 @@ typedef struct {
     float init_scale;
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
     uint64_t memory_bytes_max;   // rows
+    ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
     uint64_t gradient_bytes_max; // gradients that wait for others
     uint64_t dense_bytes_max;    // dense gradients that wait for others; dense weights
     bool keeps_dense;            // the dense weights: rt_stripes_keep
@@ -125,6 +126,11 @@ rt_status ps_shard_clear(ps_shard *shard);
 // progress returned.
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
+
+// Where rows are on disk: a forked copy of the process sees them as they are now, until release
+// says that the process has taken its own changes back (ps_store.h; RT_AGAIN: there is more to do).
+rt_status ps_shard_hold(const ps_shard *shard, rt_error *error);
+rt_status ps_shard_release(const ps_shard *shard, rt_error *error);
 
 // Keys and versions of up to count_max rows, from row number `from` on. Returns how many.
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,

@@ -80,6 +80,16 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
     return status;
 }
 
+rt_status ps_shard_hold(const ps_shard *shard, rt_error *error)
+{
+    return shard->config.store ? ps_store_hold(shard->config.store, error) : RT_OK;
+}
+
+rt_status ps_shard_release(const ps_shard *shard, rt_error *error)
+{
+    return shard->config.store ? ps_store_release(shard->config.store, error) : RT_OK;
+}
+
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
                        rt_wire_key *records)
 {

@@ -34,7 +34,8 @@ static inline ps_table_config ps_shard_table_config(const ps_shard *shard)
 {
     // Where changes are added, every row has its number of pulls behind it.
     return (ps_table_config){shard->row_floats + shard->config.adds_deltas,
-                             shard->config.memory_bytes_max};
+                             shard->config.memory_bytes_max, shard->config.store != NULL,
+                             shard->config.store};
 }
 
 // A message of a worker, taken apart. Every record starts with its key.
@@ -93,6 +94,9 @@ rt_status ps_shard_reserve_rows(ps_shard *shard, const ps_request *in, rt_error 
 
 // With its initial values and state. After a reserve; the key has no row.
 ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key);
+
+// Where rows are on disk, starts reading those of all records.
+void ps_shard_announce_rows(const ps_shard *shard, const ps_request *in);
 
 // RT_LIMIT: with these more pulls of the worker would wait than may.
 rt_status ps_shard_check_parked(const ps_shard *shard, const ps_request *in, rt_error *error);

@@ -55,6 +55,15 @@ uint32_t ps_shard_find_block(const ps_shard *shard, const ps_request *in, uint32
     return count;
 }
 
+void ps_shard_announce_rows(const ps_shard *shard, const ps_request *in)
+{
+    for (uint32_t i = 0; i < in->count && ps_table_is_on_disk(shard->table); i++) {
+        const ps_entry *entry = ps_table_find(shard->table, ps_key_at(in, i));
+        if (entry)
+            ps_table_will_need(shard->table, entry);
+    }
+}
+
 // Whether the record makes a row when its key has none.
 static bool creates(const ps_request *in, uint32_t i)
 {

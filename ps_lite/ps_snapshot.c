@@ -6,6 +6,7 @@
 
 #include "runtime/rt_hash.h"
 
+#define ROWS_AHEAD 256u           // on disk, whose reading is started before they are written
 #define STEPS_PER_PROGRESS 65536u // entries of the index, or comparisons
 
 // ---- Writing
@@ -52,7 +53,11 @@ static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint
                             rt_error *error)
 {
     rt_status status = RT_OK;
+    for (uint64_t i = 0; i < count && i < ROWS_AHEAD; i++)
+        ps_table_will_need(table, &entries[i]);
     for (uint64_t i = 0; !status && i < count; i++) {
+        if (i + ROWS_AHEAD < count)
+            ps_table_will_need(table, &entries[i + ROWS_AHEAD]);
         status = ps_model_writer_add(writer, entries[i].key, entries[i].version,
                                      ps_table_row(table, &entries[i]), error);
         if (!status && progress && i % PS_MODEL_BLOCK_ROWS == 0)

@@ -486,7 +486,7 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     if (saved->loads[saved->count - 1].shard_count == r->config->config->ps_shard_count) {
         resumed->past = saved->past;
         resumed->past_count = saved->count;
-        resumed->past[saved->count - 1].event = rt_position_event(&resumed->position);
+        resumed->past[saved->count - 1].events = rt_position_find_events(&resumed->position);
         saved->past = NULL;
     }
     return RT_OK;
