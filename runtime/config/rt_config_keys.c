@@ -285,6 +285,10 @@ const rt_config_key rt_config_keys[] = {
         "that "
         "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
         "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+    U32("compute.nice", compute.nice, "0", IN(0, 19), "",
+        "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
+        "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
+        "they leave."),
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
