@@ -59,6 +59,8 @@ static uint32_t likeliest_of(const double *estimates, uint32_t count)
     double least = INFINITY;
     for (uint32_t k = 0; k < count; k++)
         least = fmin(least, estimates[k]);
+    if (estimates[0] <= least && isfinite(least))
+        return 1; // alone, a box shares no row
     uint32_t k = count;
     while (k > 1 && !(estimates[k - 1] <= (1 + DP_CHOICE_GAIN) * least))
         k--;

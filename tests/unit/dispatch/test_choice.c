@@ -312,6 +312,10 @@ static void which_set_is_likeliest(void **state)
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     config->rates.links[1] = (dp_link){FAST / 10, FAST};
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 13);
+    config->rates.ps_bytes_per_s = FAST / 100; // as fast with any, but alone a box shares no row
+    config->dense_bytes = 0;
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
+    assert_true(estimates[1] < 1.05 * estimates[0]);
     config->participants_min = 4;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     assert_true(isinf(estimates[2]) && isfinite(estimates[3]));
