@@ -127,8 +127,8 @@ static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
                  best * 1e3, now * 1e3);
 }
 
-// Every unit is at most half a planning; in the end the set is the one that planning all prefixes at
-// once finds.
+// Every unit is at most half a planning; in the end the set is the one that planning all prefixes
+// at once finds.
 static void in_units_the_same_is_found(void **state)
 {
     (void)state;
