@@ -212,11 +212,15 @@ class Model:
         return np.where(self.keys[row] == keys, row, -1)
 
     def rows(self, keys):
-        """Values of keys, of any shape; a key without a row has those that training starts from."""
+        """Values of keys, of any shape; a key without a row has those that training starts from, or,
+        of a model with rows.admit above 1, zeros."""
         keys = np.asarray(keys, np.uint64)
         found = self.lookup(keys)
         values = self.values[found]
         missing = found < 0
+        if self.config.get("rows", {}).get("admit", 1) > 1:
+            values[missing] = 0
+            return values
         values[missing] = initial_rows(keys[missing], self.config["seed"],
                                        self.config["model"]["init_scale"], self.values.shape[1])
         return values
@@ -244,7 +248,9 @@ class Model:
         np.add.at(sums, (samples, fields), self.rows(flat))
         if self.config["model"].get("pooling", "sum") == "mean":
             counts = np.zeros(shape)
-            np.add.at(counts, (samples, fields), 1)
+            leaves_out = self.config.get("rows", {}).get("admit", 1) > 1
+            counted = self.lookup(flat) >= 0 if leaves_out else 1
+            np.add.at(counts, (samples, fields), counted)
             sums /= np.maximum(counts, 1)[:, :, None]
         return sums
 

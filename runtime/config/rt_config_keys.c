@@ -588,6 +588,13 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
         "eighth is free. 0: as many as `ps.memory_bytes_max` (and `ps.disk_bytes_max`) hold."),
+    U32("rows.admit", rows.admit, "1", IN(1, 255), "look-ups",
+        "A key gets a row once it was seen so often. Until then, and in predictions as long as the "
+        "model has no row for it, it counts as a row of zeros that nobody trains. 1: at once; "
+        "predictions then take the row that training would start from."),
+    U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
+        "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
+        "counted for the first time."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
@@ -595,6 +602,10 @@ const rt_config_key rt_config_keys[] = {
         "bytes",
         "Of the journal. When it is full nothing more is taken: who sends is told to wait. When half "
         "of it is in use a checkpoint is made, so that what it covers can go."),
+    DOUBLE("journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
+           "Events that are older go once the newest checkpoint holds what was trained on them, though "
+           "an older one could go on from them; a checkpoint is made where it does not. 0: they stay "
+           "as long as any checkpoint needs them."),
     TEXT_OR("feed.listen", feed_listen, "127.0.0.1:7082",
             "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
             "(`security.key`)."),
@@ -616,6 +627,13 @@ const rt_config_key rt_config_keys[] = {
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
         "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
         "`checkpoint.full_every` - 1 folders, and the one that is being written."),
+    DOUBLE("checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
+           "Checkpoints that are older go when one is complete, but for the newest and what it builds "
+           "on. 0: whatever their age."),
+    TEXT("checkpoint.after", checkpoint.after,
+         "A shell command for each checkpoint that is complete, with its folder as `$1`, one at a "
+         "time and beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`; empty: "
+         "none."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
         "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
         "too, "
@@ -686,7 +704,7 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
            "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
+           "A process takes this share of the memory that its control group or box has; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
