@@ -495,7 +495,7 @@ const rt_config_key rt_config_keys[] = {
          "need of its cache, and fetches the dense weights from the shards when it comes back. No "
          "set is too small for its caches. `\"all\"` is the default because it is what was before: "
          "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
-         "iterations again; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "iterations again, half of one beside each; but where links or boxes differ much `\"auto\"` is the one to take. "
          "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
          "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
