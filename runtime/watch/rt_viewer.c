@@ -282,7 +282,10 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
     http.takes_password = true;
     http.handle = handle;
     http.context = viewer;
-    return rt_http_open(&http, &viewer->http, error);
+    pthread_mutex_lock(&viewer->view_lock); // who asks at once waits until viewer->http is there
+    rt_status status = rt_http_open(&http, &viewer->http, error);
+    pthread_mutex_unlock(&viewer->view_lock);
+    return status;
 }
 
 static rt_status start(rt_viewer *viewer, rt_error *error)
