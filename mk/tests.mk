@@ -56,6 +56,7 @@ else
 	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --policies "laia;makespan;laia, auto;esd 1, auto;makespan, auto" --iterations 25 --document docs/results/race.md --section auto
 	tests/lan/rival.py
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/advise
 	tests/lan/picture
 	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
 endif

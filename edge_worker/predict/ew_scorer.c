@@ -131,6 +131,18 @@ static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint
     return to;
 }
 
+// Reads of pages go side by side, and not one after the other as rows are copied.
+static void announce_rows(const ew_weights *weights, const rt_batch *batch)
+{
+    if (!ps_table_is_on_disk(weights->rows))
+        return;
+    for (uint32_t i = 0; i < batch->key_count; i++) {
+        const ps_entry *entry = ps_table_find(weights->rows, batch->keys[i]);
+        if (entry)
+            ps_table_will_need(weights->rows, entry);
+    }
+}
+
 // Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
 // of the one after that. Returns how many rows there are.
 static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
@@ -139,6 +151,7 @@ static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const r
     const uint32_t count = batch->key_count;
     const uint64_t *keys = batch->keys;
     float *to = scorer->slab;
+    announce_rows(weights, batch);
     if (count > 0)
         ps_table_find_all(weights->rows, keys, block_size(count, 0), found[0]);
     for (uint32_t at = 0, turn = 0; at < count; at += BLOCK_KEYS, turn ^= 1) {

@@ -285,6 +285,10 @@ const rt_config_key rt_config_keys[] = {
         "that "
         "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
         "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+    U32("compute.nice", compute.nice, "0", IN(0, 19), "",
+        "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
+        "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
+        "they leave."),
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
@@ -491,7 +495,7 @@ const rt_config_key rt_config_keys[] = {
          "need of its cache, and fetches the dense weights from the shards when it comes back. No "
          "set is too small for its caches. `\"all\"` is the default because it is what was before: "
          "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
-         "iterations again; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "iterations again, half of one beside each; but where links or boxes differ much `\"auto\"` is the one to take. "
          "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
          "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
@@ -700,7 +704,7 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
            "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
+           "A process takes this share of the memory that its control group or box has; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "

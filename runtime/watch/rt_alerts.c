@@ -126,11 +126,8 @@ static void memory(const rt_alerts *alerts, const rt_view *view, double unix_s, 
     for (uint32_t j = 0; j < view->worker_count; j++)
         note_memory(f, view->workers[j].memory.rss_bytes, view->workers[j].memory.max_bytes,
                     "worker", view->workers[j].rank);
-    for (uint32_t s = 0; s < view->shard_count; s++) {
-        const rt_view_shard *shard = &view->shards[s];
-        note_memory(f, shard->memory.rss_bytes, shard->memory.max_bytes, "ps", s);
-        note_memory(f, shard->row_bytes, shard->row_bytes_max, "rows of ps", s);
-    }
+    for (uint32_t s = 0; s < view->shard_count; s++)
+        note_memory(f, view->shards[s].memory.rss_bytes, view->shards[s].memory.max_bytes, "ps", s);
 }
 
 static void worker_out(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
