@@ -160,10 +160,11 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
     return longest;
 }
 
-uint32_t dp_dense_chunk_floats(double bytes_per_s)
+uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding)
 {
     const double seconds = 2e-3;
-    double floats = bytes_per_s * seconds / sizeof(float);
+    const size_t size = coding == RT_CODING_INT8 ? sizeof(uint8_t) : sizeof(float);
+    double floats = bytes_per_s * seconds / (double)size;
     return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
 }
 

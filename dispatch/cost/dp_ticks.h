@@ -36,7 +36,8 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
 // Floats of one message of the dense exchange, for a link of such bytes/s, the slowest that takes
 // part: a part is summed and on its way back while the next is on its way up, so that only the
 // first way up and the last way down have nothing beside them; each costs every process some work.
-uint32_t dp_dense_chunk_floats(double bytes_per_s);
+// In 8 bits four times as many, as long as a message may have them.
+uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding);
 
 // Bytes of one worker's row traffic in one iteration, requests included.
 typedef struct {

@@ -69,7 +69,7 @@ static uint32_t dense_chunk_floats(const dp_planner *planner)
         const dp_link *link = &config->rates.links[planner->rank_of[j]];
         slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
     }
-    return dp_dense_chunk_floats(slowest);
+    return dp_dense_chunk_floats(slowest, config->dense_wire);
 }
 
 static void collect(dp_planner *planner, dp_work *work)

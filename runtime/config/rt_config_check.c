@@ -504,10 +504,11 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_network(config, error);
     if (!status)
         status = check_security(config, error);
-    if (!status && config->dense_wire == RT_DENSE_BF16 &&
+    if (!status && config->dense_wire != RT_CODING_FP32 &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         status = rt_fail(error, RT_CONFIG,
-                         "network.dense_wire: \"bf16\" is for network.collective \"ps\" only");
+                         "network.dense_wire: \"%s\" is for network.collective \"ps\" only",
+                         rt_config_choice_name("network.dense_wire", (int)config->dense_wire));
     if (!status && config->sim_iterations > 0 && config->sim_warmup >= config->sim_iterations)
         status =
             rt_fail(error, RT_CONFIG,

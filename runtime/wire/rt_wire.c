@@ -55,6 +55,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_KEYS:
     case RT_MESSAGE_EVENTS:
     case RT_MESSAGE_KEPT:
+    case RT_MESSAGE_DENSE_GRAD_INT8:
+    case RT_MESSAGE_DENSE_SUM_INT8:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

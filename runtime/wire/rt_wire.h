@@ -65,7 +65,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(DENSE_GRAD_INT8, 60) /* as DENSE_GRAD, in 8 bits: rt_wire_dense_int8, floats, rt_int8 */    \
+    XX(DENSE_SUM_INT8, 61)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -199,6 +201,15 @@ typedef struct {
     uint64_t workers; // that take part in the iteration
 } rt_wire_dense;
 _Static_assert(sizeof(rt_wire_dense) == 8, "wire layout");
+
+// DENSE_GRAD_INT8, DENSE_SUM_INT8: followed by `whole` floats as they are, the last ones, and by
+// the others in blocks of RT_INT8_BLOCK (rt_int8). A verdict is not rounded with gradients.
+typedef struct {
+    uint64_t workers; // that take part in the iteration
+    uint32_t floats;  // 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX
+    uint32_t whole;   // of them, at most all
+} rt_wire_dense_int8;
+_Static_assert(sizeof(rt_wire_dense_int8) == 16, "wire layout");
 
 // DENSE_STEP: of the iteration whose sums this worker has, all of them. All say the same.
 typedef struct {

@@ -119,7 +119,7 @@ static void create_exchange(fabric *f, worker *w)
     uint32_t count;
     rt_error error = {0};
     ew_exchange_config exchange = {.collective = RT_COLLECTIVE_PS,
-                                   .wire = f->plan->shape.bf16 ? RT_DENSE_BF16 : RT_DENSE_FP32,
+                                   .wire = f->plan->shape.dense_wire,
                                    .rank = w->rank,
                                    .worker_count = f->n,
                                    .shard_count = dense_shards(f),

@@ -547,7 +547,7 @@ static void chunks_suit_the_slowest_link(void **state)
         config.rates.links[j] = (dp_link){fast, fast};
     config.rates.ps_bytes_per_s = 0;
     config.rates.shards = (dp_shards){.count = 3, .dense_count = 2};
-    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast, RT_CODING_FP32));
     double *const limits[] = {&config.rates.links[0].up_bytes_per_s,
                               &config.rates.links[3].up_bytes_per_s,
                               &config.rates.links[2].down_bytes_per_s, &config.rates.ps_bytes_per_s,
@@ -559,7 +559,7 @@ static void chunks_suit_the_slowest_link(void **state)
         *limits[i] = was;
     }
     config.rates.shards.bytes_per_s[2] = slow; // only rows pass here
-    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast, RT_CODING_FP32));
     planner_case_fini(&pc);
 }
 
