@@ -165,6 +165,8 @@ static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteratio
 {
     const rt_wire_row head = {found.entry->key, found.entry->version, tag};
     const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
+    if (shard->config.row_wire != RT_CODING_FP32)
+        return ps_shard_answer_coded(shard, worker, iteration, head, found.row, error);
     if (shard->deltas)
         ps_row_set_pulls(shard, found.row, ps_row_pulls(shard, found.row) + 1);
     return write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head, found.row, count, error);
@@ -209,8 +211,7 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
     ps_aggregates_close(shard->aggregates, aggregate);
 }
 
-// Follows a change of the row's version: pulls first, because they ask for this very version.
-static rt_status row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
+rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
 {
     for (;;) {
         rt_status status = ps_shard_wake_pulls(shard, entry, error);
@@ -267,6 +268,8 @@ static bool creates(const ps_request *in, uint32_t i)
         memcpy(&delta, ps_record_at(in, i), sizeof delta);
         return delta.base == 0;
     }
+    if (in->type == RT_MESSAGE_PUSH_CHANGE)
+        return ps_change_at(in, i).base == 0;
     if (in->type == RT_MESSAGE_PUSH_GRAD)
         return grad_at(in, i).base == 0 && rt_wire_is_for_ps(grad_at(in, i).keeper);
     return in->type == RT_MESSAGE_PUSH_ROW ||
@@ -358,22 +361,22 @@ static rt_status apply_pulls(ps_shard *shard, const ps_request *in, rt_error *er
 
 // ---- PUSH_ROW
 
-static rt_status check_row(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
+rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
+                                 uint32_t version, rt_error *error)
 {
-    const rt_wire_row row = row_at(in, i);
-    rt_status status = ps_shard_check_key(shard, in, row.key, error);
+    rt_status status = ps_shard_check_key(shard, in, key, error);
     if (status != RT_OK)
         return status;
-    if (row.version == 0)
-        return reject(in, row.key, error, "version 0, which is never pushed");
+    if (version == 0)
+        return reject(in, key, error, "version 0, which is never pushed");
     if (!ps_aggregates_count(shard->aggregates))
         return RT_OK;
     const ps_aggregate *one = NULL;
-    while ((one = ps_aggregates_next(shard->aggregates, row.key, one)))
-        if (rt_wire_is_for_ps(one->keeper) && one->base < row.version)
-            return reject(in, row.key, error,
-                          "version %u, while gradients of iteration %u wait for version %u",
-                          row.version, one->iteration, one->base);
+    while ((one = ps_aggregates_next(shard->aggregates, key, one)))
+        if (rt_wire_is_for_ps(one->keeper) && one->base < version)
+            return reject(in, key, error,
+                          "version %u, while gradients of iteration %u wait for version %u", version,
+                          one->iteration, one->base);
     return RT_OK;
 }
 
@@ -381,7 +384,7 @@ static rt_status check_rows(ps_shard *shard, const ps_request *in, rt_error *err
 {
     rt_status status = RT_OK;
     for (uint32_t i = 0; status == RT_OK && i < in->count; i++)
-        status = check_row(shard, in, i, error);
+        status = ps_shard_check_version(shard, in, key_at(in, i), row_at(in, i).version, error);
     return status == RT_OK ? ps_shard_reserve_rows(shard, in, error) : status;
 }
 
@@ -401,7 +404,7 @@ static rt_status store_row(ps_shard *shard, const ps_request *in, uint32_t i, ps
     }
     memcpy(found.row, ps_record_at(in, i) + sizeof row, shard->row_floats * sizeof(float));
     found.entry->version = row.version;
-    return row_changed(shard, found.entry, error);
+    return ps_shard_row_changed(shard, found.entry, error);
 }
 
 static rt_status apply_rows(ps_shard *shard, const ps_request *in, rt_error *error)
@@ -544,7 +547,7 @@ static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i,
     if (!entry || entry->version != grad.base)
         return RT_OK;
     apply_sum(shard, sum, entry);
-    return row_changed(shard, entry, error);
+    return ps_shard_row_changed(shard, entry, error);
 }
 
 static rt_status apply_grads(ps_shard *shard, const ps_request *in, rt_error *error)
@@ -662,10 +665,21 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
         {RT_MESSAGE_PUSH_DELTA, sizeof(rt_wire_delta), shard->row_floats, ps_shard_check_deltas,
          ps_shard_apply_deltas},
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
+        {RT_MESSAGE_PUSH_CHANGE, sizeof(rt_wire_change), ps_shard_change_floats(shard),
+         ps_shard_check_changes, ps_shard_apply_changes},
     };
     const uint32_t type = rt_message_header(message)->type;
     if (ps_dense_takes(type))
         return receive_dense(shard, worker, message, error);
+    if (type == RT_MESSAGE_PUSH_GRAD_CODED) {
+        rt_message whole;
+        rt_status status = ps_shard_decode_grads(shard, worker, message, &whole, error);
+        if (status)
+            return status;
+        rt_message_release(message);
+        *message = whole;
+        return dispatch(shard, worker, message, error);
+    }
     for (size_t i = 0; i < RT_COUNT_OF(handlers); i++)
         if (handlers[i].type == type)
             return handle(shard, &handlers[i], worker, message, error);

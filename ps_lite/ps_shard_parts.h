@@ -1,4 +1,4 @@
-// ps_shard_parts - the inside of a shard, for ps_shard.c and ps_shard_delta.c.
+// ps_shard_parts - the inside of a shard, for ps_shard.c, ps_shard_change.c and ps_shard_delta.c.
 #ifndef PS_SHARD_PARTS_H
 #define PS_SHARD_PARTS_H
 
@@ -9,6 +9,7 @@
 #include "ps_lite/ps_outbox.h"
 #include "ps_lite/ps_parked.h"
 #include "ps_lite/ps_shard.h"
+#include "runtime/numbers/rt_coding.h"
 
 struct ps_shard {
     ps_shard_config config;
@@ -46,6 +47,10 @@ static inline const uint8_t *ps_record_at(const ps_request *in, uint32_t i)
 rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key,
                              rt_error *error);
 
+// RT_WIRE: likewise, or no row of this version can be pushed now.
+rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
+                                 uint32_t version, rt_error *error);
+
 // Room for the rows that a message may create; entries do not move afterwards.
 rt_status ps_shard_reserve_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 
@@ -54,6 +59,32 @@ ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key);
 
 // Answers the pulls that wait for the row's version.
 rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error);
+
+// Follows a change of the row's version: pulls first, because they ask for this very version.
+rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error);
+
+// ---- ps_shard_change.c: rows and gradients that travel rounded ----
+
+static inline rt_wire_change ps_change_at(const ps_request *in, uint32_t i)
+{
+    rt_wire_change change;
+    memcpy(&change, ps_record_at(in, i), sizeof change);
+    return change;
+}
+
+// A row, its values rounded, with state where the tag asks for it; an initial row as it is.
+rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
+                                rt_wire_row head, const float *row, rt_error *error);
+
+// Words behind the head of a PUSH_CHANGE.
+uint32_t ps_shard_change_floats(const ps_shard *shard);
+
+rt_status ps_shard_check_changes(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error *error);
+
+// *whole_p: the PUSH_GRAD that a PUSH_GRAD_CODED stands for, the caller's. RT_WIRE, RT_NO_MEMORY.
+rt_status ps_shard_decode_grads(const ps_shard *shard, uint32_t worker, const rt_message *message,
+                                rt_message *whole_p, rt_error *error);
 
 // ---- ps_shard_delta.c: bounded staleness ----
 

@@ -4,13 +4,27 @@
 #include <string.h>
 
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_wire.h"
 
 #define TICKS_MAX (1 << 18)
 #define DENSE_CHUNK_FLOATS_MIN 4096
 
+_Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_row), "a push is as long either way");
+
+static uint32_t words(const dp_layout *layout, uint32_t field)
+{
+    return rt_coding_words(layout->wire, layout->values[field]);
+}
+
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
+{
+    uint32_t floats = words(layout, field) + (with_state ? layout->state[field] : 0);
+    return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
+}
+
+uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
     uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
     return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
@@ -18,7 +32,7 @@ uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
 {
-    return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
+    return (uint32_t)(sizeof(rt_wire_grad) + words(layout, field) * sizeof(float));
 }
 
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
@@ -168,6 +182,11 @@ uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding)
     return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
 }
 
+static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_state, bool is_whole)
+{
+    return (is_whole ? dp_whole_row_bytes : dp_row_bytes)(layout, field, with_state);
+}
+
 typedef struct {
     uint64_t up_rows, down_rows; // bytes of records
     uint64_t requests;
@@ -180,7 +199,7 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
         uint32_t field = rt_key_field(op->key);
         switch ((dp_op_kind)op->kind) {
         case DP_OP_PUSH_ROW:
-            sum->up_rows += dp_row_bytes(layout, field, true);
+            sum->up_rows += row_bytes(layout, field, true, op->flags & DP_OP_WHOLE);
             break;
         case DP_OP_PUSH_DELTA:
             sum->up_rows += dp_delta_bytes(layout, field);
@@ -189,7 +208,8 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
             sum->up_rows += dp_grad_bytes(layout, field);
             break;
         case DP_OP_PULL:
-            sum->down_rows += dp_row_bytes(layout, field, op->flags & DP_OP_STATE);
+            sum->down_rows +=
+                row_bytes(layout, field, op->flags & DP_OP_STATE, op->version == 0);
             sum->requests += sizeof(rt_wire_pull);
             break;
         case DP_OP_PULL_SUM:

@@ -7,7 +7,9 @@
 #include "dispatch/plan/dp_plan.h"
 
 // Bytes of one row on the wire, record header included (runtime/wire/rt_wire.h): D of the papers.
+// Where rows travel rounded, a whole one takes its 32 bits for each value.
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
+uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field);
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field);
 

@@ -142,6 +142,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->keys_expected = config->cache.distinct_keys;
     planner->rows = rows_of(config);
     planner->layout.field_count = schema->field_count;
+    planner->layout.wire = config->row_wire;
     const rt_model_config *model = &config->model;
     if (model->embedding_dim_count && model->embedding_dim_count != schema->field_count)
         return rt_fail(error, RT_CONFIG,

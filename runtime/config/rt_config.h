@@ -365,6 +365,7 @@ typedef struct {
     uint32_t guard_bad_batches_max;              // the run ends past so many
     rt_collective collective;               // "network.collective": how dense gradients are summed
     rt_coding dense_wire;               // "network.dense_wire"
+    rt_coding row_wire;                 // "network.row_wire"
     bool dense_overlap;                     // "network.dense_overlap"
     char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
     char security_allow[RT_PATH_MAX];       // public keys of those that may join

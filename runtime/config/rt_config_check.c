@@ -396,6 +396,25 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// What travels rounded is a change against what the worker got of the PS, alone.
+static rt_status check_row_wire(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", "changes of several workers would add up what rounding lost",
+         config->consistency.staleness > 0},
+        {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "network.row_wire: \"%s\" not with %s: %s",
+                           rt_config_choice_name("network.row_wire", (int)config->row_wire),
+                           others[i].key, others[i].why);
+    return RT_OK;
+}
+
 static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
                                rt_error *error)
 {
@@ -494,6 +513,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_device(config, error);
     if (status == RT_OK)
         status = check_consistency(config, error);
+    if (!status)
+        status = check_row_wire(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)

@@ -224,6 +224,13 @@ static const rt_config_choice dense_wires[] = {
     {0},
 };
 
+static const rt_config_choice row_wires[] = {
+    {"fp32", RT_CODING_FP32, "as they are"},
+    {"bf16", RT_CODING_BF16, "in 16 bits"},
+    {"int8", RT_CODING_INT8, "in 8 bits, with a scale for every row"},
+    {0},
+};
+
 static const rt_config_choice transports[] = {
     {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
     {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else TCP"},
@@ -657,6 +664,11 @@ const rt_config_key rt_config_keys[] = {
            "How the workers' dense gradients are summed."),
     CHOICE("network.dense_wire", dense_wire, rt_coding, "\"fp32\"", dense_wires,
            "Dense gradients and their sums in messages (ps)."),
+    CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", row_wires,
+           "Values of rows, what workers changed of them, and gradients of rows in messages. "
+           "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
+           "optimizer, and rows that are flushed travel as they are. Not with "
+           "`consistency.staleness` above 0 nor `dispatch.keeper`."),
     BOOL("network.dense_overlap", dense_overlap, "true",
          "The dense gradients of a layer are sent while those of the layers below are computed. "
          "The model is the same, bit for bit."),

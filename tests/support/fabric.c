@@ -24,6 +24,7 @@ typedef struct {
     ew_executor *executor;
     ew_host_rows rows;
     ew_bases bases; // bounded staleness
+    ew_codes codes; // rows travel rounded
     ew_model *model;
     ew_job job;
     bool found, training, stepped; // the job is known; began; its step is done
@@ -157,6 +158,11 @@ static void create_worker(fabric *f, uint32_t rank)
         assert_int_equal(ew_bases_init(&w->bases, slots, shape->model.embedding_dim, &shape->rows,
                                        shape->seed, (float)shape->model.init_scale),
                          RT_OK);
+    if (shape->row_wire != RT_CODING_FP32)
+        assert_int_equal(ew_codes_init(&w->codes, shape->row_wire, slots,
+                                       shape->model.embedding_dim, shape->seed,
+                                       (float)shape->model.init_scale),
+                         RT_OK);
     if (ew_model_create(&model, fabric_device(), &w->model, &error))
         fail_msg("%s", error.text);
     ew_executor_config executor = {
@@ -177,6 +183,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .rows = &ew_host_rows_ops,
         .rows_context = &w->rows,
         .bases = w->bases.rows ? &w->bases : NULL,
+        .codes = w->codes.rows ? &w->codes : NULL,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -199,6 +206,7 @@ static void create_shard(fabric *f, uint32_t rank)
                               .seed = shape->seed,
                               .init_scale = (float)shape->model.init_scale,
                               .adds_deltas = shape->consistency.staleness > 0,
+                              .row_wire = shape->row_wire,
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
@@ -249,6 +257,7 @@ static void destroy(fabric *f)
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
         ew_bases_fini(&f->workers[i].bases);
+        ew_codes_fini(&f->workers[i].codes);
         free(f->workers[i].before);
         fabric_queue_fini(&f->down[i]);
     }

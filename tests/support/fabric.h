@@ -22,7 +22,7 @@ typedef struct {
     uint32_t iterations;
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
-    rt_coding dense_wire;
+    rt_coding dense_wire, row_wire;
     uint32_t bad_every;    // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;

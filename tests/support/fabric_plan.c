@@ -43,6 +43,7 @@ static void configure_planner(fabric_plan *plan)
                                   .participants_min = shape->change_every ? 1 : 0,
                                   .rows = shape->ends,
                                   .layout.field_count = shape->field_count,
+                                  .layout.wire = shape->row_wire,
                                   .dispatch = shape->dispatch,
                                   .consistency = shape->consistency,
                                   .seed = shape->seed};
