@@ -38,7 +38,7 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 #define DP_NO_SLOT UINT32_MAX
 #define DP_NO_KEEPER 0xffu
 #define DP_OP_STATE 1u // flag: optimizer state travels with the row
-#define DP_OP_WHOLE 2u // flag of PUSH_ROW where rows travel rounded: this one does not, its copy stays
+#define DP_OP_WHOLE 2u // flag of PUSH_ROW where rows travel rounded: this one does not
 
 typedef struct {
     uint64_t key;

@@ -101,8 +101,8 @@ static void collect(dp_planner *planner, dp_work *work)
 
 // ---- operations ------------------------------------------------------------------------------
 
-// stays: the copy will be read again, so where rows travel rounded this one goes whole, and the copy
-// becomes what others get of it; otherwise its change does.
+// Where rows travel rounded, the change of this one does, unless the PS has not got any more what it
+// is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
 static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
                           dp_reason reason, bool stays)
 {
@@ -114,7 +114,8 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
-    if (planner->config.layout.wire != RT_CODING_FP32 && stays)
+    const bool has_ended = record->version_ps > 0 && record->version_ps < planner->floor;
+    if (planner->config.layout.wire != RT_CODING_FP32 && (stays || has_ended))
         op->flags |= DP_OP_WHOLE;
     else if (planner->config.layout.wire != RT_CODING_FP32)
         op->base = record->version_ps;

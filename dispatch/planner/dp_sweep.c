@@ -115,6 +115,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
             (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))
             return RT_NO_MEMORY;
     }
+    planner->floor = (uint32_t)rt_max_u64(planner->floor, floor);
     *ended_p = dp_directory_erase_below(&planner->directory, floor);
     *plan_p = plan;
     return RT_OK;

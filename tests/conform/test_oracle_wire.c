@@ -15,7 +15,7 @@
 typedef struct {
     float *row, *base; // as it is, as it came
     uint32_t key;      // number of it
-    bool own;          // trained here alone since it came
+    uint32_t version;  // that it came in
 } copy;
 
 typedef struct {
@@ -29,9 +29,10 @@ typedef struct {
     float *slabs[RT_WORKERS_MAX]; // of the copies' rows
     float *gradients;           // n x row_count_max x dim
     float *dense, *sums;        // sum of dense gradients; key_count x dim
+    float *first;               // likewise: what the first of several trainers reads
     uint64_t *summed;           // by key: whether sums has some of it
     uint32_t row_count_max;
-    uint64_t wholes, changes, replicas;
+    uint64_t wholes, changes, replicas, ended;
 } rule;
 
 // ---- rounding, by loops ----------------------------------------------------------------------
@@ -97,7 +98,8 @@ static bool is_given_up(const dp_slice_view *v, uint32_t slot)
     return false;
 }
 
-// A copy that stays goes whole and becomes what others get of it; of any other its change goes.
+// A copy that stays goes whole and becomes what others get of it; so does one whose row has ended at
+// the PS meanwhile. Of any other its change goes.
 static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->push_slots[i]];
@@ -105,8 +107,10 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     const uint8_t reason = v->push_reasons[i] & 0x7f;
     const bool stays = reason != DP_REASON_EVICT && (r->plan->shape.dispatch.full_sync ||
                                                      !is_given_up(v, v->push_slots[i]));
-    assert_int_equal(v->push_reasons[i] >> 7, stays);
-    if (stays) {
+    const bool has_ended = r->versions[c->key] != c->version;
+    assert_int_equal(v->push_reasons[i] >> 7, stays || has_ended);
+    r->ended += has_ended;
+    if (stays || has_ended) {
         memcpy(row, c->row, r->floats * sizeof *row);
         rounded(r, c->row);
         memcpy(c->base, c->row, r->dim * sizeof *row);
@@ -120,7 +124,7 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
         memcpy(row + r->dim, c->row + r->dim, (r->floats - r->dim) * sizeof *row);
         r->changes++;
     }
-    r->versions[c->key] = v->push_versions[i];
+    r->versions[c->key] = c->version = v->push_versions[i];
 }
 
 static void pull(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
@@ -128,6 +132,7 @@ static void pull(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     copy *c = &r->copies[worker][v->pull_slots[i]];
     c->key = find_key(r->plan, v->pull_keys[i]);
     assert_int_equal(r->versions[c->key], v->pull_versions[i]);
+    c->version = v->pull_versions[i];
     memcpy(c->row, row_of(r, c->key),
            (v->pull_flags[i] & DP_OP_STATE ? r->floats : r->dim) * sizeof(float));
     if (v->pull_versions[i])
@@ -140,6 +145,7 @@ static void init(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     copy *c = &r->copies[worker][v->init_slots[i]];
     c->key = find_key(r->plan, v->init_keys[i]);
     start_row(r, c->key, c->row);
+    c->version = 0;
     memcpy(c->base, c->row, r->dim * sizeof(float));
 }
 
@@ -187,15 +193,11 @@ static void learn(rule *r, uint32_t worker, const dp_slice_view *v, bool applies
             continue;
         }
         // Of one version all hold the same bits.
-        if (r->summed[c->key]) {
-            const uint32_t other = rt_lowest_bit(r->summed[c->key]);
-            for (uint32_t s = 0; s < r->plan->planner.slot_count[other]; s++)
-                if (r->copies[other][s].key == c->key &&
-                    memcmp(r->copies[other][s].row, c->row, r->dim * sizeof *g) == 0) {
-                    r->replicas++;
-                    break;
-                }
-        }
+        float *first = r->first + (size_t)c->key * r->dim;
+        if (!r->summed[c->key])
+            memcpy(first, c->row, r->dim * sizeof *g);
+        assert_memory_equal(first, c->row, r->dim * sizeof *g);
+        r->replicas += r->summed[c->key] != 0;
         rounded(r, g);
         for (uint32_t k = 0; k < r->dim; k++)
             sum[k] = r->summed[c->key] ? sum[k] + g[k] : g[k];
@@ -249,6 +251,12 @@ static void carry_out(rule *r, uint32_t slice)
     }
     for (uint32_t w = 0; w < r->n && iteration; w++)
         learn(r, w, &views[w], applies);
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        if (r->versions[k] >= r->plan->floors[slice])
+            continue;
+        start_row(r, k, row_of(r, k));
+        r->versions[k] = 0;
+    }
     if (!iteration)
         return;
     step_sums(r, iteration, applies);
@@ -277,6 +285,7 @@ static void create(rule *r, const fabric_plan *plan)
     r->versions = calloc(plan->key_count, sizeof *r->versions);
     r->gradients = calloc((size_t)r->n * r->row_count_max * r->dim, sizeof(float));
     r->sums = calloc((size_t)plan->key_count * r->dim, sizeof(float));
+    r->first = calloc((size_t)plan->key_count * r->dim, sizeof(float));
     r->summed = calloc(plan->key_count, sizeof *r->summed);
     for (uint32_t k = 0; k < plan->key_count; k++)
         start_row(r, k, row_of(r, k));
@@ -302,7 +311,7 @@ static void destroy(rule *r)
         free(r->slabs[w]);
     }
     ew_model_destroy(r->model);
-    void *const all[] = {r->rows, r->versions, r->gradients, r->sums, r->summed, r->dense};
+    void *const all[] = {r->rows, r->versions, r->gradients, r->sums, r->summed, r->dense, r->first};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);
 }
@@ -317,7 +326,7 @@ static fabric_schedule schedule_of(rt_random *random, uint32_t i)
                              .queue_max = rt_random_below(random, 4)};
 }
 
-static uint64_t wholes, changes, replicas; // of all cases: none is left out
+static uint64_t wholes, changes, replicas, ended; // of all cases: none is left out
 
 static void check(const fabric_shape *shape, uint32_t schedules)
 {
@@ -345,6 +354,7 @@ static void check(const fabric_shape *shape, uint32_t schedules)
     wholes += r.wholes;
     changes += r.changes;
     replicas += r.replicas;
+    ended += r.ended;
     destroy(&r);
     fabric_plan_fini(&plan);
 }
@@ -388,7 +398,7 @@ static void every_policy_gives_the_rules_bits(void **state)
                                                    RT_OPTIMIZER_FTRL};
     rt_random random = {3};
     (void)state;
-    wholes = changes = replicas = 0;
+    wholes = changes = replicas = ended = 0;
     for (uint32_t i = 0; i < RT_POLICY_COUNT * 8; i++) {
         fabric_shape shape =
             shape_of(i + 1, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
@@ -405,9 +415,10 @@ static void every_policy_gives_the_rules_bits(void **state)
         shape.last_samples = rt_random_below(&random, 2) * 3;
         shape.bad_every = i % 8 == 5 ? 3 : 0;
         shape.change_every = i % 8 == 6 ? 3 : 0;
+        shape.ends = (dp_rows){.expire_iterations = i % 8 == 4 ? 2 + i % 5 : 0};
         check(&shape, 3);
     }
-    assert_true(wholes > 100 && changes > 100 && replicas > 100);
+    assert_true(wholes > 100 && changes > 100 && replicas > 100 && ended > 10);
 }
 
 // One plan, many orders of events: the same bits.

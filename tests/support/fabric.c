@@ -53,6 +53,7 @@ struct fabric {
     const fabric_plan *plan;
     const fabric_schedule *schedule;
     fabric_result *result;
+    dp_traffic bytes; // of rows, that were sent
     uint32_t n, s; // workers, shards
     worker *workers;
     shard *shards;
@@ -71,6 +72,12 @@ static bool queue_has_room(const fabric *f, const fabric_queue *q)
     return f->schedule->queue_max == 0 || q->count < f->schedule->queue_max;
 }
 
+static bool is_of_rows(uint32_t type)
+{
+    return type == RT_MESSAGE_PULL || type == RT_MESSAGE_PULL_SUM || type == RT_MESSAGE_ROWS ||
+           type == RT_MESSAGE_ROWS_CODED || type == RT_MESSAGE_SUM_ROWS || rt_message_is_push(type);
+}
+
 static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
 {
     if (!queue_has_room(f, q)) {
@@ -85,8 +92,10 @@ static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
 {
     worker *w = context;
     fabric *f = w->fabric;
+    const rt_wire_header header = *rt_message_header(message);
     rt_status status = offer(f, &f->up[w->rank * f->s + to], message);
     w->blocked |= status == RT_AGAIN;
+    f->bytes.up += !status && is_of_rows(header.type) ? header.payload_bytes : 0;
     return status;
 }
 
@@ -94,8 +103,11 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
 {
     shard *s = context;
     fabric *f = s->fabric;
+    const rt_wire_header header = *rt_message_header(message);
     assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
-    return offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
+    rt_status status = offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
+    f->bytes.down += !status && is_of_rows(header.type) ? header.payload_bytes : 0;
+    return status;
 }
 
 // ---- parts -----------------------------------------------------------------------------------
@@ -705,6 +717,8 @@ static void check_workers(fabric *f)
                             count * sizeof *dense);
     }
     assert_memory_equal(&done, &f->plan->planned, sizeof done);
+    assert_int_equal(f->bytes.up, f->plan->traffic.up);
+    assert_int_equal(f->bytes.down, f->plan->traffic.down);
     f->result->dense_count = count;
     f->result->dense = malloc(count * sizeof *dense);
     memcpy(f->result->dense, dense, count * sizeof *dense);
