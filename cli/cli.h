@@ -46,6 +46,7 @@ int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
+int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);

@@ -108,6 +108,15 @@ static const cli_command commands[] = {
      "  --insecure       beyond loopback without keys\n"
      "  --json           as JSON\n",
      cli_probe},
+    {"top", "[ADDRESS | RUN] [--once] [--json] [--token FILE]",
+     "how a run stands: speed, quality, links, who takes part, memory",
+     "  ADDRESS       HOST:PORT of its coordinator (watch.listen); default 127.0.0.1:7070\n"
+     "  RUN           what --out named; default: this folder, if it is one\n"
+     "  --once        print it and end, as where standard output is no terminal\n"
+     "  --json        the same as JSON (docs/WATCHING.md)\n"
+     "  --token FILE  what security.token names, if the coordinator asks for it\n"
+     "Ctrl-C ends it.\n",
+     cli_top},
     {"report", "RUN... [--out FILE]",
      "one HTML file (default report.html) about runs: RUN is what --out named", NULL, cli_report},
     {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several",

@@ -158,7 +158,7 @@ static rt_status take_result(ew_run *w, rt_error *error)
     eventfd_t count;
     rt_counts done = {0};
     (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
-    if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
+    if (!w->phase || ew_trainer_result(w->trainer, &trained))
         return RT_OK;
     uint64_t sequence = w->job.sequence;
     uint32_t samples = w->job.slice->counts.sample_count;
@@ -249,5 +249,9 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
         status = start_job(w, error);
     if (!status)
         status = ew_run_answer_if_idle(w, error);
+    if (!status && rt_member_vitals_due(&w->member)) {
+        rt_wire_vitals vitals = {0};
+        status = rt_member_tell_vitals(&w->member, &vitals, error);
+    }
     return status ? status : rt_member_beat(&w->member, error);
 }

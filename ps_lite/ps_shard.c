@@ -5,66 +5,15 @@
 #include <string.h>
 
 #include "ps_lite/ps_shard_parts.h"
-#include "runtime/rt_hash.h"
 
-#define BLOCK 32u              // records whose index lines and rows load while others are worked on
 #define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
 
-// Records of odd dimensions stand at any multiple of 4.
-static inline uint64_t key_at(const ps_request *in, uint32_t i)
-{
-    uint64_t key;
-    memcpy(&key, ps_record_at(in, i), sizeof key);
-    return key;
-}
-
-static inline rt_wire_pull pull_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_pull pull;
-    memcpy(&pull, ps_record_at(in, i), sizeof pull);
-    return pull;
-}
-
-static inline rt_wire_row row_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_row row;
-    memcpy(&row, ps_record_at(in, i), sizeof row);
-    return row;
-}
-
-static inline rt_wire_grad grad_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_grad grad;
-    memcpy(&grad, ps_record_at(in, i), sizeof grad);
-    return grad;
-}
-
-__attribute__((format(printf, 4, 5))) static rt_status
-reject(const ps_request *in, uint64_t key, rt_error *error, const char *format, ...)
-{
-    char what[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    return rt_fail(error, RT_WIRE, "worker %u: %s of iteration %llu, key %016llx: %s", in->worker,
-                   rt_message_type_name(in->type), (unsigned long long)in->iteration,
-                   (unsigned long long)key, what);
-}
-
 // ---- Creation
-
-static ps_table_config table_config(const ps_shard *shard)
-{
-    // Where changes are added, every row has its number of pulls behind it.
-    return (ps_table_config){shard->row_floats + shard->config.adds_deltas,
-                             shard->config.memory_bytes_max};
-}
 
 static rt_status create_parts(ps_shard *shard)
 {
     const ps_shard_config *config = &shard->config;
-    const ps_table_config table = table_config(shard);
+    const ps_table_config table = ps_shard_table_config(shard);
     const ps_dense_config dense = {.worker_count = config->worker_count,
                                    .bytes_max = config->dense_bytes_max,
                                    .keeps = config->keeps_dense,
@@ -77,17 +26,17 @@ static rt_status create_parts(ps_shard *shard)
                                      .send = config->send,
                                      .context = config->context};
     rt_status status = ps_table_create(&table, &shard->table);
-    if (status == RT_OK)
+    if (!status)
         status = ps_parked_create(&shard->parked);
-    if (status == RT_OK)
+    if (!status)
         status = ps_aggregates_create(config->dim, &shard->aggregates);
-    if (status == RT_OK && config->adds_deltas)
+    if (!status && config->adds_deltas)
         status = ps_aggregates_create(shard->row_floats, &shard->deltas);
-    if (status == RT_OK)
+    if (!status)
         status = ps_dense_create(&dense, &shard->dense);
-    if (status == RT_OK)
+    if (!status)
         status = ps_outbox_create(&outbox, &shard->outbox);
-    if (status != RT_OK)
+    if (status)
         return status;
     shard->sum = rt_alloc(shard->row_floats, sizeof *shard->sum);
     shard->parked_counts = rt_alloc(config->worker_count, sizeof *shard->parked_counts);
@@ -108,7 +57,7 @@ rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
         (uint32_t)rt_min_u64(config->gradient_bytes_max / gradient_bytes, UINT32_MAX / 4);
     shard->workers = rt_bits_below(config->worker_count);
     rt_status status = create_parts(shard);
-    if (status != RT_OK) {
+    if (status) {
         ps_shard_destroy(shard);
         return status;
     }
@@ -131,6 +80,7 @@ void ps_shard_destroy(ps_shard *shard)
     rt_free(shard);
 }
 
+<<<<<<< HEAD
 // ---- Rows
 
 // After a reserve; the key has no row.
@@ -607,6 +557,8 @@ static rt_status apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error
     return RT_OK;
 }
 
+=======
+>>>>>>> main
 // ---- Messages
 
 static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *message,
@@ -614,12 +566,12 @@ static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *mes
 {
     ps_dense_answer answer;
     rt_status status = ps_dense_receive(shard->dense, worker, message, &answer, error);
-    if (status == RT_OK && answer.message.data) {
+    if (!status && answer.message.data) {
         const uint32_t type = rt_message_header(&answer.message)->type;
         shard->statistics.dense_sums += type != RT_MESSAGE_DENSE_JOINED;
         status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
     }
-    while (status == RT_OK && (status = ps_dense_next(shard->dense, &answer)) == RT_OK) {
+    while (!status && !(status = ps_dense_next(shard->dense, &answer))) {
         shard->statistics.dense_pieces++;
         status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
     }
@@ -641,32 +593,40 @@ static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
 {
     const rt_wire_header *header = rt_message_header(message);
     const ps_request in = {.type = how->type,
-                        .worker = worker,
-                        .iteration = header->iteration,
-                        .count = header->count,
-                        .record_size = how->head_size + how->floats * sizeof(float),
-                        .records = rt_message_payload(message)};
+                           .worker = worker,
+                           .iteration = header->iteration,
+                           .count = header->count,
+                           .record_size = how->head_size + how->floats * sizeof(float),
+                           .records = rt_message_payload(message)};
     if ((uint64_t)in.count * in.record_size != header->payload_bytes)
         return rt_fail(error, RT_WIRE,
-                       "worker %u: %s of iteration %llu: %u records of %zu bytes "
-                       "do not make its payload of %llu bytes",
-                       worker, rt_message_type_name(in.type), (unsigned long long)in.iteration,
-                       in.count, in.record_size, (unsigned long long)header->payload_bytes);
+                       "worker %u: %s of iteration %" PRIu64 ": %u records of %zu bytes "
+                       "do not make its payload of %" PRIu64 " bytes",
+                       worker, rt_message_type_name(in.type), in.iteration, in.count,
+                       in.record_size, header->payload_bytes);
+    ps_shard_announce_rows(shard, &in);
     rt_status status = how->check(shard, &in, error);
-    return status == RT_OK ? how->apply(shard, &in, error) : status;
+    return status ? status : how->apply(shard, &in, error);
 }
 
 static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message, rt_error *error)
 {
     const handler handlers[] = {
-        {RT_MESSAGE_PULL, sizeof(rt_wire_pull), 0, check_pulls, apply_pulls},
-        {RT_MESSAGE_PUSH_ROW, sizeof(rt_wire_row), shard->row_floats, check_rows, apply_rows},
-        {RT_MESSAGE_PUSH_GRAD, sizeof(rt_wire_grad), shard->config.dim, check_grads, apply_grads},
+        {RT_MESSAGE_PULL, sizeof(rt_wire_pull), 0, ps_shard_check_pulls, ps_shard_apply_pulls},
+        {RT_MESSAGE_PUSH_ROW, sizeof(rt_wire_row), shard->row_floats, ps_shard_check_rows,
+         ps_shard_apply_rows},
+        {RT_MESSAGE_PUSH_GRAD, sizeof(rt_wire_grad), shard->config.dim, ps_shard_check_grads,
+         ps_shard_apply_grads},
         {RT_MESSAGE_PUSH_DELTA, sizeof(rt_wire_delta), shard->row_floats, ps_shard_check_deltas,
          ps_shard_apply_deltas},
+<<<<<<< HEAD
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
         {RT_MESSAGE_PUSH_CHANGE, sizeof(rt_wire_change), ps_shard_change_floats(shard),
          ps_shard_check_changes, ps_shard_apply_changes},
+=======
+        {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, ps_shard_check_sum_pulls,
+         ps_shard_apply_sum_pulls},
+>>>>>>> main
     };
     const uint32_t type = rt_message_header(message)->type;
     if (ps_dense_takes(type))
@@ -726,88 +686,6 @@ const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *versio
         return NULL;
     *version_p = entry->version;
     return ps_table_row(shard->table, entry);
-}
-
-// ---- Files
-
-static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
-{
-    const ps_shard_config *config = &shard->config;
-    return (ps_model_info){.schema = schema,
-                           .shard = config->rank,
-                           .shard_count = config->shard_count,
-                           .dim = config->dim,
-                           .state_floats = shard->row_floats - config->dim,
-                           .optimizer = config->optimizer.kind};
-}
-
-rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,
-                        const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
-                        rt_error *error)
-{
-    ps_model_info info = info_of(shard, schema);
-    if (cut) {
-        info.iteration = cut->iteration;
-        info.base = cut->base;
-        info.floor = cut->base ? shard->floor : 0;
-        info.packed = true;
-    }
-    return ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
-}
-
-rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
-                        void *context, rt_file_sum *sum_p, rt_error *error)
-{
-    ps_model_info info = info_of(shard, schema);
-    rt_status status =
-        ps_snapshot_read(shard->table, &info, path, progress, context, sum_p, error);
-    shard->floor = (uint32_t)rt_max_u64(shard->floor, info.floor);
-    return status;
-}
-
-rt_status ps_shard_clear(ps_shard *shard)
-{
-    const ps_table_config config = table_config(shard);
-    ps_table *empty;
-    rt_status status = ps_table_create(&config, &empty);
-    if (status != RT_OK)
-        return status;
-    ps_table_destroy(shard->table);
-    shard->table = empty;
-    shard->floor = 0;
-    return RT_OK;
-}
-
-rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
-                          uint64_t *ended_p, rt_error *error)
-{
-    const uint64_t before = ps_table_count(shard->table);
-    uint64_t at = 0;
-    rt_status status = RT_OK;
-    if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates) ||
-        (shard->deltas && ps_aggregates_count(shard->deltas)))
-        return rt_fail(error, RT_WIRE,
-                       "coordinator: EXPIRE while %" PRIu32 " pulls and %" PRIu64
-                       " gradients wait for their rows",
-                       ps_parked_count(shard->parked),
-                       (uint64_t)ps_aggregates_gradients(shard->aggregates));
-    while (!status && ps_table_erase_below(shard->table, floor, &at))
-        status = progress ? progress(context, -1, error) : RT_OK;
-    shard->floor = (uint32_t)rt_max_u64(shard->floor, floor);
-    *ended_p = before - ps_table_count(shard->table);
-    shard->statistics.rows_ended += *ended_p;
-    return status;
-}
-
-uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
-                       rt_wire_key *records)
-{
-    uint32_t count = 0;
-    for (uint64_t i = from; i < ps_table_count(shard->table) && count < count_max; i++) {
-        const ps_entry *entry = ps_table_find(shard->table, ps_table_key(shard->table, i));
-        records[count++] = (rt_wire_key){entry->key, entry->version, 0};
-    }
-    return count;
 }
 
 const ps_weights *ps_shard_weights(const ps_shard *shard)

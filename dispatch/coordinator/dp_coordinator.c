@@ -18,10 +18,13 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
 {
     const rt_config *config = c->own.config;
     const rt_schema *schema = rt_stream_schema(stream);
+    rt_status status = dp_watch_schema(config, schema, &c->watch, error);
+    if (status)
+        return status;
     dp_controller_init(config, &c->controller);
     dp_links_init(config, &c->links);
     dp_ages_init(&c->ages, config->rows.expire_s);
-    rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
+    status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
     dp_setup_dense(config, c->own.dense_bytes, &c->planner);
@@ -48,11 +51,14 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
                              .directory = c->own.directory,
                              .trace = c->own.trace,
                              .progress = c->own.progress,
+                             .slices = c->watch.slices,
                              .keeps = c->own.resume != DP_RESUME_NO,
                              .resumed = c->resumes};
     status = dp_planner_check(&c->planner, error);
     if (!status)
         status = dp_tally_create(&tally, &c->tally, error);
+    if (!status && c->watch.viewer)
+        rt_metrics_tap(dp_tally_metrics(c->tally), rt_viewer_take, c->watch.viewer);
     if (status || !c->has_epoch)
         return status;
     return dp_resume_begin_epoch(c->checkpoints, &c->epoch, error);
@@ -77,6 +83,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .ledger = *place ? ledger : NULL,
                            .is_fresh = c->own.resume == DP_RESUME_NO,
                            .cuts = c->checkpoint != NULL,
+                           .slice_field = c->watch.slices ? c->watch.slices->field : UINT32_MAX,
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
@@ -287,6 +294,11 @@ static rt_status run(dp_run *c, rt_error *error)
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
+        status = dp_watch_open(config, c->own.directory, c->own.resume != DP_RESUME_NO, &c->watch,
+                               error);
+    if (!status)
+        status = dp_watch_note(config, &c->kept.stream.names, &c->watch, error);
+    if (!status)
         status = open_live(c, error);
     if (!status)
         status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
@@ -349,6 +361,7 @@ static void close_all(dp_run *c)
     rt_live_close(c->live);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
+    dp_watch_close(&c->watch);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);

@@ -203,6 +203,7 @@ rt_status dp_run_finish(dp_run *c, rt_error *error)
     dp_reading_take(c->feed, &reading);
     if (c->live)
         dp_live_record(c->live, &reading.stats, dp_tally_metrics(c->tally));
+    dp_run_watch_end(c);
     c->input_failure = reading.failure;
     status = dp_tally_finish(c->tally, &reading, c->interrupted, error);
     if (!status && !c->input_failure.status && c->own.saved)

@@ -8,6 +8,7 @@
 #ifndef DP_FEED_H
 #define DP_FEED_H
 
+#include "dispatch/coordinator/dp_columns.h"
 #include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/plan/dp_journal.h"
@@ -36,11 +37,13 @@ typedef struct {
     uint32_t sample_count;
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
-    uint64_t participants; // workers that train it
+    uint64_t participants;             // workers that train it
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
     float *weights;                             // likewise, 1 where the stream has none
+    uint64_t *slice_keys;                       // likewise, of slice_field; NULL without one
+    dp_columns columns;                         // of all samples
     dp_ranges ranges;                           // of labels and dense features, as they were read
     uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
     dp_account account;                         // of this iteration alone
@@ -49,6 +52,7 @@ typedef struct {
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
+    uint64_t choice_ns; // of who trains it
 } dp_planned;
 
 typedef struct {
@@ -62,6 +66,7 @@ typedef struct {
     const char *journal;  // file for the input records; NULL: none
     const char *ledger;   // file that counts what pipes gave, over restarts; NULL: none
     bool is_fresh;        // such a file of an earlier run means nothing
+    uint32_t slice_field; // whose keys dp_planned has; none of the stream's: none
     bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
     uint32_t epoch;       // of the slices
     uint64_t sequence_first;

@@ -106,6 +106,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (c->iteration_ns == 0)
         dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
+    dp_run_watch_iteration(c, planned);
     if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
         dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
         c->live_ns = now;
@@ -272,6 +273,8 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_REPORT)
         return take_report(c, peer, message, error);
+    if (type == RT_MESSAGE_VITALS)
+        return dp_watch_take(&c->watch, peer, message, error);
     if (type == RT_MESSAGE_LINK)
         return dp_prober_take(&c->prober, peer, message, rt_now_ns(), error);
     if (type == RT_MESSAGE_FINISHED)
@@ -463,6 +466,7 @@ rt_status dp_run_train(dp_run *c, rt_error *error)
             status = go_on_with_probes(c, error);
         if (status)
             return status;
+        dp_run_watch(c);
     }
     return end_checkpoints(c, error);
 }

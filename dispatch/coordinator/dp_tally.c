@@ -375,6 +375,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
+    const rt_quality window = rt_meter_rolled(tally->meter);
+    rt_metrics_quality(json, "window", &window);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
@@ -385,6 +387,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     dp_decisions_add(&decisions, &planned->decision, planned->sample_count);
     dp_decisions_write(&decisions, dp_account_unit_s(&tally->config.costs), json);
     rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
+    rt_json_double(json, "choice_ms", (double)planned->choice_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     dp_latency_write(&tally->latency, json, "latency_ms");
@@ -460,6 +463,10 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
                               1 / keep, planned->sample_count);
     else
         rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+    rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+    if (tally->config.slices)
+        dp_slices_add(tally->config.slices, open->predictions, planned->labels, planned->weights,
+                      planned->slice_keys, planned->sample_count);
 }
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)

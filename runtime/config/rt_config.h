@@ -116,6 +116,7 @@ typedef struct {
     rt_format format;
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX]; // column or field that names an event; "": none does
     uint32_t id_window;   // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
@@ -226,6 +227,8 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
+
+typedef enum { RT_STORAGE_MEMORY, RT_STORAGE_DISK } rt_storage;
 typedef enum {
     RT_PARTICIPANTS_ALL,
     RT_PARTICIPANTS_AUTO,
@@ -314,6 +317,24 @@ typedef struct {
     uint32_t candidates_max;   // of a request
 } rt_serve_config;
 
+typedef struct {
+    char listen[RT_NAME_MAX]; // HOST:PORT of the coordinator's pages; "": none
+    uint64_t window_samples;  // of quality "now"
+    char column[RT_NAME_MAX]; // by whose values quality is split; "": by none
+} rt_watch_config;
+
+// When a run tells that somebody should look at it; 0: never, for each.
+typedef struct {
+    char command[RT_PATH_MAX]; // "": nobody is told
+    double every_s;            // the same alert at most so often
+    double no_progress_s;
+    double loss_drift;      // times
+    double malformed_share; // of lines
+    double link_share;      // of the best rate so far
+    double checkpoint_age;  // intervals
+    double memory_share;
+} rt_alerts_config;
+
 // Rows that end because nobody has trained them for long ("rows").
 typedef struct {
     uint32_t expire_iterations; // 0: not by count
@@ -351,6 +372,9 @@ typedef struct {
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
+    rt_storage ps_storage;
+    char ps_folder[RT_PATH_MAX]; // of rows on disk; "": /var/tmp
+    uint64_t ps_disk_bytes_max;  // per shard
     rt_rows_config rows;
     rt_network_transport network_transport;
     char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below
@@ -380,6 +404,8 @@ typedef struct {
     rt_checkpoint_config checkpoint;
     rt_publish_config publish;
     rt_serve_config serve;
+    rt_watch_config watch;
+    rt_alerts_config alerts;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed

@@ -125,6 +125,12 @@ static const rt_config_choice synthetic_shapes[] = {
     {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
     {0},
 };
+static const rt_config_choice storages[] = {
+    {"memory", RT_STORAGE_MEMORY, "in memory"},
+    {"disk", RT_STORAGE_DISK,
+     "in a file: memory has those that are used, as far as it reaches (docs/ARCHITECTURE.md)"},
+    {0},
+};
 static const rt_config_choice placements[] = {
     {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
     {"worker", RT_PLACEMENT_WORKER,
@@ -557,6 +563,16 @@ const rt_config_key rt_config_keys[] = {
         "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
         "end (`rows.max`)."),
 
+    CHOICE("ps.storage", ps_storage, rt_storage, "\"memory\"", storages,
+           "Where the rows of a shard are."),
+    TEXT("ps.folder", ps_folder,
+         "`ps.storage` \"disk\": a folder on a disk of the shard's box, not one in memory; empty: "
+         "/var/tmp. The file has no name there, and ends with the process."),
+    U64("ps.disk_bytes_max", ps_disk_bytes_max, "68719476736",
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
+        "`ps.storage` \"disk\": for the rows of one shard; `ps.memory_bytes_max` bounds what finds "
+        "them, about 30 to 60 bytes a row."),
+
     U32("rows.expire_iterations", rows.expire_iterations, "0", IN(0, 1e9), "iterations",
         "A row that no iteration has trained for so long ends: shards and caches forget it, and it "
         "starts anew if its key comes back. 0: not by count."),
@@ -567,7 +583,7 @@ const rt_config_key rt_config_keys[] = {
         "So many rows, the ones trained last, stay whatever their age."),
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
-        "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
+        "eighth is free. 0: as many as `ps.memory_bytes_max` (and `ps.disk_bytes_max`) hold."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
@@ -635,6 +651,35 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+
+    TEXT("watch.listen", watch.listen,
+         "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
+         "`127.0.0.1:7070`; port 0: any free one; empty: nowhere. Beyond loopback it needs "
+         "`security.certificate` and `security.token`."),
+    U64("watch.window_samples", watch.window_samples, "100000", IN(100, 1e12), "samples",
+        "The last ones, whose log loss, AUC and calibration are those of the run now."),
+    TEXT("watch.column", watch.column,
+         "A categorical column: quality is also told for each of its values that come most, of "
+         "about as many samples; empty: of none."),
+
+    TEXT("alerts.command", alerts.command,
+         "Run by `/bin/sh` on the coordinator's box when a run needs somebody to look at it, with "
+         "a JSON object on its standard input (docs/WATCHING.md); empty: nothing is run."),
+    DOUBLE("alerts.every_s", alerts.every_s, "600", IN(1, 1e7), "s",
+           "The command runs for the same alert at most so often."),
+    DOUBLE("alerts.no_progress_s", alerts.no_progress_s, "300", IN(0, 1e7), "s",
+           "No iteration was trained for so long, though there is input; 0: never told."),
+    DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
+           "Log loss of `watch.window_samples` is so many times what it was on average over ten "
+           "times as many; 0: never told."),
+    DOUBLE("alerts.malformed_share", alerts.malformed_share, "0.05", IN(0, 1), "",
+           "Of the last lines so many are malformed; 0: never told."),
+    DOUBLE("alerts.link_share", alerts.link_share, "0.5", IN(0, 1), "",
+           "A link has less than this share of the best rate that it had; 0: never told."),
+    DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
+           "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
+    DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
+           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
@@ -762,6 +807,8 @@ static const struct {
     {"publish", "The model of a run that trains, for `lanyard serve` (docs/SERVING.md)."},
     {"publish.guard", "What is not published: a model that has become worse."},
     {"serve", "For `lanyard serve` only (docs/SERVING.md)."},
+    {"watch", "How a run can be looked at (docs/WATCHING.md)."},
+    {"alerts", "When somebody should look at it, and who is told."},
     {"sim", "For `lanyard sim` only."},
 };
 

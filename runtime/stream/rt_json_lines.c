@@ -50,8 +50,10 @@ static rt_status create_columns(parser *p, const rt_stream_config *config, rt_er
                                          purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns"
                                                                         : "stream.table.columns",
                                          &p->columns, error);
-    if (!status)
+    if (!status) {
         p->columns->labels_optional = config->labels_optional;
+        rt_columns_note(p->columns, config->names);
+    }
     rt_free(table.columns);
     return status;
 }

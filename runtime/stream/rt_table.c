@@ -355,6 +355,7 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
     if (status)
         return status;
     table->columns->labels_optional = config->labels_optional;
+    rt_columns_note(table->columns, config->names);
     *parser_p = table;
     return RT_OK;
 }

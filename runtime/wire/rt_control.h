@@ -116,6 +116,13 @@ typedef struct {
 } rt_wire_written;
 _Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
 
+// VITALS: what a process has in memory and may have; of a shard, its rows. 0: not known, or none.
+typedef struct {
+    uint64_t resident_bytes, memory_max_bytes;
+    uint64_t rows, row_bytes, row_bytes_max;
+} rt_wire_vitals;
+_Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
+
 // LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
     uint32_t shard_count; // 0: no rows

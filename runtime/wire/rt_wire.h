@@ -60,6 +60,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
+    XX(VITALS, 43)          /* member to coordinator, now and then: rt_wire_vitals */              \
     XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
                                one's number. 0 lines: a question */                                \
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
