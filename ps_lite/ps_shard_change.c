@@ -48,11 +48,9 @@ static rt_status check_change(ps_shard *shard, const ps_request *in, const rt_wi
     const uint32_t version = entry ? entry->version : 0;
     if (change->version > change->base && version == change->base && (entry || !change->base))
         return RT_OK;
-    return rt_fail(error, RT_WIRE,
-                   "worker %u: PUSH_CHANGE of slice %" PRIu64 ", key %016" PRIx64 ": version %" PRIu32
-                   " on base %" PRIu32 ", but the row has %s %" PRIu32,
-                   in->worker, in->iteration, change->key, change->version, change->base,
-                   entry ? "version" : "never been pushed: version", version);
+    return ps_reject(in, change->key, error, "version %u on base %u, but the row has %s %u",
+                     change->version, change->base,
+                     entry ? "version" : "never been pushed: version", version);
 }
 
 rt_status ps_shard_check_changes(ps_shard *shard, const ps_request *in, rt_error *error)

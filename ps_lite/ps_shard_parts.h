@@ -1,11 +1,8 @@
-<<<<<<< HEAD
-// ps_shard_parts - the inside of a shard, for ps_shard.c, ps_shard_change.c and ps_shard_delta.c.
-=======
 // ps_shard_parts - the inside of a shard. ps_shard.c makes it and hands each message to two
 // functions: one that checks all of it and makes room, one that applies it. Those of rows are in
-// ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c; what
-// they share in ps_shard_records.c; what concerns all rows at once in ps_shard_files.c.
->>>>>>> main
+// ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c, of
+// what travels rounded in ps_shard_change.c; what they share in ps_shard_records.c; what concerns
+// all rows at once in ps_shard_files.c.
 #ifndef PS_SHARD_PARTS_H
 #define PS_SHARD_PARTS_H
 
@@ -127,9 +124,21 @@ rt_status ps_shard_write_row(ps_shard *shard, uint32_t worker, rt_message_type t
 // Answers the pulls that wait for the row's version.
 rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error);
 
-<<<<<<< HEAD
-// Follows a change of the row's version: pulls first, because they ask for this very version.
+rt_status ps_shard_check_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_rows(ps_shard *shard, const ps_request *in, rt_error *error);
+
+// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----
+
+// After a change of the row's version: answers pulls of it, steps by the sum that waited for it,
+// and so on.
 rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error);
+
+rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 
 // ---- ps_shard_change.c: rows and gradients that travel rounded ----
 
@@ -153,23 +162,6 @@ rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error
 // *whole_p: the PUSH_GRAD that a PUSH_GRAD_CODED stands for, the caller's. RT_WIRE, RT_NO_MEMORY.
 rt_status ps_shard_decode_grads(const ps_shard *shard, uint32_t worker, const rt_message *message,
                                 rt_message *whole_p, rt_error *error);
-=======
-rt_status ps_shard_check_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_apply_rows(ps_shard *shard, const ps_request *in, rt_error *error);
-
-// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----
-
-// After a change of the row's version: answers pulls of it, steps by the sum that waited for it,
-// and so on.
-rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error);
-
-rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
->>>>>>> main
 
 // ---- ps_shard_delta.c: bounded staleness ----
 

@@ -513,11 +513,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
     if (!status)
         status = check_consistency(config, error);
     if (!status)
-<<<<<<< HEAD
         status = check_row_wire(config, error);
     if (status == RT_OK)
-=======
->>>>>>> main
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);

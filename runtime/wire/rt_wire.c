@@ -55,12 +55,9 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_KEYS:
     case RT_MESSAGE_EVENTS:
     case RT_MESSAGE_KEPT:
-<<<<<<< HEAD
     case RT_MESSAGE_DENSE_GRAD_INT8:
     case RT_MESSAGE_DENSE_SUM_INT8:
-=======
     case RT_MESSAGE_VITALS:
->>>>>>> main
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
