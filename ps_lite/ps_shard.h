@@ -113,6 +113,10 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
                         void *context, rt_file_sum *sum_p, rt_error *error);
 
+// The rows that it holds are those of a model that a run begins with: version 0, which nobody has
+// trained. Before the first message about rows.
+void ps_shard_begin_with(ps_shard *shard);
+
 // Drops all rows, and nothing else: what workers have said so far about the dense exchange stays.
 // Before the first message with rows. RT_NO_MEMORY: unchanged.
 rt_status ps_shard_clear(ps_shard *shard);
@@ -124,6 +128,9 @@ rt_status ps_shard_clear(ps_shard *shard);
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
 
+// The row of one key ends, whatever its version, after ps_shard_expire and as there. False: there is
+// none. Files of changes do not tell of it: the next one has to have all rows.
+bool ps_shard_forget(ps_shard *shard, uint64_t key);
 // Where rows are on disk: a forked copy of the process sees them as they are now, until release
 // says that the process has taken its own changes back (ps_store.h; RT_AGAIN: there is more to do).
 rt_status ps_shard_hold(const ps_shard *shard, rt_error *error);

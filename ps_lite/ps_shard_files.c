@@ -39,6 +39,13 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
     return status;
 }
 
+void ps_shard_begin_with(ps_shard *shard)
+{
+    for (uint64_t i = 0; i < ps_table_count(shard->table); i++)
+        ps_table_find(shard->table, ps_table_key(shard->table, i))->version = 0;
+    shard->floor = 0;
+}
+
 rt_status ps_shard_clear(ps_shard *shard)
 {
     const ps_table_config config = ps_shard_table_config(shard);
@@ -71,6 +78,13 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
     *ended_p = before - ps_table_count(shard->table);
     shard->statistics.rows_ended += *ended_p;
     return status;
+}
+
+bool ps_shard_forget(ps_shard *shard, uint64_t key)
+{
+    const bool was_there = ps_table_erase(shard->table, key);
+    shard->statistics.rows_ended += was_there;
+    return was_there;
 }
 
 rt_status ps_shard_hold(const ps_shard *shard, rt_error *error)

@@ -433,6 +433,20 @@ bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at)
     return false;
 }
 
+bool ps_table_erase(ps_table *table, uint64_t key)
+{
+    move_some(table, UINT64_MAX);
+    const ps_entry *entry = find(table, key);
+    if (!entry->row)
+        return false;
+    const ps_entry last = {.row = (uint32_t)table->count};
+    close_row_gap(table, entry->row);
+    close_entry_gap(table, (uint64_t)(find(table, key) - table->index.entries));
+    memset(row_of(table, &last), 0, table->stride * sizeof(float));
+    free_chunks(table);
+    return true;
+}
+
 uint64_t ps_table_count(const ps_table *table)
 {
     return table->count;

@@ -9,6 +9,7 @@
 
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/rt_log.h"
 #include "runtime/rt_hash.h"
 #include "runtime/transport/rt_member.h"
 
@@ -38,6 +39,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
         .lookup_count_max =
             dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
         .slot_count = c->planner.slot_count[0],
+        .is_trained = c->own.model != NULL,
     };
     c->prober = (dp_prober){.roster = c->roster,
                             .links = &c->links,
@@ -88,7 +90,7 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
                            .lineup = &c->resumed.restored.lineup,
-                           .scale = c->resumed.scale,
+                           .scale = resumed ? c->resumed.scale : c->initial.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = &c->resumed.position,
@@ -138,9 +140,9 @@ static void take_over_values(dp_run *c)
                          c->costs.rates.compute_s_per_sample);
 }
 
-static rt_status resume(dp_run *c, rt_error *error)
+static dp_resume_config resume_config(dp_run *c)
 {
-    const dp_resume_config config = {.config = c->own.config,
+    return (dp_resume_config){.config = c->own.config,
                                      .directory = c->checkpoints,
                                      .schema = c->own.schema,
                                      .config_hash = c->own.identity.config_hash,
@@ -154,12 +156,23 @@ static rt_status resume(dp_run *c, rt_error *error)
                                      .wake_fd = c->wake_fd,
                                      .other = dp_run_take,
                                      .context = c};
+}
+
+static rt_status begin_with_model(dp_run *c, rt_error *error)
+{
+    const dp_resume_config config = resume_config(c);
+    return c->own.model ? dp_resume_begin_with(&config, &c->initial.saved, error) : RT_OK;
+}
+
+static rt_status resume(dp_run *c, rt_error *error)
+{
+    const dp_resume_config config = resume_config(c);
     rt_status status = dp_resume_run(&config, &c->resumed, error);
     if (status == RT_NOT_FOUND && c->own.resume == DP_RESUME_IF_ANY) {
         rt_warn("%s: starting from the beginning", error->text);
         *error = (rt_error){0};
         dp_tally_begin_anew(c->tally);
-        return RT_OK;
+        return begin_with_model(c, error);
     }
     if (status)
         return status;
@@ -222,9 +235,13 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
     dp_run_put_off_taking_back(c);
     if (!status && c->resumes)
         status = resume(c, error);
-    if (!status && stream)
+    else if (!status)
+        status = begin_with_model(c, error);
+    if (!status && stream) {
         status = begin_feed(c, stream, error);
-    else if (stream)
+        if (!status)
+            dp_control_resume(c);
+    } else if (stream)
         rt_stream_close(stream);
     for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++)
         dp_links_tell(&c->links, w, c->feed, dp_tally_metrics(c->tally));
@@ -284,6 +301,50 @@ static rt_status open_live(dp_run *c, rt_error *error)
     return status;
 }
 
+// running.json in the folder of the run: its configuration and where it listens, for `lanyard set`.
+static void tell_running(dp_run *c)
+{
+    rt_config told;
+    char path[RT_PATH_MAX + 32], *json = NULL;
+    const char *address = dp_roster_address(c->roster);
+    FILE *file = NULL;
+    if (!c->own.directory || rt_config_copy(c->given, &told))
+        return;
+    snprintf(path, sizeof path, "%s/" DP_RUNNING, c->own.directory);
+    address = strstr(address, "://") ? strstr(address, "://") + 3 : address;
+    snprintf(told.network_coordinator, sizeof told.network_coordinator, "%s", address);
+    if (!rt_config_to_json(&told, &json))
+        file = fopen(path, "we");
+    if (!file || fputs(json, file) < 0)
+        rt_warn("%s: cannot be written: `lanyard set` does not find this run", path);
+    if (file)
+        fclose(file);
+    rt_free(json);
+    rt_config_fini(&told);
+}
+
+static void end_running(const dp_run *c)
+{
+    char path[RT_PATH_MAX + 32];
+    if (!c->own.directory || !c->roster)
+        return;
+    snprintf(path, sizeof path, "%s/" DP_RUNNING, c->own.directory);
+    (void)unlink(path);
+}
+
+// Its rows are at the shards: whoever touches one first pulls it.
+static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
+{
+    if (!c->own.model)
+        return RT_OK;
+    if (c->given->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "--init needs planner.placement \"coordinator\": workers that plan by "
+                       "themselves do not know of the model");
+    c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
+    return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -302,6 +363,8 @@ static rt_status run(dp_run *c, rt_error *error)
         status = open_live(c, error);
     if (!status)
         status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
+    if (!status)
+        status = read_model(c, stream, error);
     if (!status) {
         const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
@@ -324,6 +387,8 @@ static rt_status run(dp_run *c, rt_error *error)
     }
     if (!status)
         rt_notify_ready(c->own.notify);
+    if (!status)
+        tell_running(c);
     if (!status && c->own.announce)
         c->own.announce(c->own.announce_context, dp_roster_address(c->roster));
     if (!status)
@@ -369,6 +434,7 @@ static void close_all(dp_run *c)
     rt_bytes_fini(&c->resumed.ids);
     rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);
+    dp_initial_fini(&c->initial);
     if (c->transport)
         c->own.ops->close(c->transport);
     if (c->wake_fd >= 0)
@@ -387,6 +453,10 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     const rt_dispatch_config *dispatch = &config->config->dispatch;
     if (rt_config_copy(config->config, &c.kept))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (dp_control_init(config->config, &c.control)) {
+        rt_config_fini(&c.kept);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
     c.own.config = &c.kept;
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
@@ -405,6 +475,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (!status && c.input_failure.status) // complete for all but whoever gave the input
         status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);
+    end_running(&c);
+    dp_control_fini(&c.control);
     rt_config_fini(&c.kept);
     return status;
 }

@@ -11,6 +11,8 @@
 #include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
 
+#define DP_RUNNING "running.json" // in its folder while a run is there: where, with what keys
+
 typedef struct {
     const rt_config *config;
     rt_identity identity; // members must have the same
@@ -18,6 +20,7 @@ typedef struct {
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
+    const char *model; // what a run begins with that does not go on; NULL: with nothing
     bool may_shrink;  // workers that do not come within timeouts.rejoin_s are done without
     uint64_t without; // of them these are not waited for
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or

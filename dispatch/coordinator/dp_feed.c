@@ -317,6 +317,11 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed)
     return stats;
 }
 
+uint64_t dp_feed_scale_samples(const dp_feed *feed)
+{
+    return feed->stood_scale ? rt_scale_samples(feed->stood_scale) : 0;
+}
+
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file)
 {
     rt_tensor tensors[RT_SCALE_TENSORS];

@@ -15,23 +15,29 @@
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
 // dp_feed_give; messages that were not sent are released then.
 typedef struct {
-    uint64_t sequence;  // of slices, from dp_feed_config.sequence_first
-    uint32_t iteration; // 0: a flush, of a cut or the final one
-    bool is_last;       // the final flush
-    bool is_cut;        // everything up to here goes into a checkpoint:
-    uint32_t cut;       // the last iteration before it; of a sweep, too
-    uint64_t event;     // of the journal where reading goes on behind a cut; 0: there is none
-    uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
-    uint64_t ended;     // keys that it ends
-    uint64_t keys;      // that the planner knows
-    rt_bytes state;     // rt_stream_tell, dp_planner_save
-    rt_bytes ids;       // rt_stream_save_ids
+    uint64_t sequence;         // of slices, from dp_feed_config.sequence_first
+    uint32_t iteration;        // 0: a flush, of a cut or the final one
+    bool is_last;              // the final flush
+    bool is_cut;               // everything up to here goes into a checkpoint:
+    uint32_t cut;              // the last iteration before it; of a sweep, too
+    rt_position_events events; // where reading goes on behind a cut
+    bool is_sweep;             // rows end
+    uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut
+    uint64_t ended;            // keys that it ends
+    uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // of them, those that people named
+    uint32_t forgotten_count;
+    uint64_t keys;             // that the planner knows
+    uint64_t admitted;         // of them, since the iteration before
+    uint32_t refused;          // look-ups of keys that have no row yet (rows.admit)
+    rt_bytes state;            // rt_stream_tell, dp_planner_save
+    rt_bytes ids;              // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
@@ -53,6 +59,7 @@ typedef struct {
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
     uint64_t choice_ns; // of who trains it
+    uint64_t ready_ns;                                  // when, by rt_now_ns
 } dp_planned;
 
 typedef struct {
@@ -103,6 +110,9 @@ void dp_feed_stop(dp_feed *feed);
 // same kind and worker that the planner has not taken yet is replaced. Any thread.
 void dp_feed_tell(dp_feed *feed, const dp_input *input);
 
+// Whether who chooses the participants, if anybody does, goes on choosing. Any thread.
+void dp_feed_choose_on(dp_feed *feed, bool chooses);
+
 // A cut before the next batch that is planned, or at once where no batch is there, if one was
 // planned since the last cut. Any thread.
 void dp_feed_request_cut(dp_feed *feed);
@@ -122,5 +132,6 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 // Appends the file scale.bin of a model that was trained on all that was planned, once dp_feed_take
 // said RT_END or gave the last flush; nothing where dense features stay as they are. RT_NO_MEMORY.
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file);
+uint64_t dp_feed_scale_samples(const dp_feed *feed); // that it was learnt from
 
 #endif

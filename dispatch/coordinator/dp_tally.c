@@ -17,6 +17,7 @@
 typedef struct {
     rt_times times;
     uint64_t dense_early_bytes;
+    uint64_t reported_ns; // of one iteration: when, by rt_now_ns
 } load;
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
@@ -255,7 +256,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     rt_counts_add(&tally->executed[worker], &report->done);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
-    *now = (load){report->times, report->dense_early_bytes};
+    *now = (load){report->times, report->dense_early_bytes, rt_now_ns()};
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
@@ -358,6 +359,18 @@ static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
     rt_json_end_object(json);
 }
 
+// When what happened, before this record.
+static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json)
+{
+    const load *workers = open_of(tally, planned)->workers;
+    const uint64_t now_ns = rt_now_ns();
+    rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
+    rt_json_begin_array(json, "reported_before_ms");
+    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
+        rt_json_double(json, NULL, (double)(now_ns - workers[j].reported_ns) * 1e-6);
+    rt_json_end_array(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
                             const rt_stream_stats *stream)
 {
@@ -372,6 +385,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
+    rt_json_u64(json, "admitted", planned->admitted);
+    rt_json_u64(json, "refused", planned->refused);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
@@ -399,6 +414,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_counts_write(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
+    write_ages(tally, planned, json);
     rt_metrics_end(tally->metrics);
 }
 
@@ -510,6 +526,7 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
     rt_json_u64(json, "iteration", sweep->iteration);
     rt_json_u64(json, "floor", sweep->floor);
     rt_json_u64(json, "keys_ended", sweep->keys_ended);
+    rt_json_u64(json, "forgotten", sweep->forgotten);
     rt_json_u64(json, "rows_ended", rows_ended);
     rt_json_u64(json, "keys", sweep->keys);
     rt_json_double(json, "pause_ms", pause_ms);

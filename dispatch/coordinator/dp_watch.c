@@ -134,8 +134,8 @@ static void write_lag(const dp_run *c, rt_json *json)
 {
     const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
     rt_json_begin_object(json, "lag");
-    if (c->live) {
-        const rt_live_counts counts = rt_live_statistics(c->live);
+    if (c->live && rt_live_journal(c->live, RT_FLOW_EVENTS)) {
+        const rt_live_counts counts = rt_live_statistics(c->live, RT_FLOW_EVENTS);
         rt_json_double(json, "events", (double)counts.journal.next - (double)counts.read);
     }
     if (stats.bytes_all > 0)

@@ -112,7 +112,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                                   const dp_slice_limits *limits)
 {
     bool weighted = batch && batch->is_weighted;
-    bool uniform = slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
+    bool uniform = !(batch && batch->has_gaps) &&
+                   slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0),
@@ -276,7 +277,7 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 {
     const dp_slice *slice = &plan->slices[worker];
     rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
-    if (plan->iteration == 1)
+    if (plan->iteration == 1 && !limits->is_trained)
         counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
     rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);

@@ -70,6 +70,7 @@ typedef struct {
     uint32_t sample_count_max;
     uint32_t lookup_count_max;
     uint32_t slot_count;
+    bool is_trained; // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 
 // The message for one worker of a plan. sequence counts slices from 1 (training iterations and

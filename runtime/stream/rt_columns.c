@@ -531,7 +531,7 @@ rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
 {
     if (config->holds_outcomes)
         return RT_COLUMNS_OUTCOMES;
-    return config->join.file_count > 0 ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
+    return rt_config_has_join(config) ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
 }
 
 void rt_columns_destroy(rt_columns *columns)

@@ -123,12 +123,13 @@ typedef struct {
 } rt_wire_vitals;
 _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 
-// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut; 0: those
+// of a model that a run begins with, whose rows this run has not trained (version 0).
 typedef struct {
     uint32_t shard_count; // 0: no rows
     uint32_t first;       // 1: all rows held so far are dropped before
     struct {
-        uint64_t bytes, hash; // rt_file_sum that a shard's file must have
+        uint64_t bytes, hash; // rt_file_sum that a shard's file must have; of a model XXH3 of it
     } files[RT_SHARDS_MAX];
     char folder[RT_FOLDER_MAX];
 } rt_wire_load;

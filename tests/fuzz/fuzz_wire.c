@@ -13,7 +13,7 @@ static void mend(rt_message *message)
     rt_wire_header *header = rt_message_header(message);
     header->magic = RT_WIRE_MAGIC;
     header->version = RT_WIRE_VERSION;
-    header->type %= 66;
+    header->type %= 76;
     header->sender = rt_peer((rt_role)(1 + header->sender % 3), 0);
     header->stamp = 0;
     header->payload_bytes = message->size - sizeof *header;
