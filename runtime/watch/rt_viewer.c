@@ -273,6 +273,7 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
     rt_http_config http;
     rt_http_defaults(viewer->config, &http);
     http.name = "watch";
+    http.key = "watch.listen";
     http.address = viewer->config->watch.listen;
     http.body_bytes_max = BODY_BYTES_MAX;
     http.bodies_bytes_max = CONNECTIONS_MAX * BODY_BYTES_MAX;
