@@ -44,16 +44,16 @@ static void write_comparison(report *r)
 {
     rt_page *page = &r->page;
     rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
-                       "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
-                       "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
-                       "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
-                       "<th>last fifth: log loss</th><th>AUC</th><th>stale reads</th></tr>\n");
+                      "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
+                      "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
+                      "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
+                      "<th>last fifth: log loss</th><th>AUC</th><th>stale reads</th></tr>\n");
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
         rt_page_add(page, "<tr><td>");
         rt_page_text(page, run->directory);
         rt_page_add(page, "%s</td><td>%" PRIu64 "</td>", run->interrupted ? " (unfinished)" : "",
-                     run->iterations - rt_min_u64(run->again, run->iterations));
+                    run->iterations - rt_min_u64(run->again, run->iterations));
         cell(page, per_second(run));
         rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
         cell(page, per_second(run) * rt_mean_of(&run->all[CLI_RUN_SAMPLES]));
@@ -62,8 +62,7 @@ static void write_comparison(report *r)
         cell(page, rt_mean_of(&run->all[CLI_RUN_COST]));
         cell_fixed(page, rt_mean_of(&run->all[CLI_RUN_HITS]), 3);
         cell(page, rt_mean_of(&run->all[CLI_RUN_DECISION_MS]));
-        cell_fixed(page, run->has_summary ? run->log_loss : rt_mean_of(&run->all[CLI_RUN_LOSS]),
-                   4);
+        cell_fixed(page, run->has_summary ? run->log_loss : rt_mean_of(&run->all[CLI_RUN_LOSS]), 4);
         cell_fixed(page, run->has_summary ? run->auc : rt_mean_of(&run->all[CLI_RUN_AUC]), 4);
         cell_fixed(page, run->log_loss_last_fifth, 4);
         cell_fixed(page, run->auc_last_fifth, 4);
@@ -122,7 +121,7 @@ static void write_over_time(report *r)
             lines[i] = (rt_chart_line){run->directory, r->x[i], r->y[i], run->course.count};
         }
         rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", over_time[c].title,
-                     over_time[c].unit);
+                    over_time[c].unit);
         rt_chart_lines(page, over_time[c].from_zero, lines, r->run_count);
         rt_page_add(page, "</section>\n");
     }
@@ -149,12 +148,13 @@ static void write_kinds(report *r)
         bars[i] = (rt_chart_bar){names[i], parts[i]};
     }
     rt_page_add(&r->page, "<h2>By kind</h2>\n<div class=\"charts\">\n"
-                           "<section><h3>Rows moved per iteration <small>rows</small></h3>\n");
+                          "<section><h3>Rows moved per iteration <small>rows</small></h3>\n");
     rt_chart_bars(&r->page, bars, r->run_count, kind_names, CLI_RUN_OPS);
     rt_page_add(&r->page, "</section>\n</div>\n");
 }
 
-_Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX, "bars have room");
+_Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX,
+               "bars have room");
 
 static void write_links(report *r, const cli_run *run, rt_bars *bars)
 {
@@ -205,9 +205,9 @@ static rt_status write_each(report *r)
         }
         if (run->course.stride > 1)
             rt_page_add(&r->page,
-                         "<p class=\"note\">Every point of its lines is the mean of %" PRIu64
-                         " iterations.</p>\n",
-                         run->course.stride);
+                        "<p class=\"note\">Every point of its lines is the mean of %" PRIu64
+                        " iterations.</p>\n",
+                        run->course.stride);
         write_workers(r, run, bars);
     }
     rt_free(bars);
@@ -221,9 +221,9 @@ static rt_status write_page(report *r)
     rt_page *page = &r->page;
     rt_page_head(page, "lanyard report");
     rt_page_add(page,
-                 "</head>\n<body>\n<h1>lanyard report</h1>\n"
-                 "<p class=\"note\">%" PRIu32 " run%s</p>\n",
-                 r->run_count, r->run_count == 1 ? "" : "s");
+                "</head>\n<body>\n<h1>lanyard report</h1>\n"
+                "<p class=\"note\">%" PRIu32 " run%s</p>\n",
+                r->run_count, r->run_count == 1 ? "" : "s");
     write_comparison(r);
     write_over_time(r);
     write_kinds(r);

@@ -79,18 +79,22 @@ static cell age_of(double seconds)
 
 static void draw_run(screen *s, const cJSON *json, const char *source)
 {
-    const cJSON *window = rt_json_member(json, "window"), *checkpoint = rt_json_member(json, "checkpoint");
+    const cJSON *window = rt_json_member(json, "window"),
+                *checkpoint = rt_json_member(json, "checkpoint");
     const double every_s = rt_json_number(checkpoint, "every_s");
     line(s, "%-38.38s %-7s %-10s iteration %.0f", source, rt_json_text_of(json, "state"),
          rt_json_text_of(json, "policy"), rt_json_number(json, "iteration"));
     line(s, "%s iterations/s, %s samples/s; %s ms each, predicted %s, decision %s",
          short_of(rt_json_number(json, "iterations_per_s")).text,
-         short_of(rt_json_number(json, "samples_per_s")).text, short_of(rt_json_number(json, "iteration_ms")).text,
-         short_of(rt_json_number(json, "predicted_ms")).text, short_of(rt_json_number(json, "decision_ms")).text);
+         short_of(rt_json_number(json, "samples_per_s")).text,
+         short_of(rt_json_number(json, "iteration_ms")).text,
+         short_of(rt_json_number(json, "predicted_ms")).text,
+         short_of(rt_json_number(json, "decision_ms")).text);
     line(s, "log loss %s (before %s), AUC %s, calibration %s, %s samples",
          digits_of(rt_json_number(window, "log_loss"), 4).text,
          digits_of(rt_json_number(window, "log_loss_before"), 4).text,
-         digits_of(rt_json_number(window, "auc"), 4).text, digits_of(rt_json_number(window, "calibration"), 3).text,
+         digits_of(rt_json_number(window, "auc"), 4).text,
+         digits_of(rt_json_number(window, "calibration"), 3).text,
          short_of(rt_json_number(window, "samples")).text);
     line(s, "hits %s  keys %s  malformed %s  bad batches %s  last iteration %s ago",
          percent_of(rt_json_number(json, "hits")).text, short_of(rt_json_number(json, "keys")).text,
@@ -121,7 +125,8 @@ static void draw_trouble(screen *s, const cJSON *json)
         line(s, "ALERT %s: %s%s%s", rt_json_text_of(one, "alert"), rt_json_text_of(one, "text"),
              *rt_json_text_of(one, "about") ? ": " : "", rt_json_text_of(one, "about"));
     cJSON_ArrayForEach(one, rt_json_member(json, "warnings"))
-        line(s, "warning, %s ago: %s", age_of(rt_json_number(one, "age_s")).text, rt_json_text_of(one, "text"));
+        line(s, "warning, %s ago: %s", age_of(rt_json_number(one, "age_s")).text,
+             rt_json_text_of(one, "text"));
 }
 
 // ---- members ---------------------------------------------------------------------------------
@@ -129,7 +134,8 @@ static void draw_trouble(screen *s, const cJSON *json)
 static cell memory_of(const cJSON *json)
 {
     cell c = {"-"};
-    const double rss = rt_json_number(json, "rss_bytes"), max = rt_json_number(json, "memory_max_bytes");
+    const double rss = rt_json_number(json, "rss_bytes"),
+                 max = rt_json_number(json, "memory_max_bytes");
     if (isfinite(rss))
         snprintf(c.text, sizeof c.text, "%s MB %s", short_of(rss * MB).text,
                  percent_of(rss / max).text);
@@ -146,9 +152,10 @@ static void draw_worker(screen *s, const cJSON *worker)
                  short_of(rt_json_number(times, rt_view_time_names[k])).text);
     line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", rt_json_number(worker, "rank"),
          cJSON_IsFalse(rt_json_member(worker, "takes_part")) ? '-' : ' ', parts,
-         short_of(rt_json_number(up, "bytes_per_s") * MBIT).text, percent_of(rt_json_number(up, "used")).text,
-         short_of(rt_json_number(down, "bytes_per_s") * MBIT).text, percent_of(rt_json_number(down, "used")).text,
-         memory_of(worker).text);
+         short_of(rt_json_number(up, "bytes_per_s") * MBIT).text,
+         percent_of(rt_json_number(up, "used")).text,
+         short_of(rt_json_number(down, "bytes_per_s") * MBIT).text,
+         percent_of(rt_json_number(down, "used")).text, memory_of(worker).text);
 }
 
 static void draw_workers(screen *s, const cJSON *json)
@@ -160,8 +167,7 @@ static void draw_workers(screen *s, const cJSON *json)
                  rt_view_time_names[k]);
     line(s, "%s", "");
     line(s, "w. %s up Mbit/s used   down used  memory", names);
-    cJSON_ArrayForEach(one, rt_json_member(json, "workers"))
-        draw_worker(s, one);
+    cJSON_ArrayForEach(one, rt_json_member(json, "workers")) draw_worker(s, one);
     cJSON_ArrayForEach(one, rt_json_member(json, "out"))
         line(s, "%2.0f  does not take part in the run", one->valuedouble);
 }
@@ -173,7 +179,8 @@ static void draw_shards(screen *s, const cJSON *json)
     line(s, "%s", "");
     cJSON_ArrayForEach(one, rt_json_member(json, "shards"))
         line(s, "ps %-2u %10s rows, %s MB of %s MB; memory %s", rank++,
-             short_of(rt_json_number(one, "keys")).text, short_of(rt_json_number(one, "row_bytes") * MB).text,
+             short_of(rt_json_number(one, "keys")).text,
+             short_of(rt_json_number(one, "row_bytes") * MB).text,
              short_of(rt_json_number(one, "row_bytes_max") * MB).text, memory_of(one).text);
     line(s, "coordinator: memory %s", memory_of(rt_json_member(json, "coordinator")).text);
 }
@@ -189,11 +196,13 @@ static void draw_slices(screen *s, const cJSON *json)
     line(s, "%s", "");
     line(s, "%-38.38s %8s  %8s  calibration", rt_json_text_of(json, "slice_column"), "samples",
          "log loss");
-    cJSON_ArrayForEach(one, slices) {
+    cJSON_ArrayForEach(one, slices)
+    {
         if (count++ == SLICES_SHOWN)
             break;
         line(s, "%-38.38s %8s  %8s  %s", rt_json_text_of(one, "value"),
-             short_of(rt_json_number(one, "samples")).text, digits_of(rt_json_number(one, "log_loss"), 4).text,
+             short_of(rt_json_number(one, "samples")).text,
+             digits_of(rt_json_number(one, "log_loss"), 4).text,
              digits_of(rt_json_number(one, "calibration"), 3).text);
     }
 }
@@ -207,7 +216,8 @@ static void draw_columns(screen *s, const cJSON *json)
         return;
     line(s, "%s", "");
     line(s, "columns: share of empty, of new values");
-    cJSON_ArrayForEach(one, columns) {
+    cJSON_ArrayForEach(one, columns)
+    {
         snprintf(cells + strlen(cells), sizeof cells - strlen(cells), "%-8.8s%5s %5s ",
                  rt_json_text_of(one, "name"), percent_of(rt_json_number(one, "empty")).text,
                  percent_of(rt_json_number(one, "new")).text);

@@ -1,4 +1,5 @@
-// rt_json_read - numbers and texts out of what libcjson has parsed, for those who take what is there.
+// rt_json_read - numbers and texts out of what libcjson has parsed, for those who take what is
+// there.
 #ifndef RT_JSON_READ_H
 #define RT_JSON_READ_H
 

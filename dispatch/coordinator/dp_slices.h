@@ -1,4 +1,5 @@
-// dp_slices - quality by the values of one column (watch.column): a shop, a country, a kind of till.
+// dp_slices - quality by the values of one column (watch.column): a shop, a country, a kind of
+// till.
 //
 // Sums that fade by a factor of e over watch.window_samples samples, for those values that come
 // most; others share what is left of DP_SLICES_MAX places, the rarest going first. One thread.
@@ -8,8 +9,8 @@
 #include "runtime/metrics/rt_metrics.h"
 #include "runtime/stream/rt_value_names.h"
 
-#define DP_SLICES_MAX 128u  // values that are followed
-#define DP_SLICES_TOLD 16u  // of them, that are told
+#define DP_SLICES_MAX 128u // values that are followed
+#define DP_SLICES_TOLD 16u // of them, that are told
 
 typedef struct {
     uint64_t key;

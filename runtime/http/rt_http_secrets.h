@@ -15,8 +15,8 @@ rt_status rt_http_secrets_load(const rt_http_config *config, bool is_loopback,
                                rt_http_secrets *secrets, rt_error *error);
 void rt_http_secrets_clear(rt_http_secrets *secrets); // overwrites what is secret
 
-// header: of Authorization; NULL: there was none. takes_password: the token may also be the password
-// that a browser asked for. Takes as long whatever of a token is wrong.
+// header: of Authorization; NULL: there was none. takes_password: the token may also be the
+// password that a browser asked for. Takes as long whatever of a token is wrong.
 bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header,
                             bool takes_password);
 

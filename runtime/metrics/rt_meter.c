@@ -33,8 +33,8 @@ typedef struct {
     int64_t bins[2][BIN_COUNT]; // by label
 } tally;
 
-// The last samples, in segments of at least a twentieth of them: the oldest one goes once the others
-// are enough. As a tally, with coarser bins.
+// The last samples, in segments of at least a twentieth of them: the oldest one goes once the
+// others are enough. As a tally, with coarser bins.
 #define COARSE_BINS 8u
 #define COARSE_COUNT (BIN_COUNT / COARSE_BINS)
 #define ROLLED_SHARE 20u
@@ -48,7 +48,7 @@ typedef struct {
 struct rt_meter {
     bool weighs;
     coarse rolled[ROLLED_MAX], rolled_sum, rolled_batch; // the last one: scratch
-    uint32_t rolled_first, rolled_count; // in use
+    uint32_t rolled_first, rolled_count;                 // in use
     tally total;
     tally window;
     tally sum;           // scratch of last_fifth
@@ -348,7 +348,8 @@ rt_quality rt_meter_total(const rt_meter *meter)
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(evidence_of(&meter->window), meter->total.sums.seen - meter->window.sums.seen, meter->weighs);
+    return quality_of(evidence_of(&meter->window), meter->total.sums.seen - meter->window.sums.seen,
+                      meter->weighs);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)
@@ -419,7 +420,8 @@ void rt_meter_roll(rt_meter *meter, uint64_t sample_count)
     add_coarse(&meter->rolled[at], batch);
     add_coarse(&meter->rolled_sum, batch);
     while (meter->rolled_count > 1 &&
-           meter->rolled_sum.sums.seen - meter->rolled[meter->rolled_first].sums.seen >= sample_count)
+           meter->rolled_sum.sums.seen - meter->rolled[meter->rolled_first].sums.seen >=
+               sample_count)
         drop_oldest(meter);
 }
 

@@ -61,8 +61,8 @@ void rt_meter_begin_window(rt_meter *meter);
 void rt_meter_save(const rt_meter *meter, rt_bytes *bytes);
 rt_status rt_meter_load(rt_meter *meter, rt_reader *reader);
 
-// The window joins those of the last `sample_count` samples; at most one in 20 more is in them. What
-// was rolled is no part of what is saved.
+// The window joins those of the last `sample_count` samples; at most one in 20 more is in them.
+// What was rolled is no part of what is saved.
 void rt_meter_roll(rt_meter *meter, uint64_t sample_count);
 
 // Of what was rolled; the AUC from bins of 1/64.

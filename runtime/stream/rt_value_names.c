@@ -67,8 +67,7 @@ void rt_value_names_note(rt_value_names *names, uint64_t key, const char *text, 
     pthread_mutex_unlock(&names->lock);
 }
 
-const char *rt_value_names_find(rt_value_names *names, uint64_t key,
-                                char text[RT_VALUE_NAME_BYTES])
+const char *rt_value_names_find(rt_value_names *names, uint64_t key, char text[RT_VALUE_NAME_BYTES])
 {
     const uint64_t id = key & RT_ID_MASK;
     if (id == RT_ID_MISSING)

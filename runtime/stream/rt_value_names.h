@@ -1,8 +1,8 @@
 // rt_value_names - how the values of one column are written: an id is a hash, which says nothing to
 // people.
 //
-// Whoever reads the column notes them, others ask. Bounded: of RT_VALUE_NAMES_MAX values, those that
-// came first. Any thread.
+// Whoever reads the column notes them, others ask. Bounded: of RT_VALUE_NAMES_MAX values, those
+// that came first. Any thread.
 #ifndef RT_VALUE_NAMES_H
 #define RT_VALUE_NAMES_H
 

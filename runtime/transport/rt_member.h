@@ -63,8 +63,8 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 // Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.
 rt_status rt_member_beat(rt_member *member, rt_error *error);
 
-// Sends VITALS where they are due, every two seconds; its own memory is filled in. A coordinator that
-// has enough to read goes without.
+// Sends VITALS where they are due, every two seconds; its own memory is filled in. A coordinator
+// that has enough to read goes without.
 bool rt_member_vitals_due(rt_member *member);
 rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
 

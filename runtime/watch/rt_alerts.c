@@ -58,8 +58,7 @@ static void no_progress(const rt_alerts *alerts, const rt_view *view, double uni
         f->value = rt_view_age_s(view, view->iteration_time_s, unix_s);
 }
 
-static void loss_not_finite(const rt_alerts *alerts, const rt_view *view, double unix_s,
-                            finding *f)
+static void loss_not_finite(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
     (void)view;
     f->threshold = BAD_BATCH_S;
@@ -95,8 +94,8 @@ static void link_slow(const rt_alerts *alerts, const rt_view *view, double unix_
             const double share = one->best > 0 ? one->bytes_per_s / one->best : (double)NAN;
             if (!isnan(share) && !(share >= f->value)) {
                 f->value = share;
-                snprintf(f->about, sizeof f->about, "worker %" PRIu32 ", %s",
-                         view->workers[j].rank, way ? "down" : "up");
+                snprintf(f->about, sizeof f->about, "worker %" PRIu32 ", %s", view->workers[j].rank,
+                         way ? "down" : "up");
             }
         }
     }

@@ -7,7 +7,7 @@
 #include "runtime/rt_json_read.h"
 
 #define RECENT_S 10.0
-#define FADE 0.05          // of an iteration in a mean that fades
+#define FADE 0.05 // of an iteration in a mean that fades
 #define REFERENCE_WINDOWS 10.0
 #define STALL_S 10.0       // without an iteration
 #define STALL_ITERATIONS 5 // as long as so many take
@@ -19,13 +19,24 @@ const char *const rt_view_time_names[RT_VIEW_TIMES] = {RT_TIMES_MAP(XX)};
 rt_status rt_view_init(rt_view *view)
 {
     *view = (rt_view){.offset_s = NAN, .time_s = NAN, .iteration_time_s = NAN};
-    double *const unknown[] = {
-        &view->keys,           &view->predicted_ms,       &view->cost,
-        &view->hits,           &view->hits_keys,          &view->decision_ms,
-        &view->alpha,          &view->latency_p99_ms,     &view->reference_loss,
-        &view->members_time_s, &view->checkpoint_every_s, &view->checkpoint_time_s,
-        &view->lag_events,     &view->lag_bytes,          &view->dense_bytes,
-        &view->window.log_loss, &view->window.auc,        &view->window.calibration};
+    double *const unknown[] = {&view->keys,
+                               &view->predicted_ms,
+                               &view->cost,
+                               &view->hits,
+                               &view->hits_keys,
+                               &view->decision_ms,
+                               &view->alpha,
+                               &view->latency_p99_ms,
+                               &view->reference_loss,
+                               &view->members_time_s,
+                               &view->checkpoint_every_s,
+                               &view->checkpoint_time_s,
+                               &view->lag_events,
+                               &view->lag_bytes,
+                               &view->dense_bytes,
+                               &view->window.log_loss,
+                               &view->window.auc,
+                               &view->window.calibration};
     for (size_t i = 0; i < RT_COUNT_OF(unknown); i++)
         *unknown[i] = NAN;
     view->columns = rt_alloc(RT_FIELDS_MAX, sizeof *view->columns);
@@ -69,7 +80,8 @@ static rt_view_quality quality_of(const cJSON *json)
 
 static rt_view_memory memory_of(const cJSON *json)
 {
-    return (rt_view_memory){rt_json_number(json, "rss_bytes"), rt_json_number(json, "memory_max_bytes")};
+    return (rt_view_memory){rt_json_number(json, "rss_bytes"),
+                            rt_json_number(json, "memory_max_bytes")};
 }
 
 // ---- iterations ------------------------------------------------------------------------------
@@ -85,7 +97,8 @@ static uint64_t participants_of(const cJSON *json)
 {
     const cJSON *list = rt_json_member(json, "participants"), *one;
     uint64_t mask = 0;
-    cJSON_ArrayForEach(one, list) {
+    cJSON_ArrayForEach(one, list)
+    {
         const double place = rt_json_value(one);
         if (place >= 0 && place < RT_WORKERS_MAX)
             mask |= UINT64_C(1) << (uint32_t)place;
@@ -95,7 +108,8 @@ static uint64_t participants_of(const cJSON *json)
 
 static void take_workers(rt_view *view, const cJSON *json)
 {
-    const cJSON *const bytes[2] = {rt_json_member(json, "bytes_up"), rt_json_member(json, "bytes_down")};
+    const cJSON *const bytes[2] = {rt_json_member(json, "bytes_up"),
+                                   rt_json_member(json, "bytes_down")};
     const cJSON *times = rt_json_member(json, "times_ms");
     const uint64_t part = participants_of(json);
     const int count = cJSON_GetArraySize(times);
@@ -106,12 +120,12 @@ static void take_workers(rt_view *view, const cJSON *json)
         for (uint32_t k = 0; k < RT_VIEW_TIMES; k++) {
             const double ms = rt_json_number_or_0(one, rt_view_time_names[k]);
             worker->time_s[k] += ms * 1e-3;
-            worker->times_ms[k] =
-                view->iterations ? fade(worker->times_ms[k], ms, FADE) : ms;
+            worker->times_ms[k] = view->iterations ? fade(worker->times_ms[k], ms, FADE) : ms;
         }
         for (uint32_t way = 0; way < 2; way++) {
             const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
-            const double dense = worker->takes_part && !isnan(view->dense_bytes) ? view->dense_bytes : 0;
+            const double dense =
+                worker->takes_part && !isnan(view->dense_bytes) ? view->dense_bytes : 0;
             take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
         }
         if ((uint32_t)j >= view->worker_count) {
@@ -198,10 +212,13 @@ static void take_rates(rt_view_worker *worker, const cJSON *json)
 
 static void take_members(rt_view *view, const cJSON *json, double unix_s)
 {
-    const cJSON *workers = rt_json_member(json, "workers"), *shards = rt_json_member(json, "shards");
-    const cJSON *out = rt_json_member(json, "out"), *one, *checkpoint = rt_json_member(json, "checkpoint");
+    const cJSON *workers = rt_json_member(json, "workers"),
+                *shards = rt_json_member(json, "shards");
+    const cJSON *out = rt_json_member(json, "out"), *one,
+                *checkpoint = rt_json_member(json, "checkpoint");
     uint32_t j = 0, s = 0;
-    cJSON_ArrayForEach(one, workers) {
+    cJSON_ArrayForEach(one, workers)
+    {
         if (j == RT_WORKERS_MAX)
             break;
         rt_view_worker *worker = &view->workers[j++];
@@ -210,15 +227,18 @@ static void take_members(rt_view *view, const cJSON *json, double unix_s)
         take_rates(worker, one);
     }
     view->worker_count = j;
-    cJSON_ArrayForEach(one, shards) {
+    cJSON_ArrayForEach(one, shards)
+    {
         if (s == RT_SHARDS_MAX)
             break;
-        view->shards[s++] = (rt_view_shard){memory_of(one), rt_json_number(one, "keys"),
-                                            rt_json_number(one, "row_bytes"), rt_json_number(one, "row_bytes_max")};
+        view->shards[s++] =
+            (rt_view_shard){memory_of(one), rt_json_number(one, "keys"),
+                            rt_json_number(one, "row_bytes"), rt_json_number(one, "row_bytes_max")};
     }
     view->shard_count = s;
     view->out_count = 0;
-    cJSON_ArrayForEach(one, out) {
+    cJSON_ArrayForEach(one, out)
+    {
         if (view->out_count < RT_WORKERS_MAX)
             view->out[view->out_count++] = (uint32_t)rt_json_value(one);
     }
@@ -241,11 +261,13 @@ static void take_columns(rt_view *view, const cJSON *json)
 {
     const cJSON *one;
     uint32_t count = 0;
-    cJSON_ArrayForEach(one, rt_json_member(json, "columns")) {
+    cJSON_ArrayForEach(one, rt_json_member(json, "columns"))
+    {
         if (count == RT_FIELDS_MAX)
             break;
         rt_view_column *column = &view->columns[count++];
-        const double values = rt_json_number_or_0(one, "values"), empty = rt_json_number_or_0(one, "empty");
+        const double values = rt_json_number_or_0(one, "values"),
+                     empty = rt_json_number_or_0(one, "empty");
         const double fresh = rt_json_number_or_0(one, "new");
         copy_text(column->name, sizeof column->name, one, "name");
         column->values += values;
@@ -262,7 +284,8 @@ static void take_slices(rt_view *view, const cJSON *json)
     const cJSON *one;
     view->slice_count = 0;
     copy_text(view->slice_column, sizeof view->slice_column, json, "column");
-    cJSON_ArrayForEach(one, rt_json_member(json, "values")) {
+    cJSON_ArrayForEach(one, rt_json_member(json, "values"))
+    {
         if (view->slice_count == RT_VIEW_SLICES_MAX)
             break;
         rt_view_slice *slice = &view->slices[view->slice_count++];

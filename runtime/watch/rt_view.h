@@ -52,7 +52,7 @@ typedef struct {
 
 typedef struct {
     uint32_t rank;
-    bool takes_part; // in the last iteration
+    bool takes_part;                // in the last iteration
     double times_ms[RT_VIEW_TIMES]; // of an iteration, fading means
     double time_s[RT_VIEW_TIMES];   // sums
     rt_view_way ways[2];            // up, down
@@ -87,7 +87,7 @@ typedef struct {
     uint64_t iteration, iterations; // the last one; records
     double iteration_time_s;
     double samples, malformed, bad_batches, keys; // so far
-    double malformed_told; // by this process
+    double malformed_told;                        // by this process
     double predicted_ms, cost, hits, hits_keys, decision_ms, alpha;
     double latency_p99_ms;
     rt_view_quality window;
@@ -124,8 +124,8 @@ typedef struct {
 rt_status rt_view_init(rt_view *view); // RT_NO_MEMORY
 void rt_view_fini(rt_view *view);
 
-// Takes a record, one line. unix_s: now, if it was written just now; NAN: nobody knows. False: it is
-// none.
+// Takes a record, one line. unix_s: now, if it was written just now; NAN: nobody knows. False: it
+// is none.
 bool rt_view_take(rt_view *view, const char *line, double unix_s);
 
 // Seconds from a record's time until now; NAN where the clock is not known.

@@ -112,15 +112,15 @@ static void write_chart(const rt_view *view, rt_view_series kind, rt_page *page)
 static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 {
 #define XX(name, title) title,
-    static const char *const time_titles[] = {RT_TIMES_MAP(XX)};
+    static const char *const time_titles[] = { RT_TIMES_MAP(XX) };
 #undef XX
     static const char *const link_titles[LINK_PARTS] = {"used", "free"};
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     rt_bars times = {.count = 0}, links = {.count = 0};
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const rt_view_worker *worker = &view->workers[j];
-        memcpy(rt_bars_add(&times, worker->rank, worker->takes_part ? "" : " (out)"), worker->times_ms,
-               sizeof worker->times_ms);
+        memcpy(rt_bars_add(&times, worker->rank, worker->takes_part ? "" : " (out)"),
+               worker->times_ms, sizeof worker->times_ms);
         for (uint32_t way = 0; way < 2; way++) {
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
@@ -236,13 +236,12 @@ static const char script[] =
 void rt_view_write_page(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
 {
     rt_page_head(page, "lanyard");
-    rt_page_add(page,
-                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                "style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-                "img-src data:\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n"
-                "<noscript><meta http-equiv=\"refresh\" content=\"10\"/></noscript>\n"
-                "</head>\n<body>\n<h1>lanyard</h1>\n<p class=\"warn\" id=\"link\"></p>\n"
-                "<main id=\"now\">\n");
+    rt_page_add(page, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                      "style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+                      "img-src data:\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n"
+                      "<noscript><meta http-equiv=\"refresh\" content=\"10\"/></noscript>\n"
+                      "</head>\n<body>\n<h1>lanyard</h1>\n<p class=\"warn\" id=\"link\"></p>\n"
+                      "<main id=\"now\">\n");
     rt_view_write_body(view, alerts, unix_s, page);
     rt_page_add(page, "</main>\n%s</body>\n</html>\n", script);
 }

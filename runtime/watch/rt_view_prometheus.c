@@ -76,8 +76,8 @@ static void write_speed(const rt_view *view, const rt_view_rates *rates, rt_page
         view->predicted_ms * 1e-3);
     one(text, "lanyard_decision_seconds", "gauge", "Time of its decision.",
         view->decision_ms * 1e-3);
-    one(text, "lanyard_cost_rows", "gauge",
-        "Cost of its transfers, in rows on the fastest link.", view->cost);
+    one(text, "lanyard_cost_rows", "gauge", "Cost of its transfers, in rows on the fastest link.",
+        view->cost);
     one(text, "lanyard_keys", "gauge", "Keys that the planner knows.", view->keys);
     if (!isnan(view->hits)) {
         begin(text, "lanyard_cache_hit_ratio", "gauge", "Of the last iteration.");
@@ -242,12 +242,11 @@ static void write_shards(const rt_view *view, rt_page *text)
 {
     static const field all[] = {
         {"lanyard_shard_rows", "gauge", "Rows that it holds.", offsetof(rt_view_shard, keys)},
-        {"lanyard_shard_row_bytes", "gauge", "What they take.",
-         offsetof(rt_view_shard, row_bytes)},
+        {"lanyard_shard_row_bytes", "gauge", "What they take.", offsetof(rt_view_shard, row_bytes)},
         {"lanyard_shard_row_limit_bytes", "gauge", "What they may take (ps.memory_bytes_max).",
          offsetof(rt_view_shard, row_bytes_max)}};
-    write_fields(text, all, RT_COUNT_OF(all), view->shards, sizeof *view->shards,
-                 view->shard_count, view, label_shard);
+    write_fields(text, all, RT_COUNT_OF(all), view->shards, sizeof *view->shards, view->shard_count,
+                 view, label_shard);
 }
 
 // ---- columns, slices, alerts -----------------------------------------------------------------
@@ -260,13 +259,13 @@ static void label_column(const rt_view *view, uint32_t index, char labels[LABELS
 
 static void write_columns(const rt_view *view, rt_page *text)
 {
-    static const field all[] = {
-        {"lanyard_column_values_total", "counter", "Values of a column.",
-         offsetof(rt_view_column, values)},
-        {"lanyard_column_empty_total", "counter", "Of them empty.",
-         offsetof(rt_view_column, empty)},
-        {"lanyard_column_new_total", "counter", "Values that were never trained before.",
-         offsetof(rt_view_column, fresh)}};
+    static const field all[] = {{"lanyard_column_values_total", "counter", "Values of a column.",
+                                 offsetof(rt_view_column, values)},
+                                {"lanyard_column_empty_total", "counter", "Of them empty.",
+                                 offsetof(rt_view_column, empty)},
+                                {"lanyard_column_new_total", "counter",
+                                 "Values that were never trained before.",
+                                 offsetof(rt_view_column, fresh)}};
     write_fields(text, all, RT_COUNT_OF(all), view->columns, sizeof *view->columns,
                  view->column_count, view, label_column);
 }
@@ -288,8 +287,8 @@ static void write_slices(const rt_view *view, rt_page *text)
         {"lanyard_slice_calibration_ratio", "gauge", "Their mean prediction over mean label.",
          OF(calibration)}};
 #undef OF
-    write_fields(text, all, RT_COUNT_OF(all), view->slices, sizeof *view->slices,
-                 view->slice_count, view, label_slice);
+    write_fields(text, all, RT_COUNT_OF(all), view->slices, sizeof *view->slices, view->slice_count,
+                 view, label_slice);
 }
 
 static void write_alerts(const rt_alerts *alerts, rt_page *text)

@@ -10,16 +10,17 @@
 
 #include "runtime/watch/rt_view.h"
 
-#define RT_VIEW_TAIL_BYTES (UINT64_C(16) << 20) // of a file that is there, the last so many are read
-#define RT_VIEW_LINE_MAX (1u << 20)             // longer lines are left out
+#define RT_VIEW_TAIL_BYTES \
+    (UINT64_C(16) << 20)            // of a file that is there, the last so many are read
+#define RT_VIEW_LINE_MAX (1u << 20) // longer lines are left out
 
 typedef struct {
     char path[RT_PATH_MAX + 32];
     FILE *file;
     ino_t inode;
-    char *line; // of RT_VIEW_LINE_MAX bytes
+    char *line;    // of RT_VIEW_LINE_MAX bytes
     size_t length; // of a line whose end is not there yet
-    bool skips; // until the next line begins
+    bool skips;    // until the next line begins
 } rt_view_tail;
 
 // RT_NOT_FOUND: the folder has no metrics.jsonl; RT_IO, RT_NO_MEMORY; error names the file.

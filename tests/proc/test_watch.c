@@ -235,8 +235,7 @@ static int connect_to(const char *address)
 {
     const struct sockaddr_in place = {.sin_family = AF_INET,
                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                      .sin_port =
-                                          htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+                                      .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (const struct sockaddr *)&place, sizeof place) != 0) {
         close(fd);
@@ -292,9 +291,12 @@ static void holds_nothing_up(void **state)
     (void)state;
     enum { COUNT = 100 };
     static const char *const openings[] = {
-        "GET /events HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n", "GET /met",
-        "\x16\x03\x01\x02", ""};
+        "GET /events HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n",
+        "GET /met",
+        "\x16\x03\x01\x02",
+        ""};
     static const char *const bounded[] = {"stream.samples_max=48000", NULL};
     static const char *const unseen[] = {"stream.samples_max=48000", "watch.listen=", NULL};
     process p;
@@ -381,5 +383,5 @@ static void tells_somebody(void **state)
     process_fini(&p); // and nothing of the command is left, or its end would not have come
 }
 
-TEST_MAIN(TEST(shows_a_run), TEST(says_what_is_wrong), TEST(begins_under_fire), TEST(holds_nothing_up), TEST(goes_on),
-          TEST(tells_somebody))
+TEST_MAIN(TEST(shows_a_run), TEST(says_what_is_wrong), TEST(begins_under_fire),
+          TEST(holds_nothing_up), TEST(goes_on), TEST(tells_somebody))

@@ -1,5 +1,5 @@
-// What a run says of its columns and of the values of one of them, against plain loops over the same
-// samples.
+// What a run says of its columns and of the values of one of them, against plain loops over the
+// same samples.
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -130,7 +130,8 @@ static void fill_judged(judged *all, rt_random *random)
 static const cJSON *value_named(const cJSON *json, const char *name)
 {
     const cJSON *one;
-    cJSON_ArrayForEach(one, cJSON_GetObjectItem(json, "values")) {
+    cJSON_ArrayForEach(one, cJSON_GetObjectItem(json, "values"))
+    {
         if (strcmp(cJSON_GetObjectItem(one, "value")->valuestring, name) == 0)
             return one;
     }

@@ -572,6 +572,7 @@ static void takes_a_password(void **state)
     rt_http_close(http);
 }
 
-TEST_MAIN(TEST(brings_news), TEST(leaves_out_for_the_slow), TEST(takes_a_password), TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
+TEST_MAIN(TEST(brings_news), TEST(leaves_out_for_the_slow), TEST(takes_a_password),
+          TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
           TEST(refuses_bad_requests), TEST(gives_up_who_is_slow), TEST(bounds_connections),
           TEST(asks_for_the_token), TEST(speaks_tls), TEST(refuses_to_open))

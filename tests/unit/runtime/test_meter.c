@@ -251,7 +251,8 @@ static void test_last_fifth(void **state)
     check_tail(400000, 5000, 0.0065);
 }
 
-// The last samples, in pieces of any size: sums as of those alone, from a start that is near enough.
+// The last samples, in pieces of any size: sums as of those alone, from a start that is near
+// enough.
 static void check_rolled(uint32_t window, uint32_t piece_max)
 {
     enum { COUNT = 30000 };
@@ -289,7 +290,8 @@ static void test_rolled(void **state)
     check_rolled(100, 3000);
 }
 
-TEST_MAIN(TEST(test_rolled), TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
-          TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
-          TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
-          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth))
+TEST_MAIN(TEST(test_rolled), TEST(test_auc_of_distinct_levels_is_exact),
+          TEST(test_auc_of_any_predictions), TEST(test_auc_by_hand),
+          TEST(test_sums_against_long_double), TEST(test_window_is_what_came_since),
+          TEST(test_undefined_is_nan), TEST(test_what_is_no_probability_is_counted),
+          TEST(test_last_fifth))

@@ -132,15 +132,20 @@ static void goes_back(void **state)
 static void takes_no_nonsense(void **state)
 {
     (void)state;
-    static const char *const lines[] = {
-        "", "nonsense", "{}", "[]", "{\"record\":\"iteration\"}", "{\"record\":3,\"time_s\":1}",
-        "{\"record\":\"iteration\",\"time_s\":\"x\"}"};
+    static const char *const lines[] = {"",
+                                        "nonsense",
+                                        "{}",
+                                        "[]",
+                                        "{\"record\":\"iteration\"}",
+                                        "{\"record\":3,\"time_s\":1}",
+                                        "{\"record\":\"iteration\",\"time_s\":\"x\"}"};
     static const char *const odd[] = {
         "{\"record\":\"iteration\",\"time_s\":1,\"times_ms\":5,\"participants\":[-1,99,\"x\"]}",
         "{\"record\":\"members\",\"time_s\":1,\"workers\":{\"a\":1},\"shards\":[1,2],\"out\":7}",
         "{\"record\":\"columns\",\"time_s\":1,\"columns\":[1,{}]}",
         "{\"record\":\"slices\",\"time_s\":1,\"values\":[{},null]}",
-        "{\"record\":\"warning\",\"time_s\":1}", "{\"record\":\"something new\",\"time_s\":1}"};
+        "{\"record\":\"warning\",\"time_s\":1}",
+        "{\"record\":\"something new\",\"time_s\":1}"};
     rt_view *view = make_view();
     for (size_t i = 0; i < RT_COUNT_OF(lines); i++)
         assert_false(rt_view_take(view, lines[i], 1));
@@ -301,5 +306,5 @@ static void follows_a_file(void **state)
     rt_view_fini(view);
 }
 
-TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
-          TEST(is_json), TEST(is_a_page), TEST(is_for_prometheus), TEST(follows_a_file))
+TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense), TEST(is_json),
+          TEST(is_a_page), TEST(is_for_prometheus), TEST(follows_a_file))
