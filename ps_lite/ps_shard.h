@@ -33,6 +33,7 @@ typedef struct {
     uint64_t seed;
     float init_scale;
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
+    rt_coding row_wire;          // of values and gradients: other than fp32, PUSH_CHANGE is taken
     uint64_t memory_bytes_max;   // rows
     ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
     uint64_t gradient_bytes_max; // gradients that wait for others

@@ -4,13 +4,27 @@
 #include <string.h>
 
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_wire.h"
 
 #define TICKS_MAX (1 << 18)
 #define DENSE_CHUNK_FLOATS_MIN 4096
 
+_Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_row), "a push is as long either way");
+
+static uint32_t words(const dp_layout *layout, uint32_t field)
+{
+    return rt_coding_words(layout->wire, layout->values[field]);
+}
+
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
+{
+    uint32_t floats = words(layout, field) + (with_state ? layout->state[field] : 0);
+    return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
+}
+
+uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
     uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
     return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
@@ -18,7 +32,7 @@ uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
 {
-    return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
+    return (uint32_t)(sizeof(rt_wire_grad) + words(layout, field) * sizeof(float));
 }
 
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
@@ -160,11 +174,17 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
     return longest;
 }
 
-uint32_t dp_dense_chunk_floats(double bytes_per_s)
+uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding)
 {
     const double seconds = 2e-3;
-    double floats = bytes_per_s * seconds / sizeof(float);
+    const size_t size = coding == RT_CODING_INT8 ? sizeof(uint8_t) : sizeof(float);
+    double floats = bytes_per_s * seconds / (double)size;
     return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+}
+
+static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_state, bool is_whole)
+{
+    return (is_whole ? dp_whole_row_bytes : dp_row_bytes)(layout, field, with_state);
 }
 
 typedef struct {
@@ -179,7 +199,7 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
         uint32_t field = rt_key_field(op->key);
         switch ((dp_op_kind)op->kind) {
         case DP_OP_PUSH_ROW:
-            sum->up_rows += dp_row_bytes(layout, field, true);
+            sum->up_rows += row_bytes(layout, field, true, op->flags & DP_OP_WHOLE);
             break;
         case DP_OP_PUSH_DELTA:
             sum->up_rows += dp_delta_bytes(layout, field);
@@ -188,7 +208,8 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
             sum->up_rows += dp_grad_bytes(layout, field);
             break;
         case DP_OP_PULL:
-            sum->down_rows += dp_row_bytes(layout, field, op->flags & DP_OP_STATE);
+            sum->down_rows +=
+                row_bytes(layout, field, op->flags & DP_OP_STATE, op->version == 0);
             sum->requests += sizeof(rt_wire_pull);
             break;
         case DP_OP_PULL_SUM:

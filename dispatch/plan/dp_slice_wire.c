@@ -219,7 +219,8 @@ static void put_release(const dp_slice *slice, const dp_slice_view *view)
         }
         WRITABLE(view->push_slots, uint32_t)[push] = op->slot;
         WRITABLE(view->push_versions, uint32_t)[push] = op->version;
-        WRITABLE(view->push_reasons, uint8_t)[push++] = op->reason;
+        WRITABLE(view->push_reasons, uint8_t)[push++] =
+            (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
     }
 }
 
@@ -392,7 +393,7 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
 {
     const rt_wire_slice *c = &v->counts;
     for (uint32_t i = 0; i < c->push_count; i++) {
-        if (v->push_reasons[i] > DP_REASON_FLUSH)
+        if ((v->push_reasons[i] & ~DP_PUSH_WHOLE) > DP_REASON_FLUSH)
             return bad(error, "an unknown reason of a push");
     }
     for (uint32_t i = 0; i < c->pull_count; i++) {

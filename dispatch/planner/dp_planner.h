@@ -50,6 +50,7 @@ typedef struct {
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
     dp_rates rates;
+    rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
