@@ -458,7 +458,8 @@ static bool is_of_weights(uint32_t type)
 bool ps_dense_takes(uint32_t type)
 {
     return type == RT_MESSAGE_DENSE_GRAD || type == RT_MESSAGE_DENSE_GRAD_BF16 ||
-           type == RT_MESSAGE_DENSE_GRAD_INT8 || type == RT_MESSAGE_DENSE_JOIN || is_of_weights(type);
+           type == RT_MESSAGE_DENSE_GRAD_INT8 || type == RT_MESSAGE_DENSE_JOIN ||
+           is_of_weights(type);
 }
 
 rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message,

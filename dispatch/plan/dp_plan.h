@@ -47,8 +47,8 @@ typedef struct {
     uint32_t slot;    // on this worker
     uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes;
                       // PUSH_DELTA: that it makes
-    uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to; PUSH_ROW: that
-                      // the PS has, where it travels as a change
+    uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to; PUSH_ROW:
+                      // that the PS has, where it travels as a change
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
     uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it

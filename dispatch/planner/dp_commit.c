@@ -101,8 +101,8 @@ static void collect(dp_planner *planner, dp_work *work)
 
 // ---- operations ------------------------------------------------------------------------------
 
-// Where rows travel rounded, the change of this one does, unless the PS has not got any more what it
-// is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
+// Where rows travel rounded, the change of this one does, unless the PS has not got any more what
+// it is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
 static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
                           dp_reason reason, bool stays)
 {

@@ -212,8 +212,9 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
             take_group(e, &e->push_grads[shard], ew_records_per_message(e, record_bytes), group);
         ew_slice_state *slice = ew_slice_of(e, group[0]);
         const dp_slice_view *view = &slice->view;
-        rt_status status = ew_message_for(e, codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD,
-                                          view->counts.iteration, count, record_bytes, &message);
+        const rt_message_type type = codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD;
+        rt_status status =
+            ew_message_for(e, type, view->counts.iteration, count, record_bytes, &message);
         if (status)
             return status;
         for (uint32_t i = 0; i < count; i++) {

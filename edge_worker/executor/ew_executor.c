@@ -28,7 +28,8 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     if (config->codes)
         e->batch_values =
             rt_alloc((size_t)EW_BATCH_CODED * (config->values + config->state), sizeof(float));
-    if (!e->slices || !e->slots || (config->codes && !e->batch_values) || !e->push_rows || !e->push_whole || !e->push_grads || !e->pulls || !e->pushes ||
+    if (!e->slices || !e->slots || (config->codes && !e->batch_values) || !e->push_rows ||
+        !e->push_whole || !e->push_grads || !e->pulls || !e->pushes ||
         !e->batch_slots || !e->batch_keys || !e->batch_rows) {
         ew_executor_destroy(e);
         return RT_NO_MEMORY;
