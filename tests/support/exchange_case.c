@@ -1,5 +1,6 @@
 #include "tests/support/exchange_case.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -267,4 +268,108 @@ void exchange_group_close(exchange_group *g, bool is_complete)
     for (uint32_t s = 0; s < g->shard_count; s++)
         ps_dense_destroy(g->dense[s]);
     rt_free(g);
+}
+
+// ---- an iteration ----------------------------------------------------------------------------
+
+float exchange_gradient(uint32_t rank, uint64_t t, uint32_t i)
+{
+    uint64_t bits = rt_mix((t * 64 + rank) * UINT64_C(0x100000001) + i);
+    return ((float)(bits & 0xfffff) - 524288) * 0x1p-10f;
+}
+
+static void copy_values(exchange_worker *w, ew_copy kind, uint32_t first, uint32_t count)
+{
+    rt_error error = {0};
+    const ew_device *device = &w->of->device;
+    if (!device->ops || w->values == w->host)
+        return;
+    count -= first + count == w->of->count; // the last float stays on the host
+    float *to = w->values + first, *host = w->host + first;
+    device->ops->copy(device->state, kind, kind == EW_COPY_IN ? to : host,
+                      kind == EW_COPY_IN ? host : to, count * sizeof(float));
+    if (device->ops->finish(device->state, &error))
+        fail_msg("%s", error.text);
+}
+
+// The backward pass: gradients become final in pieces, while sums come back.
+void exchange_compute(exchange_worker *w, uint64_t t)
+{
+    exchange_group *g = w->of;
+    rt_status status = RT_OK;
+    rt_error error = {0};
+    for (uint32_t end = g->count; end > 0;) {
+        uint32_t piece = 1 + rt_random_below(&g->random, g->count), first = 0;
+        first = piece >= end ? 0 : end - piece;
+        for (uint32_t i = first; i < end; i++)
+            w->host[i] = exchange_gradient(w->rank, t, i);
+        copy_values(w, EW_COPY_IN, first, end - first);
+        ew_exchange_final(w->exchange, first);
+        end = first;
+        (void)exchange_turn(g, &status, &error);
+        if (status)
+            fail_msg("%s", error.text);
+    }
+    ew_exchange_trained(w->exchange);
+}
+
+bool exchange_take_all(exchange_group *g, rt_status *status_p, rt_error *error)
+{
+    bool done = true;
+    for (uint32_t i = 0; i < g->n && !*status_p; i++) {
+        exchange_worker *w = &g->workers[i];
+        if (w->done || !w->exchange)
+            continue;
+        rt_status status = ew_exchange_take(w->exchange, error);
+        w->done = !status;
+        done &= w->done;
+        if (status != RT_AGAIN)
+            *status_p = status;
+    }
+    return done;
+}
+
+// Until all have the sum, or one says that there will be none.
+rt_status exchange_await_sums(exchange_group *g, rt_error *error)
+{
+    rt_status status = RT_OK;
+    while (!status && !exchange_take_all(g, &status, error) && !status)
+        if (!exchange_turn(g, &status, error) && !status)
+            exchange_await_news(g);
+    return status;
+}
+
+void exchange_iterate(exchange_group *g, uint64_t t, uint32_t chunk_floats)
+{
+    rt_error error = {0};
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->workers[i].done = false;
+        assert_false(ew_exchange_busy(g->workers[i].exchange));
+        ew_exchange_begin(g->workers[i].exchange, t, chunk_floats, rt_bits_below(g->n));
+    }
+    for (uint32_t i = 0; i < g->n; i++)
+        exchange_compute(&g->workers[i], t);
+    if (exchange_await_sums(g, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t i = 0; i < g->n; i++) {
+        float last;
+        copy_values(&g->workers[i], EW_COPY_OUT, 0, g->count);
+        assert_true(ew_exchange_last(g->workers[i].exchange, &last));
+        assert_true(last == g->workers[i].host[g->count - 1]);
+    }
+}
+
+// Bit for bit where sums are in worker order, which the one that stands in for NCCL keeps too.
+void exchange_check_sums(const exchange_group *g, uint64_t t)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        float sum = exchange_gradient(0, t, i);
+        for (uint32_t rank = 1; rank < g->n; rank++)
+            sum += exchange_gradient(rank, t, i);
+        for (uint32_t rank = 0; rank < g->n; rank++)
+            if (memcmp(&g->workers[rank].host[i], &sum, sizeof sum) != 0)
+                fail_msg("worker %u of %u, iteration %" PRIu64
+                         ", float %u of %u: %.9g, expected %.9g",
+                         rank, g->n, t, i, g->count, g->workers[rank].host[i], sum);
+    }
 }

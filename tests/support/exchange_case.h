@@ -32,7 +32,7 @@ typedef struct {
 struct exchange_group {
     uint32_t n, count;
     rt_collective kind;
-    uint32_t up_max; // of a worker's messages on their way: more are not taken; 0: all are
+    uint32_t up_max;      // of a worker's messages on their way: more are not taken; 0: all are
     uint32_t shard_count; // of ew_exchange_config; 1 where it is left out
     ps_dense *dense[RT_SHARDS_MAX];
     uint64_t bytes[RT_SHARDS_MAX]; // of payloads that came to each
@@ -66,5 +66,22 @@ bool exchange_turn(exchange_group *g, rt_status *status_p, rt_error *error);
 
 // Sleeps until an exchange has news, but not for ever.
 void exchange_await_news(exchange_group *g);
+
+// ---- an iteration
+
+float exchange_gradient(uint32_t rank, uint64_t t, uint32_t i);
+
+// The backward pass: gradients become final in pieces, while sums come back.
+void exchange_compute(exchange_worker *w, uint64_t t);
+
+bool exchange_take_all(exchange_group *g, rt_status *status_p, rt_error *error);
+
+// Until all have the sum, or one says that there will be none.
+rt_status exchange_await_sums(exchange_group *g, rt_error *error);
+
+void exchange_iterate(exchange_group *g, uint64_t t, uint32_t chunk_floats);
+
+// Bit for bit where sums are in worker order, which the one that stands in for NCCL keeps too.
+void exchange_check_sums(const exchange_group *g, uint64_t t);
 
 #endif
