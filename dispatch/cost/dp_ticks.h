@@ -26,6 +26,11 @@ void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
 void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
                          uint64_t dense_bytes, dp_ticks *ticks);
 
+// Boxes and their links, in place of dp_ticks_add_shards; dense_bytes: of one worker. participants:
+// who takes part.
+void dp_ticks_add_boxes(const dp_layout *layout, const dp_boxes *boxes, const dp_rates *rates,
+                        uint64_t participants, uint64_t dense_bytes, dp_ticks *ticks);
+
 // Ticks that the parameter servers take, one way, with rows that take so many of ps_row.
 double dp_ticks_shards(const dp_ticks *ticks, double row_ticks);
 

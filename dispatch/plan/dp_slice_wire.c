@@ -102,6 +102,7 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_RECV:
         case DP_OP_REDUCE:
         case DP_OP_MARK:
+        case DP_OP_FORGET:
         case DP_OP_KINDS:
             rt_assert(!"an operation that slices do not carry");
         }

@@ -485,7 +485,9 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
 
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
-    rt_status status = check_links(config, error);
+    rt_status status = rt_config_check_boxes(config, error);
+    if (!status)
+        status = check_links(config, error);
     if (!status)
         status = check_participants(config, error);
     if (!status)
@@ -519,6 +521,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
+    if (config->ps_homes == RT_HOMES_PLANNED)
+        return rt_fail(error, RT_CONFIG, "ps.homes: \"planned\" is for `lanyard sim` only");
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         return rt_fail(error, RT_CONFIG,

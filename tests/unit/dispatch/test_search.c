@@ -138,7 +138,7 @@ static void fill_placement(rt_random *random, uint32_t *worker_of)
 static dp_search *make_search(void)
 {
     dp_search *search;
-    assert_int_equal(dp_search_create(p.view.worker_count, SAMPLES_MAX, KEYS_MAX, &search), RT_OK);
+    assert_int_equal(dp_search_create(p.view.worker_count, p.ticks.box_count, SAMPLES_MAX, KEYS_MAX, &search), RT_OK);
     return search;
 }
 
