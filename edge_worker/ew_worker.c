@@ -114,22 +114,24 @@ static rt_status create_model(ew_run *w, rt_error *error)
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
-static dp_slice_limits slice_limits(const rt_wire_welcome *welcome)
+static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welcome *welcome)
 {
+    const bool planned = config->ps_homes == RT_HOMES_PLANNED;
     return (dp_slice_limits){.dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
-                             .slot_count = welcome->slot_count};
+                             .slot_count = welcome->slot_count,
+                             .shard_count = planned ? config->ps_shard_count : 0};
 }
 
 static rt_status create_planner(ew_run *w, rt_error *error)
 {
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
-                                       .limits = slice_limits(&w->member.welcome),
+                                       .limits = slice_limits(w->config->config, &w->member.welcome),
                                        .rank = w->rank,
                                        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
@@ -181,7 +183,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
         .one_at_a_time = !w->config->config->network_overlap,
-        .limits = slice_limits(welcome),
+        .limits = slice_limits(w->config->config, welcome),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
                                            w->config->config->model.embedding_dim),

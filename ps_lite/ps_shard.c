@@ -250,7 +250,7 @@ static uint32_t find_block(const ps_shard *shard, const ps_request *in, uint32_t
 
 rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key, rt_error *error)
 {
-    if (shard->config.shard_count == 1)
+    if (shard->config.shard_count == 1 || shard->config.homes == RT_HOMES_PLANNED)
         return RT_OK;
     const uint32_t owner = rt_key_shard(key, shard->config.shard_count);
     if (RT_LIKELY(owner == shard->config.rank))
@@ -662,6 +662,8 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
         {RT_MESSAGE_PUSH_DELTA, sizeof(rt_wire_delta), shard->row_floats, ps_shard_check_deltas,
          ps_shard_apply_deltas},
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, check_sum_pulls, apply_sum_pulls},
+        {RT_MESSAGE_FORGET, sizeof(rt_wire_pull), 0, ps_shard_check_forgets,
+         ps_shard_apply_forgets},
     };
     const uint32_t type = rt_message_header(message)->type;
     if (ps_dense_takes(type))
@@ -724,7 +726,8 @@ static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
                            .shard_count = config->shard_count,
                            .dim = config->dim,
                            .state_floats = shard->row_floats - config->dim,
-                           .optimizer = config->optimizer.kind};
+                           .optimizer = config->optimizer.kind,
+                           .homes = config->homes};
 }
 
 rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,

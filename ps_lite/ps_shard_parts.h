@@ -55,6 +55,11 @@ ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key);
 // Answers the pulls that wait for the row's version.
 rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error);
 
+// ---- ps_shard_homes.c: rows that have another home ----
+
+rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
+
 // ---- ps_shard_delta.c: bounded staleness ----
 
 // Pulls of the row's version that were answered: behind values and state.

@@ -59,6 +59,9 @@ ps_entry *ps_table_insert(ps_table *table, uint64_t key);
 // read.
 bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at);
 
+// Erases one row; another one may move to its place. False: the key has none.
+bool ps_table_erase(ps_table *table, uint64_t key);
+
 // What a table with so many rows takes: memory_bytes_max must be at least that.
 uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count);
 

@@ -154,7 +154,8 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
     return DP_NO_RECORD;
 }
 
-rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version)
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version,
+                           uint32_t home)
 {
     rt_assert(version > 0);
     rt_status status = grow_table(directory, directory->key_count + 1);
@@ -164,6 +165,10 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
     while (!entry_is_free(&directory->entries[at]))
         at = (at + 1) & directory->mask;
     directory->entries[at] = (dp_entry){key, version, 0};
+    if (directory->homes) {
+        directory->homes[at] = (uint8_t)home;
+        directory->home_counts[home]++;
+    }
     directory->key_count++;
     return RT_OK;
 }

@@ -106,8 +106,9 @@ static inline void dp_directory_prefetch(const dp_directory *directory, uint32_t
 // The record of key, or DP_NO_RECORD; makes none.
 uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 
-// A key that is not there yet, at the PS in this version (> 0). RT_NO_MEMORY.
-rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version);
+// A key that is not there yet, at the PS in this version (> 0); home: its shard, where homes are
+// planned. RT_NO_MEMORY.
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version, uint32_t home);
 
 // Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);

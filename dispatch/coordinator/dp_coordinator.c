@@ -35,6 +35,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
         .lookup_count_max =
             dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
         .slot_count = c->planner.slot_count[0],
+        .shard_count = config->ps_homes == RT_HOMES_PLANNED ? config->ps_shard_count : 0,
     };
     c->prober = (dp_prober){.roster = c->roster,
                             .links = &c->links,

@@ -500,13 +500,14 @@ static uint64_t begin_stages(const dp_planner *planner)
 // *at: when the stage began.
 static rt_status plan_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
 {
+    dp_homes_begin(planner);
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
         dp_homes_choose_mover(planner, work, d);
     }
-    dp_homes_fade(planner);
+
     *at = stamp(planner, DP_STAGE_RELEASE, *at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);

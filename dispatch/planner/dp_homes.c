@@ -1,7 +1,8 @@
 #include "dispatch/planner/dp_homes.h"
 
+#include <string.h>
+
 #define NO_SHARD UINT32_MAX
-#define FADE 32u // of what a box has served, the part that an iteration forgets
 
 static bool is_planned(const dp_planner *planner)
 {
@@ -111,10 +112,11 @@ static uint32_t least_busy(const dp_planner *planner, uint64_t trainers, uint64_
 {
     const dp_boxes *boxes = &planner->config.boxes;
     uint32_t best = RT_WORKERS_MAX;
-    int64_t best_ticks = 0;
+    uint64_t best_ticks = 0;
     for (uint64_t rest = trainers; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest), box = boxes->of_worker[worker];
-        const int64_t ticks = planner->served[box] * planner->ticks.box_down[0][box];
+        const uint64_t ticks =
+            (uint64_t)planner->served[box] * (uint64_t)planner->ticks.box_down[0][box];
         if (shard_on(planner, box, key) == NO_SHARD ||
             (best != RT_WORKERS_MAX && ticks >= best_ticks))
             continue;
@@ -187,13 +189,11 @@ rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_NO_MEMORY;
     work->homes[d] = record->home;
     if (rt_bits_many(trainers))
-        planner->served[planner->config.boxes.of_shard[record->home]] +=
-            (int64_t)rt_bit_count(trainers) * FADE;
+        planner->served[planner->config.boxes.of_shard[record->home]] += rt_bit_count(trainers);
     return RT_OK;
 }
 
-void dp_homes_fade(dp_planner *planner)
+void dp_homes_begin(dp_planner *planner)
 {
-    for (uint32_t b = 0; b < planner->config.boxes.count && is_planned(planner); b++)
-        planner->served[b] -= planner->served[b] / FADE;
+    memset(planner->served, 0, sizeof planner->served);
 }

@@ -1,7 +1,7 @@
 // dp_homes - which shard every row is on, where homes are planned (ps.homes).
 //
 // The first home of a row is the box that trains it first; of several, the one of them whose link
-// serves others the least. Who trains a row alone pushes it to the shard on its own box, which
+// has served others the least in the iteration. Who trains a row alone pushes it to the shard on its own box, which
 // takes no link, and it is at home there from then on. If several train a row that is at home with
 // none of them, one of them takes it in: it pulls the row with its state and pushes it, untrained,
 // to its own box, where the gradients then meet. A shard takes no more rows than its memory holds.
@@ -43,7 +43,7 @@ void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d);
 // RT_NO_MEMORY.
 rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d);
 
-// The links' memory of what boxes served fades; once per iteration.
-void dp_homes_fade(dp_planner *planner);
+// An iteration begins: no box has served anybody in it.
+void dp_homes_begin(dp_planner *planner);
 
 #endif

@@ -34,7 +34,7 @@ struct dp_planner {
     uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
     uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
     dp_ticks view_ticks;               // of the participants, by number
-    int64_t served[RT_SITE_BOXES_MAX];      // of rows that several trained (dp_homes.h)
+    uint32_t served[RT_SITE_BOXES_MAX]; // gradients that met there in this iteration (dp_homes.h)
     uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
     double predicted_s;                // of the last iteration, where not all train
     dp_directory directory;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_homes.h"
 
 #define FORMAT 4u
 // Read, too: without who takes part, as all did.
@@ -160,13 +160,13 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
 
 // ---- loading ---------------------------------------------------------------------------------
 
-rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version)
+rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version, uint32_t shard)
 {
     if (version == 0)
         return RT_OK;
     if (dp_directory_version(&planner->directory, key) != 0)
         return RT_DATA;
-    return dp_directory_add(&planner->directory, key, version);
+    return dp_directory_add(&planner->directory, key, version, shard);
 }
 
 static rt_status bad(rt_error *error, const char *what)
@@ -463,6 +463,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
             op->slot = slot;
             op->version = record->version;
             op->flags = DP_OP_STATE;
+            dp_homes_name(planner, record->home, op);
         }
     }
     *slot_p = first + pull_count_max;

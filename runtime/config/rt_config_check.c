@@ -521,8 +521,6 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)
 {
     const rt_model_config *model = &config->model;
-    if (config->ps_homes == RT_HOMES_PLANNED)
-        return rt_fail(error, RT_CONFIG, "ps.homes: \"planned\" is for `lanyard sim` only");
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         return rt_fail(error, RT_CONFIG,
