@@ -103,7 +103,9 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
         return RT_OK;
     dp_directory_set_home(&planner->directory, record, shard);
     plan->moves++;
-    return record->version_ps > 0 ? add_forget(plan, worker, record, record->version, before) : RT_OK;
+    // Not up to the version that is pushed: with that one the row may come back.
+    return record->version_ps ? add_forget(plan, worker, record, record->version_ps, before)
+                              : RT_OK;
 }
 
 // Of several trainers, the one on the box that has served others the shortest; RT_WORKERS_MAX: no
@@ -153,6 +155,8 @@ static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_reco
     const uint32_t mover = work->movers[d], before = record->home;
     const uint32_t shard =
         shard_on(planner, planner->config.boxes.of_worker[mover], record->key);
+    if (shard == NO_SHARD) // others have filled it since the mover was chosen
+        return RT_OK;
     dp_op *op = dp_ops_add(&work->plan.slices[mover].after, DP_OP_PUSH_ROW);
     if (!op)
         return RT_NO_MEMORY;
