@@ -123,7 +123,7 @@ static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t
            (status = take_answer(config, 0, number, 0, probed, error)) == RT_AGAIN) {
         if (rt_now_ns() > end_ns)
             return silent(config, limit_s, error);
-        if (config->progress && (status = config->progress(config->context, error)) != RT_OK)
+        if (config->progress && (status = config->progress(config->context, error)))
             return status;
     }
     return status;
@@ -407,7 +407,7 @@ static void answer(const bw_listener *listener, uint32_t peer, uint64_t number, 
     char name[32];
     const rt_wire_probed probed = {arrived_ns};
     if (rt_message_create(&message, RT_MESSAGE_PROBED, listener->self, number, 1,
-                          sizeof probed + bytes) != RT_OK)
+                          sizeof probed + bytes))
         return;
     memset(rt_message_payload(&message), 0, sizeof probed + bytes);
     memcpy(rt_message_payload(&message), &probed, sizeof probed);

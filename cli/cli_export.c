@@ -89,16 +89,25 @@ static rt_status export_shard(const export *e, uint32_t shard, rt_error *error)
 {
     const rt_config *config = e->source->config;
     const uint32_t dim = config->model.embedding_dim;
-    const ps_table_config bounds = {dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
-                                    config->ps_memory_bytes_max};
+    ps_store *store = NULL;
     ps_model_info info;
-    ps_table *table;
+    ps_table *table = NULL;
+    rt_status status = ps_store_open(config, &store, error);
+    if (status)
+        return status;
+    const ps_table_config bounds = {
+        .row_floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
+        .memory_bytes_max = config->ps_memory_bytes_max,
+        .is_on_disk = store != NULL,
+        .store = store};
     if (ps_table_create(&bounds, &table))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = ew_source_rows(e->source, shard, bounds.row_floats, table, &info, error);
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = ew_source_rows(e->source, shard, bounds.row_floats, table, &info, error);
     if (!status)
         status = write_shard(e, shard, table, &info, error);
     ps_table_destroy(table);
+    ps_store_destroy(store);
     return status;
 }
 

@@ -16,7 +16,7 @@ void cli_page_fini(cli_page *page)
 static char *room(cli_page *page, size_t bytes)
 {
     if (page->failed || bytes > UINT32_MAX / 2 ||
-        rt_grow(&page->text, &page->capacity, (uint64_t)page->size + bytes + 1, 1) != RT_OK) {
+        rt_grow(&page->text, &page->capacity, (uint64_t)page->size + bytes + 1, 1)) {
         page->failed = true;
         return NULL;
     }

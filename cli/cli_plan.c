@@ -42,7 +42,8 @@ static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *
     const ps_table_config table = {
         .row_floats = (uint32_t)((plan->row_bytes + plan->state_bytes) / sizeof(float)) +
                       (config->consistency.staleness > 0),
-        .memory_bytes_max = config->ps_memory_bytes_max};
+        .memory_bytes_max = config->ps_memory_bytes_max,
+        .is_on_disk = config->ps_storage == RT_STORAGE_DISK};
     const double rows = (double)plan->distinct_keys / config->ps_shard_count;
     const double fullest = config->ps_shard_count > 1 ? rows * SHARE_MAX : rows;
     plan->shard_bytes = ps_table_bytes_for(&table, (uint64_t)fullest);

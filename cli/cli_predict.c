@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "edge_worker/predict/ew_scorer.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define BATCH_SAMPLES 256u
 #define THREADS_MAX 256u
@@ -222,7 +223,7 @@ static rt_status start_threads(prediction *p, rt_error *error)
 {
     for (uint32_t i = 0; i < p->thread_count; i++) {
         scoring *s = &p->threads[i];
-        const int code = pthread_create(&s->thread, NULL, score_jobs, s);
+        const int code = rt_thread_start(&s->thread, score_jobs, s);
         s->started = code == 0;
         if (code)
             return rt_fail(error, RT_LIMIT, "cannot start a thread: %s", strerror(code));

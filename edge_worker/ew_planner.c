@@ -6,6 +6,7 @@
 #include "dispatch/planner/dp_replica.h"
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_queue.h"
+#include "runtime/rt_thread.h"
 
 // A message on its way in, and then the slice on its way out.
 typedef struct {
@@ -89,7 +90,7 @@ rt_status ew_planner_create(const ew_planner_config *config, ew_planner **planne
     if (!status && (!planner->works || rt_queue_create(planner->work_count, -1, &planner->in) ||
                     rt_queue_create(planner->work_count, config->wake_fd, &planner->out)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
-    if (!status && pthread_create(&planner->thread, NULL, run, planner) != 0)
+    if (!status && rt_thread_start(&planner->thread, run, planner) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start the planner's thread");
     planner->running = !status;
     if (status) {
@@ -133,7 +134,7 @@ rt_status ew_planner_give(ew_planner *planner, rt_message *batches, rt_error *er
 rt_status ew_planner_take(ew_planner *planner, rt_message *slice, rt_error *error)
 {
     void *item;
-    if (rt_queue_try_take(planner->out, &item) != RT_OK)
+    if (rt_queue_try_take(planner->out, &item))
         return RT_AGAIN;
     work *one = item;
     planner->taken++;

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // pthread_timedjoin_np
 #include "edge_worker/ew_reducer.h"
+#include "runtime/rt_thread.h"
 
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -136,7 +137,7 @@ rt_status ew_reducer_create(const ew_reducer_config *config, ew_reducer **reduce
     r->busy = true;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    if (pthread_create(&r->thread, NULL, run, r) != 0) {
+    if (rt_thread_start(&r->thread, run, r) != 0) {
         rt_free(r);
         return rt_fail(error, RT_LIMIT, "cannot start the thread of the dense exchange");
     }

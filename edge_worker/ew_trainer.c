@@ -1,11 +1,13 @@
 #include "edge_worker/ew_trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "runtime/rt_queue.h"
+#include "runtime/rt_thread.h"
 
 #define TASKS_MAX 4u // TRAIN, ROWS, DENSE and the barrier of a save
 
@@ -155,8 +157,7 @@ static void dense_step(ew_trainer *t, uint64_t iteration, bool apply)
     rt_error error = {0};
     if (!apply)
         return;
-    if (!in_place(t) &&
-        ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error) != RT_OK)
+    if (!in_place(t) && ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error))
         return; // the device stays failed: the next training reports it
     ew_model_dense_step(t->config.model, iteration);
 }
@@ -220,7 +221,7 @@ rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **traine
     rt_status status = RT_OK;
     if (allocate(t))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for training");
-    else if (pthread_create(&t->thread, NULL, run_tasks, t) != 0)
+    else if (rt_thread_start(&t->thread, run_tasks, t) != 0)
         status = rt_fail(error, RT_LIMIT, "cannot start the training thread");
     else
         t->running = true;
@@ -290,7 +291,7 @@ rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)
 {
     void *item;
     rt_status status = rt_queue_try_take(t->results, &item);
-    if (status == RT_OK)
+    if (!status)
         *trained_p = item;
     return status;
 }
@@ -434,8 +435,8 @@ rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *e
     if (!status) // first: of another model its layers say more than the size of its state
         status = ew_model_load(t->config.model, tensors, error);
     if (!status && (!state || state->rank != 1 || state->shape[0] != count))
-        status = rt_fail(error, RT_DATA, "%llu floats of optimizer state, expected %u",
-                         state ? (unsigned long long)state->shape[0] : 0, count);
+        status = rt_fail(error, RT_DATA, "%" PRIu64 " floats of optimizer state, expected %u",
+                         state ? state->shape[0] : 0, count);
     if (status)
         rt_fail_in(error, "the checkpoint's dense part");
     if (!status && count)

@@ -158,7 +158,7 @@ static rt_status take_result(ew_run *w, rt_error *error)
     eventfd_t count;
     rt_counts done = {0};
     (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
-    if (!w->phase || ew_trainer_result(w->trainer, &trained) != RT_OK)
+    if (!w->phase || ew_trainer_result(w->trainer, &trained))
         return RT_OK;
     uint64_t sequence = w->job.sequence;
     uint32_t samples = w->job.slice->counts.sample_count;

@@ -78,7 +78,7 @@ void ps_aggregates_destroy(ps_aggregates *aggregates)
 rt_status ps_aggregates_reserve(ps_aggregates *aggregates, uint32_t count)
 {
     rt_status status = rt_chains_reserve(&aggregates->sums, count);
-    if (status == RT_OK)
+    if (!status)
         status = rt_pool_reserve(&aggregates->gradients, count);
     return status ? status : add_blocks(aggregates);
 }

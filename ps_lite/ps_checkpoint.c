@@ -83,7 +83,9 @@ rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_er
     c->keep_from = cut.keep_from;
     memcpy(c->folder, cut.folder, sizeof c->folder);
     c->failure = (rt_error){0};
-    (void)rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure);
+    if (!rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure) &&
+        ps_shard_hold(c->shard, &c->failure))
+        rt_child_end(&c->child); // it would see what changes from here on
     return RT_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "ps_lite/ps_model_file.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
 #define VERSION 2u
 #define VERSION_FLOOR 3u // the same, and a floor before the checksum
-#define LEVEL 1 // of zstd
+#define LEVEL 1          // of zstd
 // Packing takes longer than all the rest of writing. Where a block gets less than an eighth
 // smaller, as trained values do, so many after it are stored as they are, untried.
 #define UNTRIED_BLOCKS 15u
@@ -196,7 +197,8 @@ uint64_t ps_model_file_bytes(const ps_model_info *info)
     const size_t row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
     const uint64_t full = info->row_count / PS_MODEL_BLOCK_ROWS;
     const uint32_t rest = (uint32_t)(info->row_count % PS_MODEL_BLOCK_ROWS);
-    return (info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES) + full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
+    return (info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES) +
+           full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
            (rest ? block_size(row_bytes, rest) : 0);
 }
 
@@ -206,7 +208,7 @@ static rt_status open_sink(ps_model_writer *writer, rt_error *error)
     const uint64_t total = info->packed ? 0 : ps_model_file_bytes(info);
     rt_status status = writer->sink.open(writer->sink.context, total, error);
     writer->is_open = status == RT_OK;
-    return status == RT_OK ? write_header(writer, error) : status;
+    return status ? status : write_header(writer, error);
 }
 
 rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
@@ -216,7 +218,7 @@ rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
     if (writer && info->packed)
         writer->packer = ZSTD_createCCtx();
     if (!writer || (info->packed && !writer->packer) ||
-        block_init(&writer->block, info, info->packed) != RT_OK) {
+        block_init(&writer->block, info, info->packed)) {
         ps_model_writer_abort(writer);
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
     }
@@ -224,7 +226,7 @@ rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
     writer->info = *info;
     writer->block_rows = rows_of_next_block(info, 0);
     rt_status status = open_sink(writer, error);
-    if (status != RT_OK) {
+    if (status) {
         ps_model_writer_abort(writer);
         return status;
     }
@@ -333,7 +335,7 @@ static rt_status read_some(ps_model_reader *reader, void *bytes, size_t size, rt
         next += got;
         size -= got;
         status = make_progress(reader, status == RT_AGAIN ? rt_ahead_fd(reader->file) : -1, error);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     return RT_OK;
@@ -344,8 +346,8 @@ static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, r
     rt_status status = read_some(reader, bytes, size, error);
     if (status != RT_END)
         return status;
-    return rt_fail(error, RT_DATA, "%s ends early, after %llu of %llu rows", reader->path,
-                   (unsigned long long)reader->taken, (unsigned long long)reader->info.row_count);
+    return rt_fail(error, RT_DATA, "%s ends early, after %" PRIu64 " of %" PRIu64 " rows",
+                   reader->path, reader->taken, reader->info.row_count);
 }
 
 // The bytes of a header whose checksum is right.
@@ -387,8 +389,8 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
     memcpy(&header, bytes, sizeof header);
     if (header.version == VERSION_FLOOR)
         memcpy(&floor, bytes + sizeof header, sizeof floor);
-    if (header.block_rows != PS_MODEL_BLOCK_ROWS ||
-        header.dim == 0 || header.dim > ROW_FLOATS_MAX || header.state_floats > ROW_FLOATS_MAX ||
+    if (header.block_rows != PS_MODEL_BLOCK_ROWS || header.dim == 0 ||
+        header.dim > ROW_FLOATS_MAX || header.state_floats > ROW_FLOATS_MAX ||
         header.shard >= header.shard_count)
         return rt_fail(error, RT_DATA,
                        "%s: dimension %u, state %u, shard %u of %u, blocks of %u are impossible",
@@ -421,12 +423,12 @@ rt_status ps_model_reader_open(const char *path, ps_progress progress, void *con
     reader->progress = progress;
     reader->context = context;
     rt_status status = rt_ahead_open(path, &reader->file, error);
-    if (status == RT_OK)
+    if (!status)
         status = read_header(reader, error);
-    if (status == RT_OK && (!(reader->unpacker = ZSTD_createDCtx()) ||
-                            block_init(&reader->block, &reader->info, true) != RT_OK))
+    if (!status && (!(reader->unpacker = ZSTD_createDCtx()) ||
+                    block_init(&reader->block, &reader->info, true)))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    if (status != RT_OK) {
+    if (status) {
         ps_model_reader_close(reader);
         return status;
     }
@@ -448,8 +450,8 @@ void ps_model_reader_close(ps_model_reader *reader)
 
 static rt_status damaged(const ps_model_reader *reader, rt_error *error)
 {
-    return rt_fail(error, RT_DATA, "%s: block %u (rows from %llu on) is damaged", reader->path,
-                   reader->block_index, (unsigned long long)reader->taken);
+    return rt_fail(error, RT_DATA, "%s: block %u (rows from %" PRIu64 " on) is damaged",
+                   reader->path, reader->block_index, reader->taken);
 }
 
 static rt_status read_block(ps_model_reader *reader, rt_error *error)
@@ -459,7 +461,7 @@ static rt_status read_block(ps_model_reader *reader, rt_error *error)
     uint8_t *stored = reader->block.packed, *columns = reader->block.bytes + sizeof(block_header);
     const block_header *header = (const block_header *)(void *)stored;
     rt_status status = read_bytes(reader, stored, sizeof *header, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     const bool packed = header->flags & PACKED;
     if (header->flags & ~PACKED || header->row_count != rows ||
@@ -467,7 +469,7 @@ static rt_status read_block(ps_model_reader *reader, rt_error *error)
         (packed ? header->stored_bytes >= size : header->stored_bytes != size))
         return damaged(reader, error);
     status = read_bytes(reader, stored + sizeof *header, header->stored_bytes, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     if (header->checksum != block_checksum(stored))
         return damaged(reader, error);
@@ -494,14 +496,14 @@ rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_
     if (reader->taken == reader->info.row_count) {
         uint8_t more;
         rt_status status = read_some(reader, &more, 1, error);
-        if (status != RT_OK)
+        if (status)
             return status;
-        return rt_fail(error, RT_DATA, "%s goes on after its %llu rows", reader->path,
-                       (unsigned long long)reader->info.row_count);
+        return rt_fail(error, RT_DATA, "%s goes on after its %" PRIu64 " rows", reader->path,
+                       reader->info.row_count);
     }
     if (reader->next == reader->block_rows) {
         rt_status status = read_block(reader, error);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     const uint32_t i = reader->next++;

@@ -33,6 +33,8 @@ typedef struct {
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
+    ps_store *store; // rows on disk, or NULL
+    bool releases;   // it has changes to take back
     ps_files files;
     int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
@@ -94,6 +96,8 @@ static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const uint64_t memory = config->ps_memory_bytes_max;
+    if (ps_store_open(config, &s->store, error))
+        return error->status;
     const ps_shard_config shard = {.rank = s->config->rank,
                                    .shard_count = config->ps_shard_count,
                                    .worker_count = s->member.welcome.worker_count,
@@ -104,6 +108,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .homes = config->ps_homes,
                                    .adds_deltas = config->consistency.staleness > 0,
                                    .memory_bytes_max = memory,
+                                   .store = s->store,
                                    .gradient_bytes_max = memory / 4,
                                    .dense_bytes_max = memory / 4,
                                    .keeps_dense = rt_stripes_keep(config),
@@ -113,12 +118,12 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .queue_messages_max = QUEUE_MESSAGES_MAX,
                                    .send = send_to_worker,
                                    .context = s};
-    if (ps_shard_create(&shard, &s->shard) != RT_OK)
+    if (ps_shard_create(&shard, &s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     struct epoll_event event = {.events = EPOLLIN};
     rt_status status =
         ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->config->rank), error);
-    if (status != RT_OK)
+    if (status)
         return status;
     s->wait_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->wait_fd < 0 || epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, s->files.wake_fd, &event) != 0)
@@ -155,20 +160,19 @@ static rt_status join(server *s, rt_error *error)
         s->config->rank < config->network_ps_count ? config->network_ps[s->config->rank] : "";
     rt_status status = rt_address_listen(config->network_bind, given, config->network_interface, 0,
                                          address, sizeof address, error);
-    if (status == RT_OK)
+    if (!status)
         status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
-    if (status == RT_OK)
+    if (!status)
         status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
-    if (status == RT_OK)
+    if (!status)
         status =
             rt_address_reachable(bound, s->config->coordinator, reachable, sizeof reachable, error);
-    if (status == RT_OK && rt_address_is_loopback(bound) &&
-        !rt_address_is_loopback(s->config->coordinator))
+    if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(s->config->coordinator))
         status = rt_fail(error, RT_CONFIG,
                          "shard %u would listen at %s, which workers on other machines cannot "
                          "reach: give network.ps, network.interface or --bind",
                          s->config->rank, reachable);
-    if (status != RT_OK)
+    if (status)
         return status;
     const rt_member_config member = {.ops = s->ops,
                                      .transport = s->transport,
@@ -182,11 +186,11 @@ static rt_status join(server *s, rt_error *error)
                                      .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_welcome(s, error);
-    if (status == RT_OK)
+    if (!status)
         status = create_shard(s, error);
-    if (status == RT_OK)
+    if (!status)
         ps_shard_begin_epoch(s->shard, s->member.welcome.epoch);
     return status;
 }
@@ -205,6 +209,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
     if (s->wait_fd >= 0)
         close(s->wait_fd);
     ps_shard_destroy(s->shard);
+    ps_store_destroy(s->store);
 }
 
 // ---- Messages
@@ -267,10 +272,10 @@ static rt_status cut(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
     rt_status status = ps_checkpoint_begin(&s->checkpoint, message, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->config->rank),
-                          rt_message_header(message)->iteration, 0, 0) != RT_OK)
+                          rt_message_header(message)->iteration, 0, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     watch_child(s);
     return rt_member_send(&s->member, &answer, error);
@@ -282,7 +287,7 @@ static rt_status tell_written(server *s, rt_error *error)
     rt_status status = ps_checkpoint_poll(&s->checkpoint, &answer);
     if (status == RT_AGAIN)
         return RT_OK;
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     return rt_member_send(&s->member, &answer, error);
 }
@@ -298,18 +303,18 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
         memcpy(&head, rt_message_payload(message), sizeof head);
     if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
         ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
-    if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard) != RT_OK)
+    if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
         ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank, meanwhile, s, &answer, error);
-    return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
+    return status ? status : rt_member_send(&s->member, &answer, error);
 }
 
 static rt_status tell_keys(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
     rt_status status = ps_checkpoint_keys(s->shard, message, s->config->rank, &answer, error);
-    return status == RT_OK ? rt_member_send(&s->member, &answer, error) : status;
+    return status ? status : rt_member_send(&s->member, &answer, error);
 }
 
 static rt_status expire(server *s, const rt_message *message, rt_error *error)
@@ -323,8 +328,7 @@ static rt_status expire(server *s, const rt_message *message, rt_error *error)
     rt_status status = ps_shard_expire(s->shard, order.floor, meanwhile, s, &order.rows, error);
     if (status)
         return status;
-    if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE,
-                                 rt_peer(RT_ROLE_PS, s->config->rank),
+    if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE, rt_peer(RT_ROLE_PS, s->config->rank),
                                  rt_message_header(message)->iteration, &order, sizeof order, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     return rt_member_send(&s->member, &answer, error);
@@ -365,11 +369,11 @@ static rt_status drain_coordinator(server *s, rt_error *error)
         rt_status status = rt_member_receive(&s->member, &message, error);
         if (status == RT_AGAIN)
             return RT_OK;
-        if (status != RT_OK)
+        if (status)
             return status;
         status = take_from_coordinator(s, &message, error);
         rt_message_release(&message);
-        if (status != RT_OK)
+        if (status)
             return status;
     }
     return RT_OK;
@@ -463,7 +467,7 @@ static rt_status drain_workers(server *s, rt_error *error)
             return RT_OK;
         if (status == RT_NOT_FOUND)
             rt_debug("%s has disconnected", rt_peer_name(peer, name));
-        else if (status == RT_OK)
+        else if (!status)
             status = take_from_worker(s, peer, &message, &why);
         if ((status == RT_WIRE || status == RT_CONFIG) && !is_greeted(s, peer))
             log_stranger(s, why.text);
@@ -475,6 +479,16 @@ static rt_status drain_workers(server *s, rt_error *error)
 
 // ---- The loop
 
+// After a checkpoint, a part at a time.
+static rt_status release_rows(server *s, rt_error *error)
+{
+    if (!s->store || ps_checkpoint_fd(&s->checkpoint) >= 0)
+        return RT_OK;
+    const rt_status status = ps_shard_release(s->shard, error);
+    s->releases = status == RT_AGAIN;
+    return s->releases ? RT_OK : status;
+}
+
 // The order of the two sockets does not matter: a worker has finished when all its push credits are
 // back, so at a SAVE the shard has every row.
 // Waits for messages or wake_fd, and takes what came.
@@ -483,21 +497,23 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
     rt_endpoint *const endpoints[2] = {s->workers, s->member.endpoint};
     bool ready[2] = {false, false};
     // The transport does not tell when it has room again.
-    const uint32_t limit_ms = s->unsent && wait_ms ? 1 : wait_ms;
+    const uint32_t limit_ms = (s->unsent || s->releases) && wait_ms ? 1 : wait_ms;
     const uint64_t begin_ns = rt_now_ns();
     rt_status status = s->ops->wait(endpoints, 2, wake_fd, limit_ms, ready);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
-    if (status != RT_OK)
+    if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
     if (ready[0])
         status = drain_workers(s, error);
-    if (status == RT_OK)
+    if (!status)
         status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
-    if (status == RT_OK)
+    if (!status)
         status = tell_written(s, error);
-    if (status == RT_OK)
+    if (!status)
         status = ps_files_step(&s->files, error);
-    if (status != RT_OK)
+    if (!status)
+        status = release_rows(s, error);
+    if (status)
         return status;
     status = ps_shard_flush(s->shard, error);
     s->unsent = status == RT_AGAIN;
@@ -519,9 +535,9 @@ rt_status ps_server_run(const ps_server_config *config, rt_error *error)
     s->ops = config->transport;
     s->wait_fd = -1;
     rt_status status = join(s, error);
-    while (status == RT_OK && !s->finished)
+    while (!status && !s->finished)
         status = turn(s, s->wait_fd, rt_member_wait_ms(&s->member), error);
-    if (status == RT_OK)
+    if (!status)
         status = say_finished(s, error);
     leave(s, status, error);
     rt_free(s);

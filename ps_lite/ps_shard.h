@@ -40,6 +40,7 @@ typedef struct {
     rt_homes homes;              // planned: any key may be on this shard
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
     uint64_t memory_bytes_max;   // rows
+    ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
     uint64_t gradient_bytes_max; // gradients that wait for others
     uint64_t dense_bytes_max;    // dense gradients that wait for others; dense weights
     bool keeps_dense;            // the dense weights: rt_stripes_keep
@@ -72,7 +73,7 @@ typedef struct {
     uint64_t rows_ended;
     uint64_t rows_forgotten; // their home is elsewhere
     uint64_t dense_sums;
-    uint64_t dense_pieces; // of weights that were fetched
+    uint64_t dense_pieces;       // of weights that were fetched
     uint64_t messages_discarded; // of other epochs
 } ps_shard_statistics;
 
@@ -123,11 +124,16 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
 rt_status ps_shard_clear(ps_shard *shard);
 
 // Every row whose version is below floor ends; *ended_p: how many. While no message about rows is
-// under way, and no file is written from the table in this process. progress (may be NULL) is called
-// now and then. RT_WIRE: rows of that kind are waited for (a pull, a gradient); what progress
-// returned.
+// under way, and no file is written from the table in this process. progress (may be NULL) is
+// called now and then. RT_WIRE: rows of that kind are waited for (a pull, a gradient); what
+// progress returned.
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
+
+// Where rows are on disk: a forked copy of the process sees them as they are now, until release
+// says that the process has taken its own changes back (ps_store.h; RT_AGAIN: there is more to do).
+rt_status ps_shard_hold(const ps_shard *shard, rt_error *error);
+rt_status ps_shard_release(const ps_shard *shard, rt_error *error);
 
 // Keys and versions of up to count_max rows, from row number `from` on. Returns how many.
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,

@@ -1,5 +1,5 @@
 // Bounded staleness: what workers changed of rows, added in the planned order.
-#include <stdio.h>
+#include <inttypes.h>
 
 #include "ps_lite/ps_shard_parts.h"
 
@@ -10,19 +10,6 @@ static rt_wire_delta delta_at(const ps_request *in, uint32_t i)
     return delta;
 }
 
-__attribute__((format(printf, 4, 5))) static rt_status
-reject(const ps_request *in, const rt_wire_delta *delta, rt_error *error, const char *format, ...)
-{
-    char what[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    return rt_fail(error, RT_WIRE, "worker %u: PUSH_DELTA of slice %llu, key %016llx: %s",
-                   in->worker, (unsigned long long)in->iteration, (unsigned long long)delta->key,
-                   what);
-}
-
 // The row, and what waits for it.
 static rt_status check_delta(ps_shard *shard, const ps_request *in, const rt_wire_delta *delta,
                              rt_error *error)
@@ -30,22 +17,23 @@ static rt_status check_delta(ps_shard *shard, const ps_request *in, const rt_wir
     const ps_entry *entry = ps_table_find(shard->table, delta->key);
     const ps_aggregate *one = NULL;
     if (delta->version <= delta->base || delta->reserved)
-        return reject(in, delta, error, "version %u on base %u", delta->version, delta->base);
+        return ps_reject(in, delta->key, error, "version %u on base %u", delta->version,
+                         delta->base);
     if (delta->pulls > shard->config.worker_count)
-        return reject(in, delta, error, "%u pulls of one version by %u workers", delta->pulls,
-                      shard->config.worker_count);
+        return ps_reject(in, delta->key, error, "%u pulls of one version by %u workers",
+                         delta->pulls, shard->config.worker_count);
     if (entry && entry->version > delta->base)
-        return reject(in, delta, error, "base %u, but the row has version %u", delta->base,
-                      entry->version);
+        return ps_reject(in, delta->key, error, "base %u, but the row has version %u", delta->base,
+                         entry->version);
     if (entry && entry->version == delta->base &&
         ps_row_pulls(shard, ps_table_row(shard->table, entry)) > delta->pulls)
-        return reject(in, delta, error, "%u pulls of version %u, but %u were answered",
-                      delta->pulls, delta->base,
-                      ps_row_pulls(shard, ps_table_row(shard->table, entry)));
+        return ps_reject(in, delta->key, error, "%u pulls of version %u, but %u were answered",
+                         delta->pulls, delta->base,
+                         ps_row_pulls(shard, ps_table_row(shard->table, entry)));
     while ((one = ps_aggregates_next(shard->deltas, delta->key, one)))
         if (one->base == delta->base)
-            return reject(in, delta, error, "base %u is that of version %u too", delta->base,
-                          one->iteration);
+            return ps_reject(in, delta->key, error, "base %u is that of version %u too",
+                             delta->base, one->iteration);
     return RT_OK;
 }
 
@@ -70,9 +58,8 @@ rt_status ps_shard_check_deltas(ps_shard *shard, const ps_request *in, rt_error 
         return rt_fail(
             error, RT_LIMIT,
             "worker %u: changes of %u rows while %u wait for others, at most %u fit into "
-            "%llu bytes",
-            in->worker, in->count, waiting, shard->gradients_max,
-            (unsigned long long)shard->config.gradient_bytes_max);
+            "%" PRIu64 " bytes",
+            in->worker, in->count, waiting, shard->gradients_max, shard->config.gradient_bytes_max);
     if (ps_aggregates_reserve(shard->deltas, in->count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: changes of worker %u", in->worker);
     return ps_shard_reserve_rows(shard, in, error);
@@ -129,7 +116,7 @@ static rt_status take_delta(ps_shard *shard, const ps_request *in, uint32_t i, r
     if (!entry && delta.base == 0)
         entry = ps_shard_create_row(shard, delta.key);
     if (entry && entry->version > delta.base) // checked before: another record of this message
-        return reject(in, &delta, error, "twice in one message");
+        return ps_reject(in, delta.key, error, "twice in one message");
     if (entry && has_its_turn(shard, entry, delta.base, delta.pulls)) {
         memcpy(shard->sum, change, shard->row_floats * sizeof *shard->sum);
         add(shard, entry, delta.version, shard->sum);

@@ -1,4 +1,7 @@
-// ps_shard_parts - the inside of a shard, for ps_shard.c and ps_shard_delta.c.
+// ps_shard_parts - the inside of a shard. ps_shard.c makes it and hands each message to two
+// functions: one that checks all of it and makes room, one that applies it. Those of rows are in
+// ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c; what
+// they share in ps_shard_records.c; what concerns all rows at once in ps_shard_files.c.
 #ifndef PS_SHARD_PARTS_H
 #define PS_SHARD_PARTS_H
 
@@ -27,6 +30,14 @@ struct ps_shard {
     ps_shard_statistics statistics;
 };
 
+static inline ps_table_config ps_shard_table_config(const ps_shard *shard)
+{
+    // Where changes are added, every row has its number of pulls behind it.
+    return (ps_table_config){shard->row_floats + shard->config.adds_deltas,
+                             shard->config.memory_bytes_max, shard->config.store != NULL,
+                             shard->config.store};
+}
+
 // A message of a worker, taken apart. Every record starts with its key.
 typedef struct {
     rt_message_type type;
@@ -42,6 +53,38 @@ static inline const uint8_t *ps_record_at(const ps_request *in, uint32_t i)
     return in->records + i * in->record_size;
 }
 
+// Records of odd dimensions stand at any multiple of 4.
+static inline uint64_t ps_key_at(const ps_request *in, uint32_t i)
+{
+    uint64_t key;
+    memcpy(&key, ps_record_at(in, i), sizeof key);
+    return key;
+}
+static inline rt_wire_pull ps_pull_at(const ps_request *in, uint32_t i)
+{
+    rt_wire_pull pull;
+    memcpy(&pull, ps_record_at(in, i), sizeof pull);
+    return pull;
+}
+static inline rt_wire_row ps_row_at(const ps_request *in, uint32_t i)
+{
+    rt_wire_row row;
+    memcpy(&row, ps_record_at(in, i), sizeof row);
+    return row;
+}
+static inline rt_wire_grad ps_grad_at(const ps_request *in, uint32_t i)
+{
+    rt_wire_grad grad;
+    memcpy(&grad, ps_record_at(in, i), sizeof grad);
+    return grad;
+}
+
+// ---- ps_shard_records.c ----
+
+// RT_WIRE, naming worker, message, iteration and key.
+__attribute__((format(printf, 4, 5))) rt_status ps_reject(const ps_request *in, uint64_t key,
+                                                          rt_error *error, const char *format, ...);
+
 // RT_WIRE: the key is another shard's.
 rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key,
                              rt_error *error);
@@ -52,8 +95,44 @@ rt_status ps_shard_reserve_rows(ps_shard *shard, const ps_request *in, rt_error 
 // With its initial values and state. After a reserve; the key has no row.
 ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key);
 
+// Where rows are on disk, starts reading those of all records.
+void ps_shard_announce_rows(const ps_shard *shard, const ps_request *in);
+
+// RT_LIMIT: with these more pulls of the worker would wait than may.
+rt_status ps_shard_check_parked(const ps_shard *shard, const ps_request *in, rt_error *error);
+
+#define PS_BLOCK 32u // records whose index lines and rows load while others are worked on
+
+// The rows of up to PS_BLOCK records from `from` on, on their way into the processor's cache, as
+// are the index lines of the block after that. How many.
+uint32_t ps_shard_find_block(const ps_shard *shard, const ps_request *in, uint32_t from,
+                             ps_found found[PS_BLOCK]);
+
+// An answer for the worker: head, then count floats.
+rt_status ps_shard_write_row(ps_shard *shard, uint32_t worker, rt_message_type type,
+                             uint64_t iteration, rt_wire_row head, const float *floats,
+                             uint32_t count, rt_error *error);
+
+// ---- ps_shard_rows.c: PULL, PUSH_ROW ----
+
 // Answers the pulls that wait for the row's version.
 rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error);
+
+rt_status ps_shard_check_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_rows(ps_shard *shard, const ps_request *in, rt_error *error);
+
+// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----
+
+// After a change of the row's version: answers pulls of it, steps by the sum that waited for it,
+// and so on.
+rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error);
+
+rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 
 // ---- ps_shard_homes.c: rows that have another home ----
 

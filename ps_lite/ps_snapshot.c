@@ -6,6 +6,7 @@
 
 #include "runtime/rt_hash.h"
 
+#define ROWS_AHEAD 256u           // on disk, whose reading is started before they are written
 #define STEPS_PER_PROGRESS 65536u // entries of the index, or comparisons
 
 // ---- Writing
@@ -52,10 +53,14 @@ static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint
                             rt_error *error)
 {
     rt_status status = RT_OK;
-    for (uint64_t i = 0; status == RT_OK && i < count; i++) {
+    for (uint64_t i = 0; i < count && i < ROWS_AHEAD; i++)
+        ps_table_will_need(table, &entries[i]);
+    for (uint64_t i = 0; !status && i < count; i++) {
+        if (i + ROWS_AHEAD < count)
+            ps_table_will_need(table, &entries[i + ROWS_AHEAD]);
         status = ps_model_writer_add(writer, entries[i].key, entries[i].version,
                                      ps_table_row(table, &entries[i]), error);
-        if (status == RT_OK && progress && i % PS_MODEL_BLOCK_ROWS == 0)
+        if (!status && progress && i % PS_MODEL_BLOCK_ROWS == 0)
             status = progress(context, -1, error);
     }
     return status;
@@ -72,12 +77,12 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
     if (!entries)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
     rt_status status = collect(table, info->base, &p, entries, &own.row_count);
-    if (status == RT_OK)
+    if (!status)
         status = ps_model_writer_open(sink, &own, &writer, error);
-    if (status == RT_OK)
+    if (!status)
         status = write_rows(table, entries, own.row_count, writer, progress, context, error);
     rt_free(entries);
-    if (status == RT_OK)
+    if (!status)
         return ps_model_writer_commit(writer, sum_p, error);
     ps_model_writer_abort(writer);
     return status;
@@ -129,7 +134,7 @@ static rt_status load_row(const loading *l, uint64_t key, uint32_t version, cons
         return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", l->path,
                        (unsigned long long)key);
     rt_status status = entry ? RT_OK : ps_table_reserve(l->table, 1, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     entry = entry ? entry : ps_table_insert(l->table, key);
     entry->version = version;
@@ -144,16 +149,16 @@ rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *pat
     ps_model_info found;
     ps_model_reader *reader = NULL;
     rt_status status = ps_model_reader_open(path, progress, context, &found, &reader, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     const loading l = {table, info, path, found.shard, found.base > 0};
     status = check_info(info, path, &found, error);
-    while (status == RT_OK) {
+    while (!status) {
         uint64_t key;
         uint32_t version;
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
-        if (status == RT_OK)
+        if (!status)
             status = load_row(&l, key, version, row, error);
     }
     if (sum_p)

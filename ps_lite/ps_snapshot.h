@@ -15,9 +15,10 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
                             rt_error *error);
 
 // Adds the rows of a file that belong to shard info->shard of info->shard_count; a row that is
-// there already is replaced if the file holds changes (base > 0), and rows below its floor end, which
-// info->floor becomes. The file may be of another number of shards. RT_CONFIG: another dimension, optimizer or schema than info's, or no room in
-// the table; RT_IO, RT_DATA, RT_LIMIT, RT_NO_MEMORY.
+// there already is replaced if the file holds changes (base > 0), and rows below its floor end,
+// which info->floor becomes. The file may be of another number of shards. RT_CONFIG: another
+// dimension, optimizer or schema than info's, or no room in the table; RT_IO, RT_DATA, RT_LIMIT,
+// RT_NO_MEMORY.
 rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *path,
                            ps_progress progress, void *context, rt_file_sum *sum_p,
                            rt_error *error);

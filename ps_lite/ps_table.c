@@ -21,9 +21,9 @@
 // c, whose home is 7, is still looked for in the old one. When the move has come to the end, a
 // second pass takes those at the beginning whose home is behind their place: c.
 #define INDEX_BITS_MIN 10
-#define MOVES_MIN 4096u      // places that a reserve looks at
-#define MOVES_PER_INSERT 16u // then the old index fills by an eighth at most meanwhile
-#define ERASES_AT_ONCE 65536u     // places that a part of an erasure looks at
+#define MOVES_MIN 4096u       // places that a reserve looks at
+#define MOVES_PER_INSERT 16u  // then the old index fills by an eighth at most meanwhile
+#define ERASES_AT_ONCE 65536u // places that a part of an erasure looks at
 #define CHUNK_BYTES_MAX ((uint64_t)16 << 20)
 #define CHUNK_BYTES_MIN ((uint64_t)16 << 10)
 #define FLOATS_AHEAD 64 // of a row, that find_all starts to load
@@ -52,6 +52,8 @@ struct ps_table {
     uint64_t count_max; // until the index must double
     uint64_t bytes;
     uint64_t memory_bytes_max;
+    bool is_on_disk;
+    ps_store *store; // of the chunks' floats, where they are on disk
 };
 
 // 5/8 full: 1.8 probes for a hit, 4.1 for a miss (Knuth, TAOCP 3, 6.4).
@@ -65,9 +67,17 @@ static uint64_t index_bytes(uint32_t bits)
     return (UINT64_C(1) << bits) * sizeof(ps_entry);
 }
 
+// On disk, or in memory.
+static uint64_t chunk_floats_bytes(const ps_table *table)
+{
+    return (table->stride * sizeof(float)) << table->chunk_bits;
+}
+
+// In memory.
 static uint64_t chunk_bytes(const ps_table *table)
 {
-    return (sizeof(uint64_t) + table->stride * sizeof(float)) << table->chunk_bits;
+    const uint64_t keys = sizeof(uint64_t) << table->chunk_bits;
+    return table->is_on_disk ? keys : keys + chunk_floats_bytes(table);
 }
 
 static uint32_t stride_of(uint32_t row_floats)
@@ -82,6 +92,8 @@ static uint32_t chunk_bits_of(const ps_table *table)
     uint64_t bytes_max = rt_min_u64(CHUNK_BYTES_MAX, table->memory_bytes_max / 64);
     bytes_max = rt_max_u64(CHUNK_BYTES_MIN, bytes_max);
     uint32_t bits = 0;
+    if (table->is_on_disk)
+        bytes_max = CHUNK_BYTES_MAX;
     while ((sizeof(uint64_t) + table->stride * sizeof(float)) << (bits + 1) <= bytes_max)
         bits++;
     return bits;
@@ -90,6 +102,7 @@ static uint32_t chunk_bits_of(const ps_table *table)
 uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count)
 {
     ps_table table = {.memory_bytes_max = config->memory_bytes_max,
+                      .is_on_disk = config->is_on_disk,
                       .stride = stride_of(config->row_floats)};
     uint32_t bits = INDEX_BITS_MIN;
     table.chunk_bits = chunk_bits_of(&table);
@@ -101,11 +114,14 @@ uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count)
 
 rt_status ps_table_create(const ps_table_config *config, ps_table **table_p)
 {
+    rt_assert(!config->is_on_disk == !config->store);
     rt_assert(config->row_floats > 0 && config->row_floats <= UINT32_MAX / 8);
     ps_table *table = rt_alloc(1, sizeof *table);
     if (!table)
         return RT_NO_MEMORY;
     table->memory_bytes_max = config->memory_bytes_max;
+    table->is_on_disk = config->is_on_disk;
+    table->store = config->store;
     table->stride = stride_of(config->row_floats);
     table->chunk_bits = chunk_bits_of(table);
     table->index.bits = INDEX_BITS_MIN;
@@ -124,9 +140,11 @@ void ps_table_destroy(ps_table *table)
 {
     if (!table)
         return;
+    if (table->is_on_disk && table->chunk_count)
+        ps_store_cut(table->store, table->chunks[0].floats);
     for (uint32_t i = 0; i < table->chunk_count; i++) {
         rt_free(table->chunks[i].keys);
-        rt_free(table->chunks[i].floats);
+        rt_free(table->is_on_disk ? NULL : table->chunks[i].floats);
     }
     rt_free(table->chunks);
     rt_free(table->index.entries);
@@ -188,6 +206,17 @@ void ps_table_prefetch(const ps_table *table, const uint64_t *keys, uint32_t cou
         const entry_index *index = index_of(table, hash);
         __builtin_prefetch(&index->entries[home(index, hash)]);
     }
+}
+
+bool ps_table_is_on_disk(const ps_table *table)
+{
+    return table->is_on_disk;
+}
+
+void ps_table_will_need(const ps_table *table, const ps_entry *entry)
+{
+    if (table->is_on_disk)
+        ps_store_will_need(table->store, row_of(table, entry), table->stride * sizeof(float));
 }
 
 void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count, ps_found *found)
@@ -262,23 +291,38 @@ static rt_status grow_index(ps_table *table, uint32_t bits, uint64_t count, rt_e
     return RT_OK;
 }
 
+static rt_status add_floats(ps_table *table, chunk *one, rt_error *error)
+{
+    void *bytes = NULL;
+    rt_status status = RT_OK;
+    if (table->is_on_disk)
+        status = ps_store_add(table->store, chunk_floats_bytes(table), &bytes, error);
+    else
+        bytes = rt_alloc(UINT64_C(1) << table->chunk_bits, table->stride * sizeof(float));
+    one->floats = bytes;
+    return status;
+}
+
 static rt_status add_chunk(ps_table *table, rt_error *error)
 {
     const uint64_t rows = UINT64_C(1) << table->chunk_bits;
+    rt_status status = RT_OK;
     chunk one = {0};
     if (rt_grow(&table->chunks, &table->chunk_capacity, (uint64_t)table->chunk_count + 1,
                 sizeof *table->chunks) == RT_OK) {
         one.keys = rt_alloc(rows, sizeof *one.keys);
-        one.floats = rt_alloc(rows, table->stride * sizeof *one.floats);
+        status = one.keys ? add_floats(table, &one, error) : RT_OK;
     }
-    if (!one.keys || !one.floats) {
-        rt_free(one.keys);
-        rt_free(one.floats);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %" PRIu64 " rows", rows);
+    if (!status && one.keys && one.floats) {
+        table->chunks[table->chunk_count++] = one;
+        table->bytes += chunk_bytes(table);
+        return RT_OK;
     }
-    table->chunks[table->chunk_count++] = one;
-    table->bytes += chunk_bytes(table);
-    return RT_OK;
+    rt_free(one.keys);
+    rt_free(table->is_on_disk ? NULL : one.floats);
+    return status
+               ? status
+               : rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %" PRIu64 " rows", rows);
 }
 
 rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
@@ -355,12 +399,17 @@ static void close_entry_gap(ps_table *table, uint64_t gap)
 
 static void free_chunks(ps_table *table)
 {
-    const uint64_t used = (table->count + (UINT64_C(1) << table->chunk_bits) - 1) >>
-                          table->chunk_bits;
+    const uint64_t used =
+        (table->count + (UINT64_C(1) << table->chunk_bits) - 1) >> table->chunk_bits;
+    if (table->is_on_disk && ps_store_is_held(table->store))
+        return; // somebody reads them: when more is erased
     while (table->chunk_count > used + 1) {
         chunk *last = &table->chunks[--table->chunk_count];
         rt_free(last->keys);
-        rt_free(last->floats);
+        if (table->is_on_disk)
+            ps_store_cut(table->store, last->floats);
+        else
+            rt_free(last->floats);
         table->bytes -= chunk_bytes(table);
     }
 }

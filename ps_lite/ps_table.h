@@ -1,19 +1,22 @@
 // ps_table - embedding rows of one shard: key -> version and a row of floats.
 //
-// One thread owns a table; rows live until they are erased and move only then. Memory is bounded: at the bound
-// no row is added (RT_CONFIG), present rows keep working. When the index (16 bytes an entry) is
-// full, it doubles, a few entries with every reserve, so that no call takes long; rows stay where
-// they are. While it does, the old index exists beside the new one, on top of the bound.
+// One thread owns a table; rows live until they are erased and move only then. Memory is bounded:
+// at the bound no row is added (RT_CONFIG), present rows keep working. When the index (16 bytes an
+// entry) is full, it doubles, a few entries with every reserve, so that no call takes long; rows
+// stay where they are. While it does, the old index exists beside the new one, on top of the bound.
+// The floats of rows may stand in a ps_store, on disk; index and keys are always in memory.
 #ifndef PS_TABLE_H
 #define PS_TABLE_H
 
-#include "runtime/rt_base.h"
+#include "ps_lite/ps_store.h"
 
 typedef struct ps_table ps_table;
 
 typedef struct {
     uint32_t row_floats;       // values and optimizer state, >= 1
     uint64_t memory_bytes_max; // index and rows
+    bool is_on_disk;           // the floats, in
+    ps_store *store;           // ... this, of this table alone; the caller's
 } ps_table_config;
 
 // An index entry. Pointers to entries are valid until the next reserve.
@@ -43,11 +46,18 @@ void ps_table_prefetch(const ps_table *table, const uint64_t *keys, uint32_t cou
 void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count,
                        ps_found *found);
 
+// Whether rows are on disk: then it pays to announce those of many keys before they are used.
+bool ps_table_is_on_disk(const ps_table *table);
+
+// Starts reading the entry's row, where it is on disk.
+void ps_table_will_need(const ps_table *table, const ps_entry *entry);
+
 // row_floats floats, 64-byte aligned where that costs at most an eighth, else 16-byte aligned.
 float *ps_table_row(const ps_table *table, const ps_entry *entry);
 
 // Makes sure that the next count inserts succeed and move no entry. RT_CONFIG: the bound would be
-// passed (error names it, the rows held, and the config key); RT_NO_MEMORY. Then nothing changed.
+// passed (error names it, the rows held, and the config key), or the store's; RT_NO_MEMORY; the
+// store's errors. Then nothing changed.
 rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error);
 
 // Adds a row for a key that has none, after a reserve. The row's floats are not initialised.
@@ -62,11 +72,12 @@ bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at);
 // Erases one row; another one may move to its place. False: the key has none.
 bool ps_table_erase(ps_table *table, uint64_t key);
 
-// What a table with so many rows takes: memory_bytes_max must be at least that.
+// What a table with so many rows takes in memory: memory_bytes_max must be at least that. No store
+// is needed.
 uint64_t ps_table_bytes_for(const ps_table_config *config, uint64_t row_count);
 
 uint64_t ps_table_count(const ps_table *table);
-uint64_t ps_table_bytes(const ps_table *table);
+uint64_t ps_table_bytes(const ps_table *table); // in memory
 
 // Key of a row number, 0 to count - 1; in order of insertion, until rows are erased.
 uint64_t ps_table_key(const ps_table *table, uint64_t row);

@@ -31,7 +31,7 @@ static void append(rt_json *json, const char *bytes, size_t size)
     if (json->failed)
         return;
     uint64_t wanted = (uint64_t)json->size + size + 1;
-    if (rt_grow(&json->text, &json->capacity, wanted, 1) != RT_OK) {
+    if (rt_grow(&json->text, &json->capacity, wanted, 1)) {
         json->failed = true;
         return;
     }

@@ -1,7 +1,7 @@
 #include "runtime/rt_pool.h"
+#include "runtime/rt_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -92,15 +92,11 @@ static void *help(void *argument)
 
 static rt_status start(rt_pool *pool, rt_error *error)
 {
-    sigset_t all, before;
     int reason = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool->started + 1 < pool->thread_count && !reason) {
-        reason = pthread_create(&pool->threads[pool->started], NULL, help, pool);
+        reason = rt_thread_start(&pool->threads[pool->started], help, pool);
         pool->started += !reason;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (reason)
         return rt_fail(error, RT_LIMIT, "cannot start %u threads to compute: %s",
                        pool->thread_count - 1, strerror(reason));

@@ -2,24 +2,44 @@
 #include "runtime/rt_thread.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 
 #define GROUP_LIMIT "/sys/fs/cgroup/cpu.max" // of the root of what the process sees
 
-int rt_thread_detach(void *(*run)(void *), void *context)
+sigset_t rt_thread_hold_signals(void)
 {
     sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    return before;
+}
+
+void rt_thread_take_signals(sigset_t before)
+{
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *context)
+{
+    const sigset_t before = rt_thread_hold_signals();
+    const int reason = pthread_create(thread, how, run, context);
+    rt_thread_take_signals(before);
+    return reason;
+}
+
+int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
+{
+    return start(thread, NULL, run, context);
+}
+
+int rt_thread_detach(void *(*run)(void *), void *context)
+{
     pthread_t thread;
     pthread_attr_t detached;
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int reason = pthread_create(&thread, &detached, run, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int reason = start(&thread, &detached, run, context);
     pthread_attr_destroy(&detached);
     return reason;
 }

@@ -1,13 +1,22 @@
-// rt_thread - a thread that nobody joins, for waits that may last as long as a disk does; and how
-// many threads are worth starting.
+// rt_thread - threads that take no signals: those are for the threads that were there before, which
+// look at their flags. And how many threads are worth starting.
 #ifndef RT_THREAD_H
 #define RT_THREAD_H
 
+#include <pthread.h>
+#include <signal.h>
+
 #include "runtime/rt_base.h"
 
-// Runs run(context) in a detached thread that takes no signals: they are for the threads that were
-// there before. 0, or an errno: nothing was started.
+// Runs run(context) in a thread that the caller joins. 0, or an errno: nothing was started.
+int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
+
+// The same in a detached one, for waits that may last as long as a disk does.
 int rt_thread_detach(void *(*run)(void *), void *context);
+
+// Around what starts threads by itself (a library): they take no signals either.
+sigset_t rt_thread_hold_signals(void); // those that the caller held before
+void rt_thread_take_signals(sigset_t before);
 
 // The cores that this process may use: those of its affinity mask, and no more than its control
 // group gets time for (cpu.max, rounded up). At least 1.

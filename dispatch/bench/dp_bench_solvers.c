@@ -84,7 +84,7 @@ static rt_status measure(const dp_solver_ops *ops, const instance *one, uint32_t
     void *state = NULL;
     uint32_t *place = rt_alloc(one->problem.row_count, sizeof *place);
     times->count = 0;
-    if (!place || ops->create(one->problem.row_count, one->problem.sink_count, &state) != RT_OK) {
+    if (!place || ops->create(one->problem.row_count, one->problem.sink_count, &state)) {
         rt_free(place);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for solver %s", ops->name);
     }

@@ -139,8 +139,7 @@ rt_status dp_bound_lower(const dp_view *view, int64_t *bound_p)
     uint32_t *place = rt_alloc(view->sample_count, sizeof *place);
     void *solver = NULL;
     rt_status status = RT_NO_MEMORY;
-    if (!cost || !splits || !place ||
-        dp_solver_transport.create(view->sample_count, n, &solver) != RT_OK)
+    if (!cost || !splits || !place || dp_solver_transport.create(view->sample_count, n, &solver))
         goto out;
     for (uint32_t j = 0; j < n; j++)
         capacity_max = (uint32_t)rt_max_u64(capacity_max, view->capacity[j]);

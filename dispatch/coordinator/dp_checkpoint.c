@@ -594,7 +594,7 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
         c->past_count = 0; // the next one has all rows
         return;
     }
-    c->past[c->past_count++] = 
+    c->past[c->past_count++] =
         (dp_checkpoint_past){c->content.iteration, c->base, c->content.event};
 }
 
@@ -603,7 +603,7 @@ static void start_closing(dp_checkpoint *c)
     rt_error failure = {0};
     content_fini(c);
     c->step = STEP_CLOSING;
-    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure) != RT_OK)
+    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure))
         finish(c, &failure, false);
 }
 

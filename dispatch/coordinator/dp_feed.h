@@ -36,7 +36,7 @@ typedef struct {
     uint32_t sample_count;
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
-    uint64_t participants; // workers that train it
+    uint64_t participants;             // workers that train it
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order

@@ -12,9 +12,9 @@
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 #define STOP_LINGER_MS 1000u
 #define NS_PER_S 1e9
-#define RETRY_MS 2          // while a queue is full
-#define STRANGERS_MAX 64    // of their messages, per receive
-#define LAST_WORDS_MAX 4096 // messages that are looked at when a run ends
+#define RETRY_MS 2                        // while a queue is full
+#define STRANGERS_MAX 64                  // of their messages, per receive
+#define LAST_WORDS_MAX 4096               // messages that are looked at when a run ends
 #define LAST_WORDS_NS UINT64_C(200000000) // for those that are still on their way
 
 typedef struct {
@@ -155,35 +155,47 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
 }
 
-// Ends the run. What members have said before counts: one of them may have told why it left, and its
-// words may come behind the news that its connection has ended.
-static rt_status gone(dp_roster *roster, uint32_t peer, rt_status status, rt_error *error)
+// A member whose last words say why it left: what members have said before counts, and may come
+// behind the news that a connection has ended. RT_OK: none has said anything.
+static rt_status hear_last_words(dp_roster *roster, rt_error *error)
+{
+    const uint64_t limit_ns = rt_now_ns() + LAST_WORDS_NS;
+    for (uint32_t i = 0; i < LAST_WORDS_MAX && rt_now_ns() < limit_ns; i++) {
+        uint32_t from = 0;
+        char name[32];
+        rt_message message = {0};
+        rt_status status = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
+        if (status == RT_AGAIN)
+            (void)poll(NULL, 0, RETRY_MS);
+        else if (status && status != RT_NOT_FOUND)
+            return RT_OK;
+        const member *m = find_member(roster, from);
+        const bool says_why = !status && m && m->joined && !m->waits &&
+                              rt_message_header(&message)->type == RT_MESSAGE_FAILED;
+        status = says_why ? member_failed(&message, rt_peer_name(from, name), error) : RT_OK;
+        rt_message_release(&message);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// Ends the run, because sending to the peer failed with `reason`.
+static rt_status gone(dp_roster *roster, uint32_t peer, rt_status reason, rt_error *error)
 {
     char name[32];
-    rt_status left = RT_OK;
-    const uint64_t limit_ns = rt_now_ns() + LAST_WORDS_NS;
-    for (uint32_t i = 0; error && i < LAST_WORDS_MAX && rt_now_ns() < limit_ns; i++) {
-        uint32_t from = 0;
-        rt_message message = {0};
-        left = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
-        if (left == RT_AGAIN)
-            (void)poll(NULL, 0, RETRY_MS);
-        else if (left && left != RT_NOT_FOUND)
-            break;
-        const member *m = find_member(roster, from);
-        const bool says_why = left == RT_OK && m && m->joined && !m->waits &&
-                              rt_message_header(&message)->type == RT_MESSAGE_FAILED;
-        if (says_why)
-            left = member_failed(&message, rt_peer_name(from, name), error);
-        rt_message_release(&message);
-        if (says_why)
-            return left;
-    }
+    rt_status status = error ? hear_last_words(roster, error) : RT_OK;
+    if (status)
+        return status;
     rt_peer_name(peer, name);
+    // A connection that ended looks full as long as what came over it was not read.
+    if (reason == RT_AGAIN)
+        return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
+                       name, roster->config.config->timeout_peer_s);
     note_loss(roster, peer);
-    if (status == RT_NOT_FOUND)
+    if (reason == RT_NOT_FOUND)
         return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
-    return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(status));
+    return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(reason));
 }
 
 // Heartbeats to all who have room for one.
@@ -214,7 +226,6 @@ static rt_status beat(dp_roster *roster, rt_error *error)
 
 static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
 {
-    char name[32];
     const double limit_s = roster->config.config->timeout_peer_s;
     const uint64_t limit_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
     rt_status status = roster->config.ops->send(roster->endpoint, peer, message);
@@ -224,12 +235,7 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
         status = roster->config.ops->send(roster->endpoint, peer, message);
     }
     rt_message_release(message);
-    if (!status)
-        return RT_OK;
-    if (status == RT_AGAIN)
-        return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
-                       rt_peer_name(peer, name), limit_s);
-    return gone(roster, peer, status, error);
+    return status ? gone(roster, peer, status, error) : RT_OK;
 }
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
@@ -242,7 +248,7 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
     for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
         if (!roster->members[i].joined ||
-            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
             continue;
         (void)send_to(roster, roster->members[i].peer, &message, NULL);
     }
@@ -295,7 +301,7 @@ static void log_stranger(dp_roster *roster, const char *what)
 static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
 {
     rt_message message;
-    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text) != RT_OK)
+    if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
         return;
     (void)roster->config.ops->send(roster->endpoint, peer, &message);
     rt_message_release(&message);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
@@ -105,11 +105,7 @@ static void *hand_out(void *context)
 
 static rt_status start(dp_shelf *shelf, rt_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    shelf->started = pthread_create(&shelf->thread, NULL, hand_out, shelf) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    shelf->started = rt_thread_start(&shelf->thread, hand_out, shelf) == 0;
     return shelf->started ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
 }
 

@@ -58,7 +58,7 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "value");
     dp_input_kind kind;
     *input = (dp_input){0};
-    if (!cJSON_IsString(name) || dp_input_find(name->valuestring, &kind) != RT_OK)
+    if (!cJSON_IsString(name) || dp_input_find(name->valuestring, &kind))
         return rt_fail(error, RT_CONFIG, "kind: expected the name of an input record");
     if (!cJSON_IsNumber(value))
         return rt_fail(error, RT_CONFIG, "value: expected a number");

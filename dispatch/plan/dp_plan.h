@@ -138,7 +138,7 @@ rt_status dp_ops_reserve(dp_ops *ops, uint32_t count);
 // Appends an operation and returns it, zeroed but for kind and keeper; NULL when out of memory.
 static inline dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
 {
-    if (RT_UNLIKELY(ops->count == ops->capacity) && dp_ops_reserve(ops, 1) != RT_OK)
+    if (RT_UNLIKELY(ops->count == ops->capacity) && dp_ops_reserve(ops, 1))
         return NULL;
     dp_op *op = &ops->items[ops->count++];
     *op = (dp_op){.kind = (uint8_t)kind, .keeper = DP_NO_KEEPER};

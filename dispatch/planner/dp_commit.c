@@ -231,7 +231,7 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
             if (is_summed(planner, work->trainers[work->row_keys[w][r]]) &&
-                add_gradient(planner, work, w, r) != RT_OK)
+                add_gradient(planner, work, w, r))
                 return RT_NO_MEMORY;
         }
     }

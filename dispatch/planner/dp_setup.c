@@ -81,14 +81,20 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
     return RT_OK;
 }
 
-// What the memory of all shards holds, with a tenth left for keys that spread unevenly. A row takes
-// its floats, its key, and at most 16 / (5/16) bytes of an index that has just doubled.
+// What all shards hold, with a tenth left for keys that spread unevenly. A row takes its floats, in
+// memory or on disk, and in memory its key and at most 16 / (5/16) bytes of an index that has just
+// doubled.
 static uint64_t rows_that_fit(const rt_config *config)
 {
     const uint32_t dim = config->model.embedding_dim; // the largest
     const double floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    const double bytes = floats * sizeof(float) * 9 / 8 + sizeof(uint64_t) + 16 * 16.0 / 5;
-    return (uint64_t)(0.9 * (double)config->ps_memory_bytes_max / bytes) * config->ps_shard_count;
+    const double row = floats * sizeof(float) * 9 / 8;
+    const double found_by = sizeof(uint64_t) + 16 * 16.0 / 5;
+    const bool on_disk = config->ps_storage == RT_STORAGE_DISK;
+    double rows = (double)config->ps_memory_bytes_max / (on_disk ? found_by : found_by + row);
+    if (on_disk)
+        rows = fmin(rows, (double)config->ps_disk_bytes_max / row);
+    return (uint64_t)(0.9 * rows) * config->ps_shard_count;
 }
 
 static dp_rows rows_of(const rt_config *config)

@@ -65,8 +65,8 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->order = rt_alloc(rows, sizeof *self->order);
     self->scratch = rt_alloc(rows, sizeof *self->scratch);
     if (!self->cost || !self->opt_cost || !self->opt_place || !self->order || !self->scratch ||
-        self->solver->create(rows, config->worker_count, &self->solver_state) != RT_OK ||
-        (config->measure_error && create_exact(self, config) != RT_OK)) {
+        self->solver->create(rows, config->worker_count, &self->solver_state) ||
+        (config->measure_error && create_exact(self, config))) {
         destroy(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples", rows);
     }

@@ -25,9 +25,9 @@
 // Where micro-batches may differ, their sizes follow the times of the workers (dp_shares), and the
 // search moves few samples more: the least weighted sum can be all samples on one worker, whatever
 // the weights, since rows that are shared cost once.
-#define APPROACH 0.3  // of the way to equal times, per iteration
-#define SLACK 16u     // part of an equal share that the search may move beyond the sizes
-#define FEW 8u        // part of an equal share: with fewer samples a worker's time says little
+#define APPROACH 0.3    // of the way to equal times, per iteration
+#define SLACK 16u       // part of an equal share that the search may move beyond the sizes
+#define FEW 8u          // part of an equal share: with fewer samples a worker's time says little
 #define ROWS_SHARE 0.95 // of a cache's rows that sizes may aim at
 
 typedef struct {
@@ -81,10 +81,9 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->box_count = config->box_count;
     for (uint32_t b = 0; b < config->box_count; b++)
         self->boxes.up[b] = self->boxes.down[b] = 1;
-    if (!self->cost ||
-        dp_solver_transport.create(config->sample_count_max, n, &self->solver) != RT_OK ||
-        dp_search_create(n, config->box_count, config->sample_count_max, config->distinct_count_max, &self->search) !=
-            RT_OK) {
+    if (!self->cost || dp_solver_transport.create(config->sample_count_max, n, &self->solver) ||
+        dp_search_create(n, config->box_count, config->sample_count_max,
+                         config->distinct_count_max, &self->search)) {
         destroy(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples",
                        config->sample_count_max);

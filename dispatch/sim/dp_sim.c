@@ -47,7 +47,7 @@ rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error
         memcpy(part, at, length);
         part[length] = '\0';
         snprintf(key, sizeof key, at == spec ? "dispatch.policy=%s" : "dispatch.%s", part);
-        if (rt_config_set(config, key, error) != RT_OK)
+        if (rt_config_set(config, key, error))
             return rt_fail_in(error, "policy \"%s\"", spec);
         at += length;
         if (*at == '\0')
@@ -97,8 +97,8 @@ static rt_status choose(simulation *s, rt_error *error)
     if (!s->chooser)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
-    rt_status status = dp_participants_records(s->chooser, dp_planner_participants(s->planner),
-                                               records, &count);
+    rt_status status =
+        dp_participants_records(s->chooser, dp_planner_participants(s->planner), records, &count);
     s->planning_ns += rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");
@@ -303,8 +303,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     rt_status status =
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
     if (!status)
-        dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0,
-                       &planner_config);
+        dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0, &planner_config);
     planner_config.measure_error = sim->config->sim_dispatch_error;
     if (!status)
         status = rt_metrics_open(sim->journal, &s.journal, error);

@@ -247,7 +247,7 @@ static void run_step(void *context)
     const ew_device *device = &s->one->device;
     ew_step_result result;
     rt_error error;
-    if (ew_model_step(s->model, &s->batch, NULL, NULL, &result, &error) != RT_OK)
+    if (ew_model_step(s->model, &s->batch, NULL, NULL, &result, &error))
         return;
     ew_model_dense_step(s->model, 1);
     device->ops->rows_step(device->state, &adagrad, s->one->dim, 1, s->one->slab,

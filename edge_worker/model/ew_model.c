@@ -1,5 +1,6 @@
 #include "edge_worker/model/ew_model.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
         {rows, &model->slots_buffer, true},
     };
     rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(wanted) && status == RT_OK; i++)
+    for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
         if (!wanted[i].host_too || !model->device->unified)
             status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
     model->lookups.field_count = config->field_count;
@@ -122,15 +123,15 @@ static rt_status create_block(ew_model *model, rt_error *error)
     if (!staged)
         return rt_fail(error, RT_NO_MEMORY, "no memory for %u floats of the model", staged_count);
     rt_status status = ew_model_buffer(model, model->float_count, &model->values, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, model->float_count + (size_t)1, &model->gradients, error);
-    if (status == RT_OK)
+    if (!status)
         status = ew_model_buffer(model, state_count, &model->state, error);
-    if (status == RT_OK) {
+    if (!status) {
         init_values(model, staged);
         status = ew_model_dense_write(model, EW_VALUES, staged, error);
     }
-    if (status == RT_OK) {
+    if (!status) {
         rt_optimizer_init_state(&model->config.optimizer, model->float_count, staged);
         status = ew_model_dense_write(model, EW_OPTIMIZER_STATE, staged, error);
     }
@@ -159,7 +160,7 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
                           ew_model **model_p, rt_error *error)
 {
     rt_status status = check_config(config, error);
-    if (status != RT_OK)
+    if (status)
         return status;
     ew_model *model = rt_alloc(1, sizeof *model);
     if (!model)
@@ -173,13 +174,13 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->filler = rt_alloc(config->row_count_max / ROW_COUNTS + 1, sizeof *model->filler);
     if (!model->part || !model->predictions || !model->check_fields || !model->filler)
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
-    if (status == RT_OK)
+    if (!status)
         status = create_buffers(model, error);
-    if (status == RT_OK)
+    if (!status)
         status = model->kind->create(model, model->part, error);
-    if (status == RT_OK)
+    if (!status)
         status = create_block(model, error);
-    if (status != RT_OK) {
+    if (status) {
         ew_model_destroy(model);
         return status;
     }
@@ -225,14 +226,14 @@ static rt_status check_bags(const ew_model_config *config, const ew_micro_batch 
     const uint32_t *offsets = batch->bag_offsets;
     if (!offsets) {
         if (batch->lookup_count != bag_count)
-            return rt_fail(error, RT_WIRE, "micro-batch of %u look-ups, expected %llu",
-                           batch->lookup_count, (unsigned long long)bag_count);
+            return rt_fail(error, RT_WIRE, "micro-batch of %u look-ups, expected %" PRIu64,
+                           batch->lookup_count, bag_count);
         return RT_OK;
     }
     for (uint64_t b = 0; b < bag_count; b++)
         if (offsets[b] > offsets[b + 1])
-            return rt_fail(error, RT_WIRE, "bag %llu ends before it begins (%u, %u)",
-                           (unsigned long long)b, offsets[b], offsets[b + 1]);
+            return rt_fail(error, RT_WIRE, "bag %" PRIu64 " ends before it begins (%u, %u)", b,
+                           offsets[b], offsets[b + 1]);
     if (offsets[0] != 0 || offsets[bag_count] != batch->lookup_count)
         return rt_fail(error, RT_WIRE, "bags hold look-ups %u to %u, expected 0 to %u", offsets[0],
                        offsets[bag_count], batch->lookup_count);
@@ -270,9 +271,9 @@ rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t 
                          rt_error *error)
 {
     rt_status status = check_counts(&model->config, batch, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_bags(&model->config, batch, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rows(model, batch, slot_count, error);
     return status;
 }
@@ -524,10 +525,9 @@ rt_status ew_model_load(ew_model *model, const rt_tensors *file, rt_error *error
             return rt_fail(error, RT_DATA, "the model file has no tensor \"%s\"", own.name);
         if (found->rank != own.rank || memcmp(found->shape, own.shape, sizeof own.shape) != 0)
             return rt_fail(error, RT_DATA,
-                           "tensor \"%s\" is %llu x %llu in the model file, expected %llu x %llu",
-                           own.name, (unsigned long long)found->shape[0],
-                           (unsigned long long)found->shape[1], (unsigned long long)own.shape[0],
-                           (unsigned long long)own.shape[1]);
+                           "tensor \"%s\" is %" PRIu64 " x %" PRIu64
+                           " in the model file, expected %" PRIu64 " x %" PRIu64,
+                           own.name, found->shape[0], found->shape[1], own.shape[0], own.shape[1]);
     }
     for (uint32_t i = 0; ew_model_tensor(model, i, NULL, &own); i++) {
         const ew_parameter *parameter = &model->parameters[i];

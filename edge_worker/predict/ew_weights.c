@@ -73,7 +73,8 @@ static rt_status create_rows(ew_weights *weights, rt_error *error)
     const uint64_t all = config->ps_memory_bytes_max > UINT64_MAX / shards
                              ? UINT64_MAX
                              : config->ps_memory_bytes_max * shards;
-    const ps_table_config bounds = {config->model.embedding_dim, all};
+    const ps_table_config bounds = {.row_floats = config->model.embedding_dim,
+                                    .memory_bytes_max = all};
     if (ps_table_create(&bounds, &weights->rows))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;

@@ -13,6 +13,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define LOOK_EVERY_NS 100000000 // whether there is another version
 #define PATH_SIZE (RT_PATH_MAX + 96)
@@ -330,7 +331,7 @@ rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_
     pthread_mutex_init(&copy->lock, NULL);
     rt_status status = read_first(copy, error);
     if (!status) {
-        copy->started = pthread_create(&copy->thread, NULL, follow, copy) == 0;
+        copy->started = rt_thread_start(&copy->thread, follow, copy) == 0;
         if (!copy->started)
             status = rt_fail(error, RT_LIMIT, "cannot start a thread");
     }

@@ -13,6 +13,7 @@
 #include "edge_worker/serve/ew_question.h"
 #include "runtime/http/rt_http.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define QUEUE_REQUESTS 4096u // more are told to come again
 #define BATCH_REQUESTS 64u
@@ -326,7 +327,7 @@ static rt_status create_threads(ew_server *server, rt_error *error)
     ew_follower_leave(server->copy, side);
     for (uint32_t i = 0; i < server->thread_count && !status; i++) {
         scoring *s = &server->threads[i];
-        s->started = pthread_create(&s->thread, NULL, work, s) == 0;
+        s->started = rt_thread_start(&s->thread, work, s) == 0;
         if (!s->started)
             status = rt_fail(error, RT_LIMIT, "cannot start a thread");
     }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
@@ -382,7 +382,6 @@ static void *subscribe(void *context)
 rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
                              rt_error *error)
 {
-    sigset_t all, before;
     ew_subscriber *s = rt_alloc(1, sizeof *s);
     if (!s)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -396,10 +395,7 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     if (!status)
         status = connect_anew(s, error);
     if (!status) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        s->started = pthread_create(&s->thread, NULL, subscribe, s) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        s->started = rt_thread_start(&s->thread, subscribe, s) == 0;
         if (!s->started)
             status = rt_fail(error, RT_LIMIT, "cannot start a thread");
     }

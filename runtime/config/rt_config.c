@@ -99,7 +99,7 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
         status = copy_table(&from->table, &to->table);
     if (!status)
         status = copy_table(&from->join.table, &to->join.table);
-    if (status == RT_OK)
+    if (!status)
         *copy = fresh;
     else
         rt_config_fini(&fresh);

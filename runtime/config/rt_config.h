@@ -226,6 +226,8 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
+
+typedef enum { RT_STORAGE_MEMORY, RT_STORAGE_DISK } rt_storage;
 typedef enum {
     RT_PARTICIPANTS_ALL,
     RT_PARTICIPANTS_AUTO,
@@ -364,6 +366,9 @@ typedef struct {
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
     rt_homes ps_homes;            // "ps.homes"
+    rt_storage ps_storage;
+    char ps_folder[RT_PATH_MAX]; // of rows on disk; "": /var/tmp
+    uint64_t ps_disk_bytes_max;  // per shard
     rt_rows_config rows;
     rt_network_transport network_transport;
     char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below

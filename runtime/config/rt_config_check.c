@@ -63,10 +63,10 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                       : rows->max             ? "rows.max"
                                               : NULL;
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
-        return rt_fail(
-            error, RT_CONFIG,
-            "rows.keep_min: %llu rows, expected at most seven eighths of rows.max (%llu)",
-            (unsigned long long)rows->keep_min, (unsigned long long)rows->max);
+        return rt_fail(error, RT_CONFIG,
+                       "rows.keep_min: %" PRIu64
+                       " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
+                       rows->keep_min, rows->max);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -123,8 +123,7 @@ rt_status rt_config_check_input(const rt_config *config, rt_error *error)
     if (stream->format == RT_FORMAT_SYNTHETIC)
         return RT_OK;
     rt_status status =
-        follows ? RT_OK
-                : check_paths("stream.files", stream->files, stream->file_count, error);
+        follows ? RT_OK : check_paths("stream.files", stream->files, stream->file_count, error);
     return status ? status
                   : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
                                 error);
@@ -324,9 +323,9 @@ static rt_status check_libsvm(const rt_libsvm_config *libsvm, rt_error *error)
 {
     const uint64_t least = libsvm->index_first + libsvm->dense_count;
     if (libsvm->field_count > 0 && libsvm->fields[0] < least)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.libsvm.fields[0]: indices below %llu are dense, or no indices",
-                       (unsigned long long)least);
+        return rt_fail(
+            error, RT_CONFIG,
+            "stream.libsvm.fields[0]: indices below %" PRIu64 " are dense, or no indices", least);
     return RT_OK;
 }
 
@@ -494,15 +493,15 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_rows(config, error);
     if (!status)
         status = check_device(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_consistency(config, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (status == RT_OK)
+    if (!status)
         status = check_stream(&config->stream, error);
-    if (status == RT_OK)
+    if (!status)
         status = check_network(config, error);
     if (!status)
         status = check_security(config, error);

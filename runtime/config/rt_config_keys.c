@@ -125,6 +125,12 @@ static const rt_config_choice synthetic_shapes[] = {
     {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
     {0},
 };
+static const rt_config_choice storages[] = {
+    {"memory", RT_STORAGE_MEMORY, "in memory"},
+    {"disk", RT_STORAGE_DISK,
+     "in a file: memory has those that are used, as far as it reaches (docs/ARCHITECTURE.md)"},
+    {0},
+};
 static const rt_config_choice placements[] = {
     {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
     {"worker", RT_PLACEMENT_WORKER,
@@ -555,6 +561,16 @@ const rt_config_key rt_config_keys[] = {
         "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
         "end (`rows.max`)."),
 
+    CHOICE("ps.storage", ps_storage, rt_storage, "\"memory\"", storages,
+           "Where the rows of a shard are."),
+    TEXT("ps.folder", ps_folder,
+         "`ps.storage` \"disk\": a folder on a disk of the shard's box, not one in memory; empty: "
+         "/var/tmp. The file has no name there, and ends with the process."),
+    U64("ps.disk_bytes_max", ps_disk_bytes_max, "68719476736",
+        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
+        "`ps.storage` \"disk\": for the rows of one shard; `ps.memory_bytes_max` bounds what finds "
+        "them, about 30 to 60 bytes a row."),
+
     U32("rows.expire_iterations", rows.expire_iterations, "0", IN(0, 1e9), "iterations",
         "A row that no iteration has trained for so long ends: shards and caches forget it, and it "
         "starts anew if its key comes back. 0: not by count."),
@@ -565,7 +581,7 @@ const rt_config_key rt_config_keys[] = {
         "So many rows, the ones trained last, stay whatever their age."),
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
-        "eighth is free. 0: as many as `ps.memory_bytes_max` holds."),
+        "eighth is free. 0: as many as `ps.memory_bytes_max` (and `ps.disk_bytes_max`) hold."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),

@@ -18,6 +18,7 @@
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/wire/rt_bytes.h"
 
 #define BODY_BYTES_MAX (UINT64_C(8) << 20)
@@ -447,12 +448,10 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
         {MHD_OPTION_END, 0, NULL}};
     const unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
                            MHD_USE_ERROR_LOG | (is_tls ? MHD_USE_TLS : 0);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const sigset_t before = rt_thread_hold_signals();
     http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, take_request, http, MHD_OPTION_ARRAY,
                                     options, MHD_OPTION_END);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rt_thread_take_signals(before);
     if (http->daemon)
         return RT_OK;
     close(listener);

@@ -3,15 +3,11 @@
 // A feeder numbers its events. The journal knows the last number of each, so that what comes again
 // is left out, and takes nothing behind a gap. KEPT says how far it is on disk.
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
-#include "runtime/live/rt_intake.h"
+#include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_transport.h"
 
@@ -27,21 +23,12 @@ typedef struct {
 } answer;
 
 typedef struct {
-    rt_journal *journal;
+    rt_intake_core core;
     rt_transport *transport;
     rt_endpoint *endpoint;
-    int wake;
-    bool names_events;
-    pthread_t thread;
-    bool runs;
     rt_log_limit limit;
-    pthread_mutex_t lock; // the members below
-    pthread_cond_t changed;
-    bool stop;
-    uint32_t open;               // entries that wait for the journal
-    answer answers[ANSWERS_MAX]; // to be sent; one per peer
-    uint32_t answer_count;
-    rt_intake_counts counts;
+    answer answers[ANSWERS_MAX]; // to be sent; one per peer; under the core's lock
+    uint32_t answer_count;       // likewise
 } intake;
 
 typedef struct {
@@ -49,14 +36,6 @@ typedef struct {
     uint32_t peer;
     uint64_t feeder;
 } waiting;
-
-static void wake(const intake *in)
-{
-    const uint64_t one = 1;
-    if (write(in->wake, &one, sizeof one) < 0) {
-        // it is readable already
-    }
-}
 
 // Under the lock. A feeder that gets none asks again.
 static void put_answer(intake *in, uint32_t peer, uint64_t feeder, bool again)
@@ -72,16 +51,13 @@ static void put_answer(intake *in, uint32_t peer, uint64_t feeder, bool again)
     in->answers[i].again |= again;
 }
 
-static void kept(void *context, rt_status status)
+static void kept(void *context, uint32_t count, rt_status status)
 {
     waiting *w = context;
-    intake *in = w->in;
-    pthread_mutex_lock(&in->lock);
-    in->open--;
-    put_answer(in, w->peer, w->feeder, status != RT_OK);
-    wake(in); // before the lock is given up: whoever closes waits for it
-    pthread_cond_broadcast(&in->changed);
-    pthread_mutex_unlock(&in->lock);
+    (void)count;
+    pthread_mutex_lock(&w->in->core.lock);
+    put_answer(w->in, w->peer, w->feeder, status != RT_OK);
+    pthread_mutex_unlock(&w->in->core.lock);
     rt_free(w);
 }
 
@@ -92,22 +68,14 @@ static bool append(intake *in, uint32_t peer, const rt_wire_header *header,
     if (!w)
         return false;
     *w = (waiting){in, peer, events->feeder};
-    pthread_mutex_lock(&in->lock);
-    in->open++;
-    pthread_mutex_unlock(&in->lock);
     const rt_journal_entry entry = {.lines = lines,
                                     .size = size,
                                     .count = header->count,
                                     .origin = events->feeder,
                                     .origin_first = header->iteration,
-                                    .origin_left = events->left,
-                                    .done = kept,
-                                    .context = w};
-    if (!rt_journal_append(in->journal, &entry))
+                                    .origin_left = events->left};
+    if (!rt_intake_append(&in->core, &entry, kept, w))
         return true;
-    pthread_mutex_lock(&in->lock);
-    in->open--;
-    pthread_mutex_unlock(&in->lock);
     rt_free(w);
     return false;
 }
@@ -129,11 +97,11 @@ static bool take(intake *in, uint32_t peer, const rt_message *message)
         return false;
     if (count > 0 && append(in, peer, header, &events, lines, reader.left))
         return true;
-    pthread_mutex_lock(&in->lock); // a question, or the journal is full
+    pthread_mutex_lock(&in->core.lock); // a question, or the journal is full
     put_answer(in, peer, events.feeder, count > 0);
-    in->counts.connections += count == 0;
-    pthread_mutex_unlock(&in->lock);
-    wake(in);
+    in->core.counts.connections += count == 0;
+    pthread_mutex_unlock(&in->core.lock);
+    rt_intake_wake(&in->core);
     return true;
 }
 
@@ -152,9 +120,7 @@ static void receive_all(intake *in)
             rt_fail(&error, RT_WIRE, "no events of a feeder");
         rt_message_release(&message);
         if (error.status == RT_WIRE) { // a stranger's mistake ends nothing
-            pthread_mutex_lock(&in->lock);
-            in->counts.refused++;
-            pthread_mutex_unlock(&in->lock);
+            rt_intake_count_refused(&in->core);
             if (rt_log_due(&in->limit, &count))
                 rt_warn("feed: %" PRIu64 " messages were refused; the last one: %s", count,
                         error.text);
@@ -165,14 +131,14 @@ static void receive_all(intake *in)
 static void send_answers(intake *in)
 {
     answer answers[ANSWERS_MAX];
-    pthread_mutex_lock(&in->lock);
+    pthread_mutex_lock(&in->core.lock);
     const uint32_t count = in->answer_count;
     memcpy(answers, in->answers, count * sizeof *answers);
     in->answer_count = 0;
-    pthread_mutex_unlock(&in->lock);
+    pthread_mutex_unlock(&in->core.lock);
     for (uint32_t i = 0; i < count; i++) {
         rt_message message;
-        const uint64_t last = rt_journal_origin(in->journal, answers[i].feeder);
+        const uint64_t last = rt_journal_origin(in->core.journal, answers[i].feeder);
         if (rt_message_create(&message, RT_MESSAGE_KEPT, SELF, last, answers[i].again, 0))
             continue;
         if (rt_transport_zmq.send(in->endpoint, answers[i].peer, &message))
@@ -183,44 +149,26 @@ static void send_answers(intake *in)
 static void *run(void *context)
 {
     intake *in = context;
-    uint64_t wakes;
-    bool ready, stop = false;
+    bool ready;
     prctl(PR_SET_NAME, "feed");
-    while (!stop) {
-        (void)rt_transport_zmq.wait(&in->endpoint, 1, in->wake, WAIT_MS, &ready);
-        if (read(in->wake, &wakes, sizeof wakes) < 0) {
-            // nobody has written to it
-        }
+    do {
+        (void)rt_transport_zmq.wait(&in->endpoint, 1, in->core.wake, WAIT_MS, &ready);
+        rt_intake_wakes_seen(&in->core);
         receive_all(in);
         send_answers(in);
-        pthread_mutex_lock(&in->lock);
-        stop = in->stop;
-        pthread_mutex_unlock(&in->lock);
-    }
+    } while (!rt_intake_is_stopped(&in->core));
     return NULL;
 }
 
 static void close_intake(void *context)
 {
     intake *in = context;
-    pthread_mutex_lock(&in->lock);
-    in->stop = true;
-    pthread_mutex_unlock(&in->lock);
-    wake(in);
-    if (in->runs)
-        pthread_join(in->thread, NULL);
-    pthread_mutex_lock(&in->lock);
-    while (in->open > 0)
-        pthread_cond_wait(&in->changed, &in->lock);
-    pthread_mutex_unlock(&in->lock);
+    rt_intake_stop(&in->core);
     if (in->endpoint)
         rt_transport_zmq.end(in->endpoint, LINGER_MS);
     if (in->transport)
         rt_transport_zmq.close(in->transport);
-    if (in->wake >= 0)
-        close(in->wake);
-    pthread_cond_destroy(&in->changed);
-    pthread_mutex_destroy(&in->lock);
+    rt_intake_end(&in->core);
     rt_free(in);
 }
 
@@ -247,24 +195,15 @@ static rt_status listen_for_feeders(intake *in, const rt_config *config, rt_erro
 static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
                              rt_error *error)
 {
-    sigset_t all, before;
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for feed");
-    in->journal = journal;
-    in->names_events = *config->stream.id;
-    in->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    pthread_mutex_init(&in->lock, NULL);
-    pthread_cond_init(&in->changed, NULL);
-    rt_status status = in->wake >= 0 ? listen_for_feeders(in, config, error)
-                                     : rt_fail(error, RT_LIMIT, "cannot create a descriptor");
-    if (!status) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        status = in->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread for feeders");
-    }
+    rt_status status = rt_intake_begin(&in->core, "feed", config, journal, error);
+    in->core.names_events = true; // a feeder's numbers do
+    if (!status)
+        status = listen_for_feeders(in, config, error);
+    if (!status)
+        status = rt_intake_start(&in->core, run, in, error);
     if (status) {
         close_intake(in);
         return status;
@@ -275,10 +214,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
 
 static void counts(void *context, rt_intake_counts *counts)
 {
-    intake *in = context;
-    pthread_mutex_lock(&in->lock);
-    *counts = in->counts;
-    pthread_mutex_unlock(&in->lock);
+    rt_intake_read_counts(&((intake *)context)->core, counts);
 }
 
 const rt_intake_ops rt_intake_feed = {

@@ -8,17 +8,12 @@
 #include <inttypes.h>
 #include <mosquitto.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "runtime/config/rt_address.h"
 #include "runtime/http/rt_http_secrets.h"
-#include "runtime/live/rt_intake.h"
+#include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"
 
 #define KEEPALIVE_S 60
@@ -30,24 +25,16 @@
 #define READS_MAX 1000
 
 typedef struct {
+    rt_intake_core core;
     const rt_config *config;
-    rt_journal *journal;
     struct mosquitto *client;
     char host[RT_NAME_MAX];
     uint32_t port;
     bool is_connected; // the session is there; the thread's, as are those below
     rt_bytes batch;
     uint32_t batch_count;
-    int wake;
-    pthread_t thread;
-    bool runs;
     rt_log_limit limit, bad;
-    pthread_mutex_t lock; // the members below
-    pthread_cond_t changed;
-    bool stop;
-    bool is_waiting; // for the journal
-    rt_status committed;
-    rt_intake_counts counts;
+    rt_status committed; // the last block; under the core's lock
 } intake;
 
 static void on_connect(struct mosquitto *client, void *context, int reason)
@@ -64,9 +51,9 @@ static void on_connect(struct mosquitto *client, void *context, int reason)
     (void)mosquitto_subscribe(client, NULL, in->config->stream.mqtt_topic, 1);
     rt_info("stream.mqtt: connected to %s:%" PRIu32 ", topic %s", in->host, in->port,
             in->config->stream.mqtt_topic);
-    pthread_mutex_lock(&in->lock);
-    in->counts.connections++;
-    pthread_mutex_unlock(&in->lock);
+    pthread_mutex_lock(&in->core.lock);
+    in->core.counts.connections++;
+    pthread_mutex_unlock(&in->core.lock);
 }
 
 static void on_message(struct mosquitto *client, void *context,
@@ -84,11 +71,8 @@ static void on_message(struct mosquitto *client, void *context,
         return;
     const bool is_good =
         rt_journal_count_lines(text, size, &count) && in->batch.size + size < RT_JOURNAL_FRAME_MAX;
-    pthread_mutex_lock(&in->lock);
-    in->counts.refused += !is_good;
-    in->counts.unnamed += is_good && !*in->config->stream.id ? count : 0;
-    pthread_mutex_unlock(&in->lock);
     if (!is_good) {
+        rt_intake_count_refused(&in->core);
         if (rt_log_due(&in->bad, &told))
             rt_warn("stream.mqtt: %" PRIu64 " messages with lines of more than %u bytes were left "
                     "out",
@@ -100,46 +84,34 @@ static void on_message(struct mosquitto *client, void *context,
     in->batch_count += count;
 }
 
-static void committed(void *context, rt_status status)
+static void committed(void *context, uint32_t count, rt_status status)
 {
     intake *in = context;
-    pthread_mutex_lock(&in->lock);
+    (void)count;
+    pthread_mutex_lock(&in->core.lock);
     in->committed = status;
-    in->is_waiting = false;
-    pthread_cond_broadcast(&in->changed);
-    pthread_mutex_unlock(&in->lock);
-}
-
-static bool is_stopped(intake *in)
-{
-    pthread_mutex_lock(&in->lock);
-    const bool stop = in->stop;
-    pthread_mutex_unlock(&in->lock);
-    return stop;
+    pthread_mutex_unlock(&in->core.lock);
 }
 
 // Until the journal has what came. Where it is full that may take long; the broker waits.
 static rt_status commit(intake *in)
 {
-    const rt_journal_entry entry = {.lines = (const char *)in->batch.data,
-                                    .size = in->batch.size,
-                                    .count = in->batch_count,
-                                    .done = committed,
-                                    .context = in};
+    const rt_journal_entry entry = {
+        .lines = (const char *)in->batch.data, .size = in->batch.size, .count = in->batch_count};
     if (in->batch.failed)
         return RT_NO_MEMORY;
-    in->is_waiting = true;
-    rt_status status = rt_journal_append(in->journal, &entry);
-    while (status == RT_AGAIN && !is_stopped(in)) {
-        struct pollfd wake = {in->wake, POLLIN, 0};
-        (void)poll(&wake, 1, FULL_MS);
-        status = rt_journal_append(in->journal, &entry);
+    rt_status status = rt_intake_append(&in->core, &entry, committed, in);
+    while (status == RT_AGAIN && !rt_intake_is_stopped(&in->core)) {
+        rt_intake_pause(&in->core, FULL_MS);
+        status = rt_intake_append(&in->core, &entry, committed, in);
     }
-    pthread_mutex_lock(&in->lock);
-    while (!status && in->is_waiting)
-        pthread_cond_wait(&in->changed, &in->lock);
-    status = status ? status : in->committed;
-    pthread_mutex_unlock(&in->lock);
+    if (status)
+        return status;
+    rt_intake_settle(&in->core);
+    rt_intake_wakes_seen(&in->core);
+    pthread_mutex_lock(&in->core.lock);
+    status = in->committed;
+    pthread_mutex_unlock(&in->core.lock);
     return status;
 }
 
@@ -171,7 +143,8 @@ static int write_all(intake *in)
 // One round: read, keep, acknowledge. False: the connection is of no use any more.
 static bool turn(intake *in)
 {
-    struct pollfd wanted[] = {{mosquitto_socket(in->client), POLLIN, 0}, {in->wake, POLLIN, 0}};
+    struct pollfd wanted[] = {{mosquitto_socket(in->client), POLLIN, 0},
+                              {in->core.wake, POLLIN, 0}};
     if (wanted[0].fd < 0)
         return false;
     (void)poll(wanted, 2, POLL_MS);
@@ -214,12 +187,6 @@ static struct mosquitto *create_client(intake *in, rt_error *error)
     return client;
 }
 
-static void wait_ms(intake *in, int ms)
-{
-    struct pollfd wake = {in->wake, POLLIN, 0};
-    (void)poll(&wake, 1, ms);
-}
-
 // A client of its own for every connection: nothing that was queued is left.
 static bool connect_client(intake *in)
 {
@@ -249,15 +216,15 @@ static void *run(void *context)
     intake *in = context;
     int pause_ms = RECONNECT_MS_MIN;
     prctl(PR_SET_NAME, "mqtt");
-    while (!is_stopped(in)) {
+    while (!rt_intake_is_stopped(&in->core)) {
         if (connect_client(in)) {
-            while (!is_stopped(in) && turn(in))
+            while (!rt_intake_is_stopped(&in->core) && turn(in))
                 pause_ms = in->is_connected ? RECONNECT_MS_MIN : pause_ms;
-            if (!is_stopped(in))
+            if (!rt_intake_is_stopped(&in->core))
                 rt_info("stream.mqtt: the connection ended");
         }
-        if (!is_stopped(in))
-            wait_ms(in, pause_ms);
+        if (!rt_intake_is_stopped(&in->core))
+            rt_intake_pause(&in->core, pause_ms);
         pause_ms = pause_ms * 2 < RECONNECT_MS_MAX ? pause_ms * 2 : RECONNECT_MS_MAX;
     }
     if (in->client)
@@ -268,23 +235,12 @@ static void *run(void *context)
 static void close_intake(void *context)
 {
     intake *in = context;
-    const uint64_t one = 1;
-    pthread_mutex_lock(&in->lock);
-    in->stop = true;
-    pthread_mutex_unlock(&in->lock);
-    if (in->wake >= 0 && write(in->wake, &one, sizeof one) < 0) {
-        // it is readable already
-    }
-    if (in->runs)
-        pthread_join(in->thread, NULL);
+    rt_intake_stop(&in->core);
     if (in->client)
         mosquitto_destroy(in->client);
     mosquitto_lib_cleanup();
-    if (in->wake >= 0)
-        close(in->wake);
     rt_bytes_fini(&in->batch);
-    pthread_cond_destroy(&in->changed);
-    pthread_mutex_destroy(&in->lock);
+    rt_intake_end(&in->core);
     rt_free(in);
 }
 
@@ -314,30 +270,20 @@ static rt_status check(intake *in, rt_error *error)
 static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
                              rt_error *error)
 {
-    sigset_t all, before;
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.mqtt");
     (void)mosquitto_lib_init();
     in->config = config;
-    in->journal = journal;
-    in->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    pthread_mutex_init(&in->lock, NULL);
-    pthread_cond_init(&in->changed, NULL);
-    rt_status status = check(in, error);
-    if (!status && in->wake < 0)
-        status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    rt_status status = rt_intake_begin(&in->core, "stream.mqtt", config, journal, error);
+    if (!status)
+        status = check(in, error);
     if (!status) { // what cannot be right is told now, not by the thread
         in->client = create_client(in, error);
         status = in->client ? RT_OK : error->status;
     }
-    if (!status) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        status = in->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread for MQTT");
-    }
+    if (!status)
+        status = rt_intake_start(&in->core, run, in, error);
     if (status) {
         close_intake(in);
         return status;
@@ -348,10 +294,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
 
 static void counts(void *context, rt_intake_counts *counts)
 {
-    intake *in = context;
-    pthread_mutex_lock(&in->lock);
-    *counts = in->counts;
-    pthread_mutex_unlock(&in->lock);
+    rt_intake_read_counts(&((intake *)context)->core, counts);
 }
 
 const rt_intake_ops rt_intake_mqtt = {

@@ -4,16 +4,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/live/rt_intake.h"
+#include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"
 
 #define CONNECTIONS_MAX 64u
@@ -25,7 +22,7 @@ typedef struct intake intake;
 
 typedef struct {
     intake *in;
-    uint32_t references;   // the connection, and blocks that wait: under the lock
+    uint32_t references;   // the connection, and blocks that wait: under the core's lock
     uint64_t kept;         // lines: under the lock
     uint32_t waiting;      // blocks: under the lock
     bool failed;           // under the lock: the journal could not keep some
@@ -40,25 +37,12 @@ typedef struct {
     size_t answer_size;
 } connection;
 
-typedef struct {
-    connection *c;
-    uint32_t count;
-} block;
-
 struct intake {
-    rt_journal *journal;
-    int listener, wake;
-    bool names_events;
-    pthread_t thread;
-    bool runs;
+    rt_intake_core core;
+    int listener;
     connection *connections[CONNECTIONS_MAX]; // the thread's
     uint32_t connection_count;
     rt_log_limit limit;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool stop;
-    uint32_t open_blocks;
-    rt_intake_counts counts;
 };
 
 // Under the lock.
@@ -70,63 +54,41 @@ static void release(connection *c)
     rt_free(c);
 }
 
-static void wake(const intake *in)
+// by: 1, or -1 where its block was not appended.
+static void hold(connection *c, int by)
 {
-    const uint64_t one = 1;
-    if (write(in->wake, &one, sizeof one) < 0) {
-        // it is readable already
-    }
+    pthread_mutex_lock(&c->in->core.lock);
+    c->waiting += (uint32_t)by;
+    c->references += (uint32_t)by;
+    pthread_mutex_unlock(&c->in->core.lock);
 }
 
-static void kept(void *context, rt_status status)
+static void kept(void *context, uint32_t count, rt_status status)
 {
-    block *b = context;
-    connection *c = b->c;
-    intake *in = c->in;
-    pthread_mutex_lock(&in->lock);
-    c->kept += status ? 0 : b->count;
+    connection *c = context;
+    pthread_mutex_t *lock = &c->in->core.lock;
+    pthread_mutex_lock(lock);
+    c->kept += status ? 0 : count;
     c->failed |= status != RT_OK;
     c->waiting--;
-    in->open_blocks--;
     release(c);
-    wake(in); // before the lock is given up: whoever closes waits for it
-    pthread_cond_broadcast(&in->changed);
-    pthread_mutex_unlock(&in->lock);
-    rt_free(b);
+    pthread_mutex_unlock(lock);
 }
 
 // Whole lines go to the journal. False: the connection cannot go on.
 static bool append(connection *c, size_t size)
 {
-    intake *in = c->in;
     uint32_t count;
     if (!rt_journal_count_lines(c->text, size, &count))
         return false;
-    block *b = rt_alloc(1, sizeof *b);
-    if (!b)
-        return false;
-    *b = (block){c, count};
-    pthread_mutex_lock(&in->lock);
-    c->references++;
-    c->waiting++;
-    in->open_blocks++;
-    in->counts.unnamed += in->names_events ? 0 : count;
-    pthread_mutex_unlock(&in->lock);
-    const rt_journal_entry entry = {
-        .lines = c->text, .size = size, .count = count, .done = kept, .context = b};
-    const rt_status status = rt_journal_append(in->journal, &entry);
+    hold(c, 1);
+    const rt_journal_entry entry = {.lines = c->text, .size = size, .count = count};
+    const rt_status status = rt_intake_append(&c->in->core, &entry, kept, c);
+    c->is_held = status == RT_AGAIN;
     if (status) {
-        pthread_mutex_lock(&in->lock);
-        c->waiting--;
-        in->open_blocks--;
-        in->counts.unnamed -= in->names_events ? 0 : count;
-        release(c);
-        pthread_mutex_unlock(&in->lock);
-        rt_free(b);
-        c->is_held = status == RT_AGAIN;
+        hold(c, -1);
         return c->is_held;
     }
-    c->is_held = false;
     c->size -= size;
     memmove(c->text, c->text + size, c->size);
     return true;
@@ -143,9 +105,9 @@ static size_t whole_lines(const connection *c)
 // What is there goes on. False: end the connection.
 static bool go_on(connection *c)
 {
-    pthread_mutex_lock(&c->in->lock);
+    pthread_mutex_lock(&c->in->core.lock);
     const bool may = c->waiting < UNCOMMITTED_MAX;
-    pthread_mutex_unlock(&c->in->lock);
+    pthread_mutex_unlock(&c->in->core.lock);
     size_t size = whole_lines(c);
     if (size == 0 && c->size > RT_LINE_MAX)
         return false;
@@ -172,10 +134,10 @@ static bool read_some(connection *c)
 // Tells how many lines are kept. False: nobody listens any more, or all was said.
 static bool answer(connection *c)
 {
-    pthread_mutex_lock(&c->in->lock);
+    pthread_mutex_lock(&c->in->core.lock);
     const uint64_t lines = c->kept;
     const bool failed = c->failed, is_idle = c->waiting == 0;
-    pthread_mutex_unlock(&c->in->lock);
+    pthread_mutex_unlock(&c->in->core.lock);
     if (c->answer_size == 0 && lines > c->told) {
         c->told = lines;
         c->answer_size = (size_t)snprintf(c->answer, sizeof c->answer, "%" PRIu64 "\n", lines);
@@ -198,9 +160,9 @@ static void end(intake *in, uint32_t i)
     connection *c = in->connections[i];
     close(c->fd);
     in->connections[i] = in->connections[--in->connection_count];
-    pthread_mutex_lock(&in->lock);
+    pthread_mutex_lock(&in->core.lock);
     release(c);
-    pthread_mutex_unlock(&in->lock);
+    pthread_mutex_unlock(&in->core.lock);
 }
 
 static void accept_one(intake *in)
@@ -213,10 +175,10 @@ static void accept_one(intake *in)
     const size_t capacity = RT_LINE_MAX + 2 * READ_BYTES;
     if (c)
         c->text = rt_alloc_lazy(capacity, 1);
-    pthread_mutex_lock(&in->lock);
-    in->counts.connections++;
-    in->counts.refused += !c || !c->text;
-    pthread_mutex_unlock(&in->lock);
+    pthread_mutex_lock(&in->core.lock);
+    in->core.counts.connections++;
+    in->core.counts.refused += !c || !c->text;
+    pthread_mutex_unlock(&in->core.lock);
     if (!c || !c->text) {
         rt_free(c);
         close(fd);
@@ -235,7 +197,7 @@ static void accept_one(intake *in)
 static int fill_polls(const intake *in, struct pollfd *polls)
 {
     int wait_ms = -1;
-    polls[0] = (struct pollfd){in->wake, POLLIN, 0};
+    polls[0] = (struct pollfd){in->core.wake, POLLIN, 0};
     polls[1] = (struct pollfd){in->listener, POLLIN, 0};
     for (uint32_t i = 0; i < in->connection_count; i++) {
         const connection *c = in->connections[i];
@@ -252,20 +214,15 @@ static void *run(void *context)
 {
     intake *in = context;
     struct pollfd polls[2 + CONNECTIONS_MAX];
-    uint64_t wakes;
     prctl(PR_SET_NAME, "tcp");
     for (;;) {
         const int wait_ms = fill_polls(in, polls);
         const uint32_t count = in->connection_count;
         (void)poll(polls, 2 + count, wait_ms);
-        pthread_mutex_lock(&in->lock);
-        const bool stop = in->stop;
-        pthread_mutex_unlock(&in->lock);
-        if (stop)
+        if (rt_intake_is_stopped(&in->core))
             break;
-        if (polls[0].revents && read(in->wake, &wakes, sizeof wakes) < 0) {
-            // another thread was faster
-        }
+        if (polls[0].revents)
+            rt_intake_wakes_seen(&in->core);
         for (uint32_t i = count; i-- > 0;) {
             connection *c = in->connections[i];
             bool goes_on = true;
@@ -291,22 +248,10 @@ static void *run(void *context)
 static void close_intake(void *context)
 {
     intake *in = context;
-    pthread_mutex_lock(&in->lock);
-    in->stop = true;
-    pthread_mutex_unlock(&in->lock);
-    wake(in);
-    if (in->runs)
-        pthread_join(in->thread, NULL);
-    pthread_mutex_lock(&in->lock);
-    while (in->open_blocks > 0)
-        pthread_cond_wait(&in->changed, &in->lock);
-    pthread_mutex_unlock(&in->lock);
+    rt_intake_stop(&in->core);
     if (in->listener >= 0)
         close(in->listener);
-    if (in->wake >= 0)
-        close(in->wake);
-    pthread_cond_destroy(&in->changed);
-    pthread_mutex_destroy(&in->lock);
+    rt_intake_end(&in->core);
     rt_free(in);
 }
 
@@ -314,32 +259,23 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
                              rt_error *error)
 {
     const char *address = config->stream.tcp_listen;
-    sigset_t all, before;
     rt_status status = rt_intake_check_open(config, "stream.tcp.listen", address, error);
     intake *in = status ? NULL : rt_alloc(1, sizeof *in);
     if (status)
         return status;
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.tcp");
-    in->journal = journal;
-    in->names_events = *config->stream.id;
-    in->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    pthread_mutex_init(&in->lock, NULL);
-    pthread_cond_init(&in->changed, NULL);
-    in->listener = rt_intake_listen("stream.tcp", "stream.tcp.listen", address, error);
-    if (in->listener < 0 || in->wake < 0) {
-        status = in->listener < 0 ? error->status
-                                  : rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    in->listener = -1;
+    status = rt_intake_begin(&in->core, "stream.tcp", config, journal, error);
+    if (!status)
+        in->listener = rt_intake_listen("stream.tcp", "stream.tcp.listen", address, error);
+    if (!status && in->listener < 0)
+        status = error->status;
+    if (!status)
+        status = rt_intake_start(&in->core, run, in, error);
+    if (status) {
         close_intake(in);
         return status;
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    in->runs = pthread_create(&in->thread, NULL, run, in) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!in->runs) {
-        close_intake(in);
-        return rt_fail(error, RT_LIMIT, "cannot start a thread for stream.tcp");
     }
     *intake_p = in;
     return RT_OK;
@@ -347,10 +283,7 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
 
 static void counts(void *context, rt_intake_counts *counts)
 {
-    intake *in = context;
-    pthread_mutex_lock(&in->lock);
-    *counts = in->counts;
-    pthread_mutex_unlock(&in->lock);
+    rt_intake_read_counts(&((intake *)context)->core, counts);
 }
 
 const rt_intake_ops rt_intake_tcp = {

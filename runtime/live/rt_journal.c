@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -14,6 +13,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/live/rt_journal_parts.h"
+#include "runtime/rt_thread.h"
 
 #define WAITING_BYTES_MAX (UINT64_C(64) << 20)
 #define SEGMENTS_PER_JOURNAL 16u
@@ -488,14 +488,10 @@ static rt_status open_folder(rt_journal *journal, const char *directory, rt_erro
 
 static rt_status start(rt_journal *journal, rt_error *error)
 {
-    sigset_t all, before;
     journal->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (journal->event_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    journal->thread_runs = pthread_create(&journal->thread, NULL, run, journal) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    journal->thread_runs = rt_thread_start(&journal->thread, run, journal) == 0;
     return journal->thread_runs ? RT_OK
                                 : rt_fail(error, RT_LIMIT, "cannot start the journal's thread");
 }

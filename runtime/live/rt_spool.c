@@ -1,13 +1,13 @@
 #include "runtime/live/rt_spool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/stream/rt_source.h"
 
 #define BLOCK_BYTES ((size_t)256 << 10)
@@ -166,11 +166,7 @@ static rt_status open_source(rt_spool *spool, rt_error *error)
 
 static rt_status start(rt_spool *spool, rt_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    spool->runs = pthread_create(&spool->thread, NULL, run, spool) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    spool->runs = rt_thread_start(&spool->thread, run, spool) == 0;
     return spool->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start the spool's thread");
 }
 

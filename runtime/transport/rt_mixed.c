@@ -180,7 +180,7 @@ static void second_stop(rt_endpoint *endpoint, owner by, uint32_t peer)
     rt_message message;
     size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
                                    rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size) != RT_OK)
+    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size))
         return;
     memcpy(rt_message_payload(&message), text, size);
     if (by == BY_ZMQ)

@@ -28,6 +28,7 @@
 #include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 #include "runtime/transport/rt_ucx_endpoint.h"
 #include "runtime/transport/rt_watch.h"
 
@@ -249,7 +250,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
     if (endpoint->listener >= 0)
         close(endpoint->listener); // the address is free again at once
     endpoint->listener = -1;
-    if (endpoint->linger_ms && pthread_create(&endpoint->thread, NULL, linger, endpoint) == 0) {
+    if (endpoint->linger_ms && rt_thread_start(&endpoint->thread, linger, endpoint) == 0) {
         pthread_mutex_lock(&transport->lock);
         endpoint->next_lingering = transport->lingering;
         transport->lingering = endpoint;

@@ -34,7 +34,7 @@ static void second_stop(rt_ucx_link *link, uint32_t peer)
     rt_message message;
     size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
                                    rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, link->port->self, 0, 0, size) != RT_OK)
+    if (rt_message_create(&message, RT_MESSAGE_STOP, link->port->self, 0, 0, size))
         return;
     memcpy(rt_message_payload(&message), text, size);
     (void)rt_ucx_link_send(link, &message);

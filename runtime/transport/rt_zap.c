@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <zmq.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
 
 #define ZAP_ADDRESS "inproc://zeromq.zap.01" // ZeroMQ RFC 27
 #define ZAP_VERSION "1.0"
@@ -194,17 +194,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-// Signals are for the threads that look at their flags.
-static int start_thread(rt_zap *zap)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int reason = pthread_create(&zap->thread, NULL, run, zap);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return reason;
-}
-
 rt_status rt_zap_create(void *context, const rt_keys *keys, rt_zap **zap_p, rt_error *error)
 {
     rt_zap *zap = rt_alloc(1, sizeof *zap);
@@ -222,7 +211,7 @@ rt_status rt_zap_create(void *context, const rt_keys *keys, rt_zap **zap_p, rt_e
             zmq_bind(zap->requests, ZAP_ADDRESS) != 0)
             reason = errno;
         else
-            reason = start_thread(zap);
+            reason = rt_thread_start(&zap->thread, run, zap);
         zap->has_thread = reason == 0;
     }
     if (reason == 0) {

@@ -60,7 +60,7 @@ static void second_stop(rt_endpoint *endpoint, uint32_t peer, uint64_t connectio
     rt_message message;
     size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
                                    rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size) != RT_OK)
+    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size))
         return;
     memcpy(rt_message_payload(&message), text, size);
     if (rt_zmq_address_send(endpoint, peer, connection))

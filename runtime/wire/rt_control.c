@@ -107,7 +107,7 @@ rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint3
 {
     const rt_reason reason = reason_of(status);
     rt_status created = rt_control_create_text(message, type, sender, text);
-    if (created == RT_OK)
+    if (!created)
         rt_message_header(message)->iteration = reason;
     return created;
 }

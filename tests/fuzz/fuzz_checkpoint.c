@@ -275,7 +275,8 @@ static void write_rows(const fixture *f, const dp_planner *planner, uint32_t ite
                                 .iteration = iteration,
                                 .base = base,
                                 .packed = f == fixtures};
-    const ps_table_config sizes = {info.dim + info.state_floats, 1 << 24};
+    const ps_table_config sizes = {.row_floats = info.dim + info.state_floats,
+                                   .memory_bytes_max = 1 << 24};
     ps_table *table;
     rt_error error = {0};
     must(ps_table_create(&sizes, &table), &error);

@@ -2,11 +2,11 @@
 // and label; every line of the rest goes to rt_table_parse, in a block of exactly the size that
 // rt_line promises.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_table.h"
+#include "tests/fuzz/fuzz_lines.h"
 
 #define VALUES_MAX 4
 
@@ -52,23 +52,15 @@ static void check_sample(const rt_line_sample *sample)
     }
 }
 
-static void check_line(rt_table *table, const char *text, size_t length)
+static bool parse(void *table, const rt_line *line, rt_line_problem *problem)
 {
     float dense[2];
     uint64_t keys[1 + VALUES_MAX];
     rt_line_sample sample = {.dense = dense, .keys = keys};
-    rt_line_problem problem = {.text = ""};
-    char *block = malloc(length + 1 + RT_LINE_PAD);
-    rt_assert(block);
-    memcpy(block, text, length);
-    memset(block + length, '0', 1 + RT_LINE_PAD);
-    block[length] = '\n';
-    rt_line line = {.text = block, .length = (uint32_t)length, .number = 1};
-    if (rt_table_parse(table, &line, &sample, &problem))
-        check_sample(&sample);
-    else
-        rt_assert(strlen(problem.text) > 0);
-    free(block);
+    if (!rt_table_parse(table, line, &sample, problem))
+        return false;
+    check_sample(&sample);
+    return true;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -79,12 +71,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rt_table **table = &tables[data[0] % 16];
     if (!*table)
         *table = open_table(data[0] % 16);
-    const char *at = (const char *)data + 1, *end = (const char *)data + size;
-    while (at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        stop = stop ? stop : end;
-        check_line(*table, at, (size_t)(stop - at));
-        at = stop + 1;
-    }
+    fuzz_lines(data + 1, size - 1, parse, *table);
     return 0;
 }

@@ -322,7 +322,7 @@ static void on_request(void **state)
 
 static void load_rows(const char *out, uint32_t shards, ps_table **table_p)
 {
-    const ps_table_config sizes = {4, 1 << 28};
+    const ps_table_config sizes = {.row_floats = 4, .memory_bytes_max = 1 << 28};
     assert_int_equal(ps_table_create(&sizes, table_p), RT_OK);
     for (uint32_t s = 0; s < shards; s++) {
         char path[600];

@@ -1,12 +1,10 @@
 // `lanyard doctor` beside a coordinator that waits for its members: what it learns of it.
 #include "tests/support/test.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/run_case.h"
@@ -16,17 +14,6 @@
 typedef struct {
     char coordinator[64], key[300], allow[300], server[300]; // KEY=VALUE
 } box;
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int one = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(one, (const struct sockaddr *)&address, size), 0);
-    assert_int_equal(getsockname(one, (struct sockaddr *)&address, &size), 0);
-    close(one);
-    return ntohs(address.sin_port);
-}
 
 static void make_keys(const char *name)
 {
@@ -89,7 +76,7 @@ static void the_coordinator_is_asked(void **state)
 {
     (void)state;
     static const char *const names[] = {"hub", "known", "unknown"};
-    const unsigned port = free_port();
+    const unsigned port = test_free_port();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         make_keys(names[i]);
         let_in("all", names[i]);

@@ -43,17 +43,6 @@ static const char *folder(void)
 
 // ---- the run ---------------------------------------------------------------------------------
 
-static uint32_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(one, (const struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(one, (struct sockaddr *)&address, &size), 0);
-    close(one);
-    return ntohs(address.sin_port);
-}
-
 static void write_config(live *run)
 {
     char keys[2000] = "";
@@ -77,7 +66,7 @@ static void write_config(live *run)
 
 static void start(live *run, const char *name, bool with_keys)
 {
-    *run = (live){.ports = {free_port(), free_port()}, .with_keys = with_keys};
+    *run = (live){.ports = {test_free_port(), test_free_port()}, .with_keys = with_keys};
     snprintf(run->config, sizeof run->config, "%s/%s.json", folder(), name);
     snprintf(run->out, sizeof run->out, "%s/%s", folder(), name);
     write_config(run);

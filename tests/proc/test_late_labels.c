@@ -13,7 +13,6 @@
 #include "tests/support/test.h"
 
 #define EVENTS 40000u
-#define SETS_MAX 12
 
 #define FEATURES                                                                                   \
     "{\"name\": \"u\", \"kind\": \"categorical\"}, {\"name\": \"i\", \"kind\": \"categorical\"}, " \
@@ -41,9 +40,7 @@ static const char config[] =
 
 static FILE *create(const char *name)
 {
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(run_path(name), "w");
     assert_non_null(file);
     return file;
 }
@@ -92,34 +89,9 @@ static void write_inputs(void)
         assert_int_equal(fclose(all[k]), 0);
 }
 
-static void run_words(process *p, const char *const *words, size_t word_count,
-                      const char *const *sets)
-{
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard()};
-    size_t count = 1;
-    for (size_t i = 0; i < word_count; i++)
-        arguments[count++] = words[i];
-    for (; *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    arguments[count] = NULL;
-    *p = (process){0};
-    process_start(p, arguments);
-    run_must_end(p, 0);
-}
-
 static void up(const char *out, const char *flag, const char *const *sets)
 {
-    char path[300], folder[300];
-    process p;
-    FILE *file = create("config.json");
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(folder, sizeof folder, "%s/%s", run_folder(), out);
-    run_words(&p, (const char *const[]){"up", path, "--out", folder, flag}, flag ? 5 : 4, sets);
-    process_fini(&p);
+    run_up(config, out, flag, sets);
 }
 
 static const char *input(const char *key, const char *name)
@@ -129,6 +101,29 @@ static const char *input(const char *key, const char *name)
     char *text = texts[next++ % 4];
     snprintf(text, sizeof texts[0], "%s=%s/%s", key, run_folder(), name);
     return text;
+}
+
+// Events wait 200 s for their outcomes, and late ones correct them for 5,000 s; and more sets.
+#define SETS_MAX 12
+static const char *const *with_late(const char *const *more)
+{
+    static const char *sets[SETS_MAX + 1];
+    const char *const all[] = {input("stream.files", "events.csv"),
+                               EVENT_COLUMNS,
+                               input("stream.join.outcomes", "outcomes.csv"),
+                               JOIN,
+                               "stream.join.window_s=200",
+                               "stream.join.late=train",
+                               "stream.join.late_s=5000",
+                               "stream.join.at_end=keep"};
+    size_t count = RT_COUNT_OF(all);
+    memcpy(sets, all, sizeof all);
+    for (; more && *more; more++) {
+        assert_true(count < SETS_MAX);
+        sets[count++] = *more;
+    }
+    sets[count] = NULL;
+    return sets;
 }
 
 typedef struct {
@@ -146,12 +141,13 @@ static double number(const cJSON *object, const char *name)
 // Of a run's model on all events with their labels.
 static quality evaluate(const char *out)
 {
-    char path[400];
+    char model[64];
     process p;
-    snprintf(path, sizeof path, "%s/%s/model", run_folder(), out);
+    snprintf(model, sizeof model, "%s/model", out);
     const char *const sets[] = {input("stream.files", "labelled.csv"), LABELLED_COLUMNS,
                                 "stream.join.outcomes=[]", NULL};
-    run_words(&p, (const char *const[]){"eval", path, "--json"}, 3, sets);
+    run_start(&p, (const char *const[]){"eval", run_path(model), "--json", NULL}, sets);
+    run_must_end(&p, 0);
     cJSON *json = cJSON_Parse(strchr(p.text, '{'));
     assert_non_null(json);
     const quality found = {number(json, "logloss"), number(json, "calibration")};
@@ -189,16 +185,7 @@ static void late_labels_are_as_good_as_labels(void **state)
     write_inputs();
     up("oracle", NULL,
        (const char *const[]){input("stream.files", "labelled.csv"), LABELLED_COLUMNS, NULL});
-    const char *sets[] = {input("stream.files", "events.csv"),
-                          EVENT_COLUMNS,
-                          input("stream.join.outcomes", "outcomes.csv"),
-                          JOIN,
-                          "stream.join.window_s=200",
-                          "stream.join.late=train",
-                          "stream.join.late_s=5000",
-                          "stream.join.at_end=keep",
-                          NULL};
-    up("late", NULL, sets);
+    up("late", NULL, with_late(NULL));
     const quality oracle = evaluate("oracle"), late = evaluate("late");
     near(late.calibration, oracle.calibration, 0.02, "calibration of late labels");
     near(late.loss, oracle.loss, 0.02, "log loss of late labels");
@@ -209,9 +196,7 @@ static void late_labels_are_as_good_as_labels(void **state)
     // The metrics of the run count what was taken back.
     near(summary_number("late", NULL, "logloss"), summary_number("oracle", NULL, "logloss"), 0.05,
          "log loss while training");
-    sets[4] = "stream.join.late=drop";
-    sets[5] = "stream.join.window_s=200";
-    up("drop", NULL, sets);
+    up("drop", NULL, with_late((const char *const[]){"stream.join.late=drop", NULL}));
     assert_true(evaluate("drop").calibration < 0.7); // that is what it is about
 }
 
@@ -231,12 +216,7 @@ static void negatives_left_out_are_made_up_for(void **state)
     near(summary_number("some", NULL, "logloss"), summary_number("oracle", NULL, "logloss"), 0.05,
          "log loss while training");
     // Late labels as well, of events that were trained as 0 or left out.
-    up("both", NULL,
-       (const char *const[]){input("stream.files", "events.csv"), EVENT_COLUMNS,
-                             input("stream.join.outcomes", "outcomes.csv"), JOIN,
-                             "stream.join.window_s=200", "stream.join.late=train",
-                             "stream.join.late_s=5000", "stream.join.at_end=keep",
-                             "stream.negatives_keep=0.5", NULL});
+    up("both", NULL, with_late((const char *const[]){"stream.negatives_keep=0.5", NULL}));
     near(evaluate("both").calibration, oracle.calibration, 0.03, "calibration of both");
 }
 
@@ -261,22 +241,12 @@ static void a_run_goes_on_with_what_waits(void **state)
 {
     (void)state;
     write_inputs();
-    const char *sets[] = {input("stream.files", "events.csv"),
-                          EVENT_COLUMNS,
-                          input("stream.join.outcomes", "outcomes.csv"),
-                          JOIN,
-                          "stream.join.window_s=200",
-                          "stream.join.late=train",
-                          "stream.join.late_s=5000",
-                          "stream.join.at_end=keep",
-                          "checkpoint.every_iterations=50",
-                          "stream.samples_max=0",
-                          NULL};
-    up("calm", NULL, sets);
-    sets[9] = "stream.samples_max=14720"; // 115 batches: the checkpoint is of iteration 100
-    up("again", NULL, sets);
-    sets[9] = "stream.samples_max=0";
-    up("again", "--resume", sets);
+    const char *sets[] = {"checkpoint.every_iterations=50", NULL, NULL};
+    up("calm", NULL, with_late(sets));
+    sets[1] = "stream.samples_max=14720"; // 115 batches: the checkpoint is of iteration 100
+    up("again", NULL, with_late(sets));
+    sets[1] = NULL;
+    up("again", "--resume", with_late(sets));
     run_must_be_the_same("calm", "again", 1);
     run_same_line("calm", "again", "samples");
     assert_true(summary_number("calm", "join", "late") == summary_number("again", "join", "late"));

@@ -2,13 +2,11 @@
 // and with every process started by itself and started again on failure, as systemd would.
 #include "tests/support/test.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
@@ -130,17 +128,6 @@ typedef struct {
     process coordinator, shard, workers[WORKERS];
 } boxes;
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 // Starts it again as the units do, which say after which statuses not. The shell leads a group of
 // its own, so that a box can be lost as a whole. extra: one more setting.
 static void start_box_with(boxes *b, process *p, const char *role, const char *rank,
@@ -165,7 +152,7 @@ static void start_box(boxes *b, process *p, const char *role, const char *rank)
 
 static void start_boxes(boxes *b, const char *out, const char *loss)
 {
-    snprintf(b->address, sizeof b->address, "network.coordinator=127.0.0.1:%u", free_port());
+    snprintf(b->address, sizeof b->address, "network.coordinator=127.0.0.1:%u", test_free_port());
     snprintf(b->loss, sizeof b->loss, "on_worker_loss=%s", loss);
     snprintf(b->out, sizeof b->out, "%s/%s", run_folder(), out);
     start_box(b, &b->shard, "ps", "0");

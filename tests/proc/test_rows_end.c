@@ -1,5 +1,5 @@
-// Rows that end, in whole runs: the simulator makes the same plans, a run goes on from checkpoints as
-// if nothing had been, and a table that does not fit its memory no longer ends a run.
+// Rows that end, in whole runs: the simulator makes the same plans, a run goes on from checkpoints
+// as if nothing had been, and a table that does not fit its memory no longer ends a run.
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -10,8 +10,6 @@
 #include "ps_lite/ps_model_file.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
-
-#define SETS_MAX 12u
 
 // Ids drift, so that rows become old; small caches, so that some are cached when they end.
 static const char config[] =
@@ -25,34 +23,12 @@ static const char config[] =
 // sets: may begin with a flag. out NULL: of a command that prints JSON.
 static void start(process *p, const char *command, const char *out, const char *const *sets)
 {
-    static char path[300], directory[300];
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), command, path};
-    size_t count = 3;
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out ? out : "");
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    arguments[count++] = out ? "--out" : "--json";
-    if (out)
-        arguments[count++] = directory;
-    if (sets && strncmp(*sets, "--", 2) == 0)
-        arguments[count++] = *sets++;
-    for (; sets && *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    *p = (process){0};
-    process_start(p, arguments);
+    run_start_config(p, command, config, out, sets);
 }
 
 static void run(const char *out, const char *const *sets)
 {
-    process p;
-    start(&p, "up", out, sets);
-    run_must_end(&p, 0);
-    process_fini(&p);
+    run_up(config, out, NULL, sets);
 }
 
 static void take_fingerprint(const char *text, char fingerprint[17])
@@ -107,21 +83,18 @@ static void the_simulator_ends_the_same_rows(void **state)
     }
 }
 
-// From a checkpoint that only has what changed since others, with sweeps between them: what ended in
-// between must not come back with an older file, or the keys would not be those of the planner.
+// From a checkpoint that only has what changed since others, with sweeps between them: what ended
+// in between must not come back with an older file, or the keys would not be those of the planner.
 static void a_run_in_two_parts(void **state)
 {
     (void)state;
     process p;
     static const char *const whole[] = {"rows.expire_iterations=16", // a cut is part of the plans
-                                        "checkpoint.every_iterations=15",
-                                        "checkpoint.full_every=9", NULL};
-    static const char *const first[] = {"rows.expire_iterations=16",
-                                        "checkpoint.every_iterations=15",
-                                        "checkpoint.full_every=9",
-                                        "checkpoint.at_end=true",
-                                        "stream.samples_max=2880",
+                                        "checkpoint.every_iterations=15", "checkpoint.full_every=9",
                                         NULL};
+    static const char *const first[] = {
+        "rows.expire_iterations=16", "checkpoint.every_iterations=15", "checkpoint.full_every=9",
+        "checkpoint.at_end=true",    "stream.samples_max=2880",        NULL};
     static const char *const second[] = {"--resume", "rows.expire_iterations=16",
                                          "checkpoint.every_iterations=15",
                                          "checkpoint.full_every=9", NULL};
@@ -154,9 +127,9 @@ static void memory_does_not_end_a_run(void **state)
 {
     (void)state;
     // 32 values a row: two shards of a megabyte hold less than a third of the rows.
-    static const char *const sets[] = {"ps.memory_bytes_max=1048576", "model.embedding_dim=16",
-                                       "stream.synthetic.scale=0.01", "stream.samples_max=24000",
-                                       "cache.rows=1500", NULL};
+    static const char *const sets[] = {
+        "ps.memory_bytes_max=1048576", "model.embedding_dim=16", "stream.synthetic.scale=0.01",
+        "stream.samples_max=24000",    "cache.rows=1500",        NULL};
     static const char *const free_sets[] = {"model.embedding_dim=16", "stream.synthetic.scale=0.01",
                                             "stream.samples_max=24000", "cache.rows=1500", NULL};
     run("tight", sets);
@@ -176,8 +149,9 @@ static void time_ends_rows(void **state)
     assert_true(count_sweeps("out") > 0);
     fingerprint_of_run("out", ran);
     snprintf(records, sizeof records, "%s/out/records.jsonl", run_folder());
-    const char *arguments[] = {process_lanyard(), "sim", "", "--json", "--records", records,
-                               "--set", "stream.samples_max=60000", NULL};
+    const char *arguments[] = {
+        process_lanyard(),          "sim", "", "--json", "--records", records, "--set",
+        "stream.samples_max=60000", NULL};
     char path[300];
     snprintf(path, sizeof path, "%s/config.json", run_folder());
     arguments[2] = path;

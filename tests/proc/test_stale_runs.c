@@ -10,8 +10,6 @@
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 
-#define SETS_MAX 12u
-
 // Ids drift, so that rows become old; small caches, so that some are cached when they end.
 static const char config[] =
     "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
@@ -24,34 +22,12 @@ static const char config[] =
 // sets: may begin with a flag. out NULL: of a command that prints JSON.
 static void start(process *p, const char *command, const char *out, const char *const *sets)
 {
-    static char path[300], directory[300];
-    const char *arguments[8 + 2 * SETS_MAX] = {process_lanyard(), command, path};
-    size_t count = 3;
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    snprintf(directory, sizeof directory, "%s/%s", run_folder(), out ? out : "");
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(config, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    arguments[count++] = out ? "--out" : "--json";
-    if (out)
-        arguments[count++] = directory;
-    if (sets && strncmp(*sets, "--", 2) == 0)
-        arguments[count++] = *sets++;
-    for (; sets && *sets; sets++) {
-        arguments[count++] = "--set";
-        arguments[count++] = *sets;
-    }
-    *p = (process){0};
-    process_start(p, arguments);
+    run_start_config(p, command, config, out, sets);
 }
 
 static void run(const char *out, const char *const *sets)
 {
-    process p;
-    start(&p, "up", out, sets);
-    run_must_end(&p, 0);
-    process_fini(&p);
+    run_up(config, out, NULL, sets);
 }
 
 // A checkpoint that only has what changed since others: versions of pushes tell what did.

@@ -52,6 +52,19 @@ void run_start(process *p, const char *const *words, const char *const *sets)
     process_start(p, arguments);
 }
 
+void run_start_config(process *p, const char *command, const char *config, const char *out,
+                      const char *const *sets)
+{
+    const char *words[6] = {command, run_path("config.json"), out ? "--out" : "--json"};
+    size_t count = 3;
+    run_write("config.json", config, strlen(config));
+    if (out)
+        words[count++] = run_path(out);
+    if (sets && *sets && strncmp(*sets, "--", 2) == 0)
+        words[count++] = *sets++;
+    run_start(p, words, sets);
+}
+
 void run_start_up(process *p, const char *config, const char *out, const char *flag,
                   const char *const *sets)
 {

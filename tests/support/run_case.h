@@ -29,7 +29,12 @@ void run_start(process *p, const char *const *words, const char *const *sets);
 void run_start_up(process *p, const char *config, const char *out, const char *flag,
                   const char *const *sets);
 
-// The same, to its good end.
+// "lanyard COMMAND CONFIG", then "--out FOLDER/out", or "--json" where out is NULL; sets may begin
+// with a flag.
+void run_start_config(process *p, const char *command, const char *config, const char *out,
+                      const char *const *sets);
+
+// As run_start_up, to its good end.
 void run_up(const char *config, const char *out, const char *flag, const char *const *sets);
 
 void run_must_end(process *p, int want); // its status

@@ -2,6 +2,7 @@
 
 #include "runtime/rt_hash.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +67,17 @@ const char *test_path(const char *name)
         snprintf(folder, sizeof folder, "%s", test_directory());
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
+}
+
+uint16_t test_free_port(void)
+{
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof place;
+    const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(one, (const struct sockaddr *)&place, sizeof place), 0);
+    assert_int_equal(getsockname(one, (struct sockaddr *)&place, &size), 0);
+    close(one);
+    return ntohs(place.sin_port);
 }
 
 void test_close(double got, double want, double bound, double floor, const char *what)

@@ -59,6 +59,9 @@ const char *test_path(const char *name);
 // Size bytes that depend on the size alone, the caller's (free).
 uint8_t *test_random_bytes(size_t size);
 
+// A TCP port of loopback that nobody listens on; another process may come first.
+uint16_t test_free_port(void);
+
 // |got - want| <= bound * max(|want|, floor): prints all three when it does not hold.
 void test_close(double got, double want, double bound, double floor, const char *what);
 

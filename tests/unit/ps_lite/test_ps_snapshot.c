@@ -35,7 +35,7 @@ static void add_row(ps_table *table, uint64_t key, uint32_t version, uint64_t se
 static ps_table *make(void)
 {
     ps_table *table;
-    const ps_table_config config = {FLOATS, UINT64_C(1) << 30};
+    const ps_table_config config = {.row_floats = FLOATS, .memory_bytes_max = UINT64_C(1) << 30};
     assert_int_equal(ps_table_create(&config, &table), RT_OK);
     return table;
 }

@@ -11,7 +11,7 @@
 static ps_table *make(uint32_t row_floats, uint64_t bytes_max)
 {
     ps_table *table = NULL;
-    const ps_table_config config = {row_floats, bytes_max};
+    const ps_table_config config = {.row_floats = row_floats, .memory_bytes_max = bytes_max};
     assert_int_equal(ps_table_create(&config, &table), RT_OK);
     assert_int_equal(ps_table_bytes(table), ps_table_bytes_for(&config, 0));
     return table;

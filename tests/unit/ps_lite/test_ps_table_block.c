@@ -8,7 +8,7 @@
 
 static void check_against_one_by_one(uint32_t row_floats)
 {
-    const ps_table_config config = {row_floats, 64 << 20};
+    const ps_table_config config = {.row_floats = row_floats, .memory_bytes_max = 64 << 20};
     ps_table *table;
     rt_random random = {row_floats};
     uint32_t there = 0, missing = 0;

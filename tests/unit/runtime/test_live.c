@@ -15,23 +15,12 @@
 static rt_config config;
 static int port;
 
-static void find_port(void)
-{
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof place;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&place, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&place, &size), 0);
-    close(fd);
-    port = ntohs(place.sin_port);
-}
-
 static rt_live *open_live(rt_source_kind kind, uint64_t bytes_max)
 {
     rt_live *live;
     rt_error error = {0};
     if (!port)
-        find_port();
+        port = test_free_port();
     assert_int_equal(rt_config_init(&config), RT_OK);
     config.stream.source = kind;
     config.journal_bytes_max = bytes_max;
@@ -127,7 +116,7 @@ static void http_says_when_it_is_full(void **state)
     char arguments[700];
     FILE *file = fopen(test_path("body"), "w");
     for (int i = 0; i < 30000; i++)
-        fputs("xxxxxxxxxxxxxxxxxxx\n", file); // 600 KB
+        fprintf(file, "1\t%05d\t68fd1e64\t17\n", i); // 600 KB
     fclose(file);
     rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 20);
     snprintf(arguments, sizeof arguments, "--data-binary @%s", test_path("body"));

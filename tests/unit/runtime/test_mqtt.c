@@ -12,21 +12,8 @@
 #include "tests/support/test.h"
 
 #ifdef RT_HAS_MQTT
-#include <arpa/inet.h>
-#include <sys/socket.h>
 
 #define LIMIT_S 20
-
-static int free_port(void)
-{
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof place;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&place, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&place, &size), 0);
-    close(fd);
-    return ntohs(place.sin_port);
-}
 
 static pid_t start_broker(int port, const char *log)
 {
@@ -74,7 +61,7 @@ static void acknowledges_after_fsync(void **state)
     if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
         test_skip("mosquitto is not installed (tools/setup test)");
     char log[600], command[256];
-    const int port = free_port();
+    const int port = test_free_port();
     snprintf(log, sizeof log, "%s", test_path("log"));
     const pid_t broker = start_broker(port, log);
     await_log(log, "running");

@@ -1,0 +1,73 @@
+// Input records of a feed: they wait until the planner's next look-up, and are journalled there.
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_feed_parts.h"
+#include "runtime/rt_log.h"
+
+void dp_feed_tell(dp_feed *feed, const dp_input *input)
+{
+    uint32_t at = 0;
+    pthread_mutex_lock(&feed->lock);
+    while (at < feed->told_count &&
+           (feed->told[at].kind != input->kind || feed->told[at].worker != input->worker))
+        at++;
+    rt_assert(at < DP_INPUTS_WAITING_MAX);
+    feed->told[at] = *input;
+    feed->told_count += at == feed->told_count;
+    pthread_mutex_unlock(&feed->lock);
+}
+
+static void apply_one(dp_feed *feed, dp_input *input)
+{
+    rt_error error = {0};
+    dp_input_kind kind = (dp_input_kind)input->kind;
+    double old = dp_planner_value(feed->planner, kind, input->worker);
+    if (old == input->value)
+        return;
+    input->iteration = 0;
+    if (dp_planner_apply(feed->planner, input, &error)) {
+        rt_warn("an input record was refused: %s", error.text);
+        return;
+    }
+    if (dp_feed_workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
+        rt_assert_failed("more records than can wait", __FILE__, __LINE__);
+    dp_account_apply(input, &feed->config.costs);
+    if (feed->chooser)
+        dp_participants_apply(feed->chooser, input);
+    dp_journal_write(feed->journal, input);
+    if (dp_input_subject(kind))
+        rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
+                 dp_input_subject(kind), input->worker, dp_input_name(kind), old, input->value,
+                 input->iteration);
+    else
+        rt_info("%s %g -> %g from iteration %" PRIu32 " on", dp_input_name(kind), old, input->value,
+                input->iteration);
+}
+
+// All records that were told so far, for the look-up that follows.
+void dp_feed_apply_told(dp_feed *feed)
+{
+    dp_input told[DP_INPUTS_WAITING_MAX];
+    pthread_mutex_lock(&feed->lock);
+    uint32_t count = feed->told_count;
+    memcpy(told, feed->told, count * sizeof *told);
+    feed->told_count = 0;
+    pthread_mutex_unlock(&feed->lock);
+    for (uint32_t i = 0; i < count; i++)
+        apply_one(feed, &told[i]);
+}
+
+// Who trains from now on, where it is time to choose.
+rt_status dp_feed_choose(dp_feed *feed)
+{
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    if (!feed->chooser)
+        return RT_OK;
+    rt_status status = dp_participants_records(
+        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    for (uint32_t i = 0; i < count && !status; i++)
+        apply_one(feed, &records[i]);
+    return status;
+}

@@ -1,0 +1,349 @@
+// The planner's thread of a feed: batches become plans, plans messages; cuts and sweeps between.
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "dispatch/coordinator/dp_feed_parts.h"
+#include "dispatch/planner/dp_sweep.h"
+#include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
+
+static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *planned)
+{
+    uint32_t at = 0;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        planned->label_offsets[w] = at;
+        for (uint32_t k = 0; k < slice->sample_count; k++) {
+            planned->weights[at] = batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
+            planned->labels[at++] = batch->labels[slice->samples[k]];
+        }
+    }
+    planned->label_offsets[plan->worker_count] = at;
+}
+
+static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                               dp_planned *planned)
+{
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        rt_status status =
+            dp_slice_encode(plan, w, batch, &feed->config.limits, feed->config.sender,
+                            planned->sequence, &planned->slices[w]);
+        if (status)
+            return status;
+        dp_slice_set_fingerprint(&planned->slices[w], planned->fingerprint);
+        rt_message_header(&planned->slices[w])->epoch = feed->config.epoch;
+    }
+    return RT_OK;
+}
+
+static rt_status encode_batches(dp_feed *feed, uint32_t worker_count, dp_planned *planned)
+{
+    rt_message message;
+    rt_status status = dp_broadcast_take(&feed->broadcast, feed->config.sender, planned->sequence,
+                                         feed->ended, &message);
+    if (!status)
+        status = rt_message_share(&message, worker_count, planned->slices);
+    return status;
+}
+
+static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        dp_planned *planned)
+{
+    uint64_t *bytes = planned->placement_bytes;
+    rt_status status = dp_feed_workers_plan(feed)
+                           ? encode_batches(feed, plan->worker_count, planned)
+                           : encode_slices(feed, plan, batch, planned);
+    bytes[RT_PLACEMENT_COORDINATOR] = 0;
+    bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
+    for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
+        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
+        planned->slice_bytes += planned->slices[w].size;
+    }
+    return status;
+}
+
+static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_batch *read,
+                             dp_planned *planned)
+{
+    const rt_batch *batch = &read->batch;
+    planned->iteration = plan->iteration;
+    planned->sample_count = plan->sample_count;
+    planned->participants = plan->participants;
+    planned->fingerprint = dp_plan_fingerprint(plan);
+    dp_account_add(&feed->config.costs, plan, &planned->account);
+    copy_labels(plan, batch, planned);
+    planned->dense_clipped = read->dense_clipped;
+    planned->arrival_count = read->arrival_count;
+    memcpy(planned->arrivals, read->arrivals, read->arrival_count * sizeof *read->arrivals);
+    dp_ranges_clear(&planned->ranges);
+    dp_ranges_merge(&planned->ranges, &read->ranges);
+    return encode(feed, plan, batch, planned);
+}
+
+// *plan_p: the plan that is final now, of this batch or the one before, or NULL.
+static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *planned,
+                          const dp_plan **plan_p)
+{
+    rt_status status = dp_feed_choose(feed);
+    uint64_t begin = rt_now_ns();
+    if (!status)
+        status = dp_planner_look_up(feed->planner, &read->batch);
+    if (status)
+        return status;
+    uint64_t looked_up = rt_now_ns();
+    dp_planner_place(feed->planner);
+    uint64_t decided = rt_now_ns();
+    status = dp_planner_commit(feed->planner, plan_p);
+    planned->read_ns = read->read_ns;
+    planned->decision_ns = decided - begin;
+    planned->place_ns = decided - looked_up;
+    planned->decision = *dp_planner_decision(feed->planner);
+    planned->commit_ns = rt_now_ns() - decided;
+    planned->keys = dp_planner_directory(feed->planner)->key_count;
+    feed->iteration = dp_planner_view(feed->planner)->iteration;
+    if (read->batch.sample_count < feed->batch_size)
+        dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
+    feed->stood.size = 0;
+    rt_bytes_put(&feed->stood, read->end.data, read->end.size);
+    rt_stream_settle(feed->stream, &feed->stood);
+    if (feed->scale)
+        rt_scale_copy(read->scale, feed->stood_scale);
+    if (!status && feed->chooser)
+        status = dp_participants_see(feed->chooser, &read->batch);
+    return status;
+}
+
+static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned *planned)
+{
+    const dp_plan *plan;
+    rt_status status = dp_planner_flush(feed->planner, &plan);
+    planned->iteration = 0;
+    planned->sample_count = 0;
+    planned->fingerprint = 0;
+    for (uint32_t w = 0; !status && w < plan->worker_count; w++)
+        dp_counts_add_slice(&planned->account.workers[w], &plan->slices[w]);
+    planned->is_cut = is_cut;
+    planned->is_last = is_last;
+    planned->cut = feed->iteration;
+    if (status || !is_cut)
+        return status ? status : encode(feed, plan, NULL, planned);
+    feed->last_cut = feed->iteration;
+    rt_bytes lineup = {0};
+    if (feed->chooser)
+        dp_participants_save(feed->chooser, &lineup);
+    planned->event = rt_position_event(&feed->stood);
+    rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
+    dp_planner_save(feed->planner, &lineup, &planned->state);
+    rt_bytes_fini(&lineup);
+    rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
+    if (feed->scale)
+        rt_scale_save(feed->stood_scale, &planned->scale);
+    rt_stream_save(feed->stream, &feed->stood, &planned->scale);
+    if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
+        planned->ids.failed || dp_feed_put_scale(feed, &planned->scale_bin))
+        return RT_NO_MEMORY;
+    return encode(feed, plan, NULL, planned);
+}
+
+static bool cut_is_wanted(const dp_feed *feed)
+{
+    return feed->config.cuts && feed->iteration != feed->last_cut &&
+           atomic_load(&feed->cut_requested);
+}
+
+// A batch that was read. RT_AGAIN: there is none, and a cut is wanted. RT_END.
+static rt_status await_batch(dp_feed *feed, void **item_p)
+{
+    rt_status status = rt_queue_try_take(feed->full_batches, item_p);
+    while (status == RT_AGAIN && !cut_is_wanted(feed))
+        status = rt_queue_take(feed->full_batches, item_p);
+    return status;
+}
+
+// The next batch to plan, once cache.lookahead batches behind it are known or the input has ended.
+// RT_AGAIN: it is not there, and a cut is wanted. RT_END: there is none. RT_NO_MEMORY.
+static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
+{
+    void *item;
+    while (feed->ahead_count <= feed->config.config->cache.lookahead) {
+        rt_status status = await_batch(feed, &item);
+        if (status == RT_AGAIN)
+            return status;
+        if (status)
+            break;
+        const rt_batch *batch = &((dp_feed_batch *)item)->batch;
+        feed->ahead[feed->ahead_count++] = item;
+        dp_planner_preview(feed->planner, batch);
+        if (dp_feed_workers_plan(feed) && dp_broadcast_add_batch(&feed->broadcast, batch))
+            return RT_NO_MEMORY;
+    }
+    feed->ended = feed->ahead_count <= feed->config.config->cache.lookahead;
+    if (feed->ahead_count == 0)
+        return RT_END;
+    *batch_p = feed->ahead[0];
+    memmove(feed->ahead, feed->ahead + 1, --feed->ahead_count * sizeof *feed->ahead);
+    return RT_OK;
+}
+
+static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **planned_p)
+{
+    void *item;
+    rt_status status = rt_queue_take(feed->free_planned, &item);
+    if (status)
+        return status;
+    *planned_p = item;
+    (*planned_p)->sequence = sequence;
+    (*planned_p)->slice_bytes = 0;
+    (*planned_p)->is_cut = (*planned_p)->is_last = false;
+    (*planned_p)->floor = 0;
+    (*planned_p)->ended = 0;
+    (*planned_p)->account = (dp_account){0};
+    return RT_OK;
+}
+
+// Batches and their iterations on the way through the planner, the one planned last and the one
+// before it.
+typedef struct {
+    dp_planned *planned;
+    dp_feed_batch *batch;
+} planning;
+
+// Hands on the iteration whose plan became final. RT_STOPPED: the caller is gone.
+static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
+{
+    rt_status status = finish_plan(feed, plan, at->batch, at->planned);
+    if (!status)
+        status = rt_queue_put(feed->free_batches, at->batch);
+    if (!status)
+        status = rt_queue_put(feed->full_planned, at->planned);
+    *at = (planning){0};
+    return status;
+}
+
+// What is planned so far becomes final.
+static rt_status finish_planned(dp_feed *feed, planning *before)
+{
+    const dp_plan *plan = NULL;
+    if (!before->planned)
+        return RT_OK;
+    rt_status status = dp_planner_finish(feed->planner, &plan);
+    return status ? status : hand_on(feed, plan, before);
+}
+
+// What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
+// its way through the planner afterwards.
+static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool is_last,
+                          planning *before)
+{
+    dp_planned *flush;
+    rt_status status = finish_planned(feed, before);
+    if (!status)
+        status = next_planned(feed, (*sequence)++, &flush);
+    if (!status)
+        status = plan_flush(feed, is_cut, is_last, flush);
+    return status ? status : rt_queue_put(feed->full_planned, flush);
+}
+
+// A sweep, where one is due: the records for the next batch are there.
+static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
+{
+    uint32_t floor;
+    const dp_plan *plan;
+    dp_planned *planned;
+    if (!dp_sweep_due(feed->planner, &floor))
+        return RT_OK;
+    rt_status status = finish_planned(feed, before);
+    if (!status)
+        status = next_planned(feed, (*sequence)++, &planned);
+    if (!status)
+        status = dp_sweep(feed->planner, floor, &plan, &planned->ended);
+    if (status)
+        return status;
+    planned->iteration = planned->sample_count = 0;
+    planned->fingerprint = 0;
+    planned->cut = feed->iteration;
+    planned->floor = floor;
+    planned->keys = dp_planner_directory(feed->planner)->key_count;
+    status = encode(feed, plan, NULL, planned);
+    return status ? status : rt_queue_put(feed->full_planned, planned);
+}
+
+static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
+{
+    const rt_config *config = feed->config.config;
+    const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0;
+    const bool is_cut = feed->config.cuts && is_wanted && feed->iteration > feed->last_cut;
+    if (feed->input_end.size > 0) { // files that are known to be at their end
+        feed->stood.size = 0;
+        rt_bytes_put(&feed->stood, feed->input_end.data, feed->input_end.size);
+    }
+    pthread_mutex_lock(&feed->lock);
+    rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
+    pthread_mutex_unlock(&feed->lock);
+    return status ? status : plan_cut(feed, &sequence, is_cut, true, before);
+}
+
+static bool cut_is_due(dp_feed *feed)
+{
+    const uint32_t every = feed->config.config->checkpoint.every_iterations;
+    if (!feed->config.cuts || feed->iteration == feed->last_cut)
+        return false;
+    const bool is_requested = atomic_exchange(&feed->cut_requested, false);
+    return is_requested || (every && feed->iteration % every == 0);
+}
+
+// One batch on its way: what it makes final is handed on.
+static rt_status plan_batch(dp_feed *feed, uint64_t sequence, planning *now, planning *before)
+{
+    const dp_plan *plan = NULL;
+    rt_status status = next_planned(feed, sequence, &now->planned);
+    if (!status)
+        status = plan_one(feed, now->batch, now->planned, &plan);
+    if (!status && plan && before->planned)
+        status = hand_on(feed, plan, before);
+    else if (!status && plan)
+        status = hand_on(feed, plan, now);
+    if (!status && now->planned)
+        *before = *now;
+    return status;
+}
+
+static rt_status plan_all(dp_feed *feed)
+{
+    planning before = {0};
+    uint64_t sequence = feed->config.sequence_first;
+    for (;;) {
+        planning now = {0};
+        rt_status status = next_batch(feed, &now.batch);
+        if (status == RT_END)
+            return plan_end(feed, sequence, &before);
+        const bool has_batch = !status;
+        if (status == RT_AGAIN)
+            status = RT_OK;
+        if (!status && cut_is_due(feed))
+            status = plan_cut(feed, &sequence, true, false, &before);
+        if (!status && has_batch) {
+            dp_feed_apply_told(feed);
+            status = plan_sweep(feed, &sequence, &before);
+        }
+        if (!status && has_batch)
+            status = plan_batch(feed, sequence++, &now, &before);
+        if (status)
+            return status;
+    }
+}
+
+void *dp_feed_plan(void *context)
+{
+    dp_feed *feed = context;
+    prctl(PR_SET_NAME, "planner");
+    rt_status status = plan_all(feed);
+    if (status && status != RT_END && status != RT_STOPPED) {
+        rt_error error = {0};
+        rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
+        dp_feed_fail(feed, &error);
+    }
+    rt_queue_close(feed->free_batches);
+    rt_queue_close(feed->full_planned);
+    return NULL;
+}

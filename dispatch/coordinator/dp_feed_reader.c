@@ -1,0 +1,111 @@
+// The reader of a feed: batches of the stream, scaled, with the place where it goes on behind each.
+#include <inttypes.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "dispatch/coordinator/dp_feed_parts.h"
+#include "runtime/rt_log.h"
+
+static void scale_one(dp_feed *feed, dp_feed_batch *into)
+{
+    dp_ranges_clear(&into->ranges);
+    dp_ranges_add(&into->ranges, &into->batch);
+    if (!feed->scale)
+        return;
+    rt_scale_learn(feed->scale, &into->batch);
+    into->dense_clipped = rt_scale_apply(feed->scale, &into->batch);
+    rt_scale_copy(feed->scale, into->scale);
+}
+
+static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_size, rt_error *error)
+{
+    uint64_t begin = rt_now_ns();
+    rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
+    if (!status)
+        scale_one(feed, into);
+    const uint64_t *arrivals = rt_stream_arrivals(feed->stream, &into->arrival_count);
+    if (into->arrival_count)
+        memcpy(into->arrivals, arrivals, into->arrival_count * sizeof *arrivals);
+    into->read_ns = rt_now_ns() - begin;
+    rt_stream_tell(feed->stream, &into->end);
+    if (!status && into->end.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the position in the input");
+    pthread_mutex_lock(&feed->lock);
+    feed->stats = rt_stream_statistics(feed->stream);
+    feed->stats.dense_clipped = feed->scale ? rt_scale_clipped(feed->scale) : 0;
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+// The last iteration.
+static uint32_t last_of(const rt_config *config)
+{
+    const uint64_t wanted = config->sim_iterations;
+    return wanted ? (uint32_t)rt_min_u64(wanted, DP_ITERATIONS_MAX) : DP_ITERATIONS_MAX;
+}
+
+// What was read before is trained and saved: only a stream that gave nothing ends a run at once.
+static void fail_reading(dp_feed *feed, const rt_error *error, bool has_read)
+{
+    if (!has_read) {
+        dp_feed_fail(feed, error);
+        return;
+    }
+    pthread_mutex_lock(&feed->lock);
+    feed->input_failure = *error;
+    pthread_mutex_unlock(&feed->lock);
+    rt_info("the input cannot be read on: what came before is trained and saved");
+}
+
+// The planner looks at it once the queue of batches is closed and empty.
+static void note_end(dp_feed *feed, const dp_feed_batch *last)
+{
+    rt_bytes_put(&feed->input_end, last->end.data, last->end.size);
+}
+
+static void tell_losses(const dp_feed *feed)
+{
+    const uint64_t bytes = rt_stream_statistics(feed->stream).bytes_lost;
+    if (bytes > 0)
+        rt_warn("%" PRIu64 " bytes that pipes or standard input gave before are in no checkpoint: "
+                "they are lost",
+                bytes);
+}
+
+void *dp_feed_read(void *context)
+{
+    dp_feed *feed = context;
+    prctl(PR_SET_NAME, "reader");
+    const uint32_t last = last_of(feed->config.config);
+    uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
+    rt_error error = {0};
+    bool has_read = false;
+    if (feed->config.restored && (rt_stream_seek(feed->stream, &feed->stood, &error) ||
+                                  rt_stream_load_ids(feed->stream, &feed->ids, &error))) {
+        dp_feed_fail(feed, &error);
+        left = 0;
+    } else if (feed->waiting.size > 0 && rt_stream_restore(feed->stream, &feed->waiting, &error)) {
+        dp_feed_fail(feed, &error);
+        left = 0;
+    }
+    rt_bytes_fini(&feed->waiting);
+    tell_losses(feed);
+    for (; left > 0 && !atomic_load(&feed->stop); left--) {
+        void *item;
+        if (rt_queue_take(feed->free_batches, &item))
+            break;
+        rt_status status = read_one(feed, item, feed->batch_size, &error);
+        if (status && status != RT_END)
+            fail_reading(feed, &error, has_read);
+        has_read = true;
+        if (status == RT_END)
+            note_end(feed, item);
+        if (status || rt_queue_put(feed->full_batches, item))
+            break;
+    }
+    if (left == 0 && last == DP_ITERATIONS_MAX)
+        rt_warn("iteration %" PRIu32 " is the last that can be counted: the run ends with it",
+                last);
+    rt_queue_close(feed->full_batches);
+    return NULL;
+}

@@ -1,0 +1,96 @@
+// What becomes of all rows at once: files, the end of those that were not seen for long, lists of
+// keys.
+#include <inttypes.h>
+
+#include "ps_lite/ps_shard_parts.h"
+#include "ps_lite/ps_snapshot.h"
+
+static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
+{
+    const ps_shard_config *config = &shard->config;
+    return (ps_model_info){.schema = schema,
+                           .shard = config->rank,
+                           .shard_count = config->shard_count,
+                           .dim = config->dim,
+                           .state_floats = shard->row_floats - config->dim,
+                           .optimizer = config->optimizer.kind,
+                           .homes = config->homes};
+}
+
+rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,
+                        const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
+                        rt_error *error)
+{
+    ps_model_info info = info_of(shard, schema);
+    if (cut) {
+        info.iteration = cut->iteration;
+        info.base = cut->base;
+        info.floor = cut->base ? shard->floor : 0;
+        info.packed = true;
+    }
+    return ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
+}
+
+rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
+                        void *context, rt_file_sum *sum_p, rt_error *error)
+{
+    ps_model_info info = info_of(shard, schema);
+    rt_status status = ps_snapshot_read(shard->table, &info, path, progress, context, sum_p, error);
+    shard->floor = (uint32_t)rt_max_u64(shard->floor, info.floor);
+    return status;
+}
+
+rt_status ps_shard_clear(ps_shard *shard)
+{
+    const ps_table_config config = ps_shard_table_config(shard);
+    ps_table *empty;
+    rt_status status = ps_table_create(&config, &empty);
+    if (status)
+        return status;
+    ps_table_destroy(shard->table);
+    shard->table = empty;
+    shard->floor = 0;
+    return RT_OK;
+}
+
+rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
+                          uint64_t *ended_p, rt_error *error)
+{
+    const uint64_t before = ps_table_count(shard->table);
+    uint64_t at = 0;
+    rt_status status = RT_OK;
+    if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates) ||
+        (shard->deltas && ps_aggregates_count(shard->deltas)))
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: EXPIRE while %" PRIu32 " pulls and %" PRIu64
+                       " gradients wait for their rows",
+                       ps_parked_count(shard->parked),
+                       (uint64_t)ps_aggregates_gradients(shard->aggregates));
+    while (!status && ps_table_erase_below(shard->table, floor, &at))
+        status = progress ? progress(context, -1, error) : RT_OK;
+    shard->floor = (uint32_t)rt_max_u64(shard->floor, floor);
+    *ended_p = before - ps_table_count(shard->table);
+    shard->statistics.rows_ended += *ended_p;
+    return status;
+}
+
+rt_status ps_shard_hold(const ps_shard *shard, rt_error *error)
+{
+    return shard->config.store ? ps_store_hold(shard->config.store, error) : RT_OK;
+}
+
+rt_status ps_shard_release(const ps_shard *shard, rt_error *error)
+{
+    return shard->config.store ? ps_store_release(shard->config.store, error) : RT_OK;
+}
+
+uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,
+                       rt_wire_key *records)
+{
+    uint32_t count = 0;
+    for (uint64_t i = from; i < ps_table_count(shard->table) && count < count_max; i++) {
+        const ps_entry *entry = ps_table_find(shard->table, ps_table_key(shard->table, i));
+        records[count++] = (rt_wire_key){entry->key, entry->version, 0};
+    }
+    return count;
+}

@@ -1,0 +1,232 @@
+// Sums of gradients: PUSH_GRAD, and PULL_SUM.
+#include <inttypes.h>
+#include <string.h>
+
+#include "ps_lite/ps_shard_parts.h"
+
+// The sum that is complete and applies to the row as it is.
+static ps_aggregate *ready_sum(ps_shard *shard, const ps_entry *entry)
+{
+    ps_aggregate *one = NULL;
+    while ((one = ps_aggregates_next(shard->aggregates, entry->key, one)))
+        if (rt_wire_is_for_ps(one->keeper) && one->arrived == one->mask &&
+            one->base == entry->version)
+            break;
+    return one;
+}
+
+static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
+{
+    const uint32_t dim = shard->config.dim;
+    float *row = ps_table_row(shard->table, entry);
+    const bool steps = aggregate->keeper != RT_WIRE_NO_STEP;
+    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    if (steps)
+        rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
+                          shard->sum);
+    *(steps ? &shard->statistics.steps : &shard->statistics.steps_skipped) += 1;
+    entry->version = aggregate->iteration;
+    ps_aggregates_close(shard->aggregates, aggregate);
+}
+
+// Follows a change of the row's version: pulls first, because they ask for this very version.
+rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error)
+{
+    for (;;) {
+        rt_status status = ps_shard_wake_pulls(shard, entry, error);
+        if (status || !ps_aggregates_count(shard->aggregates))
+            return status;
+        ps_aggregate *aggregate = ready_sum(shard, entry);
+        if (!aggregate)
+            return RT_OK;
+        apply_sum(shard, aggregate, entry);
+    }
+}
+
+// ---- PUSH_GRAD, PULL_SUM
+
+static rt_status check_iteration(const ps_request *in, rt_error *error)
+{
+    if (in->iteration > 0 && in->iteration <= UINT32_MAX)
+        return RT_OK;
+    return rt_fail(error, RT_WIRE,
+                   "worker %u: %s of iteration %" PRIu64 ", which no version can be", in->worker,
+                   rt_message_type_name(in->type), in->iteration);
+}
+
+// What can be said of a gradient by itself.
+static rt_status check_grad(const ps_shard *shard, const ps_request *in, const rt_wire_grad *grad,
+                            rt_error *error)
+{
+    const uint64_t mask = grad->mask;
+    if (!(grad->mask & rt_bit(in->worker)))
+        return ps_reject(in, grad->key, error, "mask %" PRIx64 " lacks the sender", mask);
+    if (grad->mask & ~shard->workers)
+        return ps_reject(in, grad->key, error, "mask %" PRIx64 " names workers beyond %u", mask,
+                         shard->config.worker_count - 1);
+    if (grad->base >= in->iteration)
+        return ps_reject(in, grad->key, error, "base %u is not an earlier iteration", grad->base);
+    if (rt_wire_is_for_ps(grad->keeper))
+        return RT_OK;
+    if (grad->keeper >= shard->config.worker_count)
+        return ps_reject(in, grad->key, error, "keeper %u is not a worker of this run",
+                         grad->keeper);
+    if (grad->mask & rt_bit(grad->keeper))
+        return ps_reject(in, grad->key, error, "mask %" PRIx64 " holds the keeper %u", mask,
+                         grad->keeper);
+    return RT_OK;
+}
+
+// Against what is known of the key's sums.
+static rt_status check_against_sums(ps_shard *shard, const ps_request *in, const rt_wire_grad *grad,
+                                    rt_error *error)
+{
+    const ps_aggregate *one = NULL;
+    while ((one = ps_aggregates_next(shard->aggregates, grad->key, one))) {
+        if (one->iteration == in->iteration) {
+            if (one->arrived & rt_bit(in->worker))
+                return ps_reject(in, grad->key, error, "sent twice");
+            if (one->keeper != grad->keeper)
+                return ps_reject(in, grad->key, error, "keeper %d, others have %d",
+                                 (int)grad->keeper, (int)one->keeper);
+            if (one->mask && (one->mask != grad->mask || one->base != grad->base))
+                return ps_reject(in, grad->key, error,
+                                 "mask %" PRIx64 " base %u, others have %" PRIx64 " base %u",
+                                 grad->mask, grad->base, one->mask, one->base);
+        } else if (rt_wire_is_for_ps(one->keeper) && rt_wire_is_for_ps(grad->keeper) &&
+                   one->base == grad->base) {
+            return ps_reject(in, grad->key, error, "base %u is that of iteration %u too",
+                             grad->base, one->iteration);
+        }
+    }
+    return RT_OK;
+}
+
+rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error)
+{
+    rt_status status = check_iteration(in, error);
+    ps_found block[PS_BLOCK];
+    for (uint32_t from = 0, count; !status && from < in->count; from += count) {
+        count = ps_shard_find_block(shard, in, from, block);
+        for (uint32_t i = 0; !status && i < count; i++) {
+            const rt_wire_grad grad = ps_grad_at(in, from + i);
+            status = ps_shard_check_key(shard, in, grad.key, error);
+            if (!status)
+                status = check_grad(shard, in, &grad, error);
+            if (!status)
+                status = check_against_sums(shard, in, &grad, error);
+            if (!status && rt_wire_is_for_ps(grad.keeper) && block[i].entry &&
+                block[i].entry->version > grad.base)
+                status = ps_reject(in, grad.key, error, "base %u, but the row has version %u",
+                                   grad.base, block[i].entry->version);
+        }
+    }
+    if (status)
+        return status;
+    const uint32_t waiting = ps_aggregates_gradients(shard->aggregates);
+    if ((uint64_t)waiting + in->count > shard->gradients_max)
+        return rt_fail(error, RT_LIMIT,
+                       "worker %u: %u gradients while %u wait for other workers, at most %u fit "
+                       "into %" PRIu64 " bytes",
+                       in->worker, in->count, waiting, shard->gradients_max,
+                       shard->config.gradient_bytes_max);
+    if (ps_aggregates_reserve(shard->aggregates, in->count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: gradients of worker %u", in->worker);
+    return ps_shard_reserve_rows(shard, in, error);
+}
+
+static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *error)
+{
+    const rt_wire_row head = {aggregate->key, aggregate->iteration, aggregate->pull_tag};
+    const uint32_t keeper = aggregate->keeper;
+    const uint64_t iteration = aggregate->pull_iteration;
+    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
+    ps_aggregates_close(shard->aggregates, aggregate);
+    shard->parked_counts[keeper]--;
+    shard->statistics.sums_pulled++;
+    return ps_shard_write_row(shard, keeper, RT_MESSAGE_SUM_ROWS, iteration, head, shard->sum,
+                              shard->config.dim, error);
+}
+
+static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
+{
+    const rt_wire_grad grad = ps_grad_at(in, i);
+    ps_aggregates *aggregates = shard->aggregates;
+    ps_aggregate *sum = ps_aggregates_find(aggregates, grad.key, (uint32_t)in->iteration);
+    if (!sum)
+        sum = ps_aggregates_open(aggregates, grad.key, (uint32_t)in->iteration);
+    else if (sum->arrived & rt_bit(in->worker))
+        return ps_reject(in, grad.key, error, "twice in one message");
+    sum->mask = grad.mask;
+    sum->base = grad.base;
+    sum->keeper = grad.keeper;
+    ps_aggregates_add(aggregates, sum, in->worker, ps_record_at(in, i) + sizeof grad);
+    if (sum->arrived != sum->mask)
+        return RT_OK;
+    if (!rt_wire_is_for_ps(sum->keeper))
+        return sum->pulled ? answer_sum(shard, sum, error) : RT_OK;
+    ps_entry *entry = ps_table_find(shard->table, grad.key);
+    if (!entry && grad.base == 0)
+        entry = ps_shard_create_row(shard, grad.key);
+    if (!entry || entry->version != grad.base)
+        return RT_OK;
+    apply_sum(shard, sum, entry);
+    return ps_shard_row_changed(shard, entry, error);
+}
+
+rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *error)
+{
+    for (uint32_t i = 0; i < in->count; i++) {
+        rt_status status = add_gradient(shard, in, i, error);
+        if (status)
+            return status;
+    }
+    shard->statistics.gradients += in->count;
+    return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
+}
+
+rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
+{
+    rt_status status = ps_shard_check_parked(shard, in, error);
+    for (uint32_t i = 0; !status && i < in->count; i++) {
+        const rt_wire_pull pull = ps_pull_at(in, i);
+        status = ps_shard_check_key(shard, in, pull.key, error);
+        if (status)
+            return status;
+        if (pull.version == 0)
+            return ps_reject(in, pull.key, error, "version 0, which no sum makes");
+        const ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
+        if (sum && sum->keeper != in->worker)
+            return ps_reject(in, pull.key, error, "the sum of iteration %u is for keeper %d",
+                             pull.version, (int)sum->keeper);
+        if (sum && sum->pulled)
+            return ps_reject(in, pull.key, error, "the sum of iteration %u is asked for twice",
+                             pull.version);
+    }
+    if (!status && ps_aggregates_reserve(shard->aggregates, in->count))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
+    return status;
+}
+
+rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
+{
+    for (uint32_t i = 0; i < in->count; i++) {
+        const rt_wire_pull pull = ps_pull_at(in, i);
+        ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
+        if (!sum)
+            sum = ps_aggregates_open(shard->aggregates, pull.key, pull.version);
+        else if (sum->pulled)
+            return ps_reject(in, pull.key, error, "twice in one message");
+        sum->keeper = in->worker;
+        sum->pulled = true;
+        sum->pull_tag = pull.tag;
+        sum->pull_iteration = in->iteration;
+        shard->parked_counts[in->worker]++;
+        if (!sum->mask || sum->arrived != sum->mask)
+            continue;
+        rt_status status = answer_sum(shard, sum, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}

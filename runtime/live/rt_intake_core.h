@@ -1,0 +1,58 @@
+// rt_intake_core - what all intakes have: a thread that is woken and stopped, blocks of lines that
+// wait for the journal, and counts.
+//
+// An intake embeds one. What it keeps beside it that the journal's thread touches, too, is under
+// core.lock.
+#ifndef RT_INTAKE_CORE_H
+#define RT_INTAKE_CORE_H
+
+#include <pthread.h>
+
+#include "runtime/live/rt_intake.h"
+
+typedef struct {
+    const char *name; // of the source, for messages
+    rt_journal *journal;
+    bool names_events; // stream.id
+    int wake;          // readable when something was kept, and once it is to stop
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t lock; // the members below
+    pthread_cond_t changed;
+    bool stop;
+    uint32_t open; // blocks that wait for the journal
+    rt_intake_counts counts;
+} rt_intake_core;
+
+// A block is on disk, or (status) it is not. In the journal's thread, without the lock.
+typedef void (*rt_intake_done)(void *context, uint32_t count, rt_status status);
+
+// RT_LIMIT. Whatever it returns, rt_intake_end is to be called.
+rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_config *config,
+                          rt_journal *journal, rt_error *error);
+
+// Starts the thread. RT_LIMIT.
+rt_status rt_intake_start(rt_intake_core *core, void *(*run)(void *), void *context,
+                          rt_error *error);
+
+void rt_intake_wake(const rt_intake_core *core);
+void rt_intake_wakes_seen(const rt_intake_core *core);    // it is not readable any more
+void rt_intake_pause(const rt_intake_core *core, int ms); // until it is, at most so long
+bool rt_intake_is_stopped(rt_intake_core *core);
+
+// Appends a block to the journal; done and context of the entry are not looked at. After RT_OK
+// `done` is called, once; else never: errors are those of rt_journal_append.
+rt_status rt_intake_append(rt_intake_core *core, const rt_journal_entry *entry, rt_intake_done done,
+                           void *context);
+
+void rt_intake_count_refused(rt_intake_core *core);
+void rt_intake_read_counts(rt_intake_core *core, rt_intake_counts *counts);
+
+// Waits until the journal has said what became of every block.
+void rt_intake_settle(rt_intake_core *core);
+
+// Stops the thread, where one runs, and settles.
+void rt_intake_stop(rt_intake_core *core);
+void rt_intake_end(rt_intake_core *core);
+
+#endif

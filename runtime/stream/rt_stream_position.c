@@ -1,0 +1,146 @@
+// Where a stream stands, as bytes (rt_position.h), and names of events at a position.
+#include <string.h>
+
+#include "runtime/stream/rt_position.h"
+#include "runtime/stream/rt_stream_parts.h"
+
+// ---- positions -------------------------------------------------------------------------------
+
+// Beside the counts that every position has: behind what the parser keeps, with its size.
+static bool keeps_more(const rt_stream *stream)
+{
+    return stream->joined || stream->negatives_keep < 1;
+}
+
+static void tell_more(const rt_stream *stream, rt_bytes *bytes)
+{
+    const uint64_t parser_size = bytes->size;
+    rt_bytes_put_u64(bytes, stream->left_out);
+    if (stream->joined)
+        rt_joined_tell(stream->joined, bytes);
+    rt_bytes_put_u64(bytes, parser_size);
+}
+
+// Leaves what is the parser's.
+static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
+{
+    uint64_t parser_size = UINT64_MAX;
+    if (bytes->left >= sizeof parser_size)
+        memcpy(&parser_size, bytes->next + bytes->left - sizeof parser_size, sizeof parser_size);
+    if (bytes->left < 2 * sizeof parser_size || parser_size > bytes->left - 2 * sizeof parser_size)
+        return rt_fail(error, RT_DATA,
+                       "the position is one without stream.join and stream.negatives_keep");
+    rt_reader more = {bytes->next + parser_size, bytes->left - parser_size - sizeof parser_size,
+                      false};
+    bytes->left = parser_size;
+    stream->left_out = rt_reader_u64(&more);
+    return stream->joined ? rt_joined_seek(stream->joined, &more, error) : RT_OK;
+}
+
+void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
+{
+    char name[RT_POSITION_NAME_BYTES] = {0};
+    rt_stream_state s = stream->state;
+    rt_bytes parser = {0};
+    position->size = 0;
+    position->failed = false;
+    strncpy(name, stream->source_ops->name, sizeof name - 1);
+    rt_bytes_put_u64(position, RT_POSITION_MAGIC);
+    rt_bytes_put_u32(position, RT_POSITION_VERSION);
+    rt_bytes_put_u32(position, 0);
+    rt_bytes_put(position, &s, sizeof s);
+    if (stream->parser_ops && stream->parser_ops->tell)
+        stream->parser_ops->tell(stream->parser, &parser);
+    if (keeps_more(stream))
+        tell_more(stream, &parser);
+    rt_bytes_put_u64(position, parser.size);
+    rt_bytes_put(position, parser.data, parser.size);
+    rt_bytes_put(position, name, sizeof name);
+    stream->source_ops->tell(stream->source, position);
+    position->failed |= parser.failed;
+    rt_bytes_fini(&parser);
+    if (position->failed)
+        return;
+    rt_assert(position->size <= RT_POSITION_BYTES_MAX);
+    const uint32_t size = (uint32_t)(position->size - RT_POSITION_HEAD_BYTES);
+    memcpy(position->data + RT_POSITION_HEAD_BYTES - sizeof size, &size, sizeof size);
+}
+
+static rt_status check_counts(const rt_stream *stream, rt_error *error)
+{
+    const rt_stream_state *s = &stream->state;
+    if (!stream->parser || stream->joined ||
+        (s->all.malformed <= s->all.lines &&
+         s->samples + stream->left_out == s->all.lines - s->all.malformed))
+        return RT_OK;
+    return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
+                   (unsigned long long)s->samples, (unsigned long long)s->all.lines);
+}
+
+static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    rt_position_old old;
+    memcpy(&old, position->data, sizeof old);
+    stream->state = (rt_stream_state){.samples = old.samples,
+                                      .all = {old.lines, old.malformed},
+                                      .window[1] = {old.lines, old.malformed},
+                                      .blank_lines = old.blank_lines,
+                                      .first_blank = old.first_blank};
+    stream->one_class_told = true; // it did not count labels
+    const rt_source_place place = {.offset = old.offset, .line = old.line, .file = old.file};
+    rt_status status = check_counts(stream, error);
+    return status ? status : stream->source_ops->seek(stream->source, NULL, &place, error);
+}
+
+static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    char name[RT_POSITION_NAME_BYTES];
+    rt_reader reader = rt_bytes_reader(position);
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
+    rt_reader_get(&reader, &stream->state, 1, sizeof stream->state);
+    const uint64_t parser_size = rt_reader_u64(&reader);
+    const void *bytes = rt_reader_take(&reader, parser_size, 1);
+    if (!rt_reader_get(&reader, name, 1, sizeof name) || reader.failed)
+        return rt_fail(error, RT_DATA, "the position in the input is damaged");
+    name[sizeof name - 1] = '\0';
+    if (strcmp(name, stream->source_ops->name) != 0)
+        return rt_fail(error, RT_DATA, "the position is one of another source (%s), this one is %s",
+                       name, stream->source_ops->name);
+    rt_reader parser = {bytes, parser_size, false};
+    rt_status status = keeps_more(stream) ? seek_more(stream, &parser, error) : RT_OK;
+    if (status)
+        return status;
+    const bool keeps = stream->parser_ops && stream->parser_ops->seek;
+    if (keeps ? !stream->parser_ops->seek(stream->parser, &parser) : parser.left > 0)
+        return rt_fail(error, RT_DATA, "the position is one of another format of lines");
+    status = check_counts(stream, error);
+    return status ? status : stream->source_ops->seek(stream->source, &reader, NULL, error);
+}
+
+rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error)
+{
+    rt_assert(stream->state.samples == 0 && !stream->is_ended);
+    const bool is_old = position->size == sizeof(rt_position_old) &&
+                        memcmp(position->data, &(uint64_t){RT_POSITION_MAGIC}, 8) != 0;
+    rt_status status =
+        is_old ? seek_old(stream, position, error) : seek_new(stream, position, error);
+    stream->is_ended = status == RT_STOPPED || stream->state.samples >= stream->samples_max;
+    return status == RT_STOPPED ? RT_OK : status;
+}
+
+void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_bytes *bytes)
+{
+    rt_reader reader = rt_bytes_reader(position);
+    rt_stream_state s;
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
+    if (stream->ids && rt_reader_get(&reader, &s, 1, sizeof s))
+        rt_ids_save(stream->ids, s.all.lines - s.all.malformed, bytes);
+}
+
+rt_status rt_stream_load_ids(rt_stream *stream, const rt_bytes *bytes, rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(bytes);
+    if (!stream->ids || bytes->size == 0)
+        return RT_OK;
+    return rt_ids_load(stream->ids, &reader, error);
+}

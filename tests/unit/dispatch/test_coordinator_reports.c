@@ -1,0 +1,203 @@
+// What workers and shards must not say to a coordinator.
+#include "tests/unit/dispatch/test_coordinator_support.h"
+
+typedef void (*change)(rt_wire_report *report, uint64_t *sequence);
+
+static void more_samples(rt_wire_report *report, uint64_t *sequence)
+{
+    (void)sequence;
+    report->sample_count++;
+}
+
+static void another_plan(rt_wire_report *report, uint64_t *sequence)
+{
+    (void)sequence;
+    report->fingerprint ^= 1;
+}
+
+static void another_slice(rt_wire_report *report, uint64_t *sequence)
+{
+    (void)report;
+    *sequence += 100;
+}
+
+static void nothing_applied(rt_wire_report *report, uint64_t *sequence)
+{
+    (void)sequence;
+    report->skipped = 1;
+}
+
+static void bad_and_applied(rt_wire_report *report, uint64_t *sequence)
+{
+    (void)sequence;
+    report->loss_sum = NAN;
+}
+
+// Worker 0's first report is changed so, worker 1's is as it should be.
+static void report_must_fail(change how, const char *text)
+{
+    fixture f;
+    prepare(&f);
+    start(&f);
+    for (uint32_t w = WORKERS; w-- > 0;) {
+        uint32_t iteration;
+        rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+        uint64_t sequence = rt_message_header(&slice)->iteration;
+        rt_wire_report one = report_on(&slice, &iteration);
+        if (w == 0)
+            how(&one, &sequence);
+        report(&f, w, sequence, &one);
+        rt_message_release(&slice);
+    }
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_WIRE, text);
+    assert_int_equal(f.saved, 0);
+}
+
+static void a_report_on_other_samples(void **state)
+{
+    (void)state;
+    report_must_fail(more_samples, "worker 0: a report on 9 samples, expected 8");
+}
+
+static void a_report_by_another_plan(void **state)
+{
+    (void)state;
+    report_must_fail(another_plan, "worker 0 trained iteration 1 by another plan");
+}
+
+static void a_report_on_another_slice(void **state)
+{
+    (void)state;
+    report_must_fail(another_slice, "worker 0: a report on slice 101 that nobody waits for");
+}
+
+static void a_verdict_that_differs(void **state)
+{
+    (void)state;
+    report_must_fail(nothing_applied, "workers 0x1 applied nothing, but every loss is finite");
+}
+
+static void a_bad_batch_that_was_applied(void **state)
+{
+    (void)state;
+    report_must_fail(bad_and_applied, "workers 0 applied nothing, the others did");
+}
+
+static void a_report_twice(void **state)
+{
+    (void)state;
+    fixture f;
+    uint32_t iteration;
+    prepare(&f);
+    start(&f);
+    rt_message slice = expect(&f, 1, RT_MESSAGE_SLICE);
+    const rt_wire_report one = report_on(&slice, &iteration);
+    for (uint32_t i = 0; i < 2; i++)
+        report(&f, 0, rt_message_header(&slice)->iteration, &one);
+    rt_message_release(&slice);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_WIRE, "worker 0: a report on slice 1 that nobody waits for");
+}
+
+// A worker trains slices in their order.
+static void a_report_before_its_turn(void **state)
+{
+    (void)state;
+    fixture f;
+    uint32_t iteration;
+    prepare(&f);
+    start(&f);
+    rt_message first = expect(&f, 1, RT_MESSAGE_SLICE), second = expect(&f, 1, RT_MESSAGE_SLICE);
+    const rt_wire_report one = report_on(&second, &iteration);
+    report(&f, 0, rt_message_header(&second)->iteration, &one);
+    rt_message_release(&first);
+    rt_message_release(&second);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_WIRE, "worker 0: a report on slice 2 that nobody waits for");
+}
+
+// Batches without a finite loss, of all workers, up to guards.bad_batches_max.
+static void bad_batches_are_counted(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f);
+    f.config.guard_bad_batches_max = 2;
+    start(&f);
+    for (uint32_t t = 1; t <= 3; t++) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            uint32_t iteration;
+            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+            rt_wire_report one = report_on(&slice, &iteration);
+            one.loss_sum = w == 0 ? INFINITY : 1; // one worker's is enough
+            one.skipped = 1;
+            report(&f, w, rt_message_header(&slice)->iteration, &one);
+            rt_message_release(&slice);
+        }
+    }
+    expect_stop(&f, RT_REASON_LASTS);
+    finish(
+        &f, RT_DATA,
+        "iteration 3 is bad batch number 3: its loss is not finite; guards.bad_batches_max is 2");
+}
+
+// Each of these ends a run that trains.
+static void messages_that_nobody_waits_for(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t member;
+        rt_message_type type;
+        size_t size;
+        const char *text;
+    } cases[] = {
+        {1, RT_MESSAGE_FINISHED, 168, "worker 0: a FINISHED of 168 bytes that nobody waits for"},
+        {1, RT_MESSAGE_MARK, 0, "worker 0: a MARK that nobody waits for"},
+        {1, RT_MESSAGE_PART, 16, "a PART of the dense weights that nobody waits for"},
+        {0, RT_MESSAGE_PIECE, 40, "ps 0: a PIECE of a file that nobody waits for"},
+        {0, RT_MESSAGE_CUT, 0, "ps 0: a CUT that nobody asked for"},
+        {0, RT_MESSAGE_WRITTEN, 32, "ps 0: WRITTEN that nobody waits for"},
+        {2, RT_MESSAGE_WELCOME, 168, "worker 1: unexpected WELCOME"},
+        {0, RT_MESSAGE_REPORT, 168, "ps 0: a report on slice 1 that nobody waits for"},
+    };
+    const rt_wire_report zeros = {0};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        fixture f;
+        prepare(&f);
+        start(&f);
+        say(&f, cases[i].member, cases[i].type, 1, &zeros, cases[i].size, NULL, 0);
+        expect_stop(&f, RT_REASON_FAILED);
+        finish(&f, RT_WIRE, cases[i].text);
+        assert_int_equal(rmdir(f.out) == 0, false); // the metrics of the attempt
+        char command[600];
+        snprintf(command, sizeof command, "rm -r '%s'", f.out);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static void whoever_answers_finish_twice(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f);
+    f.config.stream.samples_max = WORKERS * BATCH;
+    start(&f);
+    train_to(&f, 1);
+    take_flush(&f);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message message = expect(&f, 1 + w, RT_MESSAGE_FINISH);
+        rt_message_release(&message);
+    }
+    const rt_wire_report flushed = {0};
+    for (uint32_t i = 0; i < 2; i++)
+        say(&f, 2, RT_MESSAGE_FINISHED, 0, &flushed, sizeof flushed, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_WIRE, "worker 1: a FINISHED of 168 bytes that nobody waits for");
+}
+
+TEST_MAIN(TEST(a_report_on_other_samples), TEST(a_report_by_another_plan),
+          TEST(a_report_on_another_slice), TEST(a_verdict_that_differs),
+          TEST(a_bad_batch_that_was_applied), TEST(a_report_twice), TEST(a_report_before_its_turn),
+          TEST(bad_batches_are_counted), TEST(messages_that_nobody_waits_for),
+          TEST(whoever_answers_finish_twice))

@@ -1,0 +1,319 @@
+// test_coordinator_support - a coordinator in a thread; the case plays a shard and two workers,
+// over real sockets.
+#ifndef TEST_COORDINATOR_SUPPORT_H
+#define TEST_COORDINATOR_SUPPORT_H
+
+#include "dispatch/coordinator/dp_coordinator.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define UNUSED __attribute__((unused))
+
+#define HASH UINT64_C(0xabcdef0123456789)
+#define SCHEMA UINT64_C(0x1122334455667788)
+#define WORKERS 2u
+#define BATCH 8u // samples of a worker
+#define ITERATIONS 40u
+#define PATIENCE_S 20u // a step that takes longer has failed
+#define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
+#define SHARD rt_peer(RT_ROLE_PS, 0)
+#define MEMBERS (1 + WORKERS)
+
+static UNUSED const rt_transport_ops *const ops = &rt_transport_zmq;
+
+typedef struct {
+    rt_config config;
+    dp_coordinator_config own;
+    char out[512];
+    pthread_t thread;
+    rt_status status; // of the coordinator
+    rt_error error;
+    pthread_mutex_t lock;
+    char address[RT_NAME_MAX];
+    uint32_t saved; // calls
+    rt_transport *transport;
+    rt_endpoint *members[MEMBERS]; // the shard, then the workers
+    rt_wire_welcome welcome;       // of worker 0
+    uint64_t end_ns;
+} fixture;
+
+static uint32_t peer_of(uint32_t member)
+{
+    return member == 0 ? SHARD : rt_peer(RT_ROLE_WORKER, member - 1);
+}
+
+static UNUSED void note_address(void *context, const char *address)
+{
+    fixture *f = context;
+    pthread_mutex_lock(&f->lock);
+    snprintf(f->address, sizeof f->address, "%s", address);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static UNUSED void note_saved(void *context)
+{
+    ((fixture *)context)->saved++;
+}
+
+static UNUSED void *run_coordinator(void *context)
+{
+    fixture *f = context;
+    f->status = dp_coordinator_run(&f->own, &f->error);
+    return NULL;
+}
+
+static UNUSED void say(fixture *f, uint32_t member, rt_message_type type, uint64_t iteration,
+                       const void *payload, size_t size, const void *more, size_t more_size)
+{
+    rt_message message;
+    assert_int_equal(
+        rt_message_create(&message, type, peer_of(member), iteration, size > 0, size + more_size),
+        RT_OK);
+    if (size)
+        memcpy(rt_message_payload(&message), payload, size);
+    if (more_size)
+        memcpy(rt_message_payload(&message) + size, more, more_size);
+    assert_int_equal(ops->send(f->members[member], COORDINATOR, &message), RT_OK);
+}
+
+static UNUSED void join_run(fixture *f, uint32_t member)
+{
+    rt_error error = {0};
+    const uint32_t self = peer_of(member);
+    rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
+    if (member == 0)
+        rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
+    if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
+        fail_msg("%s", error.text);
+    say(f, member, RT_MESSAGE_HELLO, 0, &hello, sizeof hello, NULL, 0);
+}
+
+// The next message that is not a sign of life; all members give theirs meanwhile.
+static UNUSED rt_message next(fixture *f, uint32_t member)
+{
+    for (;;) {
+        bool ready;
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        const rt_status status = ops->receive(f->members[member], &peer, &message, &error);
+        if (!status && rt_message_header(&message)->type != RT_MESSAGE_HEARTBEAT)
+            return message;
+        rt_message_release(&message);
+        if (status == RT_AGAIN)
+            ops->wait(&f->members[member], 1, -1, 50, &ready);
+        else if (status)
+            fail_msg("%s", error.text);
+        if (rt_now_ns() > f->end_ns)
+            fail_msg("member %u waits for nothing", member);
+    }
+}
+
+static UNUSED rt_message expect(fixture *f, uint32_t member, rt_message_type type)
+{
+    char text[512] = "";
+    rt_message message = next(f, member);
+    const uint32_t got = rt_message_header(&message)->type;
+    if (got == RT_MESSAGE_STOP)
+        (void)rt_control_text(&message, text, sizeof text);
+    if (got != type)
+        fail_msg("member %u: %s (%s), expected %s", member, rt_message_type_name(got), text,
+                 rt_message_type_name(type));
+    return message;
+}
+
+static UNUSED void prepare(fixture *f)
+{
+    *f = (fixture){.end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
+    pthread_mutex_init(&f->lock, NULL);
+    assert_int_equal(rt_config_init(&f->config), RT_OK);
+    rt_config *c = &f->config;
+    c->worker_count = WORKERS;
+    c->ps_shard_count = 1;
+    c->samples_per_worker = BATCH;
+    c->stream.format = RT_FORMAT_SYNTHETIC;
+    c->stream.samples_max = ITERATIONS * WORKERS * BATCH;
+    c->cache.rows = 100000;
+    c->run_ahead = 2;
+    c->timeout_peer_s = 2 * PATIENCE_S;
+    strcpy(c->network_bind, "127.0.0.1");
+    snprintf(f->out, sizeof f->out, "%s", test_path("out"));
+    assert_int_equal(mkdir(f->out, 0700), 0);
+    f->own =
+        (dp_coordinator_config){.config = c,
+                                .identity = {.config_hash = HASH, .given_hash = 5, .format = 2},
+                                .schema = SCHEMA,
+                                .ops = ops,
+                                .resume = DP_RESUME_NO,
+                                .directory = f->out,
+                                .dense_bytes = 4000,
+                                .stop_fd = -1,
+                                .signal_fd = -1,
+                                .announce = note_address,
+                                .saved = note_saved,
+                                .announce_context = f};
+}
+
+// Up to the WELCOMEs.
+static UNUSED void start(fixture *f)
+{
+    rt_error error = {0};
+    assert_int_equal(ops->open(&f->transport, &error), RT_OK);
+    assert_int_equal(pthread_create(&f->thread, NULL, run_coordinator, f), 0);
+    for (bool is_there = false; !is_there;) {
+        pthread_mutex_lock(&f->lock);
+        is_there = *f->address;
+        pthread_mutex_unlock(&f->lock);
+        if (rt_now_ns() > f->end_ns)
+            fail_msg("the coordinator does not listen");
+        usleep(1000);
+    }
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        join_run(f, m);
+    for (uint32_t m = 0; m < MEMBERS; m++) {
+        rt_message message = expect(f, m, RT_MESSAGE_WELCOME);
+        assert_true(rt_control_has(&message, sizeof f->welcome));
+        memcpy(&f->welcome, rt_message_payload(&message), sizeof f->welcome);
+        rt_message_release(&message);
+    }
+}
+
+// What the coordinator's error must say.
+static UNUSED void finish(fixture *f, rt_status want, const char *text)
+{
+    pthread_join(f->thread, NULL);
+    if (f->status != want || !strstr(f->error.text, text))
+        fail_msg("status %d (%s), expected %d with '%s'", f->status, f->error.text, want, text);
+    ops->close(f->transport);
+    rt_config_fini(&f->config);
+}
+
+// ---- workers that train ----------------------------------------------------------------------
+
+// Of a SLICE. *iteration: 0 of a flush.
+static UNUSED rt_wire_report report_on(const rt_message *slice, uint32_t *iteration)
+{
+    rt_wire_slice head;
+    memcpy(&head, rt_message_payload(slice), sizeof head);
+    *iteration = head.iteration;
+    return (rt_wire_report){.sample_count = head.sample_count,
+                            .loss_sum = 0.5 * head.sample_count,
+                            .fingerprint = head.fingerprint,
+                            .times.compute_ns = 2000000ull * head.sample_count};
+}
+
+static UNUSED void report(fixture *f, uint32_t worker, uint64_t sequence,
+                          const rt_wire_report *report)
+{
+    float predictions[4 * BATCH];
+    assert_true(report->sample_count <= RT_COUNT_OF(predictions));
+    for (uint32_t i = 0; i < RT_COUNT_OF(predictions); i++)
+        predictions[i] = 0.25f;
+    say(f, 1 + worker, RT_MESSAGE_REPORT, sequence, report, sizeof *report, predictions,
+        report->sample_count * sizeof(float));
+}
+
+// Trains up to an iteration; samples that were trained.
+static uint64_t train_to(fixture *f, uint32_t last)
+{
+    uint64_t samples = 0;
+    for (uint32_t t = 0; t < last;) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &t);
+            report(f, w, rt_message_header(&slice)->iteration, &one);
+            samples += one.sample_count;
+            rt_message_release(&slice);
+        }
+    }
+    return samples;
+}
+
+static UNUSED void take_flush(fixture *f)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
+        uint32_t iteration;
+        (void)report_on(&slice, &iteration);
+        assert_int_equal(iteration, 0);
+        rt_message_release(&slice);
+    }
+}
+
+static UNUSED void finish_workers(fixture *f)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message message = expect(f, 1 + w, RT_MESSAGE_FINISH);
+        rt_message_release(&message);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const rt_wire_report flushed = {.done.evict_push = 5 + w};
+        say(f, 1 + w, RT_MESSAGE_FINISHED, 0, &flushed, sizeof flushed, NULL, 0);
+    }
+}
+
+static UNUSED const char rows[] = "rows of shard 0";
+
+// The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
+static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
+{
+    const size_t size = strlen(bytes);
+    const rt_wire_piece piece = {.total = size,
+                                 .checksum = rt_hash_bytes(bytes, size),
+                                 .sum = rt_hash_bytes(bytes, size),
+                                 .file = rt_peer_rank(peer_of(member))};
+    rt_wire_taken taken = {0};
+    rt_message message = expect(f, member, RT_MESSAGE_SAVE);
+    rt_message_release(&message);
+    say(f, member, RT_MESSAGE_PIECE, iteration, &piece, sizeof piece, bytes, size);
+    while (!taken.is_complete) {
+        message = expect(f, member, RT_MESSAGE_TAKEN);
+        memcpy(&taken, rt_message_payload(&message), sizeof taken);
+        rt_message_release(&message);
+        assert_int_equal(taken.status, RT_OK);
+    }
+}
+
+static UNUSED void expect_stop(fixture *f, rt_reason reason)
+{
+    for (uint32_t m = 0; m < MEMBERS; m++) {
+        rt_message message = next(f, m);
+        while (rt_message_header(&message)->type != RT_MESSAGE_STOP) { // slices that are under way
+            rt_message_release(&message);
+            message = next(f, m);
+        }
+        assert_int_equal(rt_message_header(&message)->iteration, reason);
+        rt_message_release(&message);
+        ops->end(f->members[m], 0); // the coordinator waits for that
+    }
+}
+
+static UNUSED void end_well(fixture *f)
+{
+    finish_workers(f);
+    give_file(f, 1, 0, "dense weights");
+    give_file(f, 0, 0, rows);
+    expect_stop(f, RT_REASON_COMPLETE);
+}
+
+#endif
