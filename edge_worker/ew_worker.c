@@ -198,6 +198,18 @@ static rt_status create_executor(ew_run *w, rt_error *error)
     return RT_OK;
 }
 
+// Shards on the box of this worker, where boxes are told and all workers take part in the run.
+static uint32_t local_shards(const rt_config *config, const rt_wire_welcome *welcome, uint32_t rank)
+{
+    uint32_t shards = 0;
+    if (!config->box_count || welcome->worker_count != config->worker_count)
+        return 0;
+    const uint32_t box = rt_config_box_of_worker(config, rank);
+    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+        shards |= rt_config_box_of_shard(config, s) == box ? 1u << s : 0;
+    return shards;
+}
+
 rt_status ew_run_measure_links(ew_run *w, double silence_s,
                                rt_status (*progress)(void *, rt_error *), rt_error *error)
 {
@@ -286,6 +298,8 @@ static rt_status join(ew_run *w, rt_error *error)
     w->rank = rt_member_rank(&w->member);
     if (!status)
         status = connect_shards(w, error);
+    if (!status)
+        w->link.local = local_shards(config->config, &w->member.welcome, w->rank);
     if (!status)
         status = create_model(w, error);
     if (!status)
