@@ -4,9 +4,6 @@ CC := gcc
 CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
 AR := $(if $(filter %-gcc,$(CC)),$(CC:%-gcc=%-ar),ar)
 DATA :=
-PREFIX := /usr/local
-DESTDIR :=
-INTO = $(DESTDIR)$(PREFIX)
 SANITIZER :=
 Q := @
 
@@ -51,13 +48,13 @@ MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all program library demo test asan tsan test-run bench bench-run torture soak-streams mutate arm64-test lan-test lan-bench fuzz fuzz-run fuzz-build \
-  fuzzers gpu-test gpu-bench gpu-build install clean format help no-plugin no-ucx no-mpi FORCE
+  fuzzers gpu-test gpu-bench gpu-build install uninstall deb deb-test image pages clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
-include mk/cuda.mk mk/mpi.mk mk/library.mk mk/tests.mk
+include mk/cuda.mk mk/mpi.mk mk/library.mk mk/tests.mk mk/install.mk
 
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
-all: program library $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
+all: program library $(if $(SANITIZER),,pages) $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
 	@tools/setup
@@ -70,20 +67,6 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
 	@tools/setup test
 	@$(MAKE) test-run
-install: program library ## install under PREFIX=/usr/local, below DESTDIR if that is given
-	install -d $(addprefix $(INTO)/,bin include lib/lanyard lib/systemd/system share/lanyard share/doc/lanyard/results)
-	install -m 755 $(PROGRAM) $(INTO)/bin/lanyard
-	install -m 755 build/liblanyard.so $(INTO)/lib/liblanyard.so.$(LIB_ABI)
-	ln -sf liblanyard.so.$(LIB_ABI) $(INTO)/lib/liblanyard.so
-	install -m 644 build/liblanyard.a $(INTO)/lib
-	install -m 644 edge_worker/predict/lanyard.h $(INTO)/include
-	install -m 755 $(wildcard build/liblanyard_*.so) tools/read_model.py $(INTO)/lib/lanyard
-	for unit in coordinator ps@ worker@; do sed 's,/usr/local/bin/,$(PREFIX)/bin/,' \
-	  "configs/systemd/lanyard-$$unit.service" >"$(INTO)/lib/systemd/system/lanyard-$$unit.service"; done
-	cp -r configs $(INTO)/share/lanyard
-	install -m 644 README.md LICENSE docs/*.md $(INTO)/share/doc/lanyard
-	install -m 644 docs/results/*.md docs/results/race.svg $(INTO)/share/doc/lanyard/results
-
 clean: ## remove everything that was built
 	rm -rf build
 format: ## lay out all sources as .clang-format says, and docs at 120 columns
@@ -105,7 +88,7 @@ $(DIR)/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -c $< -o $@
 
 $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
-$(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o): $(DIR)/ucx
+$(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o) $(DIR)/cli/cli_help.o: $(DIR)/ucx
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)

@@ -31,6 +31,11 @@ typedef struct {
     int (*run)(int argc, char **argv); // argv[0] is the command's name
 } cli_command;
 
+typedef struct {
+    const cli_command *commands;
+    size_t count;
+} cli_commands;
+
 int cli_up(int argc, char **argv);
 int cli_coordinator(int argc, char **argv);
 int cli_ps(int argc, char **argv);
@@ -46,10 +51,14 @@ int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
+int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_feed(int argc, char **argv);
+int cli_trace(int argc, char **argv);
+
+extern const cli_commands cli_benches; // what `lanyard bench` has
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

@@ -14,8 +14,16 @@
 #define ITERATIONS 48u // of each simulation
 #define SHOWN 10u      // lines of the table
 
-// Every policy trains the same synchronous model (docs/POLICIES.md).
-#define GUARANTEE "same model"
+// What of the model is certain (docs/POLICIES.md). Every policy trains the same synchronous one.
+#define SAME "same model"
+
+static const char *guarantee(const dp_advice *one, char *text, size_t size)
+{
+    if (one->consistency.staleness == 0)
+        return SAME;
+    snprintf(text, size, "within %" PRIu32, one->consistency.staleness);
+    return text;
+}
 
 static bool read_iterations(const char *text, uint32_t *iterations_p)
 {
@@ -46,6 +54,14 @@ static own_table own_table_of(const rt_config *config, const dp_advices *advices
                        config->compute_us_per_sample * 1e-6 * samples};
 }
 
+static void print_settings(const char *what, const dp_advice *one)
+{
+    printf("%s", what);
+    for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
+        printf(" --set %s", one->lines[l]);
+    printf("\n");
+}
+
 static void print_table(const rt_config *config, const dp_advices *advices)
 {
     const own_table own = own_table_of(config, advices);
@@ -54,12 +70,18 @@ static void print_table(const rt_config *config, const dp_advices *advices)
     if (advices->too_small)
         printf("; %" PRIu32 " left out, their caches would not hold a micro-batch",
                advices->too_small);
+    if (advices->refused)
+        printf("; %" PRIu32 " of values that do not go together", advices->refused);
+    if (advices->too_short)
+        printf("; %" PRIu32 " for which the input is too short", advices->too_short);
     printf("\n\n%10s %12s %10s %6s  %-11s %s\n", "iter/s", "MB/iter", "cache MB", "boxes",
            "guaranteed", "configuration");
     for (uint32_t i = 0; i < advices->count && i < SHOWN; i++) {
         const dp_advice *one = &advices->items[i];
+        char text[32];
         printf("%10.2f %12.2f %10.1f %6u  %-11s", 1 / one->predicted_s, one->bytes * 1e-6,
-               (double)one->cache_bytes * 1e-6, rt_bit_count(one->participants), GUARANTEE);
+               (double)one->cache_bytes * 1e-6, rt_bit_count(one->participants),
+               guarantee(one, text, sizeof text));
         for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
             printf(" %s", one->lines[l]);
         printf("\n");
@@ -69,17 +91,21 @@ static void print_table(const rt_config *config, const dp_advices *advices)
     else
         printf("%10s", "?");
     printf(" %12.2f %10.1f %6u  %-11s one box with its own table", 0.0,
-           (double)own.row_bytes * 1e-6, 1, GUARANTEE);
+           (double)own.row_bytes * 1e-6, 1, SAME);
     printf(own.compute_s > 0 ? ": computing alone\n"
                              : ": computing alone; sim.compute_us_per_sample is not given\n");
-    printf("\nTo take the first:");
-    for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
-        printf(" --set %s", advices->items[0].lines[l]);
     printf("\n");
+    print_settings("To take the first:", &advices->items[0]);
+    uint32_t strict = 0;
+    while (strict < advices->count && advices->items[strict].consistency.staleness > 0)
+        strict++;
+    if (strict > 0 && strict < advices->count)
+        print_settings("The first without stale reads:", &advices->items[strict]);
 }
 
 static void write_advice(rt_json *json, const dp_advice *one)
 {
+    char text[32];
     rt_json_begin_object(json, NULL);
     rt_json_begin_array(json, "set");
     for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
@@ -93,7 +119,7 @@ static void write_advice(rt_json *json, const dp_advice *one)
     for (uint64_t rest = one->participants; rest; rest &= rest - 1)
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
-    rt_json_string(json, "guaranteed", GUARANTEE);
+    rt_json_string(json, "guaranteed", guarantee(one, text, sizeof text));
     rt_json_end_object(json);
 }
 
@@ -105,6 +131,8 @@ static int print_json(const rt_config *config, const dp_advices *advices)
     rt_json_begin_object(&json, NULL);
     rt_json_u64(&json, "iterations", advices->iterations);
     rt_json_u64(&json, "too_small", advices->too_small);
+    rt_json_u64(&json, "refused", advices->refused);
+    rt_json_u64(&json, "too_short", advices->too_short);
     rt_json_begin_array(&json, "configurations");
     for (uint32_t i = 0; i < advices->count; i++)
         write_advice(&json, &advices->items[i]);

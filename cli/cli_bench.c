@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/cli_help.h"
 #include "dispatch/bench/dp_bench.h"
 #include "edge_worker/bench/ew_bench.h"
 
@@ -103,24 +103,30 @@ static int bench_device(int argc, char **argv)
 static const cli_command benches[] = {
     {"dispatch",
      "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
-     "solvers and planner: times, memory, distance to the optimum", NULL, bench_dispatch},
+     "solvers and planner: times, memory, distance to the optimum",
+     "  --section NAME       opt, scaling, memory, planner, directory or gap; default: all of them\n"
+     "  --file ROWS          samples of this Criteo file, not generated ones\n"
+     "  --quick              the least that shows that it works\n"
+     "  --json               as JSON\n"
+     "  --dump-matrices DIR  cost matrices, one a file, for other solvers\n",
+     bench_dispatch},
     {"device", "[--device cpu|cuda:N] [--quick] [--json]",
-     "operations and training steps: times, bytes, share of the machine's peaks", NULL,
+     "operations and training steps: times, bytes, share of the machine's peaks",
+     "  --device cpu|cuda:N  what computes (cpu)\n"
+     "  --quick              the least that shows that it works\n"
+     "  --json               as JSON\n",
      bench_device},
 };
 
+const cli_commands cli_benches = {benches, RT_COUNT_OF(benches)};
+
 int cli_bench(int argc, char **argv)
 {
-    const bool help =
-        argc > 1 && (strcmp(argv[argc - 1], "--help") == 0 || strcmp(argv[argc - 1], "-h") == 0);
-    for (size_t i = 0; argc > 1 && !help && i < RT_COUNT_OF(benches); i++) {
+    for (size_t i = 0; argc > 1 && i < RT_COUNT_OF(benches); i++) {
         if (strcmp(argv[1], benches[i].name) == 0)
             return benches[i].run(argc - 1, argv + 1);
     }
-    if (!help)
-        fprintf(stderr, "lanyard bench: which one?\n\n");
-    for (size_t i = 0; i < RT_COUNT_OF(benches); i++)
-        fprintf(help ? stdout : stderr, "  lanyard bench %s %s\n      %s\n", benches[i].name,
-                benches[i].arguments, benches[i].help);
-    return help ? CLI_OK : CLI_USAGE;
+    fprintf(stderr, "lanyard bench: which one?\n\n");
+    cli_help_list(stderr, &cli_benches, "lanyard bench");
+    return CLI_USAGE;
 }

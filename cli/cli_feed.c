@@ -19,13 +19,19 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+static void print_counts(const char *what, const rt_feed_counts *counts)
+{
+    printf("%" PRIu64 " %s came, %" PRIu64 " are at the coordinator%s\n", counts->taken, what,
+           counts->kept, counts->kept < counts->taken ? ", the others in the spool" : "");
+}
+
 int cli_feed(int argc, char **argv)
 {
     const char *path = NULL, *spool = "", *sets[CLI_SETS_MAX];
     uint32_t set_count;
     rt_config config;
     rt_error error = {0};
-    rt_feed_counts counts = {0};
+    rt_feed_counts counts[RT_FLOWS] = {0};
     const cli_option options[] = {{"spool", &spool, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
         return CLI_USAGE;
@@ -39,13 +45,15 @@ int cli_feed(int argc, char **argv)
         return CLI_USAGE;
     }
     const int stop_fd = open_stop_fd();
-    const rt_status status = rt_feed_run(&config, spool, stop_fd, &counts, &error);
+    const rt_status status = rt_feed_run(&config, spool, stop_fd, counts, &error);
+    const bool has_outcomes = rt_config_has_join(&config.stream);
     rt_config_fini(&config);
     if (stop_fd >= 0)
         close(stop_fd);
     if (status && status != RT_END)
         return cli_fail(&error);
-    printf("%" PRIu64 " events came, %" PRIu64 " are at the coordinator%s\n", counts.taken,
-           counts.kept, counts.kept < counts.taken ? ", the others in the spool" : "");
+    print_counts("events", &counts[RT_FLOW_EVENTS]);
+    if (has_outcomes)
+        print_counts("outcomes", &counts[RT_FLOW_OUTCOMES]);
     return CLI_OK;
 }

@@ -293,7 +293,7 @@ int cli_coordinator(int argc, char **argv)
     rt_keys keys;
     rt_schema schema;
     const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
-    const char *without = NULL;
+    const char *without = NULL, *model = NULL;
     uint64_t ranks = 0;
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
@@ -302,7 +302,8 @@ int cli_coordinator(int argc, char **argv)
     const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
                                   {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},     {"bind", &bind, NULL},
-                                  {"trace", NULL, &trace},     {"without", &without, NULL}};
+                                  {"trace", NULL, &trace},     {"without", &without, NULL},
+                                  {"init", &model, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
         return CLI_USAGE;
@@ -329,6 +330,7 @@ int cli_coordinator(int argc, char **argv)
                                          .resume = restart  ? DP_RESUME_IF_ANY
                                                    : resume ? DP_RESUME_NEWEST
                                                             : DP_RESUME_NO,
+                                         .model = resume ? NULL : model,
                                          .may_shrink = restart && cli_may_shrink(&config),
                                          .without = ranks,
                                          .directory = out,

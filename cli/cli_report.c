@@ -5,106 +5,72 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/cli_chart.h"
+#include "runtime/page/rt_chart.h"
 #include "cli/cli_run.h"
 #include "runtime/files/rt_file.h"
 
-#define RUNS_MAX CLI_CHART_LINES_MAX
+#define RUNS_MAX RT_CHART_LINES_MAX
 #define BIT 8e-6 // Mbit per byte
 
 typedef struct {
     cli_run runs[RUNS_MAX];
     uint32_t run_count;
     double x[RUNS_MAX][CLI_RUN_POINTS], y[RUNS_MAX][CLI_RUN_POINTS]; // of the chart in progress
-    cli_page page;
+    rt_page page;
 } report;
-
-static const char style[] =
-    ":root{--page:#fff;--ink:#1c2430;--soft:#5b6675;--grid:#e3e7ec;--box:#f6f7f9;--warn:#8a4b00;\n"
-    "--c0:#2f6fd0;--c1:#d9662b;--c2:#2b9a66;--c3:#b5409b;--c4:#8a7a16;--c5:#1a9bb0;--c6:#7a56d6;"
-    "--c7:#6b7583}\n"
-    "@media(prefers-color-scheme:dark){:root{--page:#14181e;--ink:#e6eaf0;--soft:#9aa6b5;"
-    "--grid:#2c343f;--box:#1c222b;--warn:#ffb45c;\n"
-    "--c0:#6ea2f2;--c1:#f08a55;--c2:#55c590;--c3:#e07cc9;--c4:#cfbb45;--c5:#4fc9de;--c6:#a68bf0;"
-    "--c7:#a5afbd}}\n"
-    "body{margin:0 auto;padding:24px;max-width:1360px;background:var(--page);color:var(--ink);"
-    "font:15px/1.45 system-ui,sans-serif}\n"
-    "h1{font-size:24px;margin:0 0 4px}h2{font-size:19px;margin:32px 0 8px}"
-    "h3{font-size:15px;margin:0 0 2px}\n"
-    ".note{color:var(--soft);margin:2px 0}.warn{color:var(--warn);margin:4px 0;"
-    "overflow-wrap:anywhere}\n"
-    ".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,480px),1fr));"
-    "gap:16px}\n"
-    "section{background:var(--box);border-radius:8px;padding:12px 14px;min-width:0}\n"
-    "svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font-size:12px}"
-    ".end{text-anchor:end}.middle{text-anchor:middle}\n"
-    ".grid{stroke:var(--grid);fill:none}.line{fill:none;stroke-width:1.8;stroke-linejoin:round;"
-    "stroke-linecap:round}.dashed{stroke-dasharray:5 4}\n"
-    ".legend{margin:4px 0 0;color:var(--soft);font-size:13px;overflow-wrap:anywhere}"
-    ".legend span{margin-right:14px;display:inline-block}small{font-weight:400;color:var(--soft)}\n"
-    ".legend i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px;"
-    "box-sizing:border-box}.hollow{background:none!important;border-style:solid;"
-    "border-width:3px}\n"
-    ".table{overflow-x:auto;font-size:14px}table{border-collapse:collapse;font-variant-numeric:"
-    "tabular-nums}\n"
-    "th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--grid);"
-    "white-space:nowrap}th{white-space:normal;vertical-align:bottom;font-weight:600;color:var(--"
-    "soft);font-size:13px}"
-    "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-"
-    "width:160px}\n";
 
 // ---- comparison ------------------------------------------------------------------------------
 
-static void cell(cli_page *page, double value)
+static void cell(rt_page *page, double value)
 {
     char text[32];
-    cli_page_add(page, "<td>%s</td>", cli_page_number(value, text));
+    rt_page_add(page, "<td>%s</td>", rt_page_number(value, text));
 }
 
-static void cell_fixed(cli_page *page, double value, int digits)
+static void cell_fixed(rt_page *page, double value, int digits)
 {
     if (isfinite(value))
-        cli_page_add(page, "<td>%.*f</td>", digits, value);
+        rt_page_add(page, "<td>%.*f</td>", digits, value);
     else
-        cli_page_add(page, "<td>-</td>");
+        rt_page_add(page, "<td>-</td>");
 }
 
 static double per_second(const cli_run *run)
 {
-    return 1e3 / cli_run_mean(&run->all[CLI_RUN_MS]);
+    return 1e3 / rt_mean_of(&run->all[CLI_RUN_MS]);
 }
 
 static void write_comparison(report *r)
 {
-    cli_page *page = &r->page;
-    cli_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
+    rt_page *page = &r->page;
+    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
                        "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
                        "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
                        "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
                        "<th>last fifth: log loss</th><th>AUC</th><th>stale reads</th></tr>\n");
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
-        cli_page_add(page, "<tr><td>");
-        cli_page_text(page, run->directory);
-        cli_page_add(page, "%s</td><td>%" PRIu64 "</td>", run->interrupted ? " (unfinished)" : "",
+        rt_page_add(page, "<tr><td>");
+        rt_page_text(page, run->directory);
+        rt_page_add(page, "%s</td><td>%" PRIu64 "</td>", run->interrupted ? " (unfinished)" : "",
                      run->iterations - rt_min_u64(run->again, run->iterations));
         cell(page, per_second(run));
-        cli_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
-        cell(page, per_second(run) * cli_run_mean(&run->all[CLI_RUN_SAMPLES]));
-        cell(page, cli_run_mean(&run->all[CLI_RUN_MS]));
-        cell(page, cli_run_mean(&run->all[CLI_RUN_PREDICTED_MS]));
-        cell(page, cli_run_mean(&run->all[CLI_RUN_COST]));
-        cell_fixed(page, cli_run_mean(&run->all[CLI_RUN_HITS]), 3);
-        cell(page, cli_run_mean(&run->all[CLI_RUN_DECISION_MS]));
-        cell_fixed(page, run->has_summary ? run->log_loss : cli_run_mean(&run->all[CLI_RUN_LOSS]),
+        rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
+        cell(page, per_second(run) * rt_mean_of(&run->all[CLI_RUN_SAMPLES]));
+        cell(page, rt_mean_of(&run->all[CLI_RUN_MS]));
+        cell(page, rt_mean_of(&run->all[CLI_RUN_PREDICTED_MS]));
+        cell(page, rt_mean_of(&run->all[CLI_RUN_COST]));
+        cell_fixed(page, rt_mean_of(&run->all[CLI_RUN_HITS]), 3);
+        cell(page, rt_mean_of(&run->all[CLI_RUN_DECISION_MS]));
+        cell_fixed(page, run->has_summary ? run->log_loss : rt_mean_of(&run->all[CLI_RUN_LOSS]),
                    4);
-        cell_fixed(page, run->has_summary ? run->auc : cli_run_mean(&run->all[CLI_RUN_AUC]), 4);
+        cell_fixed(page, run->has_summary ? run->auc : rt_mean_of(&run->all[CLI_RUN_AUC]), 4);
         cell_fixed(page, run->log_loss_last_fifth, 4);
         cell_fixed(page, run->auc_last_fifth, 4);
         cell(page, run->stale_reads);
-        cli_page_add(page, "</tr>\n");
+        rt_page_add(page, "</tr>\n");
     }
-    cli_page_add(page, "</table></div>\n");
+    rt_page_add(page, "</table></div>\n");
 }
 
 // ---- over time -------------------------------------------------------------------------------
@@ -142,25 +108,25 @@ static const struct {
 
 static void write_over_time(report *r)
 {
-    cli_page *page = &r->page;
-    cli_page_add(page, "<h2>Over time</h2>\n<div class=\"charts\">\n");
+    rt_page *page = &r->page;
+    rt_page_add(page, "<h2>Over time</h2>\n<div class=\"charts\">\n");
     for (size_t c = 0; c < RT_COUNT_OF(over_time); c++) {
-        cli_line lines[RUNS_MAX];
+        rt_chart_line lines[RUNS_MAX];
         for (uint32_t i = 0; i < r->run_count; i++) {
             const cli_run *run = &r->runs[i];
-            for (uint32_t p = 0; p < run->point_count; p++) {
-                const double mean = cli_run_mean(&run->points[p].values[over_time[c].series]);
-                r->x[i][p] = run->points[p].iteration;
+            for (uint32_t p = 0; p < run->course.count; p++) {
+                const double mean = rt_mean_of(&run->course.points[p].values[over_time[c].series]);
+                r->x[i][p] = run->course.points[p].at;
                 r->y[i][p] = isfinite(mean) ? over_time[c].convert(mean) : NAN;
             }
-            lines[i] = (cli_line){run->directory, r->x[i], r->y[i], run->point_count};
+            lines[i] = (rt_chart_line){run->directory, r->x[i], r->y[i], run->course.count};
         }
-        cli_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", over_time[c].title,
+        rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", over_time[c].title,
                      over_time[c].unit);
-        cli_chart_lines(page, over_time[c].from_zero, lines, r->run_count);
-        cli_page_add(page, "</section>\n");
+        rt_chart_lines(page, over_time[c].from_zero, lines, r->run_count);
+        rt_page_add(page, "</section>\n");
     }
-    cli_page_add(page, "</div>\n");
+    rt_page_add(page, "</div>\n");
 }
 
 // ---- by kind and worker ----------------------------------------------------------------------
@@ -174,22 +140,22 @@ static const char *const byte_names[] = {"rows and requests", "dense weights"};
 static void write_kinds(report *r)
 {
     static double parts[RUNS_MAX][CLI_RUN_OPS];
-    cli_bar bars[RUNS_MAX];
+    rt_chart_bar bars[RUNS_MAX];
     char names[RUNS_MAX][16];
     for (uint32_t i = 0; i < r->run_count; i++) {
         for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
             parts[i][k] = r->runs[i].ops[k] / (double)r->runs[i].iterations;
         snprintf(names[i], sizeof names[i], "run %" PRIu32, i + 1);
-        bars[i] = (cli_bar){names[i], parts[i]};
+        bars[i] = (rt_chart_bar){names[i], parts[i]};
     }
-    cli_page_add(&r->page, "<h2>By kind</h2>\n<div class=\"charts\">\n"
+    rt_page_add(&r->page, "<h2>By kind</h2>\n<div class=\"charts\">\n"
                            "<section><h3>Rows moved per iteration <small>rows</small></h3>\n");
-    cli_chart_bars(&r->page, bars, r->run_count, kind_names, CLI_RUN_OPS);
-    cli_page_add(&r->page, "</section>\n</div>\n");
+    rt_chart_bars(&r->page, bars, r->run_count, kind_names, CLI_RUN_OPS);
+    rt_page_add(&r->page, "</section>\n</div>\n");
 }
 
 typedef struct {
-    cli_bar bars[2 * RT_WORKERS_MAX];
+    rt_chart_bar bars[2 * RT_WORKERS_MAX];
     char names[2 * RT_WORKERS_MAX][24];
     double parts[2 * RT_WORKERS_MAX][CLI_RUN_OPS];
     uint32_t count;
@@ -199,16 +165,16 @@ static double *add_bar(worker_bars *bars, uint32_t worker, const char *way)
 {
     const uint32_t at = bars->count++;
     snprintf(bars->names[at], sizeof bars->names[at], "worker %" PRIu32 "%s", worker, way);
-    bars->bars[at] = (cli_bar){bars->names[at], bars->parts[at]};
+    bars->bars[at] = (rt_chart_bar){bars->names[at], bars->parts[at]};
     return bars->parts[at];
 }
 
 static void draw_workers(report *r, worker_bars *bars, const char *title, const char *unit,
                          const char *const *names, uint32_t part_count)
 {
-    cli_page_add(&r->page, "<section><h3>%s <small>%s</small></h3>\n", title, unit);
-    cli_chart_bars(&r->page, bars->bars, bars->count, names, part_count);
-    cli_page_add(&r->page, "</section>\n");
+    rt_page_add(&r->page, "<section><h3>%s <small>%s</small></h3>\n", title, unit);
+    rt_chart_bars(&r->page, bars->bars, bars->count, names, part_count);
+    rt_page_add(&r->page, "</section>\n");
     bars->count = 0;
 }
 
@@ -229,7 +195,7 @@ static void write_links(report *r, const cli_run *run, worker_bars *bars)
 
 static void write_workers(report *r, const cli_run *run, worker_bars *bars)
 {
-    cli_page_add(&r->page, "<div class=\"charts\">\n");
+    rt_page_add(&r->page, "<div class=\"charts\">\n");
     write_links(r, run, bars);
     for (uint32_t j = 0; j < run->worker_count; j++) {
         double *parts = add_bar(bars, j, "");
@@ -241,7 +207,7 @@ static void write_workers(report *r, const cli_run *run, worker_bars *bars)
         memcpy(add_bar(bars, j, ""), run->workers[j].ops, sizeof run->workers[j].ops);
     if (run->has_worker_ops)
         draw_workers(r, bars, "Rows moved per iteration", "rows", kind_names, CLI_RUN_OPS);
-    cli_page_add(&r->page, "</div>\n");
+    rt_page_add(&r->page, "</div>\n");
 }
 
 static rt_status write_each(report *r)
@@ -251,19 +217,19 @@ static rt_status write_each(report *r)
         return RT_NO_MEMORY;
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
-        cli_page_add(&r->page, "<h2>Run %" PRIu32 ": ", i + 1);
-        cli_page_text(&r->page, run->directory);
-        cli_page_add(&r->page, "</h2>\n");
+        rt_page_add(&r->page, "<h2>Run %" PRIu32 ": ", i + 1);
+        rt_page_text(&r->page, run->directory);
+        rt_page_add(&r->page, "</h2>\n");
         for (uint32_t k = 0; k < run->note_count; k++) {
-            cli_page_add(&r->page, "<p class=\"warn\">partial: ");
-            cli_page_text(&r->page, run->notes[k]);
-            cli_page_add(&r->page, "</p>\n");
+            rt_page_add(&r->page, "<p class=\"warn\">partial: ");
+            rt_page_text(&r->page, run->notes[k]);
+            rt_page_add(&r->page, "</p>\n");
         }
-        if (run->stride > 1)
-            cli_page_add(&r->page,
+        if (run->course.stride > 1)
+            rt_page_add(&r->page,
                          "<p class=\"note\">Every point of its lines is the mean of %" PRIu64
                          " iterations.</p>\n",
-                         run->stride);
+                         run->course.stride);
         write_workers(r, run, bars);
     }
     rt_free(bars);
@@ -274,27 +240,17 @@ static rt_status write_each(report *r)
 
 static rt_status write_page(report *r)
 {
-    cli_page *page = &r->page;
-    cli_page_add(page,
-                 "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                 "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/>\n"
-                 "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-                 "<title>lanyard report</title>\n<style>\n%s",
-                 style);
-    for (uint32_t k = 0; k < CLI_CHART_COLOURS; k++)
-        cli_page_add(page,
-                     ".line.s%u{stroke:var(--c%u)}rect.k%u{fill:var(--c%u)}"
-                     "i.s%u,i.k%u{background:var(--c%u);border-color:var(--c%u)}\n",
-                     k, k, k, k, k, k, k, k);
-    cli_page_add(page,
-                 "</style>\n</head>\n<body>\n<h1>lanyard report</h1>\n"
+    rt_page *page = &r->page;
+    rt_page_head(page, "lanyard report");
+    rt_page_add(page,
+                 "</head>\n<body>\n<h1>lanyard report</h1>\n"
                  "<p class=\"note\">%" PRIu32 " run%s</p>\n",
                  r->run_count, r->run_count == 1 ? "" : "s");
     write_comparison(r);
     write_over_time(r);
     write_kinds(r);
     rt_status status = write_each(r);
-    cli_page_add(page, "</body>\n</html>\n");
+    rt_page_add(page, "</body>\n</html>\n");
     return page->failed ? RT_NO_MEMORY : status;
 }
 
@@ -366,7 +322,7 @@ int cli_report(int argc, char **argv)
     for (uint32_t i = 0; r && i < r->run_count; i++)
         cli_run_fini(&r->runs[i]);
     if (r)
-        cli_page_fini(&r->page);
+        rt_page_fini(&r->page);
     rt_free(r);
     if (status)
         return cli_fail(&error);

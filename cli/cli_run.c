@@ -16,11 +16,6 @@ static const char *const op_names[CLI_RUN_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NO
 static const char *const time_names[CLI_RUN_TIMES] = {RT_TIMES_MAP(XX)};
 #undef XX
 
-double cli_run_mean(const cli_mean *mean)
-{
-    return mean->count ? mean->sum / (double)mean->count : NAN;
-}
-
 __attribute__((format(printf, 2, 3))) static void note(cli_run *run, const char *format, ...)
 {
     va_list arguments;
@@ -44,42 +39,7 @@ static double number_or_0(const cJSON *json, const char *name)
     return isnan(value) ? 0 : value;
 }
 
-static void mean_add(cli_mean *mean, double value, uint64_t count)
-{
-    if (!isfinite(value))
-        return;
-    mean->sum += value;
-    mean->count += count;
-}
-
 // ---- iterations ------------------------------------------------------------------------------
-
-// Two neighbours become one: half the points are free again.
-static void halve_points(cli_run *run)
-{
-    for (uint32_t i = 0; i < run->point_count / 2; i++) {
-        const cli_point *a = &run->points[2 * i], *b = a + 1;
-        cli_point both = {.iteration = b->iteration, .records = a->records + b->records};
-        for (uint32_t k = 0; k < CLI_RUN_SERIES; k++) {
-            both.values[k].sum = a->values[k].sum + b->values[k].sum;
-            both.values[k].count = a->values[k].count + b->values[k].count;
-        }
-        run->points[i] = both;
-    }
-    run->point_count /= 2;
-    run->stride *= 2;
-}
-
-static cli_point *point_for(cli_run *run)
-{
-    if (run->point_count && run->points[run->point_count - 1].records < run->stride)
-        return &run->points[run->point_count - 1];
-    if (run->point_count == CLI_RUN_POINTS)
-        halve_points(run);
-    cli_point *point = &run->points[run->point_count++];
-    *point = (cli_point){0};
-    return point;
-}
 
 static void add_workers(cli_run *run, const cJSON *json)
 {
@@ -118,20 +78,16 @@ static void add_iteration(cli_run *run, const cJSON *json)
         [CLI_RUN_AUC] = number(quality, "auc"),
         [CLI_RUN_SAMPLES] = number(json, "samples"),
     };
-    cli_point *point = point_for(run);
-    point->iteration = isnan(iteration) ? (double)run->iterations + 1 : iteration;
-    point->records++;
-    for (uint32_t k = 0; k < CLI_RUN_SERIES; k++) {
-        mean_add(&point->values[k], values[k], 1);
-        mean_add(&run->all[k], values[k], 1);
-    }
+    run->last_iteration = isnan(iteration) ? (double)run->iterations + 1 : iteration;
+    rt_course_add(&run->course, run->last_iteration, values);
+    for (uint32_t k = 0; k < CLI_RUN_SERIES; k++)
+        rt_mean_add(&run->all[k], values[k]);
     for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
         run->ops[k] += number_or_0(ops, op_names[k]);
     add_workers(run, json);
     if (follows)
         run->seconds += time_s - run->last_time_s;
     run->last_time_s = time_s;
-    run->last_iteration = point->iteration;
     run->iterations++;
 }
 
@@ -247,9 +203,7 @@ static rt_status read_all_metrics(cli_run *run, bool *found, rt_error *error)
     char older[RT_PATH_MAX + 32];
     rt_status status = RT_OK;
     snprintf(older, sizeof older, "%s/metrics.jsonl.1", run->directory);
-    run->points = rt_alloc(CLI_RUN_POINTS, sizeof *run->points);
-    run->stride = 1;
-    if (!run->points)
+    if (rt_course_init(&run->course, CLI_RUN_POINTS, CLI_RUN_SERIES))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (access(older, F_OK) == 0)
         status = read_one(run, "metrics.jsonl.1", found, read_metrics, error);
@@ -285,6 +239,5 @@ rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
 
 void cli_run_fini(cli_run *run)
 {
-    rt_free(run->points);
-    run->points = NULL;
+    rt_course_fini(&run->course);
 }

@@ -7,6 +7,7 @@
 #define CLI_RUN_H
 
 #include "runtime/config/rt_config.h"
+#include "runtime/metrics/rt_course.h"
 #include "runtime/wire/rt_counts.h"
 
 #define CLI_RUN_POINTS 400u
@@ -28,17 +29,6 @@ typedef enum {
 } cli_run_series;
 
 typedef struct {
-    double sum;
-    uint64_t count;
-} cli_mean;
-
-typedef struct {
-    double iteration; // the last one
-    uint64_t records;
-    cli_mean values[CLI_RUN_SERIES];
-} cli_point;
-
-typedef struct {
     double up, down;             // bytes of rows and requests
     double times[CLI_RUN_TIMES]; // ms
     double ops[CLI_RUN_OPS];     // per iteration, of the summary
@@ -52,10 +42,8 @@ typedef struct {
     uint64_t again;      // of them, of iterations that were lost and made again
     double last_iteration;
     double seconds; // from the first record to the last
-    cli_point *points;
-    uint32_t point_count;
-    uint64_t stride; // records of a full point
-    cli_mean all[CLI_RUN_SERIES];
+    rt_course course;
+    rt_mean all[CLI_RUN_SERIES];
     double ops[CLI_RUN_OPS]; // sums
     uint32_t worker_count;
     cli_run_worker workers[RT_WORKERS_MAX];
@@ -68,7 +56,5 @@ typedef struct {
 // caller's on RT_OK (cli_run_fini).
 rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error);
 void cli_run_fini(cli_run *run);
-
-double cli_run_mean(const cli_mean *mean); // NAN without values
 
 #endif

@@ -156,6 +156,7 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_json_u64(json, "cache_rows", result->slot_count);
     rt_json_double(json, "decision_ms_p50", result->decision_ms_p50);
     rt_json_double(json, "decision_ms_p99", result->decision_ms_p99);
+    rt_json_double(json, "decision_ms_max", result->decision_ms_max);
     rt_json_double(json, "commit_ms_p50", result->commit_ms_p50);
     rt_json_double(json, "planned_samples_per_s", result->planned_samples_per_s);
     rt_json_u64(json, "directory_keys", result->directory_keys);

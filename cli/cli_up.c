@@ -29,7 +29,7 @@
 
 #define GRACE_MS 2000u // between being told to end and being made to
 #define CHILDREN_MAX (1 + RT_WORKERS_MAX + RT_SHARDS_MAX)
-#define ARGUMENTS_MAX (22 + 2 * CLI_SETS_MAX)
+#define ARGUMENTS_MAX (24 + 2 * CLI_SETS_MAX)
 #define RESTARTS_MAX 1024u // that are remembered
 #define HOUR_NS (UINT64_C(3600) * 1000000000)
 
@@ -47,7 +47,7 @@ typedef struct {
     const char *path; // of the configuration as the user wrote it, and what the command line adds
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    const char *out;
+    const char *out, *init;
     bool trace, resume;
     char config_path[64]; // of the resolved configuration, in memory
     int config_fd;
@@ -209,6 +209,10 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
         arguments[count++] = "--restart";
     else if (r->resume)
         arguments[count++] = "--resume";
+    if (r->init) {
+        arguments[count++] = "--init";
+        arguments[count++] = (char *)(uintptr_t)r->init;
+    }
     arguments[count++] = "--watch";
     arguments[count++] = (char *)(uintptr_t)r->path;
     for (uint32_t i = 0; i < r->set_count; i++) { // for a reload; in the resolved file they are in
@@ -565,9 +569,15 @@ int cli_up(int argc, char **argv)
     rt_config config;
     run r = {.config = &config, .config_fd = -1, .announce_fd = -1};
     const cli_option options[] = {
-        {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume}};
+        {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume},
+        {"init", &r.init, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
+    if (r.init && r.resume) {
+        fprintf(stderr, "lanyard up: --init begins with a model, --resume goes on from a "
+                        "checkpoint: give one of them\n");
+        return CLI_USAGE;
+    }
     int code = cli_load_run(r.path, r.sets, r.set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;

@@ -4,20 +4,21 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/cli.h"
+#include "cli/cli_help.h"
 #include "runtime/transport/rt_member.h"
 
 #define FILES_MAX 65536 // descriptors
 
-static const char set_help[] =
-    "  --set KEY=VALUE  change one key of CONFIG, for example --set dispatch.alpha=0.5\n";
+static int help(int argc, char **argv);
 
 static const cli_command commands[] = {
-    {"up", "CONFIG [--out DIR] [--resume] [--trace] [--set KEY=VALUE]...",
+    {"up", "CONFIG [--out DIR] [--init MODEL | --resume] [--trace] [--set KEY=VALUE]...",
      "train: spawns coordinator, PS shards and workers on this machine",
      "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "
      "there;\n"
      "                   those of an earlier run are replaced, but for checkpoints\n"
+     "  --init MODEL     begin with a finished model, model/ of a run: with other workers, shards,\n"
+     "                   caches, and more fields behind its own\n"
      "  --resume         go on from the newest checkpoint in DIR\n"
      "  --trace          DIR/trace.jsonl: what each worker did in each iteration, a line each\n"
      "Ctrl-C ends a run with its model; SIGUSR1 asks for a checkpoint, SIGHUP to read CONFIG "
@@ -100,7 +101,11 @@ static const cli_command commands[] = {
      "  --json     as JSON\n",
      cli_doctor},
     {"bench", "dispatch | device [OPTION]...",
-     "measure this build on this machine: `lanyard bench` lists what", NULL, cli_bench},
+     "measure this build on this machine",
+     "  dispatch  solvers and planner: times, memory, distance to the optimum\n"
+     "  device    operations and training steps: times, bytes, share of the machine's peaks\n"
+     "`lanyard bench dispatch --help` explains the options of one.\n",
+     cli_bench},
     {"probe", "HOST:PORT [--json] [--listen] [--config CONFIG | --insecure]",
      "measure the link to a PS shard, or to another `lanyard probe --listen`",
      "  --listen         answer probes at this address, until a signal ends it\n"
@@ -108,14 +113,32 @@ static const cli_command commands[] = {
      "  --insecure       beyond loopback without keys\n"
      "  --json           as JSON\n",
      cli_probe},
+    {"top", "[ADDRESS | RUN] [--once] [--json] [--token FILE]",
+     "how a run stands: speed, quality, links, who takes part, memory",
+     "  ADDRESS       HOST:PORT of its coordinator (watch.listen); default 127.0.0.1:7070\n"
+     "  RUN           what --out named; default: this folder, if it is one\n"
+     "  --once        print it and end, as where standard output is no terminal\n"
+     "  --json        the same as JSON (docs/WATCHING.md)\n"
+     "  --token FILE  what security.token names, if the coordinator asks for it\n"
+     "Ctrl-C ends it.\n",
+     cli_top},
     {"report", "RUN... [--out FILE]",
-     "one HTML file (default report.html) about runs: RUN is what --out named", NULL, cli_report},
+     "one HTML file about runs", "  RUN         what --out of `lanyard up` named\n"
+     "  --out FILE  instead of report.html\n", cli_report},
+    {"trace", "RUN [--iteration N] [--count N] [--out FILE]",
+     "where the time of iterations went on all boxes, as a Chrome trace",
+     "  RUN            what --out of `lanyard up` named, also of a run that is training\n"
+     "  --iteration N  the first one; default: the last ones\n"
+     "  --count N      how many (1)\n"
+     "  --out FILE     instead of standard output\n"
+     "To look at: chrome://tracing, or https://ui.perfetto.dev, which reads it in the browser.\n",
+     cli_trace},
     {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several",
      "  --name BOX  BOX.secret and BOX.public; default: the name of this machine\n", cli_keygen},
     {"coordinator",
-     "CONFIG [--out DIR] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
+     "CONFIG [--out DIR] [--init MODEL] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
      "one process of a run",
-     "  --out DIR        as with `lanyard up`, and so are --resume and --trace\n"
+     "  --out DIR        as with `lanyard up`, and so are --init, --resume and --trace\n"
      "  --restart        as --resume; from the beginning if no checkpoint was ever completed\n"
      "  --bind HOST      listen there, instead of network.bind\n"
      "`lanyard up` also gives --announce-fd FD (the address goes there), --watch CONFIG (file to\n"
@@ -131,22 +154,18 @@ static const cli_command commands[] = {
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
      "  --share N                workers on this box, which share its cores (compute.threads 0)\n",
      cli_worker},
+    {"help", "[COMMAND | --man DIR | --completion bash|zsh]",
+     "this list, what one command takes, manual pages, completion for a shell",
+     "  --man DIR              writes the manual pages to DIR\n"
+     "  --completion bash|zsh  prints what the shell reads: `. <(lanyard help --completion bash)`\n",
+     help},
 };
 
-static void command_usage(FILE *file, const cli_command *command)
-{
-    fprintf(file, "  lanyard %s %s\n      %s\n", command->name, command->arguments, command->help);
-}
+static const cli_commands all_commands = {commands, RT_COUNT_OF(commands)};
 
-static int usage(FILE *file)
+static int help(int argc, char **argv)
 {
-    fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
-            RT_PROGRAM_VERSION);
-    for (size_t i = 0; i < RT_COUNT_OF(commands); i++)
-        command_usage(file, &commands[i]);
-    fprintf(file, "\nOptions: `lanyard COMMAND --help`. All keys of CONFIG: docs/CONFIG.md, or "
-                  "`lanyard check --document`.\n");
-    return file == stdout ? CLI_OK : CLI_USAGE;
+    return cli_help(&all_commands, argc, argv);
 }
 
 static bool asks_for_help(const char *argument)
@@ -156,17 +175,10 @@ static bool asks_for_help(const char *argument)
 
 static int run_command(const cli_command *command, int argc, char **argv)
 {
-    bool help = false;
+    bool wants_help = false;
     for (int i = 1; i < argc; i++)
-        help = help || asks_for_help(argv[i]);
-    if (!help || command->run == cli_bench)
-        return command->run(argc, argv);
-    command_usage(stdout, command);
-    if (command->options)
-        printf("\n%s", command->options);
-    if (strstr(command->arguments, "--set"))
-        printf("%s", set_help);
-    return CLI_OK;
+        wants_help = wants_help || asks_for_help(argv[i]);
+    return wants_help ? cli_help_command(command, argc, argv) : command->run(argc, argv);
 }
 
 // Writing to a pipe that nobody reads is an error like others, and strangers' connections must not
@@ -188,17 +200,11 @@ int main(int argc, char **argv)
     // A file that may not grow (ulimit -f) is an error of that file, not the end of the process.
     (void)signal(SIGXFSZ, SIG_IGN);
     if (argc < 2)
-        return usage(stderr);
-    if (asks_for_help(argv[1]) || strcmp(argv[1], "help") == 0)
-        return usage(stdout);
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("lanyard %s\nsources:", rt_build());
-        for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
-            if (rt_config_has_source((rt_source_kind)kind))
-                printf(" %s", rt_config_choice_name("stream.source", kind));
-        printf("\n");
-        return CLI_OK;
-    }
+        return cli_help_usage(&all_commands, stderr);
+    if (asks_for_help(argv[1]))
+        return cli_help_usage(&all_commands, stdout);
+    if (strcmp(argv[1], "--version") == 0)
+        return cli_help_version();
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);

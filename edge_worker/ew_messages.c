@@ -6,7 +6,7 @@
 
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
 
-// A checkpoint's dense part; once all of it is there it takes the place of the model's.
+// The dense part of a checkpoint, or (iteration 0) of the model that a run begins with; once all of it is there it takes the place of the model's.
 static rt_status take_part(ew_run *w, const rt_message *message, rt_error *error)
 {
     rt_wire_part part;
@@ -19,8 +19,9 @@ static rt_status take_part(ew_run *w, const rt_message *message, rt_error *error
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
     if (w->restored.size < part.total)
         return RT_OK;
-    rt_status status = ew_trainer_set_state(w->trainer, &w->restored, error);
-    ew_weights_resume(&w->weights, rt_message_header(message)->iteration);
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    rt_status status = ew_trainer_set_state(w->trainer, &w->restored, iteration == 0, error);
+    ew_weights_resume(&w->weights, iteration);
     rt_bytes_fini(&w->restored);
     return status;
 }

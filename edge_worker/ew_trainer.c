@@ -421,7 +421,7 @@ rt_status ew_trainer_get_state(ew_trainer *t, rt_bytes *bytes, rt_error *error)
     return get_tensors(t, true, bytes, error);
 }
 
-rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *error)
+rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, bool begins, rt_error *error)
 {
     rt_tensors *tensors;
     uint32_t count;
@@ -433,13 +433,14 @@ rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, rt_error *e
     (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &count);
     status = await_tasks(t, error);
     if (!status) // first: of another model its layers say more than the size of its state
-        status = ew_model_load(t->config.model, tensors, error);
-    if (!status && (!state || state->rank != 1 || state->shape[0] != count))
+        status = begins ? ew_model_begin_with(t->config.model, tensors, error)
+                        : ew_model_load(t->config.model, tensors, error);
+    if (!status && !begins && (!state || state->rank != 1 || state->shape[0] != count))
         status = rt_fail(error, RT_DATA, "%" PRIu64 " floats of optimizer state, expected %u",
                          state ? state->shape[0] : 0, count);
     if (status)
-        rt_fail_in(error, "the checkpoint's dense part");
-    if (!status && count)
+        rt_fail_in(error, "the dense part of the %s", begins ? "model" : "checkpoint");
+    if (!status && !begins && count)
         status = ew_model_dense_write(t->config.model, EW_OPTIMIZER_STATE, state->values, error);
     rt_tensors_close(tensors);
     return status;

@@ -70,8 +70,10 @@ extern const ew_weights_ops ew_trainer_weights;
 rt_status ew_trainer_get_model(ew_trainer *trainer, rt_bytes *bytes, rt_error *error);
 
 // Waits until all tasks are done; appends dense parameters and optimizer state (rt_tensors), or
-// takes them from such bytes. RT_DATA: not those of this model; error names the tensor.
+// takes them from such bytes. begins: those of the model that a run begins with, which may have
+// fewer fields and lack the state. RT_DATA: not those of this model; error names the tensor.
 rt_status ew_trainer_get_state(ew_trainer *trainer, rt_bytes *bytes, rt_error *error);
-rt_status ew_trainer_set_state(ew_trainer *trainer, const rt_bytes *bytes, rt_error *error);
+rt_status ew_trainer_set_state(ew_trainer *trainer, const rt_bytes *bytes, bool begins,
+                               rt_error *error);
 
 #endif

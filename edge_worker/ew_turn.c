@@ -249,5 +249,9 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
         status = start_job(w, error);
     if (!status)
         status = ew_run_answer_if_idle(w, error);
+    if (!status && rt_member_vitals_due(&w->member)) {
+        rt_wire_vitals vitals = {0};
+        status = rt_member_tell_vitals(&w->member, &vitals, error);
+    }
     return status ? status : rt_member_beat(&w->member, error);
 }

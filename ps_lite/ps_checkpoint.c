@@ -1,12 +1,15 @@
 #include "ps_lite/ps_checkpoint.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
+#define SUM_BYTES ((size_t)1 << 20) // at a time
 
 void ps_checkpoint_init(ps_checkpoint *checkpoint, const ps_shard *shard, uint64_t schema,
                         uint32_t rank, uint32_t shard_count)
@@ -110,6 +113,7 @@ typedef struct {
     uint64_t schema;
     ps_progress progress;
     void *context;
+    bool begins;       // with a model: files are known by XXH3
     rt_status stopped; // what progress returned
 } loading;
 
@@ -120,14 +124,45 @@ static rt_status go_on(void *context, int wait_fd, rt_error *error)
     return l->stopped;
 }
 
+// XXH3 of all bytes of a file, of which nobody hears for longer than a block takes.
+static rt_status sum_bytes(loading *l, const char *path, rt_file_sum *sum, rt_error *error)
+{
+    const size_t size = SUM_BYTES;
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
+    rt_hasher *hasher = rt_hasher_create();
+    uint8_t *block = rt_alloc(size, 1);
+    rt_status status =
+        hasher && block ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    for (size_t got = 1; got > 0 && !status;) {
+        got = fread(block, 1, size, file);
+        rt_hasher_add(hasher, block, got);
+        sum->bytes += got;
+        status = ferror(file) ? rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno))
+                              : go_on(l, -1, error);
+    }
+    if (!status)
+        sum->hash = rt_hasher_sum(hasher);
+    rt_free(block);
+    rt_hasher_destroy(hasher);
+    fclose(file);
+    return status;
+}
+
 static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, rt_error *error)
 {
     char path[RT_FOLDER_MAX + 64];
-    rt_file_sum sum = {0};
+    rt_file_sum sum = {0}, all = {0};
     rt_status status =
         ps_model_file_path(load->folder, file, load->shard_count, path, sizeof path, error);
+    if (!status && l->begins)
+        status = sum_bytes(l, path, &all, error);
     if (!status)
         status = ps_shard_load(l->shard, path, l->schema, go_on, l, &sum, error);
+    if (l->begins)
+        sum = all;
     if (!status && (sum.bytes != load->files[file].bytes || sum.hash != load->files[file].hash))
         status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
     return status;
@@ -139,7 +174,8 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
 {
     rt_wire_load load;
     rt_error found = {0};
-    loading l = {shard, schema, progress, context, RT_OK};
+    const uint64_t iteration = rt_message_header(message)->iteration;
+    loading l = {shard, schema, progress, context, iteration == 0, RT_OK};
     if (!rt_control_has(message, sizeof load))
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD of %zu bytes, expected %zu",
                        message->size - sizeof(rt_wire_header), sizeof load);
@@ -157,10 +193,11 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
+    if (l.begins && !status)
+        ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};
     return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank),
-                                    rt_message_header(message)->iteration, &loaded, sizeof loaded,
-                                    found.text);
+                                    iteration, &loaded, sizeof loaded, found.text);
 }
 
 rt_status ps_checkpoint_keys(const ps_shard *shard, const rt_message *message, uint32_t rank,

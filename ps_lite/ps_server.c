@@ -489,6 +489,18 @@ static rt_status release_rows(server *s, rt_error *error)
     return s->releases ? RT_OK : status;
 }
 
+static rt_status tell_vitals(server *s, rt_error *error)
+{
+    ps_shard_statistics now;
+    rt_wire_vitals vitals = {.row_bytes_max = s->config->config->ps_memory_bytes_max};
+    if (!rt_member_vitals_due(&s->member))
+        return RT_OK;
+    ps_shard_get_statistics(s->shard, &now);
+    vitals.rows = now.rows;
+    vitals.row_bytes = now.row_bytes;
+    return rt_member_tell_vitals(&s->member, &vitals, error);
+}
+
 // The order of the two sockets does not matter: a worker has finished when all its push credits are
 // back, so at a SAVE the shard has every row.
 // Waits for messages or wake_fd, and takes what came.
@@ -521,7 +533,8 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
         return status;
     const bw_listener here = listener(s);
     bw_responder_tick(&s->probes, &here);
-    return rt_member_beat(&s->member, error);
+    status = tell_vitals(s, error);
+    return status ? status : rt_member_beat(&s->member, error);
 }
 
 rt_status ps_server_run(const ps_server_config *config, rt_error *error)

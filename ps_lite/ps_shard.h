@@ -119,6 +119,10 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
                         void *context, rt_file_sum *sum_p, rt_error *error);
 
+// The rows that it holds are those of a model that a run begins with: version 0, which nobody has
+// trained. Before the first message about rows.
+void ps_shard_begin_with(ps_shard *shard);
+
 // Drops all rows, and nothing else: what workers have said so far about the dense exchange stays.
 // Before the first message with rows. RT_NO_MEMORY: unchanged.
 rt_status ps_shard_clear(ps_shard *shard);

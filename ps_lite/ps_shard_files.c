@@ -40,6 +40,13 @@ rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_p
     return status;
 }
 
+void ps_shard_begin_with(ps_shard *shard)
+{
+    for (uint64_t i = 0; i < ps_table_count(shard->table); i++)
+        ps_table_find(shard->table, ps_table_key(shard->table, i))->version = 0;
+    shard->floor = 0;
+}
+
 rt_status ps_shard_clear(ps_shard *shard)
 {
     const ps_table_config config = ps_shard_table_config(shard);

@@ -1,5 +1,6 @@
 #include "runtime/rt_log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,31 @@ rt_status rt_log_level_parse(const char *text, rt_log_level *level_p)
     return RT_CONFIG;
 }
 
+static struct {
+    pthread_mutex_t lock;
+    uint64_t count;
+    char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
+} recent = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void remember(const char *text)
+{
+    pthread_mutex_lock(&recent.lock);
+    snprintf(recent.texts[recent.count++ % RT_LOG_RECENT], RT_LOG_RECENT_BYTES, "%s", text);
+    pthread_mutex_unlock(&recent.lock);
+}
+
+uint32_t rt_log_recent(uint64_t *seen, char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES])
+{
+    pthread_mutex_lock(&recent.lock);
+    const uint64_t count = rt_min_u64(recent.count - *seen, RT_LOG_RECENT);
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(texts[i], recent.texts[(recent.count - count + i) % RT_LOG_RECENT],
+               RT_LOG_RECENT_BYTES);
+    *seen = recent.count;
+    pthread_mutex_unlock(&recent.lock);
+    return (uint32_t)count;
+}
+
 void rt_log(rt_log_level level, const char *format, ...)
 {
     if (level > level_max)
@@ -45,6 +71,9 @@ void rt_log(rt_log_level level, const char *format, ...)
     size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (length > sizeof line - 2)
         length = sizeof line - 2;
+    line[length] = '\0';
+    if (level <= RT_LOG_WARN)
+        remember(line + used);
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
     (void)written; // there is nowhere left to report it

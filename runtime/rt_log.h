@@ -20,6 +20,13 @@ rt_status rt_log_level_parse(const char *text, rt_log_level *level_p);
 
 void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#define RT_LOG_RECENT 8u
+#define RT_LOG_RECENT_BYTES 256u // longer ones are cut
+
+// The warnings and errors that were logged after the first `seen`, the oldest first, at most
+// RT_LOG_RECENT, without level and name; returns their number, and *seen is that of all. Any thread.
+uint32_t rt_log_recent(uint64_t *seen, char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES]);
+
 // What others can cause as often as they like is counted, and one line in 5 s stands for many.
 typedef struct {
     uint64_t count, logged_ns;

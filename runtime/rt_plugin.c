@@ -21,12 +21,22 @@ static bool find(const char *folder, const char *file, char path[PATH_BYTES])
     return size < PATH_BYTES && access(path, R_OK) == 0;
 }
 
+static bool find_ours(const char *file, char path[PATH_BYTES])
+{
+    return find("", file, path) || find("../lib/lanyard/", file, path);
+}
+
+bool rt_plugin_is_there(const char *file)
+{
+    char path[PATH_BYTES];
+    return find_ours(file, path);
+}
+
 rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_error *error)
 {
     char path[PATH_BYTES];
     const int flags = RTLD_NOW | RTLD_NODELETE | (is_global ? RTLD_GLOBAL : RTLD_LOCAL);
-    bool is_path = strchr(file, '/'),
-         found = !is_path && (find("", file, path) || find("../lib/lanyard/", file, path));
+    const bool is_path = strchr(file, '/'), found = !is_path && find_ours(file, path);
     *library_p = dlopen(found ? path : file, flags);
     if (*library_p)
         return RT_OK;

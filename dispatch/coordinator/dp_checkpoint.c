@@ -296,11 +296,11 @@ uint32_t dp_checkpoint_newest(const dp_checkpoint *c)
     return c->past_count ? c->past[c->past_count - 1].iteration : 0;
 }
 
-uint64_t dp_checkpoint_event(const dp_checkpoint *c, bool newest)
+rt_position_events dp_checkpoint_events(const dp_checkpoint *c, bool newest)
 {
     if (c->past_count == 0)
-        return 0;
-    return c->past[newest ? c->past_count - 1 : 0].event;
+        return (rt_position_events){{0}};
+    return c->past[newest ? c->past_count - 1 : 0].events;
 }
 
 void dp_checkpoint_paused(dp_checkpoint *c, double pause_ms)
@@ -595,7 +595,7 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
         return;
     }
     c->past[c->past_count++] =
-        (dp_checkpoint_past){c->content.iteration, c->base, c->content.event};
+        (dp_checkpoint_past){c->content.iteration, c->base, c->content.events};
 }
 
 static void start_closing(dp_checkpoint *c)

@@ -10,6 +10,7 @@
 
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_guard.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
@@ -34,23 +35,23 @@ typedef struct {
 // A checkpoint that is complete on disk, as far as writing the next one goes.
 typedef struct {
     uint32_t iteration;
-    uint32_t base; // the one that it changes; 0: it has all rows
-    uint64_t event; // of the journal where it goes on; 0: unknown, or there is none
+    uint32_t base;             // the one that it changes; 0: it has all rows
+    rt_position_events events; // where it goes on in journals; 0: unknown, or there is none
 } dp_checkpoint_past;
 
 // What goes into one.
 typedef struct {
     uint32_t iteration;
     uint64_t samples;
-    uint64_t event; // of the journal where reading goes on; 0: there is none
-    rt_bytes state;     // of coordinator and planner; taken over
-    rt_bytes dense;     // dense.bin; taken over
-    rt_bytes scale;     // scale.bin; taken over; empty: none
-    double drain_ms;    // from the cut in the plan until all workers had carried it out
-    double wait_ms;     // from then on until the checkpoint before was written
-    double pause_ms;    // from then on until all rows were captured; set later
-    double trained_s;   // when the last of its samples were trained: seconds since 1970
-    dp_verdict verdict; // where it is published
+    rt_position_events events; // where reading goes on in journals; 0: there is none
+    rt_bytes state;            // of coordinator and planner; taken over
+    rt_bytes dense;            // dense.bin; taken over
+    rt_bytes scale;            // scale.bin; taken over; empty: none
+    double drain_ms;           // from the cut in the plan until all workers had carried it out
+    double wait_ms;            // from then on until the checkpoint before was written
+    double pause_ms;           // from then on until all rows were captured; set later
+    double trained_s;          // when the last of its samples were trained: seconds since 1970
+    dp_verdict verdict;        // where it is published
 } dp_checkpoint_content;
 
 // Every start of a run has an epoch of its own, above those before; kept in the directory, which is
@@ -87,9 +88,9 @@ void dp_checkpoint_write(dp_checkpoint *checkpoint);
 // Iteration of the newest one that is complete on disk; 0: there is none.
 uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
 
-// The first event of a journal that a complete checkpoint needs: of all that stay, or of the newest
+// The first events of journals that a complete checkpoint needs: of all that stay, or of the newest
 // alone. 0: none, or nobody knows.
-uint64_t dp_checkpoint_event(const dp_checkpoint *checkpoint, bool newest);
+rt_position_events dp_checkpoint_events(const dp_checkpoint *checkpoint, bool newest);
 
 // How long the run stood still for the one that began last.
 void dp_checkpoint_paused(dp_checkpoint *checkpoint, double pause_ms);

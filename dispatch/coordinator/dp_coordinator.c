@@ -18,10 +18,13 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
 {
     const rt_config *config = c->own.config;
     const rt_schema *schema = rt_stream_schema(stream);
+    rt_status status = dp_watch_schema(config, schema, &c->watch, error);
+    if (status)
+        return status;
     dp_controller_init(config, &c->controller);
     dp_links_init(config, &c->links);
     dp_ages_init(&c->ages, config->rows.expire_s);
-    rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
+    status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
     if (status)
         return status;
     dp_setup_dense(config, c->own.dense_bytes, &c->planner);
@@ -36,6 +39,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
             dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
         .slot_count = c->planner.slot_count[0],
         .shard_count = config->ps_homes == RT_HOMES_PLANNED ? config->ps_shard_count : 0,
+        .is_trained = c->own.model != NULL,
     };
     c->prober = (dp_prober){.roster = c->roster,
                             .links = &c->links,
@@ -49,11 +53,14 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
                              .directory = c->own.directory,
                              .trace = c->own.trace,
                              .progress = c->own.progress,
+                             .slices = c->watch.slices,
                              .keeps = c->own.resume != DP_RESUME_NO,
                              .resumed = c->resumes};
     status = dp_planner_check(&c->planner, error);
     if (!status)
         status = dp_tally_create(&tally, &c->tally, error);
+    if (!status && c->watch.viewer)
+        rt_metrics_tap(dp_tally_metrics(c->tally), rt_viewer_take, c->watch.viewer);
     if (status || !c->has_epoch)
         return status;
     return dp_resume_begin_epoch(c->checkpoints, &c->epoch, error);
@@ -78,11 +85,12 @@ static rt_status create_feed(dp_run *c, rt_stream *stream, rt_error *error)
                            .ledger = *place ? ledger : NULL,
                            .is_fresh = c->own.resume == DP_RESUME_NO,
                            .cuts = c->checkpoint != NULL,
+                           .slice_field = c->watch.slices ? c->watch.slices->field : UINT32_MAX,
                            .epoch = c->epoch,
                            .sequence_first = resumed ? c->resumed.sequence_next : 1,
                            .restored = c->resumed.planner,
                            .lineup = &c->resumed.restored.lineup,
-                           .scale = c->resumed.scale,
+                           .scale = resumed ? c->resumed.scale : c->initial.scale,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = &c->resumed.position,
@@ -132,9 +140,9 @@ static void take_over_values(dp_run *c)
                          c->costs.rates.compute_s_per_sample);
 }
 
-static rt_status resume(dp_run *c, rt_error *error)
+static dp_resume_config resume_config(dp_run *c)
 {
-    const dp_resume_config config = {.config = c->own.config,
+    return (dp_resume_config){.config = c->own.config,
                                      .directory = c->checkpoints,
                                      .schema = c->own.schema,
                                      .config_hash = c->own.identity.config_hash,
@@ -148,12 +156,23 @@ static rt_status resume(dp_run *c, rt_error *error)
                                      .wake_fd = c->wake_fd,
                                      .other = dp_run_take,
                                      .context = c};
+}
+
+static rt_status begin_with_model(dp_run *c, rt_error *error)
+{
+    const dp_resume_config config = resume_config(c);
+    return c->own.model ? dp_resume_begin_with(&config, &c->initial.saved, error) : RT_OK;
+}
+
+static rt_status resume(dp_run *c, rt_error *error)
+{
+    const dp_resume_config config = resume_config(c);
     rt_status status = dp_resume_run(&config, &c->resumed, error);
     if (status == RT_NOT_FOUND && c->own.resume == DP_RESUME_IF_ANY) {
         rt_warn("%s: starting from the beginning", error->text);
         *error = (rt_error){0};
         dp_tally_begin_anew(c->tally);
-        return RT_OK;
+        return begin_with_model(c, error);
     }
     if (status)
         return status;
@@ -216,6 +235,8 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
     dp_run_put_off_taking_back(c);
     if (!status && c->resumes)
         status = resume(c, error);
+    else if (!status)
+        status = begin_with_model(c, error);
     if (!status && stream)
         status = begin_feed(c, stream, error);
     else if (stream)
@@ -278,6 +299,23 @@ static rt_status open_live(dp_run *c, rt_error *error)
     return status;
 }
 
+// Its rows are at the shards: whoever touches one first pulls it.
+static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
+{
+    if (!c->own.model)
+        return RT_OK;
+    if (c->given->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "--init needs planner.placement \"coordinator\": workers that plan by "
+                       "themselves do not know of the model");
+    if (c->given->ps_homes == RT_HOMES_PLANNED)
+        return rt_fail(error, RT_CONFIG,
+                       "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
+                       "planner has given them a home");
+    c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
+    return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -288,9 +326,16 @@ static rt_status run(dp_run *c, rt_error *error)
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
+        status = dp_watch_open(config, c->own.directory, c->own.resume != DP_RESUME_NO, &c->watch,
+                               error);
+    if (!status)
+        status = dp_watch_note(config, &c->kept.stream.names, &c->watch, error);
+    if (!status)
         status = open_live(c, error);
     if (!status)
         status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
+    if (!status)
+        status = read_model(c, stream, error);
     if (!status) {
         const uint64_t aside = put_aside(c);
         const dp_roster_config roster = {.ops = c->own.ops,
@@ -350,6 +395,7 @@ static void close_all(dp_run *c)
     rt_live_close(c->live);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
+    dp_watch_close(&c->watch);
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
@@ -357,6 +403,7 @@ static void close_all(dp_run *c)
     rt_bytes_fini(&c->resumed.ids);
     rt_bytes_fini(&c->resumed.restored.lineup);
     rt_scale_destroy(c->resumed.scale);
+    dp_initial_fini(&c->initial);
     if (c->transport)
         c->own.ops->close(c->transport);
     if (c->wake_fd >= 0)

@@ -18,6 +18,7 @@ typedef struct {
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
+    const char *model; // what a run begins with that does not go on; NULL: with nothing
     bool may_shrink;  // workers that do not come within timeouts.rejoin_s are done without
     uint64_t without; // of them these are not waited for
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or

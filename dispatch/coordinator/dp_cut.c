@@ -90,7 +90,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
 {
     dp_checkpoint_content content = {.iteration = cut->planned->cut,
                                      .samples = dp_tally_samples(cut->tally),
-                                     .event = cut->planned->event,
+                                     .events = cut->planned->events,
                                      .dense = cut->dense,
                                      .scale = cut->planned->scale_bin,
                                      .drain_ms = (double)(cut->drained_ns - cut->begin_ns) * 1e-6};

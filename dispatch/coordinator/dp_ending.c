@@ -131,6 +131,8 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     rt_manifest_begin(&json, "model");
     rt_json_u64(&json, "iteration", dp_tally_iterations(c->tally));
     rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
+    if (scale.sum.bytes) // with those of the model that the run began with
+        rt_json_u64(&json, "scale_samples", dp_feed_scale_samples(c->feed));
     rt_json_u64(&json, "shards", c->own.config->ps_shard_count);
     rt_manifest_put_hash(&json, "schema", c->own.schema);
     rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
@@ -189,7 +191,7 @@ static rt_status save_model(dp_run *c, rt_error *error)
 
 rt_status dp_run_finish(dp_run *c, rt_error *error)
 {
-    if (dp_tally_samples(c->tally) == 0 && !c->interrupted)
+    if (dp_tally_samples(c->tally) == 0 && !c->interrupted && !c->own.model)
         return rt_fail(error, RT_DATA, "no sample was in the input: no model is written");
     rt_status status = finish_workers(c, error);
     if (status)
@@ -203,6 +205,7 @@ rt_status dp_run_finish(dp_run *c, rt_error *error)
     dp_reading_take(c->feed, &reading);
     if (c->live)
         dp_live_record(c->live, &reading.stats, dp_tally_metrics(c->tally));
+    dp_run_watch_end(c);
     c->input_failure = reading.failure;
     status = dp_tally_finish(c->tally, &reading, c->interrupted, error);
     if (!status && !c->input_failure.status && c->own.saved)

@@ -73,6 +73,11 @@ static rt_status allocate(dp_feed *feed)
         feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
         feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
         feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
+        if (config->slice_field < config->limits.field_count) {
+            feed->planned[i].slice_keys = rt_alloc(feed->batch_size, sizeof(uint64_t));
+            if (!feed->planned[i].slice_keys)
+                return RT_NO_MEMORY;
+        }
         if (!feed->planned[i].labels || !feed->planned[i].weights || !feed->planned[i].arrivals ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
             return RT_NO_MEMORY;
@@ -107,6 +112,7 @@ static void release(dp_feed *feed)
         rt_bytes_fini(&feed->planned[i].scale_bin);
         rt_free(feed->planned[i].labels);
         rt_free(feed->planned[i].weights);
+        rt_free(feed->planned[i].slice_keys);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {
@@ -309,6 +315,11 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed)
     rt_stream_stats stats = feed->stats;
     pthread_mutex_unlock(&feed->lock);
     return stats;
+}
+
+uint64_t dp_feed_scale_samples(const dp_feed *feed)
+{
+    return feed->stood_scale ? rt_scale_samples(feed->stood_scale) : 0;
 }
 
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file)

@@ -8,29 +8,31 @@
 #ifndef DP_FEED_H
 #define DP_FEED_H
 
+#include "dispatch/coordinator/dp_columns.h"
 #include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/plan/dp_journal.h"
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
 // One planned iteration on its way to the workers. Taken from dp_feed_take, given back with
 // dp_feed_give; messages that were not sent are released then.
 typedef struct {
-    uint64_t sequence;  // of slices, from dp_feed_config.sequence_first
-    uint32_t iteration; // 0: a flush, of a cut or the final one
-    bool is_last;       // the final flush
-    bool is_cut;        // everything up to here goes into a checkpoint:
-    uint32_t cut;       // the last iteration before it; of a sweep, too
-    uint64_t event;     // of the journal where reading goes on behind a cut; 0: there is none
-    uint32_t floor;     // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
-    uint64_t ended;     // keys that it ends
-    uint64_t keys;      // that the planner knows
-    rt_bytes state;     // rt_stream_tell, dp_planner_save
-    rt_bytes ids;       // rt_stream_save_ids
+    uint64_t sequence;         // of slices, from dp_feed_config.sequence_first
+    uint32_t iteration;        // 0: a flush, of a cut or the final one
+    bool is_last;              // the final flush
+    bool is_cut;               // everything up to here goes into a checkpoint:
+    uint32_t cut;              // the last iteration before it; of a sweep, too
+    rt_position_events events; // where reading goes on behind a cut
+    uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
+    uint64_t ended;            // keys that it ends
+    uint64_t keys;             // that the planner knows
+    rt_bytes state;            // rt_stream_tell, dp_planner_save
+    rt_bytes ids;              // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
     rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
     uint32_t sample_count;
@@ -41,6 +43,8 @@ typedef struct {
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
     float *labels;                              // sample_count, worker by worker, in slice order
     float *weights;                             // likewise, 1 where the stream has none
+    uint64_t *slice_keys;                       // likewise, of slice_field; NULL without one
+    dp_columns columns;                         // of all samples
     dp_ranges ranges;                           // of labels and dense features, as they were read
     uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
     dp_account account;                         // of this iteration alone
@@ -49,6 +53,8 @@ typedef struct {
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
+    uint64_t choice_ns; // of who trains it
+    uint64_t ready_ns;                                  // when, by rt_now_ns
 } dp_planned;
 
 typedef struct {
@@ -62,6 +68,7 @@ typedef struct {
     const char *journal;  // file for the input records; NULL: none
     const char *ledger;   // file that counts what pipes gave, over restarts; NULL: none
     bool is_fresh;        // such a file of an earlier run means nothing
+    uint32_t slice_field; // whose keys dp_planned has; none of the stream's: none
     bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
     uint32_t epoch;       // of the slices
     uint64_t sequence_first;
@@ -117,5 +124,6 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed);
 // Appends the file scale.bin of a model that was trained on all that was planned, once dp_feed_take
 // said RT_END or gave the last flush; nothing where dense features stay as they are. RT_NO_MEMORY.
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file);
+uint64_t dp_feed_scale_samples(const dp_feed *feed); // that it was learnt from
 
 #endif

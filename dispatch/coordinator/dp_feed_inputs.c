@@ -58,15 +58,15 @@ void dp_feed_apply_told(dp_feed *feed)
         apply_one(feed, &told[i]);
 }
 
-// Who trains from now on, where it is time to choose.
-rt_status dp_feed_choose(dp_feed *feed)
+// Who trains the batch that is planned next.
+rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch)
 {
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     if (!feed->chooser)
         return RT_OK;
-    rt_status status = dp_participants_records(
-        feed->chooser, dp_planner_participants(feed->planner), records, &count);
+    rt_status status = dp_participants_next(
+        feed->chooser, batch, dp_planner_participants(feed->planner), records, &count);
     for (uint32_t i = 0; i < count && !status; i++)
         apply_one(feed, &records[i]);
     return status;

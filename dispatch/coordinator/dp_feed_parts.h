@@ -75,8 +75,8 @@ void *dp_feed_read(void *context);
 void *dp_feed_plan(void *context);
 
 // Of the planner's thread: all records that were told so far, for the look-up that follows; and who
-// trains from now on, where it is time to choose.
+// trains the batch that is looked up next.
 void dp_feed_apply_told(dp_feed *feed);
-rt_status dp_feed_choose(dp_feed *feed);
+rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch);
 
 #endif

@@ -72,6 +72,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    if (planned->slice_keys)
+        dp_columns_keys(batch, plan, feed->config.slice_field, planned->slice_keys);
+    planned->columns = (dp_columns){0};
+    dp_columns_count(&planned->columns, batch, plan);
     planned->dense_clipped = read->dense_clipped;
     planned->arrival_count = read->arrival_count;
     memcpy(planned->arrivals, read->arrivals, read->arrival_count * sizeof *read->arrivals);
@@ -84,8 +88,10 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
 static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
-    rt_status status = dp_feed_choose(feed);
-    uint64_t begin = rt_now_ns();
+    const uint64_t chosen = rt_now_ns();
+    rt_status status = dp_feed_choose(feed, &read->batch);
+    const uint64_t begin = rt_now_ns();
+    planned->choice_ns = begin - chosen;
     if (!status)
         status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -98,7 +104,8 @@ static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *
     planned->decision_ns = decided - begin;
     planned->place_ns = decided - looked_up;
     planned->decision = *dp_planner_decision(feed->planner);
-    planned->commit_ns = rt_now_ns() - decided;
+    planned->ready_ns = rt_now_ns();
+    planned->commit_ns = planned->ready_ns - decided;
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)
@@ -108,8 +115,6 @@ static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *
     rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
-    if (!status && feed->chooser)
-        status = dp_participants_see(feed->chooser, &read->batch);
     return status;
 }
 
@@ -131,7 +136,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     rt_bytes lineup = {0};
     if (feed->chooser)
         dp_participants_save(feed->chooser, &lineup);
-    planned->event = rt_position_event(&feed->stood);
+    planned->events = rt_position_find_events(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
     dp_planner_save(feed->planner, &lineup, &planned->state);
     rt_bytes_fini(&lineup);

@@ -76,7 +76,8 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
     const rt_config *config = c->own.config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
-    const uint64_t told = f->reported & f->planned->participants; // who sits out does not hear of it
+    const uint64_t told =
+        f->reported & f->planned->participants; // who sits out does not hear of it
     if (f->skipped != (f->bad && config->guard_skip_bad_batches ? told : 0))
         return rt_fail(error, RT_WIRE,
                        "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
@@ -106,6 +107,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (c->iteration_ns == 0)
         dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
+    dp_run_watch_iteration(c, planned);
     if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
         dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
         c->live_ns = now;
@@ -192,15 +194,18 @@ static rt_status end_hold(dp_run *c, rt_error *error)
 // need. Then a checkpoint is due, too.
 static void cut_journal(dp_run *c)
 {
-    rt_journal *journal = rt_live_journal(c->live);
-    const bool is_pressed = rt_journal_is_pressed(journal);
-    const uint64_t event = dp_checkpoint_event(c->checkpoint, is_pressed);
-    if (event)
-        rt_journal_keep_from(journal, event);
-    if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
-        rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
-        rt_live_statistics(c->live).read > dp_checkpoint_event(c->checkpoint, true))
-        c->cut.is_wanted = true;
+    const rt_position_events newest = dp_checkpoint_events(c->checkpoint, true);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        rt_journal *journal = rt_live_journal(c->live, flow);
+        const bool is_pressed = journal && rt_journal_is_pressed(journal);
+        const uint64_t event = dp_checkpoint_events(c->checkpoint, is_pressed).next[flow];
+        if (journal && event)
+            rt_journal_keep_from(journal, event);
+        if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
+            rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
+            rt_live_statistics(c->live, flow).read > newest.next[flow])
+            c->cut.is_wanted = true;
+    }
 }
 
 // What is due of a checkpoint or a sweep, and whether a checkpoint is due.
@@ -272,6 +277,8 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_REPORT)
         return take_report(c, peer, message, error);
+    if (type == RT_MESSAGE_VITALS)
+        return dp_watch_take(&c->watch, peer, message, error);
     if (type == RT_MESSAGE_LINK)
         return dp_prober_take(&c->prober, peer, message, rt_now_ns(), error);
     if (type == RT_MESSAGE_FINISHED)
@@ -463,6 +470,7 @@ rt_status dp_run_train(dp_run *c, rt_error *error)
             status = go_on_with_probes(c, error);
         if (status)
             return status;
+        dp_run_watch(c);
     }
     return end_checkpoints(c, error);
 }

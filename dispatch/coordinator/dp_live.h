@@ -6,7 +6,7 @@
 #include "runtime/metrics/rt_metrics.h"
 #include "runtime/stream/rt_stream.h"
 
-// A record "stream" (docs/METRICS.md).
+// A record "stream", and "outcomes" where these are sent (docs/METRICS.md).
 void dp_live_record(rt_live *live, const rt_stream_stats *stats, rt_metrics *metrics);
 
 #endif

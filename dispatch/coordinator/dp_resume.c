@@ -486,7 +486,7 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     if (saved->loads[saved->count - 1].shard_count == r->config->config->ps_shard_count) {
         resumed->past = saved->past;
         resumed->past_count = saved->count;
-        resumed->past[saved->count - 1].event = rt_position_event(&resumed->position);
+        resumed->past[saved->count - 1].events = rt_position_find_events(&resumed->position);
         saved->past = NULL;
     }
     return RT_OK;
@@ -556,6 +556,23 @@ static rt_status watch(resume *r, rt_error *error)
             return rt_fail(error, RT_LIMIT, "out of descriptors");
     }
     return RT_OK;
+}
+
+rt_status dp_resume_begin_with(const dp_resume_config *config, const dp_saved *model,
+                               rt_error *error)
+{
+    resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
+    rt_status status = watch(&r, error);
+    if (!status)
+        status = load_rows(&r, model, error);
+    if (!status && r.damage.status)
+        status = rt_fail(error, r.damage.status, "%s", r.damage.text);
+    if (!status)
+        status = send_dense(&r, model, error);
+    end_copies(&r);
+    if (r.wait_fd >= 0)
+        close(r.wait_fd);
+    return status;
 }
 
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)

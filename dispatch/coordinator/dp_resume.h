@@ -61,6 +61,11 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
 // Makes the directory, and begins the epoch of this start in it. RT_IO, RT_NO_MEMORY.
 rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
 
+// The same for a run that begins with a model (dp_initial): shards take its rows, workers its dense
+// part. RT_DATA: a shard or a worker finds it damaged; others as below.
+rt_status dp_resume_begin_with(const dp_resume_config *config, const dp_saved *model,
+                               rt_error *error);
+
 // Checkpoints newer than the one taken are set aside: their history is lost. RT_NOT_FOUND: none was
 // ever completed, the shards are empty; what there is of them is removed. RT_DATA: there are
 // checkpoints, and all are damaged: each was named, and nothing was changed in the folder.

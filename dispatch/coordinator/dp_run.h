@@ -35,11 +35,13 @@
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_flaps.h"
 #include "dispatch/coordinator/dp_flights.h"
+#include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
 #include "dispatch/coordinator/dp_shelf.h"
 #include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/planner/dp_controller.h"
 #include "runtime/live/rt_live.h"
 
@@ -86,6 +88,7 @@ typedef struct {
     dp_planner_config planner;
     dp_account_config costs;
     dp_resumed resumed; // planner NULL: a run of its own
+    dp_initial initial; // of own.model
     dp_controller controller;
     dp_links links;
     dp_ages ages;
@@ -93,6 +96,7 @@ typedef struct {
     dp_reload reload;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
+    dp_watch watch;
 } dp_run;
 
 // Mask of the workers that take part, by their places.
@@ -115,6 +119,13 @@ void dp_run_put_off_taking_back(dp_run *run);
 // To the end of the input, and until the last checkpoint is on disk or has failed. RT_AGAIN:
 // workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
+
+// ---- dp_watch.c
+
+// An iteration is complete; now and then, records where they are due; the last ones.
+void dp_run_watch_iteration(dp_run *run, const dp_planned *planned);
+void dp_run_watch(dp_run *run);
+void dp_run_watch_end(dp_run *run);
 
 // ---- dp_ending.c
 

@@ -149,7 +149,7 @@ static rt_status read_chain(const char *directory, const manifest *newest, uint6
         if (rt_grow(&saved->past, &past_capacity, saved->count + 1u, sizeof *saved->past) ||
             rt_grow(&saved->loads, &load_capacity, saved->count + 1u, sizeof *saved->loads))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        saved->past[saved->count] = (dp_checkpoint_past){m.iteration, m.base, 0};
+        saved->past[saved->count] = (dp_checkpoint_past){m.iteration, m.base, {{0}}};
         saved->loads[saved->count++] = m.load;
         if (m.base == 0)
             break;

@@ -17,6 +17,7 @@
 typedef struct {
     rt_times times;
     uint64_t dense_early_bytes;
+    uint64_t reported_ns; // of one iteration: when, by rt_now_ns
 } load;
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
@@ -255,7 +256,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     rt_counts_add(&tally->executed[worker], &report->done);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
-    *now = (load){report->times, report->dense_early_bytes};
+    *now = (load){report->times, report->dense_early_bytes, rt_now_ns()};
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
@@ -358,6 +359,18 @@ static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
     rt_json_end_object(json);
 }
 
+// When what happened, before this record.
+static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json)
+{
+    const load *workers = open_of(tally, planned)->workers;
+    const uint64_t now_ns = rt_now_ns();
+    rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
+    rt_json_begin_array(json, "reported_before_ms");
+    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
+        rt_json_double(json, NULL, (double)(now_ns - workers[j].reported_ns) * 1e-6);
+    rt_json_end_array(json);
+}
+
 static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
                             const rt_stream_stats *stream)
 {
@@ -375,6 +388,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
+    const rt_quality window = rt_meter_rolled(tally->meter);
+    rt_metrics_quality(json, "window", &window);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
@@ -385,6 +400,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     dp_decisions_add(&decisions, &planned->decision, planned->sample_count);
     dp_decisions_write(&decisions, dp_account_unit_s(&tally->config.costs), json);
     rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
+    rt_json_double(json, "choice_ms", (double)planned->choice_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     dp_latency_write(&tally->latency, json, "latency_ms");
@@ -396,6 +412,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_counts_write(json, "ops", &counts, 1);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
+    write_ages(tally, planned, json);
     rt_metrics_end(tally->metrics);
 }
 
@@ -460,6 +477,10 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
                               1 / keep, planned->sample_count);
     else
         rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
+    rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+    if (tally->config.slices)
+        dp_slices_add(tally->config.slices, open->predictions, planned->labels, planned->weights,
+                      planned->slice_keys, planned->sample_count);
 }
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)

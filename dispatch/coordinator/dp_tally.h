@@ -7,6 +7,7 @@
 
 #include "dispatch/coordinator/dp_guard.h"
 #include "dispatch/coordinator/dp_reading.h"
+#include "dispatch/coordinator/dp_slices.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 
@@ -17,6 +18,7 @@ typedef struct {
     dp_account_config costs;
     uint32_t dense_count;  // features
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
+    dp_slices *slices; // of watch.column; NULL: none
     bool trace;
     bool progress;
     bool keeps;   // metrics.jsonl and trace.jsonl of an earlier start go on

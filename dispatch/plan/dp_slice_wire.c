@@ -323,7 +323,7 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 {
     const dp_slice *slice = &plan->slices[worker];
     rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
-    if (plan->iteration == 1)
+    if (plan->iteration == 1 && !limits->is_trained)
         counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
     rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);

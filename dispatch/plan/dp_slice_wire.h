@@ -78,6 +78,7 @@ typedef struct {
     uint32_t lookup_count_max;
     uint32_t slot_count;
     uint32_t shard_count; // 0: homes are not planned
+    bool is_trained; // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 
 // The message for one worker of a plan. sequence counts slices from 1 (training iterations and

@@ -1,39 +1,31 @@
 // dp_participants - which workers should train: the set whose iterations are predicted shortest.
 //
 // Every participant moves its part of the dense exchange each way in every iteration, whatever it
-// trains; so a slow link can cost more than its worker brings. What a set would cost cannot be read
-// off the caches of another set. So the last batches are kept and planned once more, from empty
-// caches, by a planner of its own for every set that is worth a try: the same policy, the rates and
-// computing times in force, nothing executed. The prediction (dp_predict_s) of the second half of
-// them counts.
+// trains; so a slow link can cost more than its worker brings. Two things say which set to take:
 //
-// Sets are the prefixes of the workers in the order of what an even share costs them. A set is not
-// tried where the dense exchange of its slowest member alone takes longer than the best set so far,
-// or where a cache cannot hold the largest micro-batch (dp_planner_check). Deterministic, reads no
-// clock: equal batches and rates give the same set. One thread. Memory: DP_PARTICIPANTS_BATCHES
-// batches, and one planner while it chooses.
+// - an estimate from one batch (dp_estimate.h), before the first iteration and soon after a rate
+//   or computing time has changed much: quick and rough, so another set must save
+//   DP_PARTICIPANTS_MUCH;
+// - a search (dp_choice.h) on the last batches, half a planning per iteration: after
+//   DP_PARTICIPANTS_FIRST batches, then whenever three times as many came, and after changes.
+//
+// Deterministic, reads no clock: equal batches and rates give the same sets. One thread. Memory:
+// DP_RECENT_MAX batches, and one planner while it searches.
 #ifndef DP_PARTICIPANTS_H
 #define DP_PARTICIPANTS_H
 
 #include "dispatch/planner/dp_planner.h"
 #include "runtime/wire/rt_bytes.h"
 
-#define DP_PARTICIPANTS_BATCHES 48u // that a set is judged by
-#define DP_PARTICIPANTS_FIRST 8u    // iterations before the first choice
-#define DP_PARTICIPANTS_GAP 8u      // iterations between a choice and the next
-#define DP_PARTICIPANTS_GAIN 0.05   // share of the time that another set must save
+#define DP_PARTICIPANTS_FIRST 8u  // batches before the first search
+#define DP_PARTICIPANTS_GAP 8u    // iterations between an estimate and what follows it
+#define DP_PARTICIPANTS_MUCH 0.1  // share of the time that a set must save by an estimate
 
 // dispatch.participants "rotate" has another set every DP_PARTICIPANTS_TURN iterations, whatever it
 // costs: what a run must withstand is tried with it.
 #define DP_PARTICIPANTS_TURN 3u
 
 typedef struct dp_participants dp_participants;
-
-// A set and its predicted seconds per iteration.
-typedef struct {
-    uint64_t workers; // mask
-    double predicted_s;
-} dp_candidate;
 
 // config: of the planner whose participants are chosen; its own set is not looked at.
 // RT_NO_MEMORY.
@@ -45,40 +37,26 @@ rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *
                                const dp_rates *rates, dp_participants **chooser_p, rt_error *error);
 void dp_participants_destroy(dp_participants *chooser);
 
-// A batch was looked up: it is copied. RT_NO_MEMORY.
-rt_status dp_participants_see(dp_participants *chooser, const rt_batch *batch);
-
 // An input record came into force.
 void dp_participants_apply(dp_participants *chooser, const dp_input *input);
 
-// Whether it is time to choose: after the first batches, then whenever three times as many came,
-// soon after a rate or a computing time has changed by more than two fifths since the last choice,
-// and once all batches are other ones after it has by more than a tenth.
-bool dp_participants_due(const dp_participants *chooser);
+// The records that change the set for the look-up of this batch, which is the next: *count_p of
+// RT_WORKERS_MAX, none where the set stays. current: the set in force. Each batch once, in order;
+// it is copied. At most half a planning. RT_NO_MEMORY.
+rt_status dp_participants_next(dp_participants *chooser, const rt_batch *batch, uint64_t current,
+                               dp_input *records, uint32_t *count_p);
 
-// The set to go on with: current, unless another one is better by DP_PARTICIPANTS_GAIN.
-// candidates: NULL, or RT_WORKERS_MAX that receive all that were tried, *count_p of them.
-// RT_NO_MEMORY.
-rt_status dp_participants_choose(dp_participants *chooser, uint64_t current, uint64_t *workers_p,
-                                 dp_candidate *candidates, uint32_t *count_p);
+// Whether a search is on its way: dp_participants_next plans.
+bool dp_participants_searches(const dp_participants *chooser);
 
-// The records that change the set for the next look-up; *count_p of RT_WORKERS_MAX. None where it
-// is not time to choose, or where the set stays. RT_NO_MEMORY.
-rt_status dp_participants_records(dp_participants *chooser, uint64_t current, dp_input *records,
-                                  uint32_t *count_p);
-
-// Its state as bytes: the batches that it judges by, and when it chose last. bytes->failed: out of
-// memory.
+// Its state as bytes: the batches that it judges by, when it did so last, and how far a search is.
+// bytes->failed: out of memory.
 void dp_participants_save(const dp_participants *chooser, rt_bytes *bytes);
 
-// Into one that has seen nothing, of the same configuration. rates: those in force now. RT_DATA:
-// not such a state (it has seen nothing then), RT_NO_MEMORY.
+// Into one that has seen nothing, of the same configuration. rates: those in force now. A search
+// goes on where it was: what its trial had planned is planned again. RT_DATA: not such a state (it
+// has seen nothing then), RT_NO_MEMORY.
 rt_status dp_participants_load(dp_participants *chooser, const dp_rates *rates, rt_reader *reader,
                                rt_error *error);
-
-// All ranks, in the order in which sets are made of them; and how long the dense exchange alone
-// keeps one of them.
-void dp_participants_order(const dp_planner_config *config, uint32_t *ranks);
-double dp_participants_dense_s(const dp_planner_config *config, uint32_t rank);
 
 #endif

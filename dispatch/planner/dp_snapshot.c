@@ -162,8 +162,10 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
 
 rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version, uint32_t shard)
 {
-    if (version == 0)
+    if (version == 0) {
+        planner->config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
         return RT_OK;
+    }
     if (dp_directory_version(&planner->directory, key) != 0)
         return RT_DATA;
     return dp_directory_add(&planner->directory, key, version, shard);

@@ -35,11 +35,15 @@ static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP
     add_value(&axes[1], "all");
     if (config->worker_count > 1)
         add_value(&axes[1], "auto");
-    axes[2].key = "cache.rows";
+    axes[2].key = "consistency.staleness";
+    add_value(&axes[2], "off");
+    add_value(&axes[2], "10");
+    add_value(&axes[2], "100");
+    axes[3].key = "cache.rows";
     for (uint32_t i = 0; i < RT_COUNT_OF(sizes); i++) {
         char rows[32];
         snprintf(rows, sizeof rows, "%.0f", sizes[i] * cache_rows);
-        add_value(&axes[2], rows);
+        add_value(&axes[3], rows);
     }
 }
 
@@ -78,6 +82,33 @@ static void judge(const rt_config *config, const dp_sim_result *result, dp_advic
     advice->bytes = (double)bytes / (double)account->iterations;
     advice->cache_bytes = (uint64_t)result->slot_count * floats * sizeof(float);
     advice->participants = result->participants;
+    advice->consistency = config->consistency;
+}
+
+// Whether the combination is one that can run; otherwise it is counted.
+static bool is_possible(const dp_sim_config *sim, dp_advices *advices)
+{
+    dp_planner_config planner;
+    if (rt_config_check(sim->config, NULL)) {
+        advices->refused++;
+        return false;
+    }
+    if (dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, NULL) ||
+        dp_planner_check(&planner, NULL)) {
+        advices->too_small++;
+        return false;
+    }
+    return true;
+}
+
+// A copy that may lack updates moves once in so many iterations.
+static void lengthen(rt_config *config)
+{
+    const uint32_t iterations = 2 * (config->consistency.staleness + 1);
+    if (config->sim_iterations >= iterations)
+        return;
+    config->sim_iterations = iterations;
+    config->sim_warmup = iterations / 2;
 }
 
 static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t number,
@@ -85,26 +116,28 @@ static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t 
 {
     dp_sim_config sim = *like;
     dp_sim_result result;
-    dp_planner_config planner;
     dp_advice *advice = &advices->items[advices->count];
     rt_config config;
     if (rt_config_copy(like->config, &config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     sim.config = &config;
     rt_status status = choose(axes, number, advice, &config, error);
-    if (!status)
-        status = dp_setup(&config, sim.schema, sim.distinct_keys, &planner, error);
-    if (!status && dp_planner_check(&planner, NULL)) {
-        advices->too_small++;
+    if (!status && !is_possible(&sim, advices)) {
         rt_config_fini(&config);
         return RT_OK;
     }
     if (!status && sim.progress)
-        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s\n", number + 1, combinations(axes),
-                advice->lines[0], advice->lines[1], advice->lines[2]);
+        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s %s\n", number + 1,
+                combinations(axes), advice->lines[0], advice->lines[1], advice->lines[2],
+                advice->lines[3]);
+    lengthen(&config);
     if (!status)
         status = dp_sim_run(&sim, &result, error);
-    if (!status) {
+    if (status == RT_DATA && config.sim_iterations > like->config->sim_iterations &&
+        result.warmup_iterations > 0) { // nothing but warm-up
+        advices->too_short++;
+        status = RT_OK;
+    } else if (!status) {
         judge(&config, &result, advice);
         advices->count++;
         advices->iterations += result.warmup_iterations + result.account.iterations;
@@ -121,7 +154,9 @@ static int compare(const void *a, const void *b)
         return x->predicted_s < y->predicted_s ? -1 : 1;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? -1 : 1;
-    return (x->cache_bytes > y->cache_bytes) - (x->cache_bytes < y->cache_bytes);
+    if (x->cache_bytes != y->cache_bytes)
+        return x->cache_bytes < y->cache_bytes ? -1 : 1;
+    return memcmp(x->lines, y->lines, sizeof x->lines);
 }
 
 // The configuration that all of them start from, for so many iterations.
@@ -151,13 +186,15 @@ rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *
     sim.inputs = NULL;
     rt_status status = dp_setup(&config, sim.schema, sim.distinct_keys, &planner, error);
     if (!status) {
-        make_axes(&config, planner.slot_count[0], axes);
+        make_axes(&config, planner.slot_count[0] - planner.overshoot, axes);
         rt_assert(combinations(axes) <= DP_ADVICES_MAX);
     }
     for (uint32_t i = 0; !status && i < combinations(axes); i++)
         status = simulate(&sim, axes, i, advices, error);
     if (!status && advices->count == 0) // the given caches, and twice as much, are too small
         status = dp_planner_check(&planner, error);
+    if (!status && advices->count == 0)
+        status = rt_config_check(&config, error);
     qsort(advices->items, advices->count, sizeof *advices->items, compare);
     rt_config_fini(&config);
     return status;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "dispatch/planner/dp_participants.h"
+#include "dispatch/planner/dp_choice.h"
 #include "dispatch/planner/dp_setup.h"
 
 // One simulation with these workers. RT_CONFIG: a cache does not hold their share.
@@ -32,11 +32,11 @@ static rt_status try_all(const dp_sim_config *sim, const dp_planner_config *plan
 {
     uint32_t ranks[RT_WORKERS_MAX];
     uint64_t workers = 0;
-    dp_participants_order(planner, ranks);
+    dp_choice_order(planner, ranks);
     for (uint32_t k = 0; k < planner->worker_count; k++) {
         double seconds;
         workers |= rt_bit(ranks[k]);
-        if (best->workers && dp_participants_dense_s(planner, ranks[k]) > best->predicted_s)
+        if (best->workers && dp_estimate_dense_s(planner, ranks[k]) > best->predicted_s)
             break;
         rt_status status = try_set(sim, config, workers, &seconds, error);
         if (status == RT_AGAIN)

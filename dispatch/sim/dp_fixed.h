@@ -11,7 +11,7 @@ typedef struct {
 } dp_fixed_set;
 
 // Simulates sim->config with fixed sets of workers instead of its dispatch.participants: the first
-// k in the order of what an even share costs them (dp_participants_order), up to the first whose
+// k in the order of what an even share costs them (dp_choice_order), up to the first whose
 // dense exchange alone takes longer than the best set so far. At most worker_count simulations of
 // the length of one; with progress each says who trains. Errors as dp_sim_run.
 rt_status dp_fixed_best(const dp_sim_config *sim, dp_fixed_set *best, rt_error *error);

@@ -24,6 +24,8 @@ typedef struct {
     const rt_batch *batch; // the first
     dp_planner *planner;
     uint64_t preview_ns; // since the last plan
+    uint64_t choice_ns;  // of participants, for the next plan
+    uint64_t longest_ns; // choice and decision
     uint32_t *decision_ns, *commit_ns;
     uint32_t time_count, decision_capacity, commit_capacity;
     uint64_t planning_ns, planned_samples;
@@ -89,7 +91,7 @@ static bool inputs_name_participants(const dp_inputs *inputs)
     return false;
 }
 
-// The set that trains from now on, where it is time to choose one.
+// The set that trains the next batch.
 static rt_status choose(simulation *s, rt_error *error)
 {
     dp_input records[RT_WORKERS_MAX];
@@ -97,9 +99,9 @@ static rt_status choose(simulation *s, rt_error *error)
     if (!s->chooser)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
-    rt_status status =
-        dp_participants_records(s->chooser, dp_planner_participants(s->planner), records, &count);
-    s->planning_ns += rt_now_ns() - begin;
+    rt_status status = dp_participants_next(
+        s->chooser, s->batch, dp_planner_participants(s->planner), records, &count);
+    s->choice_ns = rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");
     for (uint32_t i = 0; i < count && !status; i++) {
@@ -176,7 +178,8 @@ static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
     if (status || !counted)
         return status;
     dp_decisions_add(&s->decisions, decision, s->batch->sample_count);
-    s->planning_ns += end - begin;
+    s->planning_ns += s->choice_ns + end - begin;
+    s->longest_ns = rt_max_u64(s->longest_ns, s->choice_ns + decided - begin);
     s->planned_samples += s->batch->sample_count;
     if (s->time_count == TIMES_MAX)
         return RT_OK;
@@ -249,8 +252,6 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         status = sweep(s, result);
         if (!status)
             status = plan_batch(s, counted, &plan);
-        if (!status && s->chooser)
-            status = dp_participants_see(s->chooser, s->batch);
         if (status)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
@@ -284,6 +285,7 @@ static void finish(simulation *s, dp_sim_result *result)
 {
     result->decision_ms_p50 = percentile_ms(s->decision_ns, s->time_count, 0.5);
     result->decision_ms_p99 = percentile_ms(s->decision_ns, s->time_count, 0.99);
+    result->decision_ms_max = (double)s->longest_ns * 1e-6;
     result->commit_ms_p50 = percentile_ms(s->commit_ns, s->time_count, 0.5);
     result->planned_samples_per_s =
         s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;

@@ -28,6 +28,7 @@ typedef struct {
     uint64_t warmup_iterations;
     uint32_t slot_count;                     // cache rows per worker
     double decision_ms_p50, decision_ms_p99; // look-up and placement
+    double decision_ms_max;                  // with the choice of participants
     double commit_ms_p50;                    // cache update and plan
     double planned_samples_per_s;            // both, without reading the stream
     uint64_t directory_keys, directory_bytes;

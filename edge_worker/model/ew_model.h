@@ -105,4 +105,9 @@ bool ew_model_tensor(const ew_model *model, uint32_t index, const float *values,
 // shape; error names it.
 rt_status ew_model_load(ew_model *model, const rt_tensors *file, rt_error *error);
 
+// The same of a model that may have fewer fields, the first of this one's: weights that only see the
+// others are 0. So it predicts what the model in the file does; of dfm but for the pairs that the
+// other fields' initial rows are in. Errors as above.
+rt_status ew_model_begin_with(ew_model *model, const rt_tensors *file, rt_error *error);
+
 #endif

@@ -20,10 +20,12 @@ struct ew_cells {
     rt_stream_config config;    // of the parser of put cells
     rt_table_config table;      // of it: columns by their own names, no header
     const rt_parser_ops *ops;   // NULL: the generator's samples
+    const rt_parser_ops *line_ops;
     void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
     rt_schema schema;
     uint32_t count;
     char (*names)[RT_NAME_MAX];
+    char *separators; // 0: the column has one value
     cell *cells; // count
     rt_bytes line;
     float *dense;
@@ -49,13 +51,23 @@ static void name_generated(ew_cells *cells)
         snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", schema->field_names[f]);
 }
 
+static bool is_made_into(const rt_table_config *table, const char *name)
+{
+    for (uint32_t i = 0; i < table->column_count; i++)
+        for (uint32_t k = 0; k < table->columns[i].from_count; k++)
+            if (strcmp(table->columns[i].from[k], name) == 0)
+                return true;
+    return false;
+}
+
 // Cells are divided by commas and quoted where they need it, unless a column divides its own values
 // by commas.
 //
-// What a prediction does not need is not asked for: weights, ids, times; nor are columns that are
-// made of others.
-static rt_status name_table(ew_cells *cells, const rt_table_config *table, rt_error *error)
+// What a prediction does not need is not asked for: weights, ids, times, unless something is made of
+// them; nor are columns that are made of others.
+static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_error *error)
 {
+    const rt_table_config *table = &stream->table;
     rt_column *columns;
     if (rt_config_copy_columns(table->columns, table->column_count, &columns))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -64,16 +76,25 @@ static rt_status name_table(ew_cells *cells, const rt_table_config *table, rt_er
     cells->table.column_count = 0;
     cells->table.has_header = false;
     cells->table.delimiter = ',';
+    cells->table.quotes = RT_QUOTES_AUTO; // whatever a file may have between its delimiters
     for (uint32_t i = 0; i < table->column_count; i++) {
-        const rt_column *one = &table->columns[i];
-        if (one->kind == RT_COLUMN_WEIGHT || one->kind == RT_COLUMN_ID ||
-            one->kind == RT_COLUMN_TIME)
+        rt_column *one = &columns[cells->table.column_count];
+        *one = table->columns[i];
+        const bool is_aside = one->kind == RT_COLUMN_WEIGHT || one->kind == RT_COLUMN_ID ||
+                              one->kind == RT_COLUMN_TIME;
+        if (is_aside && !is_made_into(table, one->name))
             continue;
-        columns[cells->table.column_count++] = *one;
+        one->kind = is_aside ? RT_COLUMN_IGNORE : one->kind;
+        cells->table.column_count++;
+        if (stream->format == RT_FORMAT_JSON)
+            one->separator = EW_CELLS_SEPARATOR;
         if (one->kind == RT_COLUMN_MULTI && one->separator == ',')
             cells->table.delimiter = '\t';
-        if (one->kind != RT_COLUMN_LABEL && one->from_count == 0)
+        if (one->kind != RT_COLUMN_LABEL && one->from_count == 0) {
+            cells->separators[cells->count] =
+                one->kind == RT_COLUMN_MULTI ? one->separator : '\0';
             snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", one->name);
+        }
     }
     return RT_OK;
 }
@@ -83,26 +104,30 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
     rt_stream_config lines = config->stream;
     cells->config = config->stream;
     cells->config.labels_optional = lines.labels_optional = true;
-    cells->ops = rt_parser_find(config->stream.format);
+    const bool has_columns =
+        config->stream.format == RT_FORMAT_TABLE || config->stream.format == RT_FORMAT_JSON;
+    if (has_columns) // a column means the same in both
+        cells->config.format = RT_FORMAT_TABLE;
+    cells->ops = rt_parser_find(cells->config.format);
+    cells->line_ops = rt_parser_find(lines.format);
     if (config->stream.format == RT_FORMAT_SYNTHETIC) {
         name_generated(cells);
         return RT_OK;
     }
-    if (config->stream.format != RT_FORMAT_CRITEO && config->stream.format != RT_FORMAT_TABLE)
+    if (config->stream.format != RT_FORMAT_CRITEO && !has_columns)
         return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.format \"%s\": single cells are known of \"criteo\" and \"table\" only; "
-                       "`lanyard predict` reads its lines",
+                       "stream.format \"%s\": it has no cells; `lanyard predict` reads its lines",
                        rt_config_choice_name("stream.format", (int)config->stream.format));
     rt_status status = RT_OK;
     if (config->stream.format == RT_FORMAT_CRITEO)
         name_criteo(cells);
     else
-        status = name_table(cells, &config->stream.table, error);
-    if (!status && config->stream.format == RT_FORMAT_TABLE)
+        status = name_table(cells, &config->stream, error);
+    if (!status && has_columns)
         cells->config.table = cells->table;
     if (!status)
         status = cells->ops->create(&cells->config, &cells->parser, error);
-    return status ? status : cells->ops->create(&lines, &cells->line_parser, error);
+    return status ? status : cells->line_ops->create(&lines, &cells->line_parser, error);
 }
 
 rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error *error)
@@ -111,12 +136,13 @@ rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error 
     if (!cells)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
+    cells->separators = rt_alloc(COLUMNS_MAX, sizeof *cells->separators);
     cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
     rt_status status = rt_parser_read_schema(&config->stream, config->seed, &cells->schema, error);
     if (!status) {
         cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
         cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);
-        if (!cells->names || !cells->cells || !cells->dense || !cells->keys)
+        if (!cells->names || !cells->separators || !cells->cells || !cells->dense || !cells->keys)
             status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     if (!status)
@@ -136,12 +162,13 @@ void ew_cells_destroy(ew_cells *cells)
     if (cells->parser)
         cells->ops->destroy(cells->parser);
     if (cells->line_parser)
-        cells->ops->destroy(cells->line_parser);
+        cells->line_ops->destroy(cells->line_parser);
     rt_bytes_fini(&cells->line);
     rt_free(cells->table.columns);
     rt_free(cells->keys);
     rt_free(cells->dense);
     rt_free(cells->cells);
+    rt_free(cells->separators);
     rt_free(cells->names);
     rt_free(cells);
 }
@@ -164,6 +191,11 @@ uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length)
     return EW_CELL_NONE;
 }
 
+char ew_cells_separator(const ew_cells *cells, uint32_t column)
+{
+    return cells->separators[column];
+}
+
 void ew_cells_clear(ew_cells *cells)
 {
     memset(cells->cells, 0, cells->count * sizeof *cells->cells);
@@ -184,9 +216,17 @@ static rt_status refuse(const ew_cells *cells, uint32_t column, const char *expe
                    expected, (int)rt_min_u64(c->length, 64), c->text);
 }
 
-static void put_quoted(rt_bytes *line, const cell *c)
+bool ew_cells_get(const ew_cells *cells, uint32_t column, const char **text_p, size_t *length_p)
 {
-    const char *at = c->text, *end = at + c->length;
+    const cell *c = &cells->cells[column];
+    *text_p = c->text;
+    *length_p = c->length;
+    return c->length > 0;
+}
+
+void ew_cells_quote(const char *text, size_t length, rt_bytes *line)
+{
+    const char *at = text, *end = at + length;
     rt_bytes_put(line, "\"", 1);
     for (const char *quote; at < end && (quote = memchr(at, '"', (size_t)(end - at)));
          at = quote + 1) {
@@ -209,7 +249,7 @@ static rt_status put_cell(ew_cells *cells, uint32_t column, char delimiter, rt_e
 {
     const cell *c = &cells->cells[column];
     if (delimiter == ',' && has_any(c, ",\"\r\n"))
-        put_quoted(&cells->line, c);
+        ew_cells_quote(c->text, c->length, &cells->line);
     else if (delimiter == '\t' && has_any(c, "\t\r\n"))
         return refuse(cells, column, "a cell without tabs and line ends", error);
     else
@@ -217,13 +257,13 @@ static rt_status put_cell(ew_cells *cells, uint32_t column, char delimiter, rt_e
     return RT_OK;
 }
 
-static rt_status parse(ew_cells *cells, void *parser, const char *text, size_t length,
-                       rt_batch *batch, rt_error *error)
+static rt_status parse(ew_cells *cells, const rt_parser_ops *ops, void *parser, const char *text,
+                       size_t length, rt_batch *batch, rt_error *error)
 {
     rt_line line = {.text = text, .length = (uint32_t)length, .number = 2};
     rt_line_sample sample = {.dense = cells->dense, .keys = cells->keys};
     rt_line_problem problem = {.goes_on = false};
-    if (!cells->ops->parse(parser, &line, &sample, &problem))
+    if (!ops->parse(parser, &line, &sample, &problem))
         return rt_fail(error, RT_DATA, "%s", problem.text);
     if (rt_batch_append(batch, 0, cells->dense, cells->keys, sample.key_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -303,7 +343,8 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
         status = finish_line(&cells->line, error);
     return status
                ? status
-               : parse(cells, cells->parser, (const char *)cells->line.data, length, batch, error);
+               : parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length,
+                       batch, error);
 }
 
 rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
@@ -315,6 +356,6 @@ rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length,
     rt_bytes_put(&cells->line, text, length);
     rt_status status = finish_line(&cells->line, error);
     return status ? status
-                  : parse(cells, cells->line_parser, (const char *)cells->line.data, length, batch,
-                          error);
+                  : parse(cells, cells->line_ops, cells->line_parser,
+                          (const char *)cells->line.data, length, batch, error);
 }

@@ -2,12 +2,13 @@
 //
 // Cells are put together as a line of the model's own format, and its own parser makes the sample:
 // ids, transforms and what is missing are those of training. Names: of format criteo I1 to I13, C1
-// to C26; of a table those of stream.table.columns, but for the label; of the generator D1, D2...
-// and its fields, whose cells are numbers. One thread.
+// to C26; of tables and JSON those of stream.table.columns, but for the label; of the generator D1,
+// D2... and its fields, whose cells are numbers. One thread.
 #ifndef EW_CELLS_H
 #define EW_CELLS_H
 
 #include "runtime/stream/rt_stream.h"
+#include "runtime/wire/rt_bytes.h"
 
 #define EW_CELL_NONE UINT32_MAX
 
@@ -22,11 +23,23 @@ uint32_t ew_cells_count(const ew_cells *cells);
 const char *ew_cells_name(const ew_cells *cells, uint32_t column);
 uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length); // or EW_CELL_NONE
 
+// What stands between the values of a column's cell; 0: it has one value.
+char ew_cells_separator(const ew_cells *cells, uint32_t column);
+
 // All cells are empty, which means missing.
 void ew_cells_clear(ew_cells *cells);
 
 // The bytes stay the caller's, and as they are until the cell is put again or cleared.
 void ew_cells_put(ew_cells *cells, uint32_t column, const char *text, size_t length);
+
+// What was put, valid as long as that; false: nothing, the value is missing.
+bool ew_cells_get(const ew_cells *cells, uint32_t column, const char **text_p, size_t *length_p);
+
+// A cell between commas, as RFC 4180 has it.
+void ew_cells_quote(const char *text, size_t length, rt_bytes *line);
+
+// Between the values of a cell of kind multi, where a value may hold any character (JSON's arrays).
+#define EW_CELLS_SEPARATOR '\x1f'
 
 // Adds the sample of the cells to a batch, with label 0. RT_DATA: a cell is none of its column;
 // RT_NO_MEMORY. The batch is unchanged then.

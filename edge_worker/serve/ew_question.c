@@ -22,6 +22,9 @@ struct ew_questions {
     rt_json json;
     uint32_t *ranking;
     uint32_t ranking_capacity;
+    ew_event *event; // NULL: samples are no events
+    rt_bytes *lines;
+    char name[EW_QUESTION_ID_MAX]; // of the next question that has none
 };
 
 rt_status ew_questions_create(ew_cells *cells, const rt_schema *schema, ew_questions **questions_p)
@@ -53,9 +56,21 @@ void ew_questions_destroy(ew_questions *q)
     rt_free(q);
 }
 
+void ew_questions_keep(ew_questions *q, ew_event *event, rt_bytes *lines)
+{
+    q->event = event;
+    q->lines = lines;
+}
+
+void ew_questions_name(ew_questions *q, const char *name)
+{
+    snprintf(q->name, sizeof q->name, "%s", name);
+}
+
 // ---- JSON --------------------------------------------------------------------------------------
 
-static rt_status take_value(const cJSON *item, value *v, rt_error *error)
+// name: of the column.
+static rt_status take_value(const cJSON *item, const char *name, value *v, rt_error *error)
 {
     const double number = item->valuedouble;
     if (cJSON_IsString(item)) {
@@ -68,29 +83,63 @@ static rt_status take_value(const cJSON *item, value *v, rt_error *error)
     else if (cJSON_IsBool(item))
         snprintf(v->number, sizeof v->number, "%d", cJSON_IsTrue(item));
     else if (!cJSON_IsNumber(item))
-        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", item->string);
+        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
     else if (number == rint(number) && fabs(number) <= 0x1p53)
         snprintf(v->number, sizeof v->number, "%" PRId64, (int64_t)number);
     else if (fabs(number) > 0x1p53)
         return rt_fail(error, RT_DATA,
                        "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string",
-                       item->string);
+                       name);
     else
         rt_json_format_double(number, v->number);
     return RT_OK;
 }
 
+// Values of an array, which becomes one cell; the text lives as long as the array.
+static rt_status take_list(cJSON *array, char separator, value *v, rt_error *error)
+{
+    rt_bytes text = {0};
+    rt_status status = RT_OK;
+    if (!separator)
+        return rt_fail(error, RT_DATA, "\"%s\": expected one value", array->string);
+    for (const cJSON *item = array->child; item && !status; item = item->next) {
+        value one = {.text = NULL};
+        status = cJSON_IsArray(item) || cJSON_IsObject(item)
+                     ? rt_fail(error, RT_DATA, "\"%s\": expected values in an array", array->string)
+                     : take_value(item, array->string, &one, error);
+        if (!status && strchr(one.text, separator))
+            status = rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values",
+                             array->string);
+        if (!status && item != array->child)
+            rt_bytes_put(&text, &separator, 1);
+        if (!status)
+            rt_bytes_put(&text, one.text, strlen(one.text));
+    }
+    rt_bytes_put(&text, "", 1);
+    cJSON *cell = status || text.failed ? NULL : cJSON_CreateString((const char *)text.data);
+    rt_bytes_fini(&text);
+    if (status)
+        return status;
+    if (!cell || !cJSON_AddItemToArray(array, cell)) {
+        cJSON_Delete(cell);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    v->text = cell->valuestring;
+    return RT_OK;
+}
+
 // Members become cells; where each stands is remembered by its column.
-static rt_status take_members(const ew_questions *q, const cJSON *object, value *values,
-                              rt_error *error)
+static rt_status take_members(const ew_questions *q, cJSON *object, value *values, rt_error *error)
 {
     rt_status status = RT_OK;
-    for (const cJSON *item = object ? object->child : NULL; item && !status; item = item->next) {
+    for (cJSON *item = object ? object->child : NULL; item && !status; item = item->next) {
         const uint32_t column = ew_cells_find(q->cells, item->string, strlen(item->string));
         if (column == EW_CELL_NONE)
             return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
                            item->string);
-        status = take_value(item, &values[column], error);
+        status = cJSON_IsArray(item) ? take_list(item, ew_cells_separator(q->cells, column),
+                                                 &values[column], error)
+                                     : take_value(item, item->string, &values[column], error);
     }
     return status;
 }
@@ -111,7 +160,7 @@ static void put_cells(const ew_questions *q)
     }
 }
 
-static rt_status take_candidate(ew_questions *q, const cJSON *candidate, rt_batch *batch,
+static rt_status take_candidate(ew_questions *q, cJSON *candidate, rt_batch *batch,
                                 rt_error *error)
 {
     if (!cJSON_IsObject(candidate))
@@ -124,11 +173,25 @@ static rt_status take_candidate(ew_questions *q, const cJSON *candidate, rt_batc
     return ew_cells_append(q->cells, batch, error);
 }
 
-static rt_status take_id(const cJSON *root, ew_question *question, rt_error *error)
+static rt_status keep_candidate(ew_questions *q, const ew_question *question, uint32_t number,
+                                double now_s, rt_error *error)
+{
+    char id[EW_QUESTION_ID_MAX + 16];
+    if (!q->event)
+        return RT_OK;
+    snprintf(id, sizeof id, "%s.%" PRIu32, question->id, number);
+    return ew_event_put(q->event, id, now_s, q->lines, error);
+}
+
+static rt_status take_id(const ew_questions *q, const cJSON *root, ew_question *question,
+                         rt_error *error)
 {
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(root, "id");
-    if (!id)
+    if (!id) {
+        if (q->event)
+            snprintf(question->id, sizeof question->id, "%s", q->name);
         return RT_OK;
+    }
     if (!cJSON_IsString(id) || strlen(id->valuestring) >= sizeof question->id)
         return rt_fail(error, RT_DATA, "\"id\": expected a string of up to %zu bytes",
                        sizeof question->id - 1);
@@ -158,18 +221,21 @@ static rt_status check_root(const cJSON *root, uint32_t most, rt_error *error)
 static rt_status take_json(ew_questions *q, const cJSON *root, uint32_t most, rt_batch *batch,
                            ew_question *question, rt_error *error)
 {
-    const cJSON *context = cJSON_GetObjectItemCaseSensitive(root, "context");
+    cJSON *context = cJSON_GetObjectItemCaseSensitive(root, "context");
     const cJSON *candidates = cJSON_GetObjectItemCaseSensitive(root, "candidates");
     rt_status status = check_root(root, most, error);
     if (!status)
-        status = take_id(root, question, error);
+        status = take_id(q, root, question, error);
+    const double now_s = q->event ? rt_unix_s() : 0;
     forget(q, q->shared);
     if (!status && take_members(q, context, q->shared, error))
         status = rt_fail_in(error, "context");
     uint32_t number = 0;
-    for (const cJSON *one = candidates ? candidates->child : NULL; one && !status;
+    for (cJSON *one = candidates ? candidates->child : NULL; one && !status;
          one = one->next, number++) {
         status = take_candidate(q, one, batch, error);
+        if (!status)
+            status = keep_candidate(q, question, number, now_s, error);
         if (status)
             rt_fail_in(error, "candidate %" PRIu32, number);
     }
@@ -221,9 +287,13 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
                            uint32_t most, rt_batch *batch, ew_question *question, rt_error *error)
 {
     const uint32_t samples = batch->sample_count, keys = batch->key_count;
+    const size_t lines = q->lines ? q->lines->size : 0;
     rt_status status;
     *question = (ew_question){.is_binary = is_binary, .first = samples};
-    if (is_binary) {
+    if (is_binary && q->event) {
+        status = rt_fail(error, RT_DATA,
+                         "a binary question has no cells to log, and serve.log is set: ask /predict");
+    } else if (is_binary) {
         status = take_binary(q, body, size, most, batch, error);
     } else {
         cJSON *root = cJSON_ParseWithLength(body, size);
@@ -234,6 +304,8 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
     if (status) {
         batch->sample_count = samples;
         batch->key_count = keys;
+        if (q->lines)
+            q->lines->size = lines;
     }
     question->count = batch->sample_count - samples;
     return status;

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "edge_worker/predict/ew_cells.h"
+#include "edge_worker/serve/ew_event.h"
 #include "edge_worker/serve/ew_follower.h"
 #include "runtime/rt_json.h"
 
@@ -40,11 +41,19 @@ typedef struct ew_questions ew_questions;
 rt_status ew_questions_create(ew_cells *cells, const rt_schema *schema, ew_questions **questions_p);
 void ew_questions_destroy(ew_questions *questions); // also NULL
 
+// From now on every sample that is taken is an event, too, in lines that the caller empties: ID.N,
+// N its number among the candidates. Questions have the id given for those that bring none. event
+// and lines outlive questions. Binary questions have no cells and are refused.
+void ew_questions_keep(ew_questions *questions, ew_event *event, rt_bytes *lines);
+
 // Adds the samples of a body (terminated by a zero) to a batch, at most `most`. RT_DATA: it is none
 // (error says what was expected, for whom asked); RT_LIMIT: more than most; RT_NO_MEMORY. The batch
 // is unchanged then.
 rt_status ew_question_take(ew_questions *questions, const char *body, size_t size, bool is_binary,
                            uint32_t most, rt_batch *batch, ew_question *question, rt_error *error);
+
+// What a question without an id is called; before ew_question_take, for the next one.
+void ew_questions_name(ew_questions *questions, const char *name);
 
 // The answer, in bytes, which are cleared first. probabilities: of the whole batch.
 rt_status ew_question_answer(ew_questions *questions, const ew_question *question,

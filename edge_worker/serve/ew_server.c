@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "edge_worker/predict/ew_scorer.h"
+#include "edge_worker/serve/ew_log.h"
 #include "edge_worker/serve/ew_question.h"
 #include "runtime/http/rt_http.h"
 #include "runtime/rt_log.h"
@@ -37,6 +38,8 @@ typedef struct {
     ew_scorer *scorer;
     ew_cells *cells;
     ew_questions *questions;
+    ew_event *event; // NULL: nothing is logged
+    rt_bytes lines;  // events of the batch
     rt_batch batch;
     asked asked[BATCH_REQUESTS];
     uint32_t asked_count;
@@ -50,6 +53,7 @@ struct ew_server {
     ew_follower *copy;
     ew_device device;
     rt_http *http;
+    ew_log *log; // NULL: nothing is logged
     scoring *threads;
     uint32_t thread_count;
     uint64_t begin_ns;
@@ -119,6 +123,12 @@ static void put_counts(ew_server *server, rt_json *json)
     rt_json_u64(json, "queued", queued);
     rt_json_double(json, "unknown_lookups",
                    lookups > 0 ? (double)atomic_load(&server->unknown) / lookups : 0);
+    if (server->log) {
+        const ew_log_counts log = ew_log_counted(server->log);
+        rt_json_u64(json, "log_events", log.events);
+        rt_json_u64(json, "log_dropped", log.dropped);
+        rt_json_u64(json, "log_sent", log.sent);
+    }
     rt_json_double(json, "latency_p50_ms", latency_ms(server, 0.5));
     rt_json_double(json, "latency_p99_ms", latency_ms(server, 0.99));
 }
@@ -215,6 +225,11 @@ static void take_question(scoring *s, const waiting *one)
     const char *body = rt_http_body(one->request, &size);
     const bool binary = strcmp(rt_http_path(one->request), "/predict.bin") == 0;
     asked *a = &s->asked[s->asked_count];
+    char name[EW_LOG_NAME_SIZE];
+    if (s->event) {
+        ew_log_name(server->log, name);
+        ew_questions_name(s->questions, name);
+    }
     *a = (asked){.request = one->request, .came_ns = one->came_ns};
     if (ew_question_take(s->questions, body, size, binary, server->config->serve.candidates_max,
                          &s->batch, &a->question, &error))
@@ -229,6 +244,7 @@ static bool gather(scoring *s)
     const uint32_t most = s->server->config->serve.candidates_max;
     waiting one;
     s->asked_count = 0;
+    s->lines.size = 0;
     rt_batch_clear(&s->batch);
     if (!take(s->server, true, &one))
         return false;
@@ -276,8 +292,11 @@ static void score(scoring *s)
     atomic_fetch_add(&server->unknown, after.unknown - before.unknown);
     for (uint32_t i = 0; i < s->asked_count && status; i++)
         refuse(server, s->asked[i].request, &error);
-    if (!status)
-        answer(s, probabilities, &version);
+    if (status)
+        return;
+    if (s->lines.size > 0) // before anybody can say what became of it
+        ew_log_put(server->log, s->lines.data, s->lines.size, s->batch.sample_count);
+    answer(s, probabilities, &version);
 }
 
 static void *work(void *context)
@@ -304,6 +323,10 @@ static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *
         status = ew_cells_create(model, &s->cells, error);
     if (!status && ew_questions_create(s->cells, &weights->schema, &s->questions))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status && server->log)
+        status = ew_event_create(model, s->cells, &s->event, error);
+    if (!status && server->log)
+        ew_questions_keep(s->questions, s->event, &s->lines);
     return status;
 }
 
@@ -360,6 +383,8 @@ rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_server *
     server->queue = rt_alloc(QUEUE_REQUESTS, sizeof *server->queue);
     rt_status status = server->queue ? ew_device_open("cpu", &server->device, error)
                                      : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status && *config->serve.log)
+        status = ew_log_open(config, &server->log, error);
     if (!status)
         status = create_threads(server, error);
     if (!status)
@@ -392,12 +417,15 @@ void ew_server_close(ew_server *server)
         if (s->started)
             pthread_join(s->thread, NULL);
         ew_questions_destroy(s->questions);
+        ew_event_destroy(s->event);
+        rt_bytes_fini(&s->lines);
         ew_cells_destroy(s->cells);
         ew_scorer_destroy(s->scorer);
         rt_batch_fini(&s->batch);
         rt_bytes_fini(&s->answer);
     }
     rt_http_close(server->http);
+    ew_log_close(server->log);
     rt_free(server->threads);
     rt_free(server->queue);
     ew_device_close(&server->device);

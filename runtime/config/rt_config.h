@@ -90,15 +90,23 @@ typedef struct {
     uint32_t values_max;            // keys of a field and sample; further ones are dropped
 } rt_libsvm_config;
 
+#define XX(kind, name, help) RT_SOURCE_##kind,
+typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
+#undef XX
+#define RT_SOURCE_COUNT (0 RT_SOURCE_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
+
 typedef enum { RT_JOIN_NEGATIVE, RT_JOIN_DROP } rt_join_unanswered;
 typedef enum { RT_LATE_DROP, RT_LATE_TRAIN } rt_join_late;
 typedef enum { RT_JOIN_END_TRAIN, RT_JOIN_END_KEEP } rt_join_at_end;
 
 // Labels that come later: lines of outcomes name the events that they belong to.
 typedef struct {
-    uint32_t file_count; // of outcomes; 0: there is no join
+    rt_source_kind source;
+    uint32_t file_count; // of outcomes
     char **files;
-    rt_format format; // table or json
+    char listen[RT_NAME_MAX]; // HOST:PORT, of source tcp
+    char topic[256];          // of mqtt and kafka
+    rt_format format;         // table or json
     rt_table_config table;
     double window_s; // an event waits so long for its outcome
     rt_join_unanswered unanswered;
@@ -107,15 +115,12 @@ typedef struct {
     uint32_t events_max;   // that wait, or are kept
     rt_join_at_end at_end; // what becomes of those that wait when the input ends
 } rt_join_config;
-#define XX(kind, name, help) RT_SOURCE_##kind,
-typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
-#undef XX
-#define RT_SOURCE_COUNT (0 RT_SOURCE_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
 
 typedef struct {
     rt_format format;
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
+    struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX]; // column or field that names an event; "": none does
     uint32_t id_window;   // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
@@ -128,7 +133,7 @@ typedef struct {
     char **files;         // paths; "-" is standard input; .zst is unpacked on the way
     uint64_t samples_max; // stop after so many; 0: until the input ends
     bool fifo_ends;       // the input from a FIFO ends with its last writer
-    bool labels_optional;       // no key: who predicts sets it. A label that is there is passed over
+    bool labels_optional; // no key: who predicts sets it. A label that is there is passed over
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
@@ -311,12 +316,12 @@ typedef struct {
 } rt_checkpoint_config;
 
 typedef struct {
-    double every_s;          // 0: nothing is published
-    char folder[256];        // "": published/ in the directory of the results
-    uint32_t keep;           // versions
-    double guard_log_loss;   // margin, a share; 0: not judged
+    double every_s;        // 0: nothing is published
+    char folder[256];      // "": published/ in the directory of the results
+    uint32_t keep;         // versions
+    double guard_log_loss; // margin, a share; 0: not judged
     double guard_calibration;
-    uint64_t guard_samples;  // over which both are taken
+    uint64_t guard_samples;    // over which both are taken
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
 
@@ -324,7 +329,26 @@ typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
+    char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
 } rt_serve_config;
+
+typedef struct {
+    char listen[RT_NAME_MAX]; // HOST:PORT of the coordinator's pages; "": none
+    uint64_t window_samples;  // of quality "now"
+    char column[RT_NAME_MAX]; // by whose values quality is split; "": by none
+} rt_watch_config;
+
+// When a run tells that somebody should look at it; 0: never, for each.
+typedef struct {
+    char command[RT_PATH_MAX]; // "": nobody is told
+    double every_s;            // the same alert at most so often
+    double no_progress_s;
+    double loss_drift;      // times
+    double malformed_share; // of lines
+    double link_share;      // of the best rate so far
+    double checkpoint_age;  // intervals
+    double memory_share;
+} rt_alerts_config;
 
 // Rows that end because nobody has trained them for long ("rows").
 typedef struct {
@@ -390,13 +414,15 @@ typedef struct {
     bool security_insecure;                 // other addresses than loopback without keys
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];
-    char security_token[RT_PATH_MAX]; // file with what every HTTP request must show; "": nothing
+    char security_token[RT_PATH_MAX];    // file with what every HTTP request must show; "": nothing
     char journal_directory[RT_PATH_MAX]; // "": journal/ in the directory of the results
     uint64_t journal_bytes_max;
     char feed_listen[RT_NAME_MAX], feed_to[RT_NAME_MAX]; // HOST:PORT of the coordinator's box
     rt_checkpoint_config checkpoint;
     rt_publish_config publish;
     rt_serve_config serve;
+    rt_watch_config watch;
+    rt_alerts_config alerts;
     rt_on_loss on_worker_loss;
     uint32_t restarts_max;        // in an hour
     double timeout_peer_s;        // a peer silent for so long has failed
@@ -411,14 +437,30 @@ typedef struct {
 } rt_config;
 
 // Whether events are sent to who reads this stream.
-static inline bool rt_config_source_is_live(const rt_stream_config *stream)
+static inline bool rt_config_is_live(rt_source_kind source)
 {
 #define NO(kind, name, help) [RT_SOURCE_##kind] = false,
 #define YES(kind, name, help) [RT_SOURCE_##kind] = true,
     static const bool is_live[] = {RT_SOURCE_MAP(NO, YES)};
 #undef NO
 #undef YES
-    return stream->format != RT_FORMAT_SYNTHETIC && is_live[stream->source];
+    return is_live[source];
+}
+
+static inline bool rt_config_source_is_live(const rt_stream_config *stream)
+{
+    return stream->format != RT_FORMAT_SYNTHETIC && rt_config_is_live(stream->source);
+}
+
+// Whether labels come later (stream.join), and are sent.
+static inline bool rt_config_has_join(const rt_stream_config *stream)
+{
+    return stream->join.file_count > 0 || stream->join.source != RT_SOURCE_FILE;
+}
+
+static inline bool rt_config_join_is_live(const rt_stream_config *stream)
+{
+    return rt_config_has_join(stream) && rt_config_is_live(stream->join.source);
 }
 
 // Whether this build was made with the library that a source needs.
@@ -493,6 +535,14 @@ uint64_t rt_config_schema(const rt_config *config);
 
 // The whole reference as Markdown, as in docs/CONFIG.md; free with rt_free.
 rt_status rt_config_document(char **markdown_p);
+
+// The same for lanyard-config(5): from its DESCRIPTION on, in man(7); free with rt_free.
+rt_status rt_config_manual(char **text_p);
+
+// Walks the keys, at from 0: the path, and the words that its value may be (of a choice; true and
+// false), i from 0. NULL after the last.
+const char *rt_config_key_path(uint32_t at);
+const char *rt_config_key_word(uint32_t at, uint32_t i);
 
 // The same config as JSON, defaults included; free with rt_free.
 rt_status rt_config_to_json(const rt_config *config, char **json_p);

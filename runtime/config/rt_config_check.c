@@ -33,26 +33,49 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// A flow of lines (events, outcomes) that does not come from files, and the names of its keys.
+typedef struct {
+    const char *source, *files, *header;
+    rt_source_kind kind;
+    uint32_t file_count;
+    char **paths;
+    bool has_header;
+} line_flow;
+
+static rt_status check_flow(const line_flow *flow, rt_error *error)
+{
+    const char *name = rt_config_choice_name(flow->source, (int)flow->kind);
+    const bool follows = flow->kind == RT_SOURCE_FOLLOW;
+    if (!rt_config_has_source(flow->kind))
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "%s: this build has no \"%s\": its library was missing "
+                       "(docs/DEPENDENCIES.md)",
+                       flow->source, name);
+    if (follows && (flow->file_count != 1 || strcmp(flow->paths[0], "-") == 0))
+        return rt_fail(error, RT_CONFIG, "%s: %s \"follow\" reads one file, by its path",
+                       flow->files, flow->source);
+    if (!follows && flow->file_count > 0)
+        return rt_fail(error, RT_CONFIG, "%s: %s \"%s\" reads no files", flow->files, flow->source,
+                       name);
+    if (!follows && flow->has_header)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: what %s \"%s\" is sent has none; expected false, and the columns in "
+                       "their order",
+                       flow->header, flow->source, name);
+    return RT_OK;
+}
+
 static rt_status check_source(const rt_stream_config *stream, rt_error *error)
 {
-    const char *name = rt_config_choice_name("stream.source", (int)stream->source);
-    const bool follows = stream->source == RT_SOURCE_FOLLOW;
-    if (!rt_config_has_source(stream->source))
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.source: this build has no \"%s\": its library was missing "
-                       "(docs/DEPENDENCIES.md)",
-                       name);
-    if (follows && (stream->file_count != 1 || strcmp(stream->files[0], "-") == 0))
-        return rt_fail(error, RT_CONFIG,
-                       "stream.files: stream.source \"follow\" reads one file, by its path");
-    if (!follows && stream->file_count > 0)
-        return rt_fail(error, RT_CONFIG, "stream.files: stream.source \"%s\" reads no files", name);
-    if (!follows && stream->format == RT_FORMAT_TABLE && stream->table.has_header)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.table.header: what stream.source \"%s\" is sent has none; expected "
-                       "false, and the columns in their order",
-                       name);
-    return RT_OK;
+    const line_flow events = {.source = "stream.source",
+                              .files = "stream.files",
+                              .header = "stream.table.header",
+                              .kind = stream->source,
+                              .file_count = stream->file_count,
+                              .paths = stream->files,
+                              .has_header =
+                                  stream->format == RT_FORMAT_TABLE && stream->table.has_header};
+    return check_flow(&events, error);
 }
 
 static rt_status check_rows(const rt_config *config, rt_error *error)
@@ -124,9 +147,9 @@ rt_status rt_config_check_input(const rt_config *config, rt_error *error)
         return RT_OK;
     rt_status status =
         follows ? RT_OK : check_paths("stream.files", stream->files, stream->file_count, error);
-    return status ? status
-                  : check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count,
-                                error);
+    if (status || stream->join.source == RT_SOURCE_FOLLOW)
+        return status;
+    return check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count, error);
 }
 
 static bool is_number(const char *text)
@@ -260,7 +283,7 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
 {
     static const char list[] = "stream.table.columns";
     uint32_t counts[RT_COLUMN_TIME + 1];
-    const bool is_joined = stream->join.file_count > 0;
+    const bool is_joined = rt_config_has_join(stream);
     rt_status status =
         check_columns(&stream->table, list, stream->format == RT_FORMAT_TABLE, counts, error);
     if (status)
@@ -286,12 +309,25 @@ static bool is_outcome_kind(rt_column_kind kind)
            kind == RT_COLUMN_IGNORE;
 }
 
+static rt_status check_outcomes(const rt_join_config *join, rt_error *error)
+{
+    const line_flow outcomes = {.source = "stream.join.source",
+                                .files = "stream.join.outcomes",
+                                .header = "stream.join.header",
+                                .kind = join->source,
+                                .file_count = join->file_count,
+                                .paths = join->files,
+                                .has_header =
+                                    join->format == RT_FORMAT_TABLE && join->table.has_header};
+    return join->source == RT_SOURCE_FILE ? RT_OK : check_flow(&outcomes, error);
+}
+
 static rt_status check_join(const rt_stream_config *stream, rt_error *error)
 {
     static const char list[] = "stream.join.columns";
     uint32_t counts[RT_COLUMN_TIME + 1];
     const rt_join_config *join = &stream->join;
-    if (join->file_count == 0)
+    if (!rt_config_has_join(stream))
         return RT_OK;
     if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
         return rt_fail(error, RT_CONFIG,
@@ -312,6 +348,8 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     if (!status && counts[RT_COLUMN_LABEL] > 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most one",
                          list, counts[RT_COLUMN_LABEL]);
+    if (!status)
+        status = check_outcomes(join, error);
     if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
         status = rt_fail(error, RT_CONFIG,
                          "stream.join.late: \"train\" corrects what was trained as 0, but "
@@ -473,12 +511,16 @@ static rt_status check_device(const rt_config *config, rt_error *error)
 rt_status rt_config_check(const rt_config *config, rt_error *error)
 {
     rt_status status = check_files(&config->stream, error);
-    if (!status && rt_config_source_is_live(&config->stream) &&
+    const bool is_live = rt_config_source_is_live(&config->stream);
+    if (!status && (is_live || rt_config_join_is_live(&config->stream)) &&
         config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.source: \"%s\" needs checkpoints, so that its journal does not grow "
-                       "for ever; expected planner.placement \"coordinator\"",
-                       rt_config_choice_name("stream.source", (int)config->stream.source));
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: \"%s\" needs checkpoints, so that its journal does not grow for ever; expected "
+            "planner.placement \"coordinator\"",
+            is_live ? "stream.source" : "stream.join.source",
+            rt_config_choice_name("stream.source", (int)(is_live ? config->stream.source
+                                                                 : config->stream.join.source)));
     return status ? status : rt_config_check_model(config, error);
 }
 

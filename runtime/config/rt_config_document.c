@@ -47,7 +47,7 @@ static void put_cell(FILE *out, const char *text)
     }
 }
 
-static const char *type_name(const rt_config_key *key)
+const char *rt_config_type_name(const rt_config_key *key)
 {
     switch (key->type) {
     case RT_KEY_BOOL:
@@ -68,20 +68,25 @@ static const char *type_name(const rt_config_key *key)
     return "";
 }
 
-static void put_bounds(FILE *out, const rt_config_key *key)
+const char *rt_config_bounds(const rt_config_key *key, char *text, size_t size)
 {
     static const char *const prefixes[] = {"an integer in ", "a number in ", "a string of ",
                                            "a list of "};
-    char text[256];
-    const char *rest = text;
-    rt_config_value_expected(key, text, sizeof text);
-    // The type column says it already.
+    if (key->type == RT_KEY_CHOICE || key->type == RT_KEY_BOOL)
+        return "";
+    rt_config_value_expected(key, text, size);
+    // The type says it already.
     for (size_t i = 0; i < RT_COUNT_OF(prefixes); i++) {
         if (strncmp(text, prefixes[i], strlen(prefixes[i])) == 0)
-            rest = text + strlen(prefixes[i]);
+            return text + strlen(prefixes[i]);
     }
-    if (key->type != RT_KEY_CHOICE && key->type != RT_KEY_BOOL)
-        put_cell(out, rest);
+    return text;
+}
+
+static void put_bounds(FILE *out, const rt_config_key *key)
+{
+    char text[RT_CONFIG_BOUNDS_MAX];
+    put_cell(out, rt_config_bounds(key, text, sizeof text));
     for (const rt_config_choice *one = key->choices; one && one->name; one++) {
         fprintf(out, "%s`\"%s\"`: ", one == key->choices ? "" : "<br>", one->name);
         put_cell(out, one->help);
@@ -90,7 +95,7 @@ static void put_bounds(FILE *out, const rt_config_key *key)
 
 static void put_row(FILE *out, const rt_config_key *key)
 {
-    fprintf(out, "| `%s` | %s | ", key->path, type_name(key));
+    fprintf(out, "| `%s` | %s | ", key->path, rt_config_type_name(key));
     if (key->fallback) {
         fputc('`', out);
         put_cell(out, key->fallback);
@@ -109,13 +114,21 @@ static void put_table_head(FILE *out)
             "\n| key | type | default | allowed | unit | meaning |\n|---|---|---|---|---|---|\n");
 }
 
-static void put_members(FILE *out, const rt_config_key *list_key)
+static void put_heading(FILE *out, const char *section, const char *help)
 {
-    fprintf(out, "\n### Elements of `%s`\n", list_key->path);
+    fprintf(out, "\n## %s\n", *section ? section : "Top level");
+    if (help)
+        fprintf(out, "\n%s\n", help);
     put_table_head(out);
-    for (const rt_config_key *key = list_key->list->members; key->path; key++)
-        put_row(out, key);
 }
+
+static void put_members(FILE *out, const char *list)
+{
+    fprintf(out, "\n### Elements of `%s`\n", list);
+    put_table_head(out);
+}
+
+static const rt_config_layout markdown = {put_heading, put_members, put_row};
 
 // The section of a key's path, "" for a key at the root.
 static void section_of(const char *path, char section[RT_CONFIG_KEY_PATH_MAX])
@@ -124,37 +137,32 @@ static void section_of(const char *path, char section[RT_CONFIG_KEY_PATH_MAX])
     snprintf(section, RT_CONFIG_KEY_PATH_MAX, "%.*s", dot ? (int)(dot - path) : 0, path);
 }
 
-static void put_heading(FILE *out, const char *section)
+// What is said of a section, or of the one around it.
+static const char *help_of(const char *section)
 {
-    const char *dot = strchr(section, '.');
-    const char *help = rt_config_section_help(section);
     char outer[RT_CONFIG_KEY_PATH_MAX];
+    const char *help = rt_config_section_help(section);
     section_of(section, outer);
-    if (*section)
-        fprintf(out, "\n## %s\n", section);
-    else
-        fprintf(out, "\n## Top level\n");
-    if (!help && dot)
-        help = rt_config_section_help(outer);
-    if (help)
-        fprintf(out, "\n%s\n", help);
+    return help || !*outer ? help : rt_config_section_help(outer);
 }
 
 // Keys of one section stand together in the reference, wherever they stand in the table.
-static void put_section(FILE *out, const char *section)
+static void put_section(FILE *out, const rt_config_layout *layout, const char *section)
 {
     char own[RT_CONFIG_KEY_PATH_MAX];
-    put_heading(out, section);
-    put_table_head(out);
+    layout->section(out, section, help_of(section));
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         section_of(key->path, own);
         if (strcmp(own, section) == 0)
-            put_row(out, key);
+            layout->key(out, key);
     }
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         section_of(key->path, own);
-        if (strcmp(own, section) == 0 && key->list && key->list->members)
-            put_members(out, key);
+        if (strcmp(own, section) != 0 || !key->list || !key->list->members)
+            continue;
+        layout->members(out, key->path);
+        for (const rt_config_key *member = key->list->members; member->path; member++)
+            layout->key(out, member);
     }
 }
 
@@ -182,25 +190,31 @@ static rt_status hand_over(const char *text, size_t size, char **text_p)
     return RT_OK;
 }
 
-rt_status rt_config_document(char **markdown_p)
+rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduction_text,
+                            char **text_p)
 {
     char *text = NULL, section[RT_CONFIG_KEY_PATH_MAX];
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return RT_NO_MEMORY;
-    fputs(introduction, out);
-    put_section(out, "");
+    fputs(introduction_text, out);
+    put_section(out, layout, "");
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         section_of(key->path, section);
         if (*section && opens_section(key))
-            put_section(out, section);
+            put_section(out, layout, section);
     }
     bool complete = ferror(out) == 0;
     complete = fclose(out) == 0 && complete;
-    rt_status status = complete ? hand_over(text, size, markdown_p) : RT_NO_MEMORY;
+    rt_status status = complete ? hand_over(text, size, text_p) : RT_NO_MEMORY;
     free(text);
     return status;
+}
+
+rt_status rt_config_document(char **markdown_p)
+{
+    return rt_config_lay_out(&markdown, introduction, markdown_p);
 }
 
 // Closes and opens objects until those open are the sections of path. open holds their names.

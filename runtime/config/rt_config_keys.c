@@ -307,8 +307,9 @@ const rt_config_key rt_config_keys[] = {
            "Where it comes from (docs/STREAMS.md). What is sent is kept in a journal before its "
            "sender is told so, and trained once."),
     TEXT("stream.id", stream.id,
-         "Column that names an event: one whose name came before is dropped (stream.format table, "
-         "without header). Empty: events have no names."),
+         "What names an event: one whose name came before is dropped. table: name or number of a "
+         "column; json: a path; criteo: I1 to C26, a number, or 41: a column behind the others; "
+         "libsvm: `#`, the comment. Empty: events have no names."),
     U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
         "So many events are remembered by their names: 8 bytes each in every checkpoint, 24 in "
         "memory."),
@@ -379,9 +380,18 @@ const rt_config_key rt_config_keys[] = {
          "First index of every field; its ids go up to the next. Empty: all ids are one field."),
     U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
         "Further ids of a field and line are dropped."),
+    CHOICE("stream.join.source", stream.join.source, rt_source_kind, "\"file\"", sources,
+           "Where outcomes come from. file without `stream.join.outcomes`: samples have their "
+           "labels with them, and this section is not looked at. http: `POST /outcomes` to "
+           "`stream.http.listen`; mqtt and kafka: `stream.join.topic` of the same brokers; feed: "
+           "feeders that have a `stream.join` themselves."),
     LIST("stream.join.outcomes", rt_config_outcomes, "[]", "",
-         "Where outcomes are read; empty: samples have their labels with them, and this section is "
-         "not looked at."),
+         "As `stream.files`, of `stream.join.source` file and follow."),
+    TEXT_OR("stream.join.listen", stream.join.listen, "127.0.0.1:7083",
+            "As `stream.tcp.listen`, of `stream.join.source` tcp."),
+    TEXT_OR("stream.join.topic", stream.join.topic, "outcomes",
+            "Of `stream.join.source` mqtt and kafka. The session at an MQTT broker is that of "
+            "`stream.mqtt.client` with `-outcomes` behind it."),
     CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"", outcome_formats,
            "What lines of outcomes look like."),
     {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
@@ -649,6 +659,38 @@ const rt_config_key rt_config_keys[] = {
         "That score; 0: one for each processor."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
+    TEXT("serve.log", serve.log,
+         "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
+         "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
+
+    TEXT("watch.listen", watch.listen,
+         "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
+         "`127.0.0.1:7070`; port 0: any free one; empty: nowhere. Beyond loopback it needs "
+         "`security.certificate` and `security.token`."),
+    U64("watch.window_samples", watch.window_samples, "100000", IN(100, 1e12), "samples",
+        "The last ones, whose log loss, AUC and calibration are those of the run now."),
+    TEXT("watch.column", watch.column,
+         "A categorical column: quality is also told for each of its values that come most, of "
+         "about as many samples; empty: of none."),
+
+    TEXT("alerts.command", alerts.command,
+         "Run by `/bin/sh` on the coordinator's box when a run needs somebody to look at it, with "
+         "a JSON object on its standard input (docs/WATCHING.md); empty: nothing is run."),
+    DOUBLE("alerts.every_s", alerts.every_s, "600", IN(1, 1e7), "s",
+           "The command runs for the same alert at most so often."),
+    DOUBLE("alerts.no_progress_s", alerts.no_progress_s, "300", IN(0, 1e7), "s",
+           "No iteration was trained for so long, though there is input; 0: never told."),
+    DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
+           "Log loss of `watch.window_samples` is so many times what it was on average over ten "
+           "times as many; 0: never told."),
+    DOUBLE("alerts.malformed_share", alerts.malformed_share, "0.05", IN(0, 1), "",
+           "Of the last lines so many are malformed; 0: never told."),
+    DOUBLE("alerts.link_share", alerts.link_share, "0.5", IN(0, 1), "",
+           "A link has less than this share of the best rate that it had; 0: never told."),
+    DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
+           "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
+    DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
+           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
@@ -749,7 +791,8 @@ static const struct {
     {"stream.mqtt", "Of `stream.source` mqtt."},
     {"stream.kafka", "Of `stream.source` kafka."},
     {"journal", "Where events are kept until checkpoints hold what was trained on them; for\n"
-                "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`."},
+                "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`. Outcomes\n"
+                "that are sent have one of their own in it, `outcomes`, with as much room."},
     {"feed", "Events from other boxes (`lanyard feed`)."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.libsvm", "Lines of `label index:value ...`; for `stream.format` libsvm."},
@@ -771,6 +814,8 @@ static const struct {
     {"publish", "The model of a run that trains, for `lanyard serve` (docs/SERVING.md)."},
     {"publish.guard", "What is not published: a model that has become worse."},
     {"serve", "For `lanyard serve` only (docs/SERVING.md)."},
+    {"watch", "How a run can be looked at (docs/WATCHING.md)."},
+    {"alerts", "When somebody should look at it, and who is told."},
     {"sim", "For `lanyard sim` only."},
 };
 

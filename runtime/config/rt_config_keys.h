@@ -10,6 +10,7 @@
 #define RT_CONFIG_KEYS_H
 
 #include <cjson/cJSON.h>
+#include <stdio.h>
 
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_json.h"
@@ -154,6 +155,22 @@ void rt_config_join(char path[RT_CONFIG_KEY_PATH_MAX], const char *section, cons
 #define RT_CONFIG_SHOWN_MAX 56
 const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX]);
 const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX]);
+
+// rt_config_document.c: how a reference of all keys is laid out.
+typedef struct {
+    void (*section)(FILE *out, const char *name, const char *help); // name "": top level; help may be NULL
+    void (*members)(FILE *out, const char *list); // those of the elements of a list follow
+    void (*key)(FILE *out, const rt_config_key *key);
+} rt_config_layout;
+
+// The whole reference after an introduction; free with rt_free. RT_NO_MEMORY.
+rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduction_text,
+                            char **text_p);
+const char *rt_config_type_name(const rt_config_key *key);
+
+// What is allowed, as far as the type does not say it: "", or in text.
+#define RT_CONFIG_BOUNDS_MAX 256
+const char *rt_config_bounds(const rt_config_key *key, char *text, size_t size);
 
 // rt_config_text.c: parses size bytes of JSON; text[size] is 0. On RT_OK the tree is the caller's
 // (cJSON_Delete). RT_CONFIG: error names line and column. RT_NO_MEMORY.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_address.h"
+#include "runtime/http/rt_http_channel.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
@@ -37,6 +38,7 @@ struct rt_http {
     char url[RT_NAME_MAX + 16];
     bool is_loopback;
     struct MHD_Daemon *daemon;
+    rt_http_channel *channel; // NULL: nobody may listen
     rt_log_limit refusals;
     pthread_mutex_t lock; // the members below
     pthread_cond_t changed;
@@ -149,7 +151,7 @@ static rt_http_request *create_request(rt_http *http, struct MHD_Connection *con
 // ---- answers ---------------------------------------------------------------------------------
 
 static struct MHD_Response *make_response(unsigned code, const char *type, const void *body,
-                                          size_t size)
+                                          size_t size, bool asks_password)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         size, (void *)(uintptr_t)(size ? body : ""), MHD_RESPMEM_MUST_COPY);
@@ -159,7 +161,8 @@ static struct MHD_Response *make_response(unsigned code, const char *type, const
     if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     if (code == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                asks_password ? "Basic realm=\"lanyard\"" : "Bearer");
     return response;
 }
 
@@ -179,7 +182,7 @@ void rt_http_answer(rt_http_request *request, unsigned code, const char *type, c
                     size_t size)
 {
     rt_http *http = request->http;
-    struct MHD_Response *response = make_response(code, type, body, size);
+    struct MHD_Response *response = make_response(code, type, body, size, false);
     pthread_mutex_lock(&http->lock);
     rt_assert(!request->is_answered);
     request->response = response;
@@ -192,6 +195,42 @@ void rt_http_answer(rt_http_request *request, unsigned code, const char *type, c
     }
     pthread_mutex_unlock(&http->lock);
 }
+
+// ---- listeners -------------------------------------------------------------------------------
+
+bool rt_http_listen(rt_http_request *request, const char *type)
+{
+    rt_http *http = request->http;
+    if (!http->channel)
+        return false;
+    struct MHD_Response *response =
+        rt_http_channel_listen(http->channel, request->connection, http->config.listeners_max);
+    if (!response)
+        return false;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    pthread_mutex_lock(&http->lock);
+    rt_assert(!request->is_answered);
+    request->response = response;
+    request->code = MHD_HTTP_OK;
+    request->is_answered = true;
+    http->counts.answered++;
+    pthread_mutex_unlock(&http->lock);
+    return true;
+}
+
+rt_status rt_http_publish(rt_http *http, const char *text, size_t size)
+{
+    rt_assert(http->channel);
+    return rt_http_channel_publish(http->channel, text, size);
+}
+
+uint32_t rt_http_listeners(rt_http *http)
+{
+    return http->channel ? rt_http_channel_listeners(http->channel) : 0;
+}
+
+// ---- refusals --------------------------------------------------------------------------------
 
 static void format_refusal(rt_json *json, const char *text)
 {
@@ -225,7 +264,8 @@ static enum MHD_Result refuse_now(rt_http_request *request, unsigned code, const
     uint64_t count;
     format_refusal(&json, text);
     const char *body = rt_json_text(&json, &size);
-    request->response = make_response(code, "application/json", body, body ? size : 0);
+    request->response = make_response(code, "application/json", body, body ? size : 0,
+                                      http->config.takes_password);
     request->code = code;
     request->is_answered = true;
     rt_json_fini(&json);
@@ -320,7 +360,8 @@ static bool end_body(rt_http_request *request)
 static bool is_permitted(const rt_http_request *request)
 {
     return rt_http_secrets_permit(&request->http->secrets,
-                                  rt_http_header(request, MHD_HTTP_HEADER_AUTHORIZATION));
+                                  rt_http_header(request, MHD_HTTP_HEADER_AUTHORIZATION),
+                                  request->http->config.takes_password);
 }
 
 static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
@@ -476,6 +517,8 @@ rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error 
     pthread_condattr_destroy(&clock);
     http->is_loopback = rt_address_is_loopback(config->address);
     rt_status status = check_address(config, error);
+    if (!status && config->listeners_max && rt_http_channel_create(&http->channel))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
     if (!status)
         status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
     if (!status)
@@ -529,9 +572,12 @@ void rt_http_close(rt_http *http)
         const int listener = MHD_quiesce_daemon(http->daemon);
         if (listener >= 0)
             close(listener);
+        if (http->channel)
+            rt_http_channel_close(http->channel);
         await_answers(http);
         MHD_stop_daemon(http->daemon);
     }
+    rt_http_channel_destroy(http->channel);
     rt_http_secrets_clear(&http->secrets);
     pthread_cond_destroy(&http->changed);
     pthread_mutex_destroy(&http->lock);

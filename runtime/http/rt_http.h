@@ -29,6 +29,8 @@ typedef struct {
     uint32_t connections_max;  // of one address at most half of them, but for loopback
     double idle_s;             // a connection that is silent for so long is closed
     double request_s;          // a request that takes longer to arrive is given up
+    bool takes_password; // the token may come as a browser's password, whatever the name with it
+    uint32_t listeners_max; // of rt_http_listen at once; 0: none
     rt_http_handler handle;
     void *context;
 } rt_http_config;
@@ -69,6 +71,16 @@ void rt_http_answer(rt_http_request *request, unsigned code, const char *type, c
 // {"error": "..."}; with 503 also Retry-After: 1.
 void rt_http_refuse(rt_http_request *request, unsigned code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Instead of an answer, while the handler runs: the answer stays open and brings whatever is
+// published from then on, and first what was published last (server-sent events, chunked). False:
+// listeners_max are there already; the request waits for an answer as before.
+bool rt_http_listen(rt_http_request *request, const char *type);
+
+// The newest text for all that listen; those before, as far as they were not sent, are not sent any
+// more. Copied. Any thread. RT_NO_MEMORY.
+rt_status rt_http_publish(rt_http *http, const char *text, size_t size);
+uint32_t rt_http_listeners(rt_http *http);
 
 // What was refused without the handler, and answered by anybody. Any thread.
 typedef struct {

@@ -12,6 +12,7 @@
 #define FILE_BYTES_MAX ((size_t)64 << 10)
 #define TOKEN_BYTES_MIN 16
 #define SCHEME "Bearer "
+#define BASIC "Basic "
 
 static rt_status check_file(const char *key, const char *path, const struct stat *info,
                             bool is_secret, rt_error *error)
@@ -129,17 +130,58 @@ void rt_http_secrets_clear(rt_http_secrets *secrets)
     clear(&secrets->token);
 }
 
-bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header)
+// Of base64 as in RFC 4648; -1: no digit.
+static int digit_of(char c)
 {
-    const char *want = secrets->token;
-    if (!want)
-        return true;
-    if (!header || strncasecmp(header, SCHEME, strlen(SCHEME)) != 0)
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+// The password of "NAME:PASSWORD" in base64 (RFC 7617), terminated; false: there is none.
+static bool password_of(const char *coded, char *text, size_t size)
+{
+    uint32_t bits = 0, bit_count = 0;
+    size_t length = 0;
+    for (; digit_of(*coded) >= 0; coded++) {
+        bits = bits << 6 | (uint32_t)digit_of(*coded);
+        bit_count += 6;
+        if (bit_count < 8)
+            continue;
+        bit_count -= 8;
+        if (length + 1 == size)
+            return false;
+        text[length++] = (char)(bits >> bit_count & 0xff);
+    }
+    text[length] = '\0';
+    const char *colon = strchr(text, ':');
+    if (!colon)
         return false;
-    const char *got = header + strlen(SCHEME);
+    memmove(text, colon + 1, strlen(colon + 1) + 1);
+    return true;
+}
+
+// Takes as long whatever of a token is wrong.
+static bool is_token(const char *want, const char *got)
+{
     const size_t got_length = strlen(got), length = strlen(want);
     unsigned difference = got_length != length;
     for (size_t i = 0; i < length; i++)
         difference |= (unsigned char)want[i] ^ (unsigned char)got[got_length ? i % got_length : 0];
     return difference == 0;
+}
+
+bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header, bool takes_password)
+{
+    char password[512];
+    if (!secrets->token)
+        return true;
+    if (!header)
+        return false;
+    if (strncasecmp(header, SCHEME, strlen(SCHEME)) == 0)
+        return is_token(secrets->token, header + strlen(SCHEME));
+    return takes_password && strncasecmp(header, BASIC, strlen(BASIC)) == 0 &&
+           password_of(header + strlen(BASIC), password, sizeof password) &&
+           is_token(secrets->token, password);
 }

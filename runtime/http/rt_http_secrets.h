@@ -15,8 +15,10 @@ rt_status rt_http_secrets_load(const rt_http_config *config, bool is_loopback,
                                rt_http_secrets *secrets, rt_error *error);
 void rt_http_secrets_clear(rt_http_secrets *secrets); // overwrites what is secret
 
-// header: of Authorization; NULL: there was none. Takes as long whatever of a token is wrong.
-bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header);
+// header: of Authorization; NULL: there was none. takes_password: the token may also be the password
+// that a browser asked for. Takes as long whatever of a token is wrong.
+bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header,
+                            bool takes_password);
 
 // Reads the one word that a file holds, which nobody but its owner can read; the caller's (rt_free,
 // overwritten first). key: for messages. RT_IO, RT_CONFIG, RT_NO_MEMORY.

@@ -1,326 +1,39 @@
 #include "runtime/live/rt_feed.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
-#include <sys/stat.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "runtime/config/rt_address.h"
+#include "runtime/live/rt_feed_link.h"
+#include "runtime/live/rt_live.h"
 #include "runtime/live/rt_spool.h"
-#include "runtime/rt_hash.h"
-#include "runtime/rt_log.h"
-#include "runtime/transport/rt_transport.h"
+#include "runtime/rt_thread.h"
 
-#define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
-#define MESSAGE_BYTES ((size_t)256 << 10) // of lines, about
-#define UNANSWERED_MAX 16u                // messages
-#define SILENT_NS UINT64_C(5000000000)    // without an answer: another connection
-#define AGAIN_NS UINT64_C(200000000)      // the coordinator's journal was full
-#define RECONNECT_NS UINT64_C(1000000000)
 #define WAIT_MS 200u
 
 typedef struct {
-    const rt_config *config;
-    rt_spool *spool;
-    rt_journal *journal;
     rt_keys keys;
     rt_transport *transport;
-    rt_endpoint *endpoint; // NULL: no connection
     char address[RT_NAME_MAX + 16];
-    uint64_t feeder;
-    uint32_t self;
-    rt_random random; // of ranks
     int wait_fd, wake_fd, stop_fd;
-    bool is_answered;              // the coordinator has said what it has
-    uint64_t sent, kept;           // last numbers
-    uint64_t ends[UNANSWERED_MAX]; // last numbers of messages without an answer, a ring
-    uint32_t end_first, end_count;
-    rt_journal_frame frame; // what is left of one that was read
-    uint64_t heard_ns, pause_until_ns;
-    rt_log_limit limit;
-    rt_feed_counts *counts;
+    rt_live *live;              // NULL: nothing of it is sent
+    rt_spool *spools[RT_FLOWS]; // of what is not sent
+    rt_feed_link links[RT_FLOWS];
+    bool is_linked[RT_FLOWS];
 } feed;
 
-// ---- the feeder's name -----------------------------------------------------------------------
+// ---- opening ---------------------------------------------------------------------------------
 
-static rt_status write_name(const char *path, uint64_t name, rt_error *error)
+static rt_status connect_links(feed *f, const rt_config *config, rt_error *error)
 {
-    char text[32], fresh[RT_PATH_MAX + 32];
-    snprintf(fresh, sizeof fresh, "%s.new", path);
-    const int length = snprintf(text, sizeof text, "%016" PRIx64 "\n", name);
-    const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    const bool is_written =
-        file >= 0 && write(file, text, (size_t)length) == length && fsync(file) == 0;
-    if (file >= 0)
-        close(file);
-    if (is_written && rename(fresh, path) == 0)
-        return RT_OK;
-    return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(errno));
-}
-
-// Random, once: another spool is another feeder.
-static rt_status take_name(feed *f, const char *directory, rt_error *error)
-{
-    char path[RT_PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/feeder", directory);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        const bool is_read = fscanf(file, "%" SCNx64, &f->feeder) == 1 && f->feeder;
-        fclose(file);
-        if (!is_read)
-            return rt_fail(error, RT_DATA, "%s: no name of a feeder", path);
-    } else {
-        while (f->feeder == 0)
-            if (getrandom(&f->feeder, sizeof f->feeder, 0) != sizeof f->feeder)
-                f->feeder = 0;
-        rt_status status = write_name(path, f->feeder, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
-}
-
-// ---- the connection --------------------------------------------------------------------------
-
-static void disconnect(feed *f)
-{
-    if (f->endpoint)
-        rt_transport_zmq.end(f->endpoint, 0);
-    f->endpoint = NULL;
-    f->is_answered = false;
-    f->end_count = 0;
-}
-
-static rt_status send_events(feed *f, uint64_t first, uint32_t count, const char *lines,
-                             size_t size)
-{
-    const rt_wire_events head = {f->feeder, rt_journal_statistics(f->journal).first};
-    rt_message message;
-    rt_status status =
-        rt_message_create(&message, RT_MESSAGE_EVENTS, f->self, first, count, sizeof head + size);
-    if (status)
-        return status;
-    memcpy(rt_message_payload(&message), &head, sizeof head);
-    if (size)
-        memcpy(rt_message_payload(&message) + sizeof head, lines, size);
-    status = rt_transport_zmq.send(f->endpoint, SERVER, &message);
-    rt_message_release(&message);
-    return status;
-}
-
-static void connect_to(feed *f)
-{
-    rt_error error = {0};
-    uint64_t count;
-    const uint64_t now = rt_now_ns();
-    if (f->endpoint || now < f->pause_until_ns)
-        return;
-    f->pause_until_ns = now + RECONNECT_NS;
-    // Ranks are few: where another feeder has this one the coordinator says so (STOP).
-    f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
-    const rt_status status =
-        rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint, &error);
-    if (status) {
-        f->endpoint = NULL;
-        if (rt_log_due(&f->limit, &count))
-            rt_warn("feed.to: %s; events stay in the spool", error.text);
-        return;
-    }
-    f->heard_ns = rt_now_ns();
-    f->pause_until_ns = 0;
-    (void)send_events(f, 0, 0, NULL, 0); // what do you have?
-}
-
-// Goes on behind what the coordinator has.
-static rt_status rewind_to(feed *f, uint64_t kept, rt_error *error)
-{
-    uint64_t lost;
-    const rt_journal_counts counts = rt_journal_statistics(f->journal);
-    const uint64_t from = rt_max_u64(rt_min_u64(kept + 1, counts.next), counts.first);
-    if (kept + 1 > counts.next)
-        return rt_fail(error, RT_DATA,
-                       "the coordinator has event %" PRIu64
-                       " of this spool, which ends with %" PRIu64
-                       ": it is an old copy; put the right one back, or empty the folder",
-                       kept, counts.next - 1);
-    const rt_status status = rt_journal_seek(f->journal, from, &lost, error);
-    f->frame.count = 0;
-    f->end_count = 0;
-    f->sent = from - 1;
-    f->kept = rt_max_u64(f->kept, kept);
-    f->counts->kept = f->kept;
-    rt_journal_keep_from(f->journal, f->kept + 1);
-    return status == RT_NOT_FOUND ? RT_OK : status;
-}
-
-static rt_status take_answer(feed *f, const rt_wire_header *header, rt_error *error)
-{
-    f->heard_ns = rt_now_ns();
-    if (!f->is_answered || header->count) {
-        if (!f->is_answered) {
-            rt_info("feed: connected to %s, which has %" PRIu64 " of %" PRIu64 " events",
-                    f->address, header->iteration, rt_journal_statistics(f->journal).next - 1);
-            f->counts->connections++;
-        }
-        if (header->count)
-            f->pause_until_ns = f->heard_ns + AGAIN_NS;
-        f->is_answered = true;
-        return rewind_to(f, header->iteration, error);
-    }
-    f->kept = rt_max_u64(f->kept, header->iteration);
-    f->counts->kept = f->kept;
-    while (f->end_count > 0 && f->ends[f->end_first % UNANSWERED_MAX] <= f->kept) {
-        f->end_first++;
-        f->end_count--;
-    }
-    rt_journal_keep_from(f->journal, f->kept + 1);
-    return RT_OK;
-}
-
-static rt_status receive_all(feed *f, rt_error *error)
-{
-    rt_status status = RT_OK;
-    while (f->endpoint && !status) {
-        uint32_t peer;
-        rt_message message = {0};
-        rt_error failure = {0};
-        status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
-        if (!status && rt_message_header(&message)->type == RT_MESSAGE_KEPT)
-            status = take_answer(f, rt_message_header(&message), error);
-        else if (status == RT_NOT_FOUND || !status) // STOP: another feeder has the rank
-            disconnect(f);
-        rt_message_release(&message);
-        if (status == RT_AGAIN || status == RT_NOT_FOUND)
-            return RT_OK;
-        if (status == RT_WIRE && !error->status)
-            status = RT_OK;
-    }
-    return status;
-}
-
-// ---- sending ---------------------------------------------------------------------------------
-
-// The first lines of a frame, about as many as fit into a message.
-static size_t part_of(const rt_journal_frame *frame, uint32_t *count_p)
-{
-    size_t size = 0;
-    uint32_t count = 0;
-    while (count < frame->count && (count == 0 || size < MESSAGE_BYTES)) {
-        const char *end = memchr(frame->lines + size, '\n', frame->size - size);
-        size = end ? (size_t)(end + 1 - frame->lines) : frame->size;
-        count++;
-    }
-    *count_p = count;
-    return size;
-}
-
-static rt_status send_some(feed *f, rt_error *error)
-{
-    while (f->endpoint && f->is_answered && f->end_count < UNANSWERED_MAX &&
-           rt_now_ns() >= f->pause_until_ns) {
-        uint32_t count;
-        rt_status status = RT_OK;
-        if (f->frame.count == 0)
-            status = rt_journal_read(f->journal, &f->frame, error);
-        if (status == RT_AGAIN) {
-            f->frame.count = 0;
-            return RT_OK;
-        }
-        if (status)
-            return status;
-        const size_t size = part_of(&f->frame, &count);
-        status = send_events(f, f->frame.first, count, f->frame.lines, size);
-        if (status == RT_AGAIN)
-            return RT_OK;
-        if (status == RT_NOT_FOUND) {
-            disconnect(f);
-            return RT_OK;
-        }
-        if (status)
-            return rt_fail(error, status, "feed: cannot send: %s", rt_status_text(status));
-        if (f->end_count == 0)
-            f->heard_ns = rt_now_ns(); // from now on an answer is waited for
-        f->sent = f->frame.first + count - 1;
-        f->ends[(f->end_first + f->end_count++) % UNANSWERED_MAX] = f->sent;
-        f->frame.lines += size;
-        f->frame.size -= size;
-        f->frame.first += count;
-        f->frame.count -= count;
-    }
-    return RT_OK;
-}
-
-static void look_at_silence(feed *f)
-{
-    const bool waits = f->endpoint && (!f->is_answered || f->end_count > 0);
-    if (!waits || rt_now_ns() - f->heard_ns < SILENT_NS)
-        return;
-    rt_info("feed: no answer from %s: connecting again", f->address);
-    disconnect(f);
-}
-
-// ---- all of it -------------------------------------------------------------------------------
-
-static bool is_readable(int fd)
-{
-    struct pollfd one = {fd, POLLIN, 0};
-    return fd >= 0 && poll(&one, 1, 0) == 1;
-}
-
-static void wait_for_events(feed *f)
-{
-    bool ready;
-    uint64_t wakes;
-    if (f->endpoint) {
-        (void)rt_transport_zmq.wait(&f->endpoint, 1, f->wait_fd, WAIT_MS, &ready);
-    } else {
-        struct pollfd one = {f->stop_fd, POLLIN, 0};
-        (void)poll(&one, 1, (int)WAIT_MS);
-    }
-    if (read(f->wake_fd, &wakes, sizeof wakes) < 0) {
-        // nobody has written to it
-    }
-}
-
-static rt_status turn(feed *f, rt_error *error)
-{
-    connect_to(f);
-    rt_status status = receive_all(f, error);
-    if (!status)
-        status = send_some(f, error);
-    look_at_silence(f);
-    const rt_journal_counts counts = rt_journal_statistics(f->journal);
-    f->counts->taken = counts.next - 1;
-    if (!status)
-        status = rt_spool_state(f->spool, error);
-    if (status == RT_END && f->kept + 1 < counts.next)
-        status = RT_OK;
-    return status;
-}
-
-static rt_status watch(feed *f, rt_error *error)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    const int fds[] = {f->wake_fd, f->stop_fd, rt_journal_fd(f->journal)};
-    for (size_t i = 0; i < RT_COUNT_OF(fds); i++)
-        if (fds[i] >= 0 && epoll_ctl(f->wait_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
-            return rt_fail(error, RT_LIMIT, "out of descriptors");
-    return RT_OK;
-}
-
-static rt_status open_all(feed *f, const char *directory, rt_error *error)
-{
-    const rt_config *config = f->config;
     char host[RT_NAME_MAX];
     uint32_t port;
-    const char *place = *config->journal_directory ? config->journal_directory : directory;
     if (!rt_address_split(config->feed_to, host, sizeof host, &port) || port == 0)
         return rt_fail(error, RT_CONFIG,
                        "feed.to: \"%s\" is no address, expected \"HOST:PORT\" of the coordinator's "
@@ -332,49 +45,250 @@ static rt_status open_all(feed *f, const char *directory, rt_error *error)
     if (f->wake_fd < 0 || f->wait_fd < 0)
         return rt_fail(error, RT_LIMIT, "out of descriptors");
     rt_status status = rt_keys_load(config, &f->keys, error);
+    return status ? status : rt_transport_open(&rt_transport_zmq, &f->keys, &f->transport, error);
+}
+
+static rt_status watch(feed *f, int fd, rt_error *error)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd >= 0 && epoll_ctl(f->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return rt_fail(error, RT_LIMIT, "out of descriptors");
+    return RT_OK;
+}
+
+static rt_status link_flow(feed *f, rt_flow flow, rt_journal *journal, const char *place,
+                           rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    rt_live_place(place, flow, path, sizeof path);
+    rt_status status =
+        rt_feed_link_init(&f->links[flow], flow, journal, path, f->transport, f->address, error);
+    f->is_linked[flow] = !status;
+    return status ? status : watch(f, rt_journal_fd(journal), error);
+}
+
+static bool is_wanted(const rt_config *config, rt_flow flow)
+{
+    return flow == RT_FLOW_EVENTS || rt_config_has_join(&config->stream);
+}
+
+static rt_status open_flow(feed *f, const rt_config *config, rt_flow flow, const char *place,
+                           rt_error *error)
+{
+    rt_journal *journal = f->live ? rt_live_journal(f->live, flow) : NULL;
+    rt_status status = RT_OK;
+    if (!journal)
+        status = rt_spool_open(config, flow, place, f->wake_fd, &f->spools[flow], error);
+    if (!status && !journal)
+        journal = rt_spool_journal(f->spools[flow]);
+    return status ? status : link_flow(f, flow, journal, place, error);
+}
+
+static rt_status open_all(feed *f, const rt_config *config, const char *directory, rt_error *error)
+{
+    const char *place = *config->journal_directory ? config->journal_directory : directory;
+    rt_status status = connect_links(f, config, error);
     if (!status)
-        status = rt_transport_open(&rt_transport_zmq, &f->keys, &f->transport, error);
+        status = watch(f, f->wake_fd, error);
     if (!status)
-        status = rt_spool_open(config, directory, f->wake_fd, &f->spool, error);
-    if (status)
-        return status;
-    f->journal = rt_spool_journal(f->spool);
-    status = take_name(f, place, error);
-    return status ? status : watch(f, error);
+        status = watch(f, f->stop_fd, error);
+    if (!status && rt_live_is_wanted(config))
+        status = rt_live_open(config, directory, &f->live, error);
+    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
+        if (is_wanted(config, flow))
+            status = open_flow(f, config, flow, place, error);
+    return status;
 }
 
 static void close_all(feed *f)
 {
-    disconnect(f);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        if (f->is_linked[flow])
+            rt_feed_link_fini(&f->links[flow]);
     if (f->transport)
         rt_transport_zmq.close(f->transport);
-    rt_spool_close(f->spool);
+    rt_live_close(f->live);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        rt_spool_close(f->spools[flow]);
     rt_keys_clear(&f->keys);
     if (f->wake_fd >= 0)
         close(f->wake_fd);
     if (f->wait_fd >= 0)
         close(f->wait_fd);
-    rt_free(f);
+}
+
+// ---- turns -----------------------------------------------------------------------------------
+
+static bool is_readable(int fd)
+{
+    struct pollfd one = {fd, POLLIN, 0};
+    return fd >= 0 && poll(&one, 1, 0) == 1;
+}
+
+static void wait_for_events(feed *f)
+{
+    bool ready[RT_FLOWS];
+    uint64_t wakes;
+    rt_endpoint *endpoints[RT_FLOWS];
+    uint32_t count = 0;
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        if (f->is_linked[flow] && f->links[flow].endpoint)
+            endpoints[count++] = f->links[flow].endpoint;
+    if (count > 0) {
+        (void)rt_transport_zmq.wait(endpoints, count, f->wait_fd, WAIT_MS, ready);
+    } else {
+        struct pollfd one = {f->stop_fd, POLLIN, 0};
+        (void)poll(&one, 1, (int)WAIT_MS);
+    }
+    if (read(f->wake_fd, &wakes, sizeof wakes) < 0) {
+        // nobody has written to it
+    }
+}
+
+static rt_feed_counts counts_of(const rt_feed_link *link)
+{
+    return (rt_feed_counts){.taken = rt_journal_statistics(link->journal).next - 1,
+                            .kept = link->kept,
+                            .connections = link->connections};
+}
+
+// RT_END: its input has ended, and all of it is kept.
+static rt_status turn_one(feed *f, rt_flow flow, rt_feed_counts *counts, rt_error *error)
+{
+    rt_feed_link *link = &f->links[flow];
+    rt_status status = rt_feed_link_turn(link, error);
+    *counts = counts_of(link);
+    if (!status && f->spools[flow])
+        status = rt_spool_state(f->spools[flow], error);
+    return status == RT_END && counts->kept < counts->taken ? RT_OK : status;
+}
+
+static rt_status turn(feed *f, rt_feed_counts counts[RT_FLOWS], rt_error *error)
+{
+    bool has_ended = true;
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        if (!f->is_linked[flow])
+            continue;
+        const rt_status status = turn_one(f, flow, &counts[flow], error);
+        if (status && status != RT_END)
+            return status;
+        has_ended = has_ended && status == RT_END;
+    }
+    return has_ended ? RT_END : RT_OK;
 }
 
 rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
-                      rt_feed_counts *counts, rt_error *error)
+                      rt_feed_counts counts[RT_FLOWS], rt_error *error)
 {
     feed *f = rt_alloc(1, sizeof *f);
     if (!f)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    *counts = (rt_feed_counts){0};
-    f->config = config;
-    f->counts = counts;
+    memset(counts, 0, RT_FLOWS * sizeof *counts);
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = stop_fd;
-    f->random.state = rt_now_ns();
-    rt_status status = open_all(f, directory, error);
+    rt_status status = open_all(f, config, directory, error);
     while (!status && !is_readable(stop_fd)) {
-        status = turn(f, error);
+        status = turn(f, counts, error);
         if (!status)
             wait_for_events(f);
     }
     close_all(f);
+    rt_free(f);
     return status;
+}
+
+// ---- a feeder in a process -------------------------------------------------------------------
+
+struct rt_feeder {
+    feed feed;
+    rt_journal *journal;
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t lock; // the members below
+    rt_feed_counts counts;
+    rt_error failure;
+};
+
+static void *run(void *context)
+{
+    rt_feeder *feeder = context;
+    rt_error error = {0};
+    prctl(PR_SET_NAME, "feeder");
+    while (!error.status && !is_readable(feeder->feed.stop_fd)) {
+        rt_feed_counts counts;
+        (void)turn_one(&feeder->feed, RT_FLOW_EVENTS, &counts, &error);
+        pthread_mutex_lock(&feeder->lock);
+        feeder->counts = counts;
+        feeder->failure = error;
+        pthread_mutex_unlock(&feeder->lock);
+        if (!error.status)
+            wait_for_events(&feeder->feed);
+    }
+    if (error.status)
+        rt_warn("feed: %s; what comes stays in the spool", error.text);
+    return NULL;
+}
+
+rt_status rt_feeder_open(const rt_config *config, const char *directory, rt_feeder **feeder_p,
+                         rt_error *error)
+{
+    rt_feeder *feeder = rt_alloc(1, sizeof *feeder);
+    if (!feeder)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a feeder");
+    feed *f = &feeder->feed;
+    f->wake_fd = f->wait_fd = -1;
+    f->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_init(&feeder->lock, NULL);
+    rt_status status = RT_OK;
+    if (f->stop_fd < 0)
+        status = rt_fail(error, RT_LIMIT, "out of descriptors");
+    if (!status)
+        status = rt_journal_open(directory, config->journal_bytes_max, &feeder->journal, error);
+    if (!status)
+        status = connect_links(f, config, error);
+    if (!status)
+        status = watch(f, f->stop_fd, error);
+    if (!status)
+        status = link_flow(f, RT_FLOW_EVENTS, feeder->journal, directory, error);
+    if (!status) {
+        feeder->runs = rt_thread_start(&feeder->thread, run, feeder) == 0;
+        status = feeder->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a feeder's thread");
+    }
+    if (status) {
+        rt_feeder_close(feeder);
+        return status;
+    }
+    *feeder_p = feeder;
+    return RT_OK;
+}
+
+void rt_feeder_close(rt_feeder *feeder)
+{
+    const uint64_t one = 1;
+    if (!feeder)
+        return;
+    if (feeder->runs && write(feeder->feed.stop_fd, &one, sizeof one) == sizeof one)
+        pthread_join(feeder->thread, NULL);
+    close_all(&feeder->feed);
+    rt_journal_close(feeder->journal);
+    if (feeder->feed.stop_fd >= 0)
+        close(feeder->feed.stop_fd);
+    pthread_mutex_destroy(&feeder->lock);
+    rt_free(feeder);
+}
+
+rt_journal *rt_feeder_journal(rt_feeder *feeder)
+{
+    return feeder->journal;
+}
+
+bool rt_feeder_counts(rt_feeder *feeder, rt_feed_counts *counts, rt_error *error)
+{
+    pthread_mutex_lock(&feeder->lock);
+    *counts = feeder->counts;
+    const rt_error failure = feeder->failure;
+    pthread_mutex_unlock(&feeder->lock);
+    if (failure.status)
+        rt_fail(error, failure.status, "%s", failure.text);
+    return !failure.status;
 }

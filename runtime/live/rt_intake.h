@@ -9,6 +9,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/live/rt_journal.h"
+#include "runtime/stream/rt_position.h"
 
 typedef struct {
     uint64_t connections; // made so far
@@ -17,9 +18,15 @@ typedef struct {
 } rt_intake_counts;
 
 typedef struct {
+    rt_journal *of[RT_FLOWS];
+} rt_journals;
+
+typedef struct {
     rt_source_kind kind;
-    // config and journal outlive it. RT_CONFIG, RT_IO, RT_NO_MEMORY; error names the key.
-    rt_status (*open)(const rt_config *config, rt_journal *journal, void **intake_p,
+    bool takes_both; // events and outcomes come to one that is open; else to one each
+    // Journals are those of the flows that it takes, the others NULL. config and they outlive it.
+    // RT_CONFIG, RT_IO, RT_NO_MEMORY; error names the key.
+    rt_status (*open)(const rt_config *config, const rt_journals *journals, void **intake_p,
                       rt_error *error);
     // Takes nothing more, and waits until what it took is committed and answered.
     void (*close)(void *intake);

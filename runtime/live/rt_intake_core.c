@@ -14,10 +14,10 @@ typedef struct {
 } block;
 
 rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_config *config,
-                          rt_journal *journal, rt_error *error)
+                          const rt_journals *journals, rt_error *error)
 {
     core->name = name;
-    core->journal = journal;
+    core->journals = *journals;
     core->names_events = *config->stream.id;
     pthread_mutex_init(&core->lock, NULL);
     pthread_cond_init(&core->changed, NULL);
@@ -64,12 +64,13 @@ bool rt_intake_is_stopped(rt_intake_core *core)
     return stop;
 }
 
-// by: 1, or -1 where it was not appended.
-static void count_block(rt_intake_core *core, uint32_t count, int by)
+// by: 1, or -1 where it was not appended. Outcomes have the names of their events.
+static void count_block(rt_intake_core *core, rt_flow flow, uint32_t count, int by)
 {
+    const bool is_named = core->names_events || flow == RT_FLOW_OUTCOMES;
     pthread_mutex_lock(&core->lock);
     core->open += (uint32_t)by;
-    core->counts.unnamed += core->names_events ? 0 : (uint64_t)((int64_t)by * count);
+    core->counts.unnamed += is_named ? 0 : (uint64_t)((int64_t)by * count);
     pthread_mutex_unlock(&core->lock);
 }
 
@@ -86,8 +87,8 @@ static void kept(void *context, rt_status status)
     pthread_mutex_unlock(&core->lock);
 }
 
-rt_status rt_intake_append(rt_intake_core *core, const rt_journal_entry *entry, rt_intake_done done,
-                           void *context)
+rt_status rt_intake_append(rt_intake_core *core, rt_flow flow, const rt_journal_entry *entry,
+                           rt_intake_done done, void *context)
 {
     rt_journal_entry mine = *entry;
     block *b = rt_alloc(1, sizeof *b);
@@ -96,10 +97,10 @@ rt_status rt_intake_append(rt_intake_core *core, const rt_journal_entry *entry, 
     *b = (block){core, entry->count, done, context};
     mine.done = kept;
     mine.context = b;
-    count_block(core, entry->count, 1);
-    rt_status status = rt_journal_append(core->journal, &mine);
+    count_block(core, flow, entry->count, 1);
+    rt_status status = rt_journal_append(core->journals.of[flow], &mine);
     if (status) {
-        count_block(core, entry->count, -1);
+        count_block(core, flow, entry->count, -1);
         rt_free(b);
     }
     return status;

@@ -12,7 +12,7 @@
 
 typedef struct {
     const char *name; // of the source, for messages
-    rt_journal *journal;
+    rt_journals journals;
     bool names_events; // stream.id
     int wake;          // readable when something was kept, and once it is to stop
     pthread_t thread;
@@ -29,7 +29,7 @@ typedef void (*rt_intake_done)(void *context, uint32_t count, rt_status status);
 
 // RT_LIMIT. Whatever it returns, rt_intake_end is to be called.
 rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_config *config,
-                          rt_journal *journal, rt_error *error);
+                          const rt_journals *journals, rt_error *error);
 
 // Starts the thread. RT_LIMIT.
 rt_status rt_intake_start(rt_intake_core *core, void *(*run)(void *), void *context,
@@ -40,10 +40,10 @@ void rt_intake_wakes_seen(const rt_intake_core *core);    // it is not readable 
 void rt_intake_pause(const rt_intake_core *core, int ms); // until it is, at most so long
 bool rt_intake_is_stopped(rt_intake_core *core);
 
-// Appends a block to the journal; done and context of the entry are not looked at. After RT_OK
-// `done` is called, once; else never: errors are those of rt_journal_append.
-rt_status rt_intake_append(rt_intake_core *core, const rt_journal_entry *entry, rt_intake_done done,
-                           void *context);
+// Appends a block to the journal of a flow that it takes; done and context of the entry are not
+// looked at. After RT_OK `done` is called, once; else never: errors are those of rt_journal_append.
+rt_status rt_intake_append(rt_intake_core *core, rt_flow flow, const rt_journal_entry *entry,
+                           rt_intake_done done, void *context);
 
 void rt_intake_count_refused(rt_intake_core *core);
 void rt_intake_read_counts(rt_intake_core *core, rt_intake_counts *counts);

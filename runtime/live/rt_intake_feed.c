@@ -18,6 +18,7 @@
 
 typedef struct {
     uint32_t peer;
+    rt_flow flow;
     uint64_t feeder;
     bool again; // something was not kept
 } answer;
@@ -34,11 +35,12 @@ typedef struct {
 typedef struct {
     intake *in;
     uint32_t peer;
+    rt_flow flow;
     uint64_t feeder;
 } waiting;
 
 // Under the lock. A feeder that gets none asks again.
-static void put_answer(intake *in, uint32_t peer, uint64_t feeder, bool again)
+static void put_answer(intake *in, uint32_t peer, rt_flow flow, uint64_t feeder, bool again)
 {
     uint32_t i = 0;
     while (i < in->answer_count && in->answers[i].peer != peer)
@@ -47,6 +49,7 @@ static void put_answer(intake *in, uint32_t peer, uint64_t feeder, bool again)
         return;
     if (i == in->answer_count)
         in->answers[in->answer_count++] = (answer){.peer = peer};
+    in->answers[i].flow = flow;
     in->answers[i].feeder = feeder;
     in->answers[i].again |= again;
 }
@@ -56,25 +59,25 @@ static void kept(void *context, uint32_t count, rt_status status)
     waiting *w = context;
     (void)count;
     pthread_mutex_lock(&w->in->core.lock);
-    put_answer(w->in, w->peer, w->feeder, status != RT_OK);
+    put_answer(w->in, w->peer, w->flow, w->feeder, status != RT_OK);
     pthread_mutex_unlock(&w->in->core.lock);
     rt_free(w);
 }
 
-static bool append(intake *in, uint32_t peer, const rt_wire_header *header,
+static bool append(intake *in, uint32_t peer, rt_flow flow, const rt_wire_header *header,
                    const rt_wire_events *events, const char *lines, size_t size)
 {
     waiting *w = rt_alloc(1, sizeof *w);
     if (!w)
         return false;
-    *w = (waiting){in, peer, events->feeder};
+    *w = (waiting){in, peer, flow, events->feeder};
     const rt_journal_entry entry = {.lines = lines,
                                     .size = size,
                                     .count = header->count,
                                     .origin = events->feeder,
                                     .origin_first = header->iteration,
                                     .origin_left = events->left};
-    if (!rt_intake_append(&in->core, &entry, kept, w))
+    if (!rt_intake_append(&in->core, flow, &entry, kept, w))
         return true;
     rt_free(w);
     return false;
@@ -88,17 +91,19 @@ static bool take(intake *in, uint32_t peer, const rt_message *message)
     rt_wire_events events;
     uint32_t count = 0;
     const void *head = rt_reader_take(&reader, 1, sizeof events);
-    if (header->type != RT_MESSAGE_EVENTS || !head)
+    const rt_flow flow = header->type == RT_MESSAGE_EVENTS ? RT_FLOW_EVENTS : RT_FLOW_OUTCOMES;
+    if ((header->type != RT_MESSAGE_EVENTS && header->type != RT_MESSAGE_OUTCOMES) || !head ||
+        !in->core.journals.of[flow])
         return false;
     memcpy(&events, head, sizeof events);
     const char *lines = (const char *)reader.next;
     if (events.feeder == 0 || (reader.left > 0 && lines[reader.left - 1] != '\n') ||
         !rt_journal_count_lines(lines, reader.left, &count) || count != header->count)
         return false;
-    if (count > 0 && append(in, peer, header, &events, lines, reader.left))
+    if (count > 0 && append(in, peer, flow, header, &events, lines, reader.left))
         return true;
     pthread_mutex_lock(&in->core.lock); // a question, or the journal is full
-    put_answer(in, peer, events.feeder, count > 0);
+    put_answer(in, peer, flow, events.feeder, count > 0);
     in->core.counts.connections += count == 0;
     pthread_mutex_unlock(&in->core.lock);
     rt_intake_wake(&in->core);
@@ -138,7 +143,8 @@ static void send_answers(intake *in)
     pthread_mutex_unlock(&in->core.lock);
     for (uint32_t i = 0; i < count; i++) {
         rt_message message;
-        const uint64_t last = rt_journal_origin(in->core.journal, answers[i].feeder);
+        const uint64_t last =
+            rt_journal_origin(in->core.journals.of[answers[i].flow], answers[i].feeder);
         if (rt_message_create(&message, RT_MESSAGE_KEPT, SELF, last, answers[i].again, 0))
             continue;
         if (rt_transport_zmq.send(in->endpoint, answers[i].peer, &message))
@@ -192,13 +198,13 @@ static rt_status listen_for_feeders(intake *in, const rt_config *config, rt_erro
     return RT_OK;
 }
 
-static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
+static rt_status open_intake(const rt_config *config, const rt_journals *journals, void **intake_p,
                              rt_error *error)
 {
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for feed");
-    rt_status status = rt_intake_begin(&in->core, "feed", config, journal, error);
+    rt_status status = rt_intake_begin(&in->core, "feed", config, journals, error);
     in->core.names_events = true; // a feeder's numbers do
     if (!status)
         status = listen_for_feeders(in, config, error);
@@ -217,5 +223,8 @@ static void counts(void *context, rt_intake_counts *counts)
     rt_intake_read_counts(&((intake *)context)->core, counts);
 }
 
-const rt_intake_ops rt_intake_feed = {
-    .kind = RT_SOURCE_FEED, .open = open_intake, .close = close_intake, .counts = counts};
+const rt_intake_ops rt_intake_feed = {.kind = RT_SOURCE_FEED,
+                                      .takes_both = true,
+                                      .open = open_intake,
+                                      .close = close_intake,
+                                      .counts = counts};

@@ -1,12 +1,16 @@
-// Events by HTTP: POST /events, lines of stream.format; the answer comes when they are on disk.
+// Events by HTTP: POST /events, lines of stream.format, and POST /outcomes, lines of
+// stream.join.format; the answer comes when they are on disk.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/http/rt_http.h"
 #include "runtime/live/rt_intake_core.h"
+#include "runtime/rt_json.h"
 
 #define JSON "application/json"
+
+static const char *const paths[RT_FLOWS] = {"/events", "/outcomes"};
 
 typedef struct {
     rt_intake_core core;
@@ -18,18 +22,19 @@ static void answer(void *request, uint32_t count, rt_status status)
     char text[64];
     const int length = snprintf(text, sizeof text, "{\"accepted\":%" PRIu32 "}", count);
     if (status)
-        rt_http_refuse(request, 503, "the events could not be stored: send them again");
+        rt_http_refuse(request, 503, "the lines could not be stored: send them again");
     else
         rt_http_answer(request, 200, JSON, text, (size_t)length);
 }
 
-static void take_events(intake *in, rt_http_request *request)
+static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
 {
     size_t size;
     uint32_t count;
     const char *body = rt_http_body(request, &size);
     if (size == 0) {
-        rt_http_refuse(request, 400, "the body is empty, expected one event per line");
+        rt_http_refuse(request, 400, "the body is empty, expected one %s per line",
+                       flow == RT_FLOW_EVENTS ? "event" : "outcome");
         return;
     }
     if (!rt_journal_count_lines(body, size, &count)) {
@@ -37,7 +42,7 @@ static void take_events(intake *in, rt_http_request *request)
         return;
     }
     const rt_journal_entry entry = {.lines = body, .size = size, .count = count};
-    const rt_status status = rt_intake_append(&in->core, &entry, answer, request);
+    const rt_status status = rt_intake_append(&in->core, flow, &entry, answer, request);
     if (!status)
         return;
     if (status == RT_LIMIT)
@@ -50,28 +55,54 @@ static void take_events(intake *in, rt_http_request *request)
 
 static void answer_health(intake *in, rt_http_request *request)
 {
-    char text[256];
-    const rt_journal_counts counts = rt_journal_statistics(in->core.journal);
-    const int length =
-        snprintf(text, sizeof text,
-                 "{\"status\":\"ok\",\"events\":%" PRIu64 ",\"journal_bytes\":%" PRIu64 "}",
-                 counts.next - 1, counts.bytes);
-    rt_http_answer(request, 200, JSON, text, (size_t)length);
+    rt_json json;
+    uint64_t bytes = 0;
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    rt_json_string(&json, "status", "ok");
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        if (!in->core.journals.of[flow])
+            continue;
+        const rt_journal_counts counts = rt_journal_statistics(in->core.journals.of[flow]);
+        rt_json_u64(&json, paths[flow] + 1, counts.next - 1);
+        bytes += counts.bytes;
+    }
+    rt_json_u64(&json, "journal_bytes", bytes);
+    rt_json_end_object(&json);
+    size_t size;
+    const char *text = rt_json_text(&json, &size);
+    rt_http_answer(request, 200, JSON, text, size);
+    rt_json_fini(&json);
+}
+
+// "POST /events or ...": what there is.
+static void refuse_path(const intake *in, rt_http_request *request, unsigned status)
+{
+    const rt_journals *journals = &in->core.journals;
+    rt_http_refuse(request, status, "expected %s%s%s%s",
+                   journals->of[RT_FLOW_EVENTS] ? "POST /events" : "",
+                   journals->of[RT_FLOW_EVENTS] && journals->of[RT_FLOW_OUTCOMES] ? ", " : "",
+                   journals->of[RT_FLOW_OUTCOMES] ? "POST /outcomes" : "",
+                   status == 404 ? " or GET /health" : "");
 }
 
 static void handle(void *context, rt_http_request *request)
 {
     intake *in = context;
-    const char *path = rt_http_path(request), *method = rt_http_method(request);
-    const bool is_events = strcmp(path, "/events") == 0;
-    if (strcmp(path, "/health") == 0)
+    const char *path = rt_http_path(request);
+    rt_flow flow = 0;
+    if (strcmp(path, "/health") == 0) {
         answer_health(in, request);
-    else if (!is_events)
-        rt_http_refuse(request, 404, "expected POST /events or GET /health");
-    else if (strcmp(method, "POST") != 0)
-        rt_http_refuse(request, 405, "expected POST /events");
+        return;
+    }
+    while (flow < RT_FLOWS && (!in->core.journals.of[flow] || strcmp(path, paths[flow]) != 0))
+        flow++;
+    if (flow == RT_FLOWS)
+        refuse_path(in, request, 404);
+    else if (strcmp(rt_http_method(request), "POST") != 0)
+        rt_http_refuse(request, 405, "expected POST %s", paths[flow]);
     else
-        take_events(in, request);
+        take_lines(in, flow, request);
 }
 
 static void close_intake(void *context)
@@ -86,14 +117,14 @@ static void close_intake(void *context)
     rt_free(in);
 }
 
-static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
+static rt_status open_intake(const rt_config *config, const rt_journals *journals, void **intake_p,
                              rt_error *error)
 {
     rt_http_config http;
     intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.http");
-    rt_status status = rt_intake_begin(&in->core, "stream.http", config, journal, error);
+    rt_status status = rt_intake_begin(&in->core, "stream.http", config, journals, error);
     rt_http_defaults(config, &http);
     http.name = "stream.http";
     http.address = config->stream.http_listen;
@@ -118,5 +149,8 @@ static void counts(void *context, rt_intake_counts *counts)
     counts->refused = http.refused;
 }
 
-const rt_intake_ops rt_intake_http = {
-    .kind = RT_SOURCE_HTTP, .open = open_intake, .close = close_intake, .counts = counts};
+const rt_intake_ops rt_intake_http = {.kind = RT_SOURCE_HTTP,
+                                      .takes_both = true,
+                                      .open = open_intake,
+                                      .close = close_intake,
+                                      .counts = counts};

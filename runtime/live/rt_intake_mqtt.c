@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <mosquitto.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -27,6 +28,9 @@
 typedef struct {
     rt_intake_core core;
     const rt_config *config;
+    rt_flow flow;
+    const char *topic;
+    char name[RT_NAME_MAX + 16]; // of the session
     struct mosquitto *client;
     char host[RT_NAME_MAX];
     uint32_t port;
@@ -48,9 +52,8 @@ static void on_connect(struct mosquitto *client, void *context, int reason)
         return;
     }
     in->is_connected = true;
-    (void)mosquitto_subscribe(client, NULL, in->config->stream.mqtt_topic, 1);
-    rt_info("stream.mqtt: connected to %s:%" PRIu32 ", topic %s", in->host, in->port,
-            in->config->stream.mqtt_topic);
+    (void)mosquitto_subscribe(client, NULL, in->topic, 1);
+    rt_info("stream.mqtt: connected to %s:%" PRIu32 ", topic %s", in->host, in->port, in->topic);
     pthread_mutex_lock(&in->core.lock);
     in->core.counts.connections++;
     pthread_mutex_unlock(&in->core.lock);
@@ -100,10 +103,10 @@ static rt_status commit(intake *in)
         .lines = (const char *)in->batch.data, .size = in->batch.size, .count = in->batch_count};
     if (in->batch.failed)
         return RT_NO_MEMORY;
-    rt_status status = rt_intake_append(&in->core, &entry, committed, in);
+    rt_status status = rt_intake_append(&in->core, in->flow, &entry, committed, in);
     while (status == RT_AGAIN && !rt_intake_is_stopped(&in->core)) {
         rt_intake_pause(&in->core, FULL_MS);
-        status = rt_intake_append(&in->core, &entry, committed, in);
+        status = rt_intake_append(&in->core, in->flow, &entry, committed, in);
     }
     if (status)
         return status;
@@ -163,7 +166,7 @@ static struct mosquitto *create_client(intake *in, rt_error *error)
     if (*stream->mqtt_password &&
         rt_http_read_word("stream.mqtt.password", stream->mqtt_password, &password, error))
         return NULL;
-    struct mosquitto *client = mosquitto_new(stream->mqtt_client, false, in);
+    struct mosquitto *client = mosquitto_new(in->name, false, in);
     int reason = client ? MOSQ_ERR_SUCCESS : MOSQ_ERR_NOMEM;
     if (!reason)
         reason = mosquitto_threaded_set(client, true);
@@ -251,9 +254,10 @@ static rt_status check(intake *in, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "stream.mqtt.broker: \"%s\" is no address, expected \"HOST:PORT\"",
                        stream->mqtt_broker);
-    if (mosquitto_sub_topic_check(stream->mqtt_topic) != MOSQ_ERR_SUCCESS)
-        return rt_fail(error, RT_CONFIG, "stream.mqtt.topic: \"%s\" is no topic",
-                       stream->mqtt_topic);
+    if (mosquitto_sub_topic_check(in->topic) != MOSQ_ERR_SUCCESS)
+        return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no topic",
+                       in->flow == RT_FLOW_EVENTS ? "stream.mqtt.topic" : "stream.join.topic",
+                       in->topic);
     if (!*stream->mqtt_client)
         return rt_fail(
             error, RT_CONFIG,
@@ -267,7 +271,7 @@ static rt_status check(intake *in, rt_error *error)
                    stream->mqtt_broker);
 }
 
-static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
+static rt_status open_intake(const rt_config *config, const rt_journals *journals, void **intake_p,
                              rt_error *error)
 {
     intake *in = rt_alloc(1, sizeof *in);
@@ -275,7 +279,12 @@ static rt_status open_intake(const rt_config *config, rt_journal *journal, void 
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.mqtt");
     (void)mosquitto_lib_init();
     in->config = config;
-    rt_status status = rt_intake_begin(&in->core, "stream.mqtt", config, journal, error);
+    in->flow = journals->of[RT_FLOW_EVENTS] ? RT_FLOW_EVENTS : RT_FLOW_OUTCOMES;
+    const bool is_events = in->flow == RT_FLOW_EVENTS;
+    in->topic = is_events ? config->stream.mqtt_topic : config->stream.join.topic;
+    snprintf(in->name, sizeof in->name, "%s%s", config->stream.mqtt_client,
+             is_events ? "" : "-outcomes");
+    rt_status status = rt_intake_begin(&in->core, "stream.mqtt", config, journals, error);
     if (!status)
         status = check(in, error);
     if (!status) { // what cannot be right is told now, not by the thread

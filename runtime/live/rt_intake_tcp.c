@@ -39,6 +39,7 @@ typedef struct {
 
 struct intake {
     rt_intake_core core;
+    rt_flow flow;
     int listener;
     connection *connections[CONNECTIONS_MAX]; // the thread's
     uint32_t connection_count;
@@ -83,7 +84,7 @@ static bool append(connection *c, size_t size)
         return false;
     hold(c, 1);
     const rt_journal_entry entry = {.lines = c->text, .size = size, .count = count};
-    const rt_status status = rt_intake_append(&c->in->core, &entry, kept, c);
+    const rt_status status = rt_intake_append(&c->in->core, c->in->flow, &entry, kept, c);
     c->is_held = status == RT_AGAIN;
     if (status) {
         hold(c, -1);
@@ -183,8 +184,8 @@ static void accept_one(intake *in)
         rt_free(c);
         close(fd);
         if (rt_log_due(&in->limit, &count))
-            rt_warn("stream.tcp: %" PRIu64 " connections were refused: at most %u at once", count,
-                    CONNECTIONS_MAX);
+            rt_warn("%s: %" PRIu64 " connections were refused: at most %u at once", in->core.name,
+                    count, CONNECTIONS_MAX);
         return;
     }
     c->in = in;
@@ -255,20 +256,25 @@ static void close_intake(void *context)
     rt_free(in);
 }
 
-static rt_status open_intake(const rt_config *config, rt_journal *journal, void **intake_p,
+static rt_status open_intake(const rt_config *config, const rt_journals *journals, void **intake_p,
                              rt_error *error)
 {
-    const char *address = config->stream.tcp_listen;
-    rt_status status = rt_intake_check_open(config, "stream.tcp.listen", address, error);
+    const rt_flow flow = journals->of[RT_FLOW_EVENTS] ? RT_FLOW_EVENTS : RT_FLOW_OUTCOMES;
+    const bool is_events = flow == RT_FLOW_EVENTS;
+    const char *name = is_events ? "stream.tcp" : "stream.join";
+    const char *key = is_events ? "stream.tcp.listen" : "stream.join.listen";
+    const char *address = is_events ? config->stream.tcp_listen : config->stream.join.listen;
+    rt_status status = rt_intake_check_open(config, key, address, error);
     intake *in = status ? NULL : rt_alloc(1, sizeof *in);
     if (status)
         return status;
     if (!in)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.tcp");
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", name);
+    in->flow = flow;
     in->listener = -1;
-    status = rt_intake_begin(&in->core, "stream.tcp", config, journal, error);
+    status = rt_intake_begin(&in->core, name, config, journals, error);
     if (!status)
-        in->listener = rt_intake_listen("stream.tcp", "stream.tcp.listen", address, error);
+        in->listener = rt_intake_listen(name, key, address, error);
     if (!status && in->listener < 0)
         status = error->status;
     if (!status)

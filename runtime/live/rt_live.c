@@ -1,10 +1,12 @@
 #include "runtime/live/rt_live.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
@@ -21,56 +23,113 @@ static const rt_intake_ops *const intakes[] = {
 
 struct rt_live {
     const rt_config *config;
-    rt_journal *journal;
-    const rt_intake_ops *ops;
-    void *intake;
-    atomic_uint_least64_t read;
+    rt_journals journals;
+    struct {
+        const rt_intake_ops *ops; // NULL: it is not sent, or comes to the intake of events
+        void *intake;
+    } intakes[RT_FLOWS];
+    atomic_uint_least64_t read[RT_FLOWS];
 };
+
+static bool is_sent(const rt_config *config, rt_flow flow)
+{
+    return flow == RT_FLOW_EVENTS ? rt_config_source_is_live(&config->stream)
+                                  : rt_config_join_is_live(&config->stream);
+}
 
 bool rt_live_is_wanted(const rt_config *config)
 {
-    return rt_config_source_is_live(&config->stream);
+    return is_sent(config, RT_FLOW_EVENTS) || is_sent(config, RT_FLOW_OUTCOMES);
 }
 
-rt_journal *rt_live_journal(const rt_live *live)
+rt_journal *rt_live_journal(const rt_live *live, rt_flow flow)
 {
-    return live->journal;
+    return live->journals.of[flow];
 }
 
-rt_live_counts rt_live_statistics(rt_live *live)
+rt_live_counts rt_live_statistics(rt_live *live, rt_flow flow)
 {
-    rt_live_counts counts = {.journal = rt_journal_statistics(live->journal),
-                             .read = atomic_load(&live->read)};
-    live->ops->counts(live->intake, &counts.intake);
+    rt_live_counts counts = {.journal = rt_journal_statistics(live->journals.of[flow]),
+                             .read = atomic_load(&live->read[flow])};
+    const rt_flow at = live->intakes[flow].ops ? flow : RT_FLOW_EVENTS;
+    live->intakes[at].ops->counts(live->intakes[at].intake, &counts.intake);
     return counts;
+}
+
+void rt_live_place(const char *directory, rt_flow flow, char *path, size_t size)
+{
+    snprintf(path, size, "%s%s", directory, flow == RT_FLOW_OUTCOMES ? "/outcomes" : "");
+}
+
+static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    const rt_config *config = live->config;
+    const char *key = flow == RT_FLOW_EVENTS ? "stream.source" : "stream.join.source";
+    const int kind =
+        (int)(flow == RT_FLOW_EVENTS ? config->stream.source : config->stream.join.source);
+    if (!*directory)
+        return rt_fail(error, RT_CONFIG,
+                       "journal.directory: %s \"%s\" keeps what comes in a journal: expected a "
+                       "folder, or --out",
+                       key, rt_config_choice_name(key, kind));
+    if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
+    rt_live_place(directory, flow, path, sizeof path);
+    return rt_journal_open(path, config->journal_bytes_max, &live->journals.of[flow], error);
+}
+
+static const rt_intake_ops *find_intake(rt_source_kind kind)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(intakes); i++)
+        if (intakes[i]->kind == kind)
+            return intakes[i];
+    return NULL;
+}
+
+// One for events and one for outcomes, or one for both.
+static rt_status open_intakes(rt_live *live, rt_error *error)
+{
+    const rt_stream_config *stream = &live->config->stream;
+    const rt_source_kind kinds[RT_FLOWS] = {stream->source, stream->join.source};
+    bool is_open[RT_FLOWS] = {false};
+    rt_status status = RT_OK;
+    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++) {
+        if (!live->journals.of[flow] || is_open[flow])
+            continue;
+        const rt_intake_ops *ops = find_intake(kinds[flow]);
+        rt_journals journals = {{NULL}};
+        if (!ops)
+            return rt_fail(error, RT_UNSUPPORTED,
+                           "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
+                           rt_config_choice_name("stream.source", (int)kinds[flow]));
+        for (rt_flow other = flow; other < RT_FLOWS; other++) {
+            if (other != flow && (!ops->takes_both || kinds[other] != kinds[flow]))
+                continue;
+            journals.of[other] = live->journals.of[other];
+            is_open[other] = true;
+        }
+        status = ops->open(live->config, &journals, &live->intakes[flow].intake, error);
+        if (!status)
+            live->intakes[flow].ops = ops;
+    }
+    return status;
 }
 
 rt_status rt_live_open(const rt_config *config, const char *directory, rt_live **live_p,
                        rt_error *error)
 {
-    const rt_stream_config *stream = &config->stream;
     const char *place = *config->journal_directory ? config->journal_directory : directory;
     rt_live *live = rt_alloc(1, sizeof *live);
     if (!live)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a source");
     live->config = config;
-    for (size_t i = 0; i < RT_COUNT_OF(intakes); i++)
-        if (intakes[i]->kind == stream->source)
-            live->ops = intakes[i];
     rt_status status = RT_OK;
-    if (!live->ops)
-        status = rt_fail(error, RT_UNSUPPORTED,
-                         "stream.source: this build has no \"%s\" (docs/DEPENDENCIES.md)",
-                         rt_config_choice_name("stream.source", (int)stream->source));
-    if (!status && !*place)
-        status = rt_fail(error, RT_CONFIG,
-                         "journal.directory: stream.source \"%s\" keeps what comes in a journal: "
-                         "expected a folder, or --out",
-                         rt_config_choice_name("stream.source", (int)stream->source));
+    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
+        if (is_sent(config, flow))
+            status = open_journal(live, flow, place, error);
     if (!status)
-        status = rt_journal_open(place, config->journal_bytes_max, &live->journal, error);
-    if (!status)
-        status = live->ops->open(config, live->journal, &live->intake, error);
+        status = open_intakes(live, error);
     if (status) {
         rt_live_close(live);
         return status;
@@ -83,16 +142,19 @@ void rt_live_close(rt_live *live)
 {
     if (!live)
         return;
-    if (live->intake)
-        live->ops->close(live->intake);
-    rt_journal_close(live->journal);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        if (live->intakes[flow].ops)
+            live->intakes[flow].ops->close(live->intakes[flow].intake);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        rt_journal_close(live->journals.of[flow]);
     rt_free(live);
 }
 
 // ---- the source ------------------------------------------------------------------------------
 
 typedef struct {
-    rt_live *live;
+    rt_journal *journal;
+    atomic_uint_least64_t *read; // the live's
     rt_source_watch watch;
     rt_journal_frame frame; // what is left of it
     uint64_t next;          // event
@@ -111,19 +173,23 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
 {
     const char *kind = rt_config_choice_name("stream.source", (int)config->source);
     (void)seed;
+    const rt_flow flow = config->holds_outcomes ? RT_FLOW_OUTCOMES : RT_FLOW_EVENTS;
     if (!config->live)
         return rt_fail(error, RT_CONFIG,
-                       "stream.source: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; use "
-                       "--set stream.source=file --set stream.files=...",
-                       kind);
+                       "stream.%ssource: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; use "
+                       "--set stream.%ssource=file%s",
+                       flow == RT_FLOW_OUTCOMES ? "join." : "", kind,
+                       flow == RT_FLOW_OUTCOMES ? "join." : "",
+                       flow == RT_FLOW_OUTCOMES ? "" : " --set stream.files=...");
     source *s = rt_alloc(1, sizeof *s);
     if (!s)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
-    s->live = config->live;
+    s->journal = config->live->journals.of[flow];
+    s->read = &config->live->read[flow];
     s->watch = (rt_source_watch){-1, -1};
-    s->next = rt_journal_statistics(s->live->journal).first;
-    snprintf(s->name, sizeof s->name, "%s", kind);
-    atomic_store(&s->live->read, s->next);
+    s->next = rt_journal_statistics(s->journal).first;
+    snprintf(s->name, sizeof s->name, "%s%s", kind, flow == RT_FLOW_OUTCOMES ? " (outcomes)" : "");
+    atomic_store(s->read, s->next);
     *source_p = s;
     return RT_OK;
 }
@@ -140,8 +206,7 @@ static void watch_source(void *context, const rt_source_watch *watch)
 
 static rt_status wait_for_frame(const source *s, uint64_t deadline_ns)
 {
-    struct pollfd wanted[] = {{rt_journal_fd(s->live->journal), POLLIN, 0},
-                              {s->watch.stop, POLLIN, 0}};
+    struct pollfd wanted[] = {{rt_journal_fd(s->journal), POLLIN, 0}, {s->watch.stop, POLLIN, 0}};
     const uint64_t now = rt_now_ns();
     int wait_ms = -1;
     if (deadline_ns)
@@ -160,7 +225,7 @@ static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_fe
     if (line_feeds > 0) // an event is one line
         return RT_END;
     while (s->frame.count == 0) {
-        rt_status status = rt_journal_read(s->live->journal, &s->frame, error);
+        rt_status status = rt_journal_read(s->journal, &s->frame, error);
         if (status == RT_AGAIN) {
             s->frame.count = 0;
             status = wait_for_frame(s, deadline_ns);
@@ -185,7 +250,7 @@ static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_fe
     s->frame.size -= s->last_size;
     s->frame.count--;
     s->next++;
-    atomic_store(&s->live->read, s->next);
+    atomic_store(s->read, s->next);
     return RT_OK;
 }
 
@@ -214,12 +279,12 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
     (void)place;
     if (!bytes || bytes->failed || bytes->left || next == 0)
         return rt_fail(error, RT_DATA, "the position in the journal is damaged");
-    const rt_journal_counts counts = rt_journal_statistics(s->live->journal);
-    if (counts.next == 1 && next > 1 && rt_journal_begin_at(s->live->journal, next))
+    const rt_journal_counts counts = rt_journal_statistics(s->journal);
+    if (counts.next == 1 && next > 1 && rt_journal_begin_at(s->journal, next))
         rt_warn("the journal is empty: it goes on with number %" PRIu64 "; what was acknowledged "
                 "since the checkpoint is lost",
                 next);
-    rt_status status = rt_journal_seek(s->live->journal, next, &lost, error);
+    rt_status status = rt_journal_seek(s->journal, next, &lost, error);
     if (status == RT_NOT_FOUND)
         rt_warn("the journal begins %" PRIu64 " events behind the checkpoint: those were trained "
                 "by a run that went on after it, and are not trained again",
@@ -227,7 +292,7 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
     else if (status)
         return status;
     s->next = next + lost;
-    atomic_store(&s->live->read, s->next);
+    atomic_store(s->read, s->next);
     rt_info("%s: going on with event %" PRIu64 " of the journal, %" PRIu64 " are there", s->name,
             s->next, counts.next > s->next ? counts.next - s->next : 0);
     return RT_OK;

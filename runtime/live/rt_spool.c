@@ -8,6 +8,7 @@
 
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
+#include "runtime/stream/rt_joined.h"
 #include "runtime/stream/rt_source.h"
 
 #define BLOCK_BYTES ((size_t)256 << 10)
@@ -15,9 +16,9 @@
 #define FULL_US 50000
 
 struct rt_spool {
-    const rt_config *config;
-    rt_live *live;       // of an intake; or NULL, and:
-    rt_journal *journal; // the spool's own
+    rt_stream_config stream; // borrows from the configuration
+    uint64_t seed;
+    rt_journal *journal;
     const rt_source_ops *ops;
     void *source;
     int stop, wake;
@@ -34,7 +35,7 @@ struct rt_spool {
 
 rt_journal *rt_spool_journal(const rt_spool *spool)
 {
-    return spool->live ? rt_live_journal(spool->live) : spool->journal;
+    return spool->journal;
 }
 
 rt_status rt_spool_state(rt_spool *spool, rt_error *error)
@@ -144,14 +145,14 @@ static void *run(void *context)
 
 static rt_status open_source(rt_spool *spool, rt_error *error)
 {
-    const rt_stream_config *stream = &spool->config->stream;
+    const rt_stream_config *stream = &spool->stream;
     const rt_source_watch watch = {spool->stop, -1};
     rt_bytes note = {0};
     spool->ops = rt_source_of(stream);
     if (!spool->ops || !spool->ops->line)
         return rt_fail(error, RT_CONFIG, "stream.source: a feeder reads lines, of %s",
                        "a source that this build has");
-    rt_status status = spool->ops->open(stream, spool->config->seed, &spool->source, error);
+    rt_status status = spool->ops->open(stream, spool->seed, &spool->source, error);
     if (status)
         return status;
     if (spool->ops->watch)
@@ -170,14 +171,16 @@ static rt_status start(rt_spool *spool, rt_error *error)
     return spool->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start the spool's thread");
 }
 
-rt_status rt_spool_open(const rt_config *config, const char *directory, int wake_fd,
+rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *directory, int wake_fd,
                         rt_spool **spool_p, rt_error *error)
 {
-    const char *place = *config->journal_directory ? config->journal_directory : directory;
+    char place[RT_PATH_MAX + 16];
     rt_spool *spool = rt_alloc(1, sizeof *spool);
     if (!spool)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a spool");
-    spool->config = config;
+    spool->stream = flow == RT_FLOW_EVENTS ? config->stream : rt_joined_config(&config->stream);
+    spool->seed = config->seed;
+    rt_live_place(directory, flow, place, sizeof place);
     spool->wake = wake_fd;
     spool->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&spool->lock, NULL);
@@ -185,15 +188,12 @@ rt_status rt_spool_open(const rt_config *config, const char *directory, int wake
     rt_status status = RT_OK;
     if (spool->stop < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    if (!status && rt_live_is_wanted(config)) {
-        status = rt_live_open(config, directory, &spool->live, error);
-    } else if (!status) {
+    if (!status)
         status = rt_journal_open(place, config->journal_bytes_max, &spool->journal, error);
-        if (!status)
-            status = open_source(spool, error);
-        if (!status)
-            status = start(spool, error);
-    }
+    if (!status)
+        status = open_source(spool, error);
+    if (!status)
+        status = start(spool, error);
     if (status) {
         rt_spool_close(spool);
         return status;
@@ -217,7 +217,6 @@ void rt_spool_close(rt_spool *spool)
         pthread_join(spool->thread, NULL);
     if (spool->source)
         spool->ops->close(spool->source);
-    rt_live_close(spool->live);
     rt_journal_close(spool->journal);
     if (spool->stop >= 0)
         close(spool->stop);

@@ -1,4 +1,5 @@
-// rt_spool - fills the spool of a feeder: by an intake, or from files, Kafka, a file that grows.
+// rt_spool - fills the spool of a feeder from files, Kafka, a file that grows. (What is sent to it
+// is filled by rt_live.)
 #ifndef RT_SPOOL_H
 #define RT_SPOOL_H
 
@@ -6,8 +7,9 @@
 
 typedef struct rt_spool rt_spool;
 
-// config is kept. wake_fd: an eventfd that is written when the input has ended. As rt_live_open.
-rt_status rt_spool_open(const rt_config *config, const char *directory, int wake_fd,
+// config is kept. directory: as rt_live_place. wake_fd: an eventfd that is written when the input
+// has ended. As rt_live_open.
+rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *directory, int wake_fd,
                         rt_spool **spool_p, rt_error *error);
 void rt_spool_close(rt_spool *spool); // NULL is fine
 

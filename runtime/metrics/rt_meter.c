@@ -28,8 +28,23 @@ typedef struct {
     int64_t bins[2][BIN_COUNT]; // by label
 } tally;
 
+// The last samples, in segments of at least a twentieth of them: the oldest one goes once the others
+// are enough. As a tally, with coarser bins.
+#define COARSE_COUNT (BIN_COUNT / 8)
+#define ROLLED_SHARE 20u
+#define ROLLED_MAX 24u // closed ones, fewer than 21; one being filled
+
+typedef struct {
+    uint64_t seen, invalid;
+    int64_t positives;
+    double loss_sum, prediction_sum;
+    int64_t bins[2][COARSE_COUNT];
+} coarse;
+
 struct rt_meter {
     bool weighs;
+    coarse rolled[ROLLED_MAX], rolled_sum;
+    uint32_t rolled_first, rolled_count; // in use
     tally total;
     tally window;
     tally sum;           // scratch of last_fifth
@@ -254,11 +269,27 @@ void rt_meter_begin_window(rt_meter *meter)
     clear(&meter->window);
 }
 
+// What quality follows from, of a tally or a coarse one.
+typedef struct {
+    uint64_t seen, invalid;
+    int64_t positives;
+    double loss_sum, prediction_sum;
+    const int64_t *bins[2];
+    uint32_t bin_count;
+} sums;
+
+static sums sums_of(const tally *one)
+{
+    return (sums){one->seen,     one->invalid,        one->positives,
+                  one->loss_sum, one->prediction_sum, {one->bins[0], one->bins[1]},
+                  BIN_COUNT};
+}
+
 // The share of (positive, negative) pairs in the right order, ties half.
-static double auc_of(const tally *one)
+static double auc_of(const sums *one)
 {
     double negatives_below = 0, ordered = 0, positives = 0;
-    for (uint32_t i = 0; i < BIN_COUNT; i++) {
+    for (uint32_t i = 0; i < one->bin_count; i++) {
         double negative = (double)one->bins[0][i], positive = (double)one->bins[1][i];
         ordered += positive * (negatives_below + 0.5 * negative);
         negatives_below += negative;
@@ -269,16 +300,17 @@ static double auc_of(const tally *one)
 }
 
 // Of all samples, by weight.
-static double mass_of(const tally *one, bool weighs)
+static double mass_of(const sums *one, bool weighs)
 {
     double mass = 0;
-    for (uint32_t i = 0; weighs && i < BIN_COUNT; i++)
+    for (uint32_t i = 0; weighs && i < one->bin_count; i++)
         mass += (double)(one->bins[0][i] + one->bins[1][i]);
     return weighs ? mass / WEIGHT_UNIT : (double)(one->seen - one->invalid);
 }
 
-static rt_quality quality_of(const tally *one, uint64_t first_sample, bool weighs)
+static rt_quality quality_of(sums of, uint64_t first_sample, bool weighs)
 {
+    const sums *one = &of;
     rt_quality quality = {.first_sample = first_sample,
                           .sample_count = one->seen - one->invalid,
                           .invalid_count = one->invalid,
@@ -306,12 +338,12 @@ static rt_quality quality_of(const tally *one, uint64_t first_sample, bool weigh
 
 rt_quality rt_meter_total(const rt_meter *meter)
 {
-    return quality_of(&meter->total, 0, meter->weighs);
+    return quality_of(sums_of(&meter->total), 0, meter->weighs);
 }
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(&meter->window, meter->total.seen - meter->window.seen, meter->weighs);
+    return quality_of(sums_of(&meter->window), meter->total.seen - meter->window.seen, meter->weighs);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)
@@ -328,5 +360,69 @@ rt_quality rt_meter_last_fifth(rt_meter *meter)
     clear(&meter->sum);
     for (uint32_t i = first; i < meter->segment_count; i++)
         add_tally(&meter->sum, meter->segments[i]);
-    return quality_of(&meter->sum, start, meter->weighs);
+    return quality_of(sums_of(&meter->sum), start, meter->weighs);
+}
+
+// ---- the last samples ------------------------------------------------------------------------
+
+static void add_window(coarse *to, const tally *from)
+{
+    to->seen += from->seen;
+    to->invalid += from->invalid;
+    to->positives += from->positives;
+    to->loss_sum += from->loss_sum;
+    to->prediction_sum += from->prediction_sum;
+    for (uint32_t label = 0; label < 2; label++) {
+        for (uint32_t i = 0; i < BIN_COUNT; i++)
+            to->bins[label][i * COARSE_COUNT / BIN_COUNT] += from->bins[label][i];
+    }
+}
+
+static void add_coarse(coarse *to, const coarse *from)
+{
+    to->seen += from->seen;
+    to->invalid += from->invalid;
+    to->positives += from->positives;
+    to->loss_sum += from->loss_sum;
+    to->prediction_sum += from->prediction_sum;
+    for (uint32_t i = 0; i < COARSE_COUNT; i++) {
+        to->bins[0][i] += from->bins[0][i];
+        to->bins[1][i] += from->bins[1][i];
+    }
+}
+
+// Summed anew: nothing of what has left stays as rounding.
+static void drop_oldest(rt_meter *meter)
+{
+    meter->rolled_first = (meter->rolled_first + 1) % ROLLED_MAX;
+    meter->rolled_count--;
+    memset(&meter->rolled_sum, 0, sizeof meter->rolled_sum);
+    for (uint32_t i = 0; i < meter->rolled_count; i++)
+        add_coarse(&meter->rolled_sum, &meter->rolled[(meter->rolled_first + i) % ROLLED_MAX]);
+}
+
+void rt_meter_roll(rt_meter *meter, uint64_t sample_count)
+{
+    const uint32_t last = (meter->rolled_first + meter->rolled_count + ROLLED_MAX - 1) % ROLLED_MAX;
+    uint32_t at = last;
+    if (meter->rolled_count == 0 || meter->rolled[last].seen * ROLLED_SHARE >= sample_count) {
+        if (meter->rolled_count == ROLLED_MAX)
+            drop_oldest(meter);
+        at = (meter->rolled_first + meter->rolled_count++) % ROLLED_MAX;
+        memset(&meter->rolled[at], 0, sizeof meter->rolled[at]);
+    }
+    add_window(&meter->rolled[at], &meter->window);
+    add_window(&meter->rolled_sum, &meter->window);
+    while (meter->rolled_count > 1 &&
+           meter->rolled_sum.seen - meter->rolled[meter->rolled_first].seen >= sample_count)
+        drop_oldest(meter);
+}
+
+rt_quality rt_meter_rolled(const rt_meter *meter)
+{
+    const coarse *one = &meter->rolled_sum;
+    const sums of = {one->seen,     one->invalid,        one->positives,
+                     one->loss_sum, one->prediction_sum, {one->bins[0], one->bins[1]},
+                     COARSE_COUNT};
+    return quality_of(of, meter->total.seen - one->seen, meter->weighs);
 }

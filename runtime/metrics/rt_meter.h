@@ -5,7 +5,7 @@
 // whole run, over a window (the last batch), and over the last fifth of a run whose length is not
 // known in advance.
 //
-// Fixed memory (9 MiB), nothing allocated after create, no locking. Resolution:
+// Fixed memory (10 MiB), nothing allocated after create, no locking. Resolution:
 // - The AUC comes from a histogram of the logit, 16,384 bins over [-16, 16), so 1/512 wide. Pairs
 //   within one bin get half credit, as ties do: the error is at most half the share of
 //   (positive, negative) pairs that lie in one bin without being equal.
@@ -60,6 +60,13 @@ void rt_meter_begin_window(rt_meter *meter);
 // Everything but the window, and back into a new one. RT_DATA: no such state; the meter is empty.
 void rt_meter_save(const rt_meter *meter, rt_bytes *bytes);
 rt_status rt_meter_load(rt_meter *meter, rt_reader *reader);
+
+// The window joins those of the last `sample_count` samples; at most one in 20 more is in them. What
+// was rolled is no part of what is saved.
+void rt_meter_roll(rt_meter *meter, uint64_t sample_count);
+
+// Of what was rolled; the AUC from bins of 1/64.
+rt_quality rt_meter_rolled(const rt_meter *meter);
 
 rt_quality rt_meter_total(const rt_meter *meter);
 rt_quality rt_meter_window(const rt_meter *meter);

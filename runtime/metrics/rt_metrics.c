@@ -18,6 +18,8 @@ struct rt_metrics {
     bool is_broken; // the file ends within a record that could not be taken back
     uint64_t opened_ns;
     rt_json json;
+    void (*take)(void *context, const char *line, size_t size); // or NULL
+    void *take_context;
     bool is_beside; // the file has its name later
     char *older;    // where it is put aside; NULL without a file
     char *fresh;    // its name until then
@@ -164,13 +166,24 @@ static void lose(rt_metrics *metrics, const char *why)
         rt_warn("metrics: %s: cannot be written: %s; the run goes on without", metrics->path, why);
 }
 
+void rt_metrics_tap(rt_metrics *metrics, void (*take)(void *context, const char *line, size_t size),
+                    void *context)
+{
+    metrics->take = take;
+    metrics->take_context = context;
+}
+
 void rt_metrics_end(rt_metrics *metrics)
 {
     rt_json_end_object(&metrics->json);
-    if (metrics->file < 0)
+    if (metrics->file < 0 && !metrics->take)
         return;
     size_t size;
     const char *text = rt_json_text(&metrics->json, &size);
+    if (text && metrics->take)
+        metrics->take(metrics->take_context, text, size);
+    if (metrics->file < 0)
+        return;
     if (!text) {
         lose(metrics, "out of memory");
         return;

@@ -36,6 +36,11 @@ void rt_metrics_close(rt_metrics *metrics);
 // fails, a warning says so once, and the file grows.
 void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max);
 
+// From now on every record is also given to take, in the thread that ends it: a line without its
+// end, valid until take returns. It must not wait.
+void rt_metrics_tap(rt_metrics *metrics, void (*take)(void *context, const char *line, size_t size),
+                    void *context);
+
 // Starts a record: {"record": name, "time_s": seconds since open, ... Members are added to the
 // result, which is valid until end. Every begin is followed by one end.
 rt_json *rt_metrics_begin(rt_metrics *metrics, const char *record);

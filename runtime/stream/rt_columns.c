@@ -193,6 +193,8 @@ static bool parse_categorical(rt_columns *columns, uint32_t index, rt_cell value
         return false;
     if (one->is_wanted)
         columns->ids[index] = id;
+    if (one->is_noted)
+        rt_value_names_note(columns->names, rt_key(one->field, id), value.text, value.length);
     sample->keys[sample->key_count++] = rt_key(one->field, id);
     return true;
 }
@@ -512,11 +514,24 @@ rt_status rt_columns_create(const rt_table_config *config, rt_columns_purpose pu
     return RT_OK;
 }
 
+void rt_columns_note(rt_columns *columns, rt_value_names *names)
+{
+    columns->names = names;
+    for (uint32_t i = 0; i < columns->count && names; i++) {
+        rt_columns_one *one = &columns->items[i];
+        if (one->column.kind != RT_COLUMN_CATEGORICAL || one->column.from_count > 1 ||
+            !rt_value_names_are_of(names, one->column.name))
+            continue;
+        one->kind = RT_COLUMN_CATEGORICAL; // not the short way of plain ones
+        one->is_noted = true;
+    }
+}
+
 rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
 {
     if (config->holds_outcomes)
         return RT_COLUMNS_OUTCOMES;
-    return config->join.file_count > 0 ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
+    return rt_config_has_join(config) ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
 }
 
 void rt_columns_destroy(rt_columns *columns)

@@ -11,6 +11,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_line.h"
 #include "runtime/stream/rt_stream.h"
+#include "runtime/stream/rt_value_names.h"
 
 #define RT_KEYS_PER_SAMPLE_MAX (1u << 16)
 
@@ -38,6 +39,7 @@ typedef struct {
     bool is_plain;        // no transform, nothing for what is missing, not made of others
     bool is_dated;        // a transform of times
     bool is_wanted;       // others are a cross of it
+    bool is_noted;        // its values are
     double label_number;
     uint32_t from[RT_COLUMN_FROM_MAX];
     rt_cell missing; // length 0: nothing stands for an empty cell
@@ -52,6 +54,7 @@ typedef struct {
     uint64_t *ids;   // of the line at hand, of those that are wanted
     locale_t locale; // "C", whatever the process runs under
     bool labels_optional; // every label is 0; its cell may hold anything, or be left out
+    rt_value_names *names; // NULL: nothing is noted
     rt_schema schema;
 } rt_columns;
 
@@ -59,6 +62,9 @@ typedef struct {
 rt_status rt_columns_create(const rt_table_config *config, rt_columns_purpose purpose,
                             const char *list, rt_columns **columns_p, rt_error *error);
 void rt_columns_destroy(rt_columns *columns); // NULL is fine
+
+// From now on the values of the column that names are of are noted there. NULL: of none.
+void rt_columns_note(rt_columns *columns, rt_value_names *names);
 
 rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_event_id.h"
 #include "runtime/stream/rt_parser.h"
 
 #define COLUMNS (1 + RT_CRITEO_DENSE + RT_CRITEO_FIELDS)
@@ -14,7 +15,9 @@
 
 struct rt_criteo {
     float log1p[LOGS];
-    uint8_t digits[256];  // value of a hexadecimal digit; 0xff: not one
+    uint8_t digits[256]; // value of a hexadecimal digit; 0xff: not one
+    uint32_t columns;    // of a line: one more where the name of an event is behind the others
+    uint32_t id_column;
     bool labels_optional; // every label is 0; its cell may hold anything, or be left out
 };
 
@@ -30,6 +33,7 @@ rt_status rt_criteo_create(rt_criteo **criteo_p)
         criteo->digits[(uint8_t) "0123456789abcdef"[i]] = i;
         criteo->digits[(uint8_t) "0123456789ABCDEF"[i]] = i;
     }
+    criteo->columns = COLUMNS;
     *criteo_p = criteo;
     return RT_OK;
 }
@@ -63,10 +67,10 @@ static __attribute__((noinline)) bool reject(const rt_criteo *criteo, const rt_l
 {
     const char *end = line->text + line->length;
     const uint32_t columns = count_columns(line);
-    const bool lacks_label = criteo->labels_optional && columns == COLUMNS - 1;
-    if (columns != COLUMNS && !lacks_label)
-        return rt_line_reject(problem, "expected %u tab separated columns, found %u", COLUMNS,
-                              columns);
+    const bool lacks_label = criteo->labels_optional && columns == criteo->columns - 1;
+    if (columns != criteo->columns && !lacks_label)
+        return rt_line_reject(problem, "expected %u tab separated columns, found %u",
+                              criteo->columns, columns);
     const char *cell = line->text;
     for (uint32_t i = lacks_label; i < column; i++)
         cell = (const char *)memchr(cell, '\t', (size_t)(end - cell)) + 1;
@@ -123,7 +127,7 @@ static const char *take_label(const rt_criteo *criteo, const rt_line *line, rt_l
     const char *at = line->text;
     if (RT_UNLIKELY(criteo->labels_optional)) {
         sample->label = 0;
-        if (count_columns(line) != COLUMNS)
+        if (count_columns(line) != criteo->columns)
             return at;
         return (const char *)memchr(at, '\t', line->length) + 1;
     }
@@ -158,7 +162,11 @@ bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sampl
             return reject(criteo, line, 1 + RT_CRITEO_DENSE + i, problem);
     }
     sample->key_count = RT_CRITEO_FIELDS;
-    return at == end || reject(criteo, line, COLUMNS - 1, problem);
+    if (RT_LIKELY(at == end && criteo->columns == COLUMNS))
+        return true;
+    const bool has_name = criteo->columns > COLUMNS && at < end && *at == '\t' &&
+                          !memchr(at + 1, '\t', (size_t)(end - at - 1));
+    return has_name || reject(criteo, line, COLUMNS - 1, problem);
 }
 
 // ---- the table of operations -------------------------------------------------------------------
@@ -190,8 +198,38 @@ static bool parse(void *parser, const rt_line *line, rt_line_sample *sample,
     return rt_criteo_parse(parser, line, sample, problem);
 }
 
+// "I1" to "I13", "C1" to "C26", or the number of a column; the one behind the last is another one.
+static rt_status name_by(void *parser, const char *id, rt_error *error)
+{
+    rt_criteo *criteo = parser;
+    char name[16];
+    uint32_t number = COLUMNS + 1;
+    for (uint32_t i = 1; i < COLUMNS; i++) {
+        snprintf(name, sizeof name, "%c%u", i <= RT_CRITEO_DENSE ? 'I' : 'C',
+                 i <= RT_CRITEO_DENSE ? i : i - RT_CRITEO_DENSE);
+        if (strcmp(name, id) == 0)
+            number = i;
+    }
+    if (number > COLUMNS && (!rt_event_id_number(id, &number) || number > COLUMNS))
+        return rt_fail(
+            error, RT_CONFIG,
+            "stream.id: \"%s\" is no column of stream.format criteo; expected I1 to I%u, "
+            "C1 to C%u, a number from 1 to %u, or %u: a column behind them",
+            id, RT_CRITEO_DENSE, RT_CRITEO_FIELDS, COLUMNS, COLUMNS + 1);
+    criteo->id_column = number;
+    criteo->columns = COLUMNS + (number == COLUMNS);
+    return RT_OK;
+}
+
+static uint64_t name(void *parser, const rt_line *line)
+{
+    return rt_event_id_of_cell(line, ((const rt_criteo *)parser)->id_column, '\t', false);
+}
+
 const rt_parser_ops rt_parser_criteo = {.format = RT_FORMAT_CRITEO,
                                         .create = create,
                                         .destroy = destroy,
                                         .schema = schema,
-                                        .parse = parse};
+                                        .parse = parse,
+                                        .name_by = name_by,
+                                        .name = name};

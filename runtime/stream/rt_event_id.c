@@ -1,32 +1,26 @@
 #include "runtime/stream/rt_event_id.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
 
-rt_status rt_event_id_init(const rt_stream_config *config, rt_event_id *id, rt_error *error)
+#define NUMBER_MAX 65536
+
+bool rt_event_id_number(const char *text, uint32_t *number_p)
 {
-    const rt_table_config *table = &config->table;
-    if (config->format != RT_FORMAT_TABLE)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.id: lines of this stream.format have no named columns");
-    if (table->has_header)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.id: needs the columns in their order (stream.table.header false)");
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        if (strcmp(table->columns[i].name, config->id) == 0) {
-            *id = (rt_event_id){i, table->delimiter};
-            return RT_OK;
-        }
-    }
-    return rt_fail(error, RT_CONFIG, "stream.id: no column of stream.table.columns has the name %s",
-                   config->id);
+    const size_t length = strlen(text);
+    if (length == 0 || length > 5 || strspn(text, "0123456789") != length)
+        return false;
+    const long number = strtol(text, NULL, 10);
+    *number_p = (uint32_t)(number - 1);
+    return number >= 1 && number <= NUMBER_MAX;
 }
 
 // Behind the cell that begins at `at`, in quotes or not.
-static const char *end_of_cell(const char *at, const char *end, char delimiter)
+static const char *end_of_cell(const char *at, const char *end, char delimiter, bool has_quotes)
 {
-    if (at < end && *at == '"') {
+    if (has_quotes && at < end && *at == '"') {
         for (at++; at < end; at++) {
             if (*at != '"')
                 continue;
@@ -39,12 +33,12 @@ static const char *end_of_cell(const char *at, const char *end, char delimiter)
     return found ? found : end;
 }
 
-uint64_t rt_event_id_find(const rt_event_id *id, const rt_line *line)
+uint64_t rt_event_id_of_cell(const rt_line *line, uint32_t number, char delimiter, bool has_quotes)
 {
     const char *at = line->text, *end = at + line->length;
     for (uint32_t i = 0;; i++) {
-        const char *cell_end = end_of_cell(at, end, id->delimiter);
-        if (i == id->column)
+        const char *cell_end = end_of_cell(at, end, delimiter, has_quotes);
+        if (i == number)
             return cell_end > at ? rt_hash_bytes(at, (size_t)(cell_end - at)) : 0;
         if (cell_end == end)
             return 0;

@@ -1,19 +1,14 @@
-// rt_event_id - finds the name of an event (stream.id) in its line, before it is parsed.
+// rt_event_id - the name of an event (stream.id) in a line of cells, for parsers.
 #ifndef RT_EVENT_ID_H
 #define RT_EVENT_ID_H
 
-#include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_line.h"
 
-typedef struct {
-    uint32_t column; // of a table
-    char delimiter;
-} rt_event_id;
+// "17": *number_p is 16. False: the text is no number from 1 to 65536.
+bool rt_event_id_number(const char *text, uint32_t *number_p);
 
-// RT_CONFIG: there is no such column, or the format has none; error names the key.
-rt_status rt_event_id_init(const rt_stream_config *config, rt_event_id *id, rt_error *error);
-
-// Hash of the name; 0: the line has none.
-uint64_t rt_event_id_find(const rt_event_id *id, const rt_line *line);
+// Hash of a cell, of its bytes as they stand there; 0: the line has no such cell, or it is empty.
+// number: from 0.
+uint64_t rt_event_id_of_cell(const rt_line *line, uint32_t number, char delimiter, bool has_quotes);
 
 #endif

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define NOT_WAITING 1u            // a deadline that is over: what is there, or RT_AGAIN
+#define VAIN_NS UINT64_C(1000000) // after a look in vain events go on so long without another
+
 struct rt_joined {
     rt_join *join;
     rt_stream_config config; // of the outcomes; borrows from the stream's
@@ -13,9 +16,10 @@ struct rt_joined {
     uint64_t id;
     int64_t time_ms;
     bool label;
-    bool dated;    // outcomes have times in their lines
-    bool ended;    // no outcome follows
-    bool finished; // rt_join_end was said
+    bool dated;       // outcomes have times in their lines
+    bool ended;       // no outcome follows
+    bool finished;    // rt_join_end was said
+    uint64_t vain_ns; // when outcomes were looked for in vain; 0: they were not
 };
 
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns)
@@ -67,21 +71,32 @@ static rt_status create_join(rt_joined *joined, const rt_stream_config *config, 
     return rt_join_create(&settings, &joined->join, error);
 }
 
+rt_stream_config rt_joined_config(const rt_stream_config *events)
+{
+    const rt_join_config *join = &events->join;
+    rt_stream_config config = *events; // brokers, the live source
+    config.format = join->format;
+    config.source = join->source;
+    config.id[0] = '\0';
+    memcpy(config.kafka_topic, join->topic, sizeof join->topic);
+    config.file_count = join->file_count;
+    config.files = join->files;
+    config.samples_max = 0;
+    config.labels_optional = false;
+    config.negatives_keep = 1;
+    config.table = join->table;
+    config.join = (rt_join_config){.source = RT_SOURCE_FILE};
+    config.holds_outcomes = true;
+    return config;
+}
+
 rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const rt_schema *schema,
                            rt_joined **joined_p, rt_error *error)
 {
     rt_joined *joined = rt_alloc(1, sizeof *joined);
     if (!joined)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a join");
-    const rt_join_config *join = &config->join;
-    joined->config = (rt_stream_config){.format = join->format,
-                                        .file_count = join->file_count,
-                                        .files = join->files,
-                                        .fifo_ends = config->fifo_ends,
-                                        .malformed_share_max = config->malformed_share_max,
-                                        .negatives_keep = 1,
-                                        .table = join->table,
-                                        .holds_outcomes = true};
+    joined->config = rt_joined_config(config);
     rt_batch_init(&joined->batch, 0);
     rt_status status = create_join(joined, config, seed, schema->dense_count, error);
     if (!status)
@@ -124,8 +139,12 @@ static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *er
     rt_line_sample sample;
     if (joined->has_head || joined->ended)
         return RT_OK;
+    const uint64_t now = joined->vain_ns ? rt_now_ns() : 0;
+    if (deadline_ns == NOT_WAITING && now > 0 && now - joined->vain_ns < VAIN_NS)
+        return RT_AGAIN;
     rt_status status =
         rt_stream_next(joined->outcomes, &joined->batch, deadline_ns, &sample, error);
+    joined->vain_ns = status == RT_AGAIN ? rt_now_ns() : 0;
     joined->ended = status == RT_END;
     joined->has_head = !status;
     if (status)
@@ -153,7 +172,7 @@ static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_erro
     const bool only_outcomes = events->ended && !has_event;
     rt_status status = RT_OK;
     if (has_event || only_outcomes || events->idle)
-        status = read_head(joined, only_outcomes ? events->deadline_ns : 1, error);
+        status = read_head(joined, only_outcomes ? events->deadline_ns : NOT_WAITING, error);
     if (status && (status != RT_AGAIN || only_outcomes))
         return status;
     if (joined->has_head && (!has_event || joined->time_ms < time_ms))

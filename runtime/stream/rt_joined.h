@@ -18,6 +18,9 @@ typedef struct {
     uint64_t deadline_ns; // as of rt_source_ops.line, for when only outcomes can come
 } rt_joined_events;
 
+// Of the stream of outcomes, by that of the events, from which it borrows.
+rt_stream_config rt_joined_config(const rt_stream_config *events);
+
 // schema: of the events. RT_CONFIG: an input is a file, whose lines say nothing of their time.
 rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const rt_schema *schema,
                            rt_joined **joined_p, rt_error *error);

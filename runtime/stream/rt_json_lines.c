@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "runtime/stream/rt_columns.h"
 #include "runtime/stream/rt_parser.h"
 
@@ -24,6 +25,8 @@ typedef struct {
     rt_cell *cells; // by column
     char *scratch;  // SCRATCH_BYTES: texts of numbers and arrays of this line
     size_t scratch_used;
+    char id[RT_NAME_MAX]; // path of what names an event
+    cJSON *named;         // the line that was named last, until it is parsed; NULL: none
 } parser;
 
 static void destroy(void *self)
@@ -31,6 +34,7 @@ static void destroy(void *self)
     parser *p = self;
     if (!p)
         return;
+    cJSON_Delete(p->named);
     rt_columns_destroy(p->columns);
     rt_free(p->cells);
     rt_free(p->scratch);
@@ -50,8 +54,10 @@ static rt_status create_columns(parser *p, const rt_stream_config *config, rt_er
                                          purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns"
                                                                         : "stream.table.columns",
                                          &p->columns, error);
-    if (!status)
+    if (!status) {
         p->columns->labels_optional = config->labels_optional;
+        rt_columns_note(p->columns, config->names);
+    }
     rt_free(table.columns);
     return status;
 }
@@ -205,28 +211,63 @@ static bool take_object(parser *p, const cJSON *root, rt_line_sample *sample,
                                rt_columns_expected(p->columns, bad), cell->text, cell->length);
 }
 
-static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_line_problem *problem)
+// The object of a line; NULL: it is none, problem says why.
+static cJSON *read_object(const rt_line *line, rt_line_problem *problem)
 {
     const char *end, *last = line->text + line->length;
-    if (memchr(line->text, '\0', line->length) || memmem(line->text, line->length, "\\u0000", 6))
-        return rt_line_reject(problem, "expected text, found a zero byte");
+    if (memchr(line->text, '\0', line->length) || memmem(line->text, line->length, "\\u0000", 6)) {
+        rt_line_reject(problem, "expected text, found a zero byte");
+        return NULL;
+    }
     cJSON *root = cJSON_ParseWithLengthOpts(line->text, line->length, &end, false);
     while (root && end < last && strchr(" \t\r", *end))
         end++;
-    bool is_good = false;
+    if (root && end >= last && cJSON_IsObject(root))
+        return root;
     if (!root || end < last)
         rt_line_reject(problem, "expected a JSON object, found an error at byte %zu",
                        end ? (size_t)(end - line->text) + 1 : 1);
-    else if (!cJSON_IsObject(root))
-        rt_line_reject(problem, "expected a JSON object");
     else
-        is_good = take_object(self, root, sample, problem);
+        rt_line_reject(problem, "expected a JSON object");
+    cJSON_Delete(root);
+    return NULL;
+}
+
+static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_line_problem *problem)
+{
+    parser *p = self;
+    cJSON *root = p->named ? p->named : read_object(line, problem);
+    p->named = NULL;
+    const bool is_good = root && take_object(p, root, sample, problem);
     cJSON_Delete(root);
     return is_good;
+}
+
+static rt_status name_by(void *self, const char *id, rt_error *error)
+{
+    (void)error;
+    snprintf(((parser *)self)->id, RT_NAME_MAX, "%s", id);
+    return RT_OK;
+}
+
+static uint64_t name(void *self, const rt_line *line)
+{
+    parser *p = self;
+    rt_line_problem problem;
+    rt_cell cell = {"", 0};
+    cJSON_Delete(p->named);
+    p->named = read_object(line, &problem);
+    const cJSON *value = find(p->named, p->id);
+    p->scratch_used = 0;
+    if (!value || !is_scalar(value) || !scalar_cell(p, value, &cell) || cell.length == 0)
+        return 0;
+    return rt_hash_bytes(cell.text, cell.length);
 }
 
 const rt_parser_ops rt_parser_json = {.format = RT_FORMAT_JSON,
                                       .create = create,
                                       .destroy = destroy,
                                       .schema = schema,
-                                      .parse = parse};
+                                      .parse = parse,
+                                      .name_by = name_by,
+                                      .name = name};

@@ -18,10 +18,10 @@ typedef struct {
     uint64_t first_id;    // the smallest index that is an id
     locale_t locale;
     bool labels_optional; // every label is 0, whatever stands there, if anything
-    uint64_t line;    // number of this one, for seen
-    uint64_t *seen;   // dense_count: the last line that had the feature
-    uint32_t *counts; // field_count: keys of this line
-    uint64_t *keys;   // field_count x values_max
+    uint64_t line;        // number of this one, for seen
+    uint64_t *seen;       // dense_count: the last line that had the feature
+    uint32_t *counts;     // field_count: keys of this line
+    uint64_t *keys;       // field_count x values_max
 } parser;
 
 static void destroy(void *self)
@@ -229,8 +229,36 @@ static bool parse(void *self, const rt_line *line, rt_line_sample *sample, rt_li
     return true;
 }
 
+static rt_status name_by(void *self, const char *id, rt_error *error)
+{
+    (void)self;
+    if (strcmp(id, "#") == 0)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "stream.id: \"%s\": lines of stream.format libsvm have no columns; expected "
+                   "\"#\", the comment at their end",
+                   id);
+}
+
+// The comment, without what is blank around it.
+static uint64_t name(void *self, const rt_line *line)
+{
+    const char *end = line->text + line->length, *at = memchr(line->text, '#', line->length);
+    (void)self;
+    if (!at)
+        return 0;
+    at++;
+    while (at < end && strchr(" \t", *at))
+        at++;
+    while (end > at && strchr(" \t\r", end[-1]))
+        end--;
+    return end > at ? rt_hash_bytes(at, (size_t)(end - at)) : 0;
+}
+
 const rt_parser_ops rt_parser_libsvm = {.format = RT_FORMAT_LIBSVM,
                                         .create = create,
                                         .destroy = destroy,
                                         .schema = schema,
-                                        .parse = parse};
+                                        .parse = parse,
+                                        .name_by = name_by,
+                                        .name = name};

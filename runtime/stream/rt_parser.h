@@ -21,6 +21,12 @@ typedef struct {
     bool (*parse)(void *parser, const rt_line *line, rt_line_sample *sample,
                   rt_line_problem *problem);
 
+    // The names of events (stream.id): `name_by` says before the first line where they stand;
+    // RT_CONFIG: there is no such place. Then `name` is asked for every line before it is parsed: a
+    // hash; 0: it has none.
+    rt_status (*name_by)(void *parser, const char *id, rt_error *error);
+    uint64_t (*name)(void *parser, const rt_line *line);
+
     // The first line of an input is none of samples. NULL, or *is_one_p false: it is one. name: of
     // the input. RT_DATA: columns are missing; error names them.
     rt_status (*header)(void *parser, const char *name, const rt_line *line, bool *is_one_p,

@@ -23,13 +23,29 @@ bool rt_position_take(rt_reader *reader, rt_bytes *position)
     return take(reader, RT_POSITION_HEAD_BYTES + size, position);
 }
 
-uint64_t rt_position_event(const rt_bytes *position)
+// Of a position that ends here.
+static uint64_t event_before(const uint8_t *end, size_t size)
 {
     static const char name[RT_POSITION_NAME_BYTES] = RT_POSITION_JOURNAL;
     uint64_t event;
-    if (position->size < sizeof name + sizeof event)
+    if (size < sizeof name + sizeof event)
         return 0;
-    const uint8_t *end = position->data + position->size;
     memcpy(&event, end - sizeof event, sizeof event);
     return memcmp(end - sizeof event - sizeof name, name, sizeof name) == 0 ? event : 0;
+}
+
+// The position of outcomes ends what is between the stream's counts and the source's name, before
+// the size of what is the parser's.
+rt_position_events rt_position_find_events(const rt_bytes *position)
+{
+    rt_position_events events = {{0}};
+    rt_reader reader = rt_bytes_reader(position);
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES + RT_POSITION_COUNTS_BYTES, 1);
+    const uint64_t size = rt_reader_u64(&reader);
+    const uint8_t *parser = rt_reader_take(&reader, size, 1);
+    events.next[RT_FLOW_EVENTS] = event_before(position->data + position->size, position->size);
+    if (parser && size > sizeof(uint64_t))
+        events.next[RT_FLOW_OUTCOMES] =
+            event_before(parser + size - sizeof(uint64_t), size - sizeof(uint64_t));
+    return events;
 }

@@ -9,12 +9,13 @@
 
 #include "runtime/wire/rt_bytes.h"
 
-#define RT_POSITION_BYTES_MAX (64u << 10)          // of a whole position
+#define RT_POSITION_BYTES_MAX (128u << 10)         // of a whole position
 #define RT_POSITION_SOURCE_BYTES_MAX (54u << 10)   // of it what a source may take
 #define RT_POSITION_MAGIC UINT64_C(0x4e4f49544953) // "SITION": more samples than anybody has read
 #define RT_POSITION_VERSION 2u
 #define RT_POSITION_HEAD_BYTES 16u
-#define RT_POSITION_NAME_BYTES 16u // of a source
+#define RT_POSITION_COUNTS_BYTES 88u // of the stream
+#define RT_POSITION_NAME_BYTES 16u   // of a source
 #define RT_POSITION_JOURNAL "journal"
 
 typedef struct {
@@ -30,7 +31,14 @@ _Static_assert(sizeof(rt_position_old) == 64, "file layout");
 // False: there is none, or it is longer than any; position->failed: out of memory.
 bool rt_position_take(rt_reader *reader, rt_bytes *position);
 
-// The event of a journal (rt_live.h) where a position goes on; 0: it is none of a journal.
-uint64_t rt_position_event(const rt_bytes *position);
+// What comes to a stream: samples, or events that wait for their outcomes (stream.join), and these.
+typedef enum { RT_FLOW_EVENTS, RT_FLOW_OUTCOMES, RT_FLOWS } rt_flow;
+
+// Where a position goes on in the journals (rt_live.h) of what is sent, by their numbers; 0: the
+// flow is none of a journal.
+typedef struct {
+    uint64_t next[RT_FLOWS];
+} rt_position_events;
+rt_position_events rt_position_find_events(const rt_bytes *position);
 
 #endif

@@ -185,6 +185,11 @@ void rt_scale_learn(rt_scale *scale, const rt_batch *batch)
     set_factors(scale);
 }
 
+uint64_t rt_scale_samples(const rt_scale *scale)
+{
+    return scale->sample_count;
+}
+
 uint64_t rt_scale_clipped(const rt_scale *scale)
 {
     return scale->clipped_count;
@@ -247,6 +252,17 @@ rt_status rt_scale_load(rt_scale *scale, rt_reader *reader, rt_error *error)
             return rt_fail(error, RT_DATA, "the scale of dense feature %u is no number", k);
     set_factors(scale);
     return RT_OK;
+}
+
+void rt_scale_go_on(rt_scale *scale, uint64_t sample_count)
+{
+    scale->sample_count = rt_max_u64(sample_count, 1);
+    for (uint32_t k = 0; k < scale->dense_count; k++) {
+        const double factor = (double)scale->factor[k];
+        scale->features[k] = (moments){
+            .mean = (double)scale->mean[k],
+            .squares = factor > 0 ? (double)scale->sample_count / (factor * factor) : 0};
+    }
 }
 
 void rt_scale_tensors(const rt_scale *scale, rt_tensor tensors[RT_SCALE_TENSORS])

@@ -28,6 +28,7 @@ void rt_scale_learn(rt_scale *scale, const rt_batch *batch);
 // were the same). Returns how many were beyond the limit.
 uint64_t rt_scale_apply(rt_scale *scale, rt_batch *batch);
 uint64_t rt_scale_clipped(const rt_scale *scale); // of all batches
+uint64_t rt_scale_samples(const rt_scale *scale); // learnt
 
 // Copies the state of a scale of the same dense_count.
 void rt_scale_copy(const rt_scale *scale, rt_scale *copy);
@@ -45,5 +46,9 @@ void rt_scale_tensors(const rt_scale *scale, rt_tensor tensors[RT_SCALE_TENSORS]
 // dense_count, or not finite. RT_NO_MEMORY.
 rt_status rt_scale_open(const rt_tensors *tensors, uint32_t dense_count, rt_scale **scale_p,
                         rt_error *error);
+
+// What rt_scale_open gave learns on, as one that has seen so many samples of this mean and
+// deviation; 0 is taken for 1. To be copied: it has no room for a batch.
+void rt_scale_go_on(rt_scale *scale, uint64_t sample_count);
 
 #endif

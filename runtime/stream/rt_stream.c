@@ -51,7 +51,7 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
     if (gives_lines)
         status = create_parser(stream, config, error);
     if (!status && gives_lines && *config->id)
-        status = rt_event_id_init(config, &stream->event_id, error);
+        status = stream->parser_ops->name_by(stream->parser, config->id, error);
     if (!status && gives_lines && *config->id && with_input &&
         rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
@@ -83,12 +83,12 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->seed = seed;
     stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
     stream->holds_outcomes = config->holds_outcomes;
-    stream->sets_aside =
-        config->holds_outcomes || config->join.file_count > 0 || stream->negatives_keep < 1;
+    const bool joins = rt_config_has_join(config) && !config->labels_optional;
+    stream->sets_aside = config->holds_outcomes || joins || stream->negatives_keep < 1;
     stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
-    if (!status && with_input && config->join.file_count > 0)
+    if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {
         rt_stream_close(stream);
@@ -185,7 +185,7 @@ bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input 
 bool rt_stream_is_weighted(const rt_stream_config *config)
 {
     const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
-    if (config->join.file_count > 0 && config->join.late == RT_LATE_TRAIN)
+    if (rt_config_has_join(config) && config->join.late == RT_LATE_TRAIN)
         return true;
     for (uint32_t i = 0; has_columns && i < config->table.column_count; i++) {
         if (config->table.columns[i].kind == RT_COLUMN_WEIGHT)

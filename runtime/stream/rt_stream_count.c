@@ -37,7 +37,7 @@ bool rt_stream_is_countable(const rt_stream_config *config)
 {
     if (config->format == RT_FORMAT_SYNTHETIC)
         return config->samples_max > 0;
-    if (config->source != RT_SOURCE_FILE)
+    if (config->source != RT_SOURCE_FILE || config->join.source != RT_SOURCE_FILE)
         return false;
     return are_files(config->files, config->file_count) &&
            are_files(config->join.files, config->join.file_count);

@@ -1,7 +1,6 @@
 // A stream with a join (stream.join): events and outcomes that are read for it, and what waits.
 #include <string.h>
 
-#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_stream_parts.h"
 
 #define IDLE_NS UINT64_C(50000000)               // without an event, until outcomes are looked at

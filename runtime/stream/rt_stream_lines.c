@@ -260,7 +260,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
         return RT_OK;
     }
     const bool drops = stream->ids && !stream->keeps_places; // else a line would lose its place
-    const uint64_t id = drops ? rt_event_id_find(&stream->event_id, line) : 0;
+    const uint64_t id = drops ? parser->name(stream->parser, line) : 0;
     if (RT_UNLIKELY(id && rt_ids_has(stream->ids, id))) {
         rt_ids_note(stream->ids);
         return RT_OK;

@@ -2,10 +2,10 @@
 #ifndef RT_STREAM_PARTS_H
 #define RT_STREAM_PARTS_H
 
-#include "runtime/stream/rt_event_id.h"
 #include "runtime/stream/rt_ids.h"
 #include "runtime/stream/rt_joined.h"
 #include "runtime/stream/rt_parser.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
     uint64_t first_blank;            // number of the first
     uint64_t positive, odd_labels;
 } rt_stream_state;
-_Static_assert(sizeof(rt_stream_state) == 11 * sizeof(uint64_t), "no padding: it goes into files");
+_Static_assert(sizeof(rt_stream_state) == RT_POSITION_COUNTS_BYTES, "it goes into files");
 
 struct rt_stream {
     rt_schema schema;
@@ -43,9 +43,8 @@ struct rt_stream {
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it
     uint64_t bad_logged;     // of this process
-    rt_event_id event_id;
-    rt_ids *ids;        // NULL: events have no names
-    uint64_t *arrivals; // of the batch that is read, by sample; NULL: nobody asks
+    rt_ids *ids;             // NULL: events have no names
+    uint64_t *arrivals;      // of the batch that is read, by sample; NULL: nobody asks
     uint32_t arrival_count, arrival_capacity;
     bool one_class_told; // or nobody wants to know
     bool keeps_places;

@@ -1,7 +1,6 @@
 // Where a stream stands, as bytes (rt_position.h), and names of events at a position.
 #include <string.h>
 
-#include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_stream_parts.h"
 
 // ---- positions -------------------------------------------------------------------------------

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_event_id.h"
 #include "runtime/stream/rt_parser.h"
 
 #define HEADER_CELLS_MAX 4096u
 #define NO_COLUMN UINT16_MAX
+#define NO_CELL UINT32_MAX
 
 struct rt_table {
     char delimiter;
@@ -21,6 +23,8 @@ struct rt_table {
     char *unquoted;       // RT_LINE_MAX and padding: quoted cells without their quotes
     size_t unquoted_used; // of this line
     const char *list;     // key of the columns, for messages
+    char id[RT_NAME_MAX]; // stream.id; "": events have no names
+    uint32_t id_cell;     // where these stand; with a header: in this file
 };
 
 typedef enum { CELL_OK, CELL_UNCLOSED, CELL_AFTER_QUOTE } cell_state;
@@ -208,14 +212,18 @@ bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample
 
 // ---- headers ---------------------------------------------------------------------------------
 
+static bool is_word(rt_cell cell, const char *word)
+{
+    return strlen(word) == cell.length && memcmp(word, cell.text, cell.length) == 0;
+}
+
 // The column of this name that is used; columns->count: there is none.
 static uint32_t find_column(const rt_table *table, rt_cell name)
 {
     uint32_t i = 0;
     for (; i < table->columns->count; i++) {
         const rt_column *column = &table->columns->items[i].column;
-        if (rt_columns_reads(table->columns, i) && strlen(column->name) == name.length &&
-            memcmp(column->name, name.text, name.length) == 0)
+        if (rt_columns_reads(table->columns, i) && is_word(name, column->name))
             break;
     }
     return i;
@@ -241,6 +249,8 @@ static rt_status read_order(rt_table *table, const char *name, const rt_line *li
         if (take_cell(table, &at, end, &value) != CELL_OK)
             return fail_header(name, line, "has a quote that is not closed", "", error);
         const uint32_t column = find_column(table, value);
+        if (*table->id && is_word(value, table->id))
+            table->id_cell = table->order_count;
         for (uint32_t i = 0; i < table->order_count && column < table->columns->count; i++) {
             if (table->order[i] == column)
                 return fail_header(name, line, "has this column twice: ", name_of(table, column),
@@ -260,12 +270,16 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
     table->order_count = 0;
     table->header_hash = rt_hash_bytes(line->text, line->length);
     table->header_length = line->length;
+    table->id_cell = NO_CELL;
     rt_status status = line->is_too_long ? fail_header(name, line, "is too long", "", error)
                                          : read_order(table, name, line, error);
+    if (!status && *table->id && table->id_cell == NO_CELL &&
+        (!rt_event_id_number(table->id, &table->id_cell) || table->id_cell >= table->order_count))
+        status = fail_header(name, line, "lacks the column of stream.id: ", table->id, error);
     snprintf(lacks, sizeof lacks, "lacks this column of %s: ", table->list);
     for (uint32_t i = 0; i < table->columns->count && !status; i++) {
-        const bool may_lack = table->columns->labels_optional &&
-                              table->columns->items[i].kind == RT_COLUMN_LABEL;
+        const bool may_lack =
+            table->columns->labels_optional && table->columns->items[i].kind == RT_COLUMN_LABEL;
         if (rt_columns_reads(table->columns, i) && !may_lack &&
             number_of(table, i) == table->order_count)
             status = fail_header(name, line, lacks, name_of(table, i), error);
@@ -355,6 +369,7 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
     if (status)
         return status;
     table->columns->labels_optional = config->labels_optional;
+    rt_columns_note(table->columns, config->names);
     *parser_p = table;
     return RT_OK;
 }
@@ -398,6 +413,8 @@ static void tell(const void *parser, rt_bytes *bytes)
     const uint32_t count = table->has_header ? table->order_count : 0;
     rt_bytes_put_u64(bytes, count);
     rt_bytes_put(bytes, table->order, count * sizeof *table->order);
+    if (table->has_header && *table->id)
+        rt_bytes_put_u32(bytes, table->id_cell);
 }
 
 // Every used column stands in an order once.
@@ -420,18 +437,55 @@ static bool seek(void *parser, rt_reader *bytes)
     table->header_hash = rt_reader_u64(bytes);
     table->header_length = rt_reader_u64(bytes);
     const uint64_t count = rt_reader_u64(bytes);
+    const size_t id_size = table->has_header && *table->id ? sizeof table->id_cell : 0;
     table->order_count = 0;
-    if (bytes->failed || count > HEADER_CELLS_MAX || bytes->left != count * sizeof *table->order)
+    if (bytes->failed || count > HEADER_CELLS_MAX ||
+        bytes->left != count * sizeof *table->order + id_size)
         return false;
     if (count == 0) {
         order_cells(table);
         return true;
     }
     rt_reader_get(bytes, table->order, count, sizeof *table->order);
+    if (id_size)
+        table->id_cell = rt_reader_u32(bytes);
     table->order_count = (uint32_t)count;
     const bool is_good = table->has_header && is_order(table);
     table->order_count = is_good ? table->order_count : 0;
     return is_good;
+}
+
+// The column of that name, or the cell of that number. Of a file with a header it is the header
+// that says where the name stands.
+static rt_status name_by(void *parser, const char *id, rt_error *error)
+{
+    rt_table *table = parser;
+    const rt_columns *columns = table->columns;
+    uint32_t cells = 0;
+    snprintf(table->id, sizeof table->id, "%s", id);
+    table->id_cell = NO_CELL;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const rt_column *column = &columns->items[i].column;
+        if (column->from_count > 0)
+            continue;
+        if (table->id_cell == NO_CELL && strcmp(column->name, id) == 0)
+            table->id_cell = cells;
+        cells++;
+    }
+    if (table->has_header || table->id_cell != NO_CELL)
+        return RT_OK;
+    if (rt_event_id_number(id, &table->id_cell) && table->id_cell < cells)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "stream.id: no column of stream.table.columns has the name %s, nor is it the "
+                   "number of one, 1 to %u",
+                   id, cells);
+}
+
+static uint64_t name(void *parser, const rt_line *line)
+{
+    const rt_table *table = parser;
+    return rt_event_id_of_cell(line, table->id_cell, table->delimiter, table->has_quotes);
 }
 
 const rt_parser_ops rt_parser_table = {.format = RT_FORMAT_TABLE,
@@ -439,6 +493,8 @@ const rt_parser_ops rt_parser_table = {.format = RT_FORMAT_TABLE,
                                        .destroy = destroy,
                                        .schema = schema,
                                        .parse = parse,
+                                       .name_by = name_by,
+                                       .name = name,
                                        .header = header,
                                        .is_header = is_header,
                                        .tell = tell,

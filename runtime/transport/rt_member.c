@@ -5,12 +5,15 @@
 #include <string.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/rt_memory.h"
 
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define NS_PER_S 1e9
 #define LEAVE_LINGER_MS 1000u
 #define ANSWER_WAIT_MS 50
 #define RETRY_MS 2 // while the queue to the coordinator is full
+#define VITALS_NS UINT64_C(2000000000)
+#define FIRST_VITALS_NS UINT64_C(1000000000)
 #define WAIT_SAID_NS UINT64_C(2000000000)
 // What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
 #define DENSE_FEATURES_MAX (1u << 16)
@@ -242,6 +245,20 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
     }
 }
 
+// For what need not arrive: a coordinator that has enough to read goes without.
+static rt_status offer(rt_member *member, rt_message *message, rt_error *error)
+{
+    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    rt_message_release(message);
+    if (status == RT_AGAIN)
+        return RT_OK;
+    if (status)
+        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
+                       rt_status_text(status));
+    member->sent_ns = rt_now_ns();
+    return RT_OK;
+}
+
 rt_status rt_member_beat(rt_member *member, rt_error *error)
 {
     rt_message message;
@@ -251,13 +268,27 @@ rt_status rt_member_beat(rt_member *member, rt_error *error)
         return RT_OK;
     if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, member->config.self))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, &message);
-    rt_message_release(&message);
-    if (status == RT_AGAIN)
-        return RT_OK; // it has enough to read: no need to say that we are here
-    if (status)
-        return rt_fail(error, RT_PEER, "cannot send to the coordinator: %s",
-                       rt_status_text(status));
-    member->sent_ns = rt_now_ns();
-    return RT_OK;
+    return offer(member, &message, error);
+}
+
+bool rt_member_vitals_due(rt_member *member)
+{
+    const uint64_t now = rt_now_ns();
+    if (member->vitals_ns == 0)
+        member->vitals_ns = now + FIRST_VITALS_NS;
+    if (now < member->vitals_ns)
+        return false;
+    member->vitals_ns = now + VITALS_NS;
+    return true;
+}
+
+rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error)
+{
+    rt_message message;
+    vitals->resident_bytes = rt_memory_resident();
+    vitals->memory_max_bytes = rt_memory_limit();
+    if (rt_control_create_struct(&message, RT_MESSAGE_VITALS, member->config.self, 0, vitals,
+                                 sizeof *vitals, NULL))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return offer(member, &message, error);
 }

@@ -30,6 +30,7 @@ typedef struct {
     rt_endpoint *endpoint;
     rt_wire_welcome welcome;
     uint64_t heard_ns, sent_ns;
+    uint64_t vitals_ns; // when VITALS are due
 } rt_member;
 
 // Connects and waits for WELCOME: for timeout_start_s, and as long as the coordinator is heard,
@@ -61,6 +62,11 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 
 // Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.
 rt_status rt_member_beat(rt_member *member, rt_error *error);
+
+// Sends VITALS where they are due, every two seconds; its own memory is filled in. A coordinator that
+// has enough to read goes without.
+bool rt_member_vitals_due(rt_member *member);
+rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
 
 // The message is taken in every case. Waits while the queue is full. RT_PEER: the coordinator is
 // gone, or has not read for timeout_peer_s.

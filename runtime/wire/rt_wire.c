@@ -55,6 +55,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_KEYS:
     case RT_MESSAGE_EVENTS:
     case RT_MESSAGE_KEPT:
+    case RT_MESSAGE_VITALS:
+    case RT_MESSAGE_OUTCOMES:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

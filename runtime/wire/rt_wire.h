@@ -61,12 +61,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
+    XX(VITALS, 43)          /* member to coordinator, now and then: rt_wire_vitals */              \
     XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
                                one's number. 0 lines: a question */                                \
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
-    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */
+    XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -178,7 +180,7 @@ typedef struct {
 } rt_wire_link;
 _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 
-// EVENTS: followed by lines, each with its '\n'. live/rt_feed.h.
+// EVENTS, OUTCOMES: followed by lines, each with its '\n'. live/rt_feed.h.
 typedef struct {
     uint64_t feeder; // who numbers them
     uint64_t left;   // the oldest number that the feeder has: what came before will not come

@@ -54,9 +54,11 @@ static void open_target(target *t, uint8_t choice)
                                           .fields = {5, 100},
                                           .values_max = 4}};
     const rt_parser_ops *const formats[] = {&rt_parser_json, &rt_parser_libsvm, &rt_parser_table};
+    static const char *const names[] = {"a.0", "#", "i"}; // of events
     rt_error error;
     t->ops = formats[choice % KINDS / 4];
     rt_assert(t->ops->create(&config, &t->parser, &error) == RT_OK);
+    rt_assert(t->ops->name_by(t->parser, names[choice % KINDS / 4], &error) == RT_OK);
     t->ops->schema(t->parser, &t->schema);
     t->dense = calloc(t->schema.dense_count, sizeof *t->dense);
     t->keys = calloc(t->schema.keys_per_sample_max, sizeof *t->keys);
@@ -85,6 +87,7 @@ static bool parse(void *context, const rt_line *line, rt_line_problem *problem)
 {
     target *t = context;
     rt_line_sample sample = {.dense = t->dense, .keys = t->keys};
+    (void)t->ops->name(t->parser, line);
     if (!t->ops->parse(t->parser, line, &sample, problem))
         return false;
     check_sample(t, &sample);

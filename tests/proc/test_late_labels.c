@@ -170,6 +170,27 @@ static double summary_number(const char *out, const char *section, const char *n
     return found;
 }
 
+// Who asks a model has no outcomes to wait for: an answer for every event, at once.
+static void must_predict(const char *out, uint32_t count)
+{
+    char model[64];
+    process p;
+    size_t size, lines = 0;
+    snprintf(model, sizeof model, "%s/model", out);
+    const char *const sets[] = {input("stream.files", "events.csv"), NULL};
+    run_start(
+        &p, (const char *const[]){"predict", run_path(model), "--out", run_path("predicted"), NULL},
+        sets);
+    run_must_end(&p, 0);
+    process_fini(&p);
+    char *text = run_file(".", "predicted", &size);
+    assert_non_null(text);
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    free(text);
+    assert_int_equal(lines, count);
+}
+
 static void near(double got, double wanted, double share, const char *what)
 {
     if (!(fabs(got / wanted - 1) <= share))
@@ -196,6 +217,7 @@ static void late_labels_are_as_good_as_labels(void **state)
     // The metrics of the run count what was taken back.
     near(summary_number("late", NULL, "logloss"), summary_number("oracle", NULL, "logloss"), 0.05,
          "log loss while training");
+    must_predict("late", EVENTS);
     up("drop", NULL, with_late((const char *const[]){"stream.join.late=drop", NULL}));
     assert_true(evaluate("drop").calibration < 0.7); // that is what it is about
 }

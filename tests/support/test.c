@@ -80,6 +80,16 @@ uint16_t test_free_port(void)
     return ntohs(place.sin_port);
 }
 
+int test_connect(uint16_t port)
+{
+    const struct sockaddr_in place = {.sin_family = AF_INET,
+                                      .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                      .sin_port = htons(port)};
+    const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(one, (const struct sockaddr *)&place, sizeof place), 0);
+    return one;
+}
+
 void test_close(double got, double want, double bound, double floor, const char *what)
 {
     double scale = fabs(want) > floor ? fabs(want) : floor;

@@ -62,6 +62,9 @@ uint8_t *test_random_bytes(size_t size);
 // A TCP port of loopback that nobody listens on; another process may come first.
 uint16_t test_free_port(void);
 
+// A connection to a port of loopback, the caller's (close).
+int test_connect(uint16_t port);
+
 // |got - want| <= bound * max(|want|, floor): prints all three when it does not hold.
 void test_close(double got, double want, double bound, double floor, const char *what);
 

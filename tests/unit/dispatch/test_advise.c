@@ -69,12 +69,66 @@ static void the_first_choice_is_what_sim_says(void **state)
         assert_true(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s);
     const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};
     for (uint32_t i = 0; i < 2; i++) {
-        ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2]);
+        ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2],
+            picks[i]->lines[3]);
         const dp_sim_result result = simulate(&again);
         assert_true(predicted_s(&result) == picks[i]->predicted_s);
         assert_int_equal(result.participants, picks[i]->participants);
         rt_config_fini(&again.config);
     }
+    rt_config_fini(&a.config);
+}
+
+static bool has_line(const dp_advice *one, const char *line)
+{
+    bool found = false;
+    for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
+        found |= strcmp(one->lines[l], line) == 0;
+    return found;
+}
+
+// Every policy with and without stale reads; optimizers that cannot have them leave the strict ones.
+static void staleness_is_tried(void **state)
+{
+    (void)state;
+    asked a;
+    dp_advices advices;
+    for (uint32_t adam = 0; adam < 2; adam++) {
+        uint32_t strict = 0, stale = 0;
+        ASK(&a, adam ? "optimizer.rows.name=adam" : "optimizer.rows.name=sgd");
+        assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
+        for (uint32_t i = 0; i < advices.count; i++) {
+            const dp_advice *one = &advices.items[i];
+            strict += !one->consistency.bounded && has_line(one, "consistency.staleness=off");
+            stale += one->consistency.staleness == 100 && has_line(one, "consistency.staleness=100");
+        }
+        assert_true(strict > 0);
+        assert_int_equal(stale, adam ? 0 : strict);
+        assert_true((advices.refused > 0) == (adam == 1));
+        rt_config_fini(&a.config);
+    }
+}
+
+// Copies that may lack 100 updates move nothing for as long: what does not see them move is no
+// prediction.
+static void stale_copies_are_seen_to_move(void **state)
+{
+    (void)state;
+    asked a;
+    dp_advices advices;
+    uint32_t moving = 0;
+    ASK(&a, "stream.samples_max=6000"); // 93 batches
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
+    assert_true(advices.too_short > 0);
+    for (uint32_t i = 0; i < advices.count; i++)
+        assert_true(advices.items[i].consistency.staleness < 100);
+    rt_config_fini(&a.config);
+    ASK(&a, "stream.samples_max=16000", "cache.rows=20000");
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
+    assert_int_equal(advices.too_short, 0);
+    for (uint32_t i = 0; i < advices.count; i++)
+        moving += advices.items[i].consistency.staleness == 100 && advices.items[i].bytes > 0;
+    assert_true(moving >= 15);
     rt_config_fini(&a.config);
 }
 
@@ -84,9 +138,12 @@ static void the_work_is_bounded(void **state)
     (void)state;
     asked a;
     dp_advices advices;
+    uint64_t iterations = 0;
     ASK(&a, "sim.iterations=0");
     assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
-    assert_int_equal(advices.iterations, advices.count * 6);
+    for (uint32_t i = 0; i < advices.count; i++)
+        iterations += rt_max_u64(6, 2 * (advices.items[i].consistency.staleness + 1));
+    assert_int_equal(advices.iterations, iterations);
     assert_true(advices.count <= DP_ADVICES_MAX);
     rt_config_fini(&a.config);
 }
@@ -102,7 +159,8 @@ static void caches_that_are_too_small(void **state)
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_OK);
     assert_true(advices.too_small > 0);
     rt_config_fini(&a.config);
-    ASK(&a, "cache.rows=100");
+    ASK(&a, "cache.rows=100", "optimizer.rows.name=adam"); // nor are there stale reads, for which
+                                                           // caches have some rows more
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "cache.rows"));
     rt_config_fini(&a.config);
@@ -167,6 +225,7 @@ static void rows_bound_what_a_worker_gets(void **state)
     rt_config_fini(&a.config);
 }
 
-TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(the_work_is_bounded),
+TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(staleness_is_tried),
+          TEST(stale_copies_are_seen_to_move), TEST(the_work_is_bounded),
           TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
           TEST(free_micro_batches_need_no_bounds), TEST(rows_bound_what_a_worker_gets))

@@ -1,6 +1,8 @@
-// Who should train: after a link dropped and recovered, with caches that are too small, with many
-// workers; and when it is time to ask.
+// Who should train: from the first batch on, after a link dropped and recovered; when it is time to
+// search, and what goes on from a state.
 #include "dispatch/planner/dp_participants.h"
+
+#include "dispatch/planner/dp_choice.h"
 
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
@@ -46,19 +48,26 @@ static void close_scene(scene *s)
     rt_batch_fini(&s->batch);
 }
 
-static void see(scene *s, uint32_t count)
+// One iteration: the set that trains it.
+static uint64_t next(scene *s, uint64_t current)
 {
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    random_batches_fill(&s->batches, &s->batch, SAMPLES);
+    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, records, &count), RT_OK);
     for (uint32_t i = 0; i < count; i++) {
-        random_batches_fill(&s->batches, &s->batch, SAMPLES);
-        assert_int_equal(dp_participants_see(s->chooser, &s->batch), RT_OK);
+        assert_int_equal(records[i].kind, DP_INPUT_PARTICIPATES);
+        assert_int_equal(records[i].value, !(current >> records[i].worker & 1));
+        current ^= rt_bit(records[i].worker);
     }
+    return current;
 }
 
-static uint64_t choose(scene *s, uint64_t current)
+static uint64_t run(scene *s, uint32_t iterations, uint64_t current)
 {
-    uint64_t workers;
-    assert_int_equal(dp_participants_choose(s->chooser, current, &workers, NULL, NULL), RT_OK);
-    return workers;
+    for (uint32_t i = 0; i < iterations; i++)
+        current = next(s, current);
+    return current;
 }
 
 static void tell_link(scene *s, uint32_t worker, double rate)
@@ -70,142 +79,120 @@ static void tell_link(scene *s, uint32_t worker, double rate)
     }
 }
 
+// Who is far too slow trains nothing, not even the first batch; nobody has planned for that.
+static void the_first_batch_is_trained_by_the_right_ones(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s, WORKERS, SAMPLES * FIELDS);
+    tell_link(&s, 2, FAST / 10);
+    random_batches_fill(&s.batches, &s.batch, 3); // this says nothing yet
+    dp_input records[RT_WORKERS_MAX];
+    uint32_t count;
+    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, records, &count), RT_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(next(&s, 15), 11);
+    assert_false(dp_participants_searches(s.chooser));
+    close_scene(&s);
+}
+
 static void a_link_that_drops_and_recovers(void **state)
 {
     (void)state;
     scene s;
     open_scene(&s, WORKERS, SAMPLES * FIELDS);
-    see(&s, DP_PARTICIPANTS_FIRST - 1);
-    assert_false(dp_participants_due(s.chooser));
-    see(&s, 1);
-    assert_true(dp_participants_due(s.chooser));
-    assert_int_equal(choose(&s, 15), 15); // computing is slow: all are needed
-    assert_false(dp_participants_due(s.chooser));
-    tell_link(&s, 2, FAST / 10);
-    assert_false(dp_participants_due(s.chooser)); // so soon after a choice
-    see(&s, DP_PARTICIPANTS_GAP);
-    assert_true(dp_participants_due(s.chooser));
-    assert_int_equal(choose(&s, 15), 11); // its dense exchange alone is 100 ms
+    assert_int_equal(run(&s, DP_PARTICIPANTS_FIRST - 1, 15), 15); // computing is slow
+    assert_false(dp_participants_searches(s.chooser));
+    assert_int_equal(next(&s, 15), 15);
+    assert_true(dp_participants_searches(s.chooser));
+    assert_int_equal(next(&s, 15), 15);
+    tell_link(&s, 2, FAST / 10); // its dense exchange alone is 100 ms
+    assert_int_equal(next(&s, 15), 11);
+    assert_false(dp_participants_searches(s.chooser)); // it was about another link
     tell_link(&s, 2, FAST * 0.95);
-    see(&s, DP_PARTICIPANTS_GAP);
-    assert_true(dp_participants_due(s.chooser));
-    assert_int_equal(choose(&s, 11), 15);
+    assert_int_equal(run(&s, DP_PARTICIPANTS_GAP - 1, 11), 11); // so soon after the last
+    assert_int_equal(next(&s, 11), 15);
+    assert_int_equal(run(&s, 2 * DP_PARTICIPANTS_GAP, 15), 15);
+    assert_true(dp_participants_searches(s.chooser));
+    assert_int_equal(run(&s, 400, 15), 15); // until searches are rare
+    assert_false(dp_participants_searches(s.chooser));
     tell_link(&s, 2, FAST); // by less than a tenth
-    see(&s, DP_PARTICIPANTS_GAP);
-    assert_false(dp_participants_due(s.chooser));
-    see(&s, 3 * (DP_PARTICIPANTS_FIRST + 2 * DP_PARTICIPANTS_GAP) - 8);
-    assert_int_equal(choose(&s, 15), 15);
-    tell_link(&s, 2, FAST * 0.8); // a little
-    see(&s, DP_PARTICIPANTS_BATCHES - 1);
-    assert_false(dp_participants_due(s.chooser));
-    see(&s, 1);
-    assert_true(dp_participants_due(s.chooser));
-    assert_int_equal(choose(&s, 15), 15);
-    see(&s, 2 * (96 + DP_PARTICIPANTS_BATCHES)); // three times as many; more than the ring holds
-    assert_true(dp_participants_due(s.chooser));
-    assert_int_equal(choose(&s, 15), 15);
+    assert_int_equal(run(&s, DP_RECENT_MAX, 15), 15);
+    assert_false(dp_participants_searches(s.chooser));
+    tell_link(&s, 2, FAST * 0.8); // a little: the batches are other ones by now
+    assert_int_equal(next(&s, 15), 15);
+    assert_true(dp_participants_searches(s.chooser));
     close_scene(&s);
 }
 
-// One that is a little better is not worth cold caches.
-static void equal_sets_stay(void **state)
+// Searches begin at a batch and three times as many later, and end.
+static void searches_become_rare(void **state)
 {
     (void)state;
     scene s;
-    uint32_t count;
-    dp_candidate candidates[RT_WORKERS_MAX];
-    uint64_t workers;
+    uint32_t begins = 0, units = 0;
+    bool before = false;
     open_scene(&s, WORKERS, SAMPLES * FIELDS);
-    see(&s, 20);
-    // Another set of three equal boxes is as good as the prefix of three.
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        const dp_input free = {.kind = DP_INPUT_COMPUTE, .worker = w, .value = 0};
-        dp_participants_apply(s.chooser, &free);
+    for (uint32_t t = 0; t < 2000; t++) {
+        assert_int_equal(next(&s, 15), 15);
+        begins += dp_participants_searches(s.chooser) && !before;
+        before = dp_participants_searches(s.chooser);
+        units += before;
     }
-    assert_int_equal(dp_participants_choose(s.chooser, 1, &workers, candidates, &count), RT_OK);
-    assert_int_equal(count, WORKERS);
-    double best = candidates[0].predicted_s, first = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        best = candidates[i].predicted_s < best ? candidates[i].predicted_s : best;
-        first = candidates[i].workers == 1 ? candidates[i].predicted_s : first;
-    }
-    const bool stays = best >= (1 - DP_PARTICIPANTS_GAIN) * first;
-    assert_int_equal(workers == 1, stays);
+    assert_true(begins >= 3 && begins <= 7);
+    assert_true(units < 800);
     close_scene(&s);
 }
 
-// A set whose caches cannot hold its micro-batches is not tried.
-static void small_caches_need_many_workers(void **state)
-{
-    (void)state;
-    scene s;
-    uint32_t count;
-    dp_candidate candidates[RT_WORKERS_MAX];
-    uint64_t workers;
-    open_scene(&s, WORKERS, (SAMPLES + 2) / 3 * FIELDS); // of three workers, not of two
-    see(&s, 10);
-    assert_int_equal(dp_participants_choose(s.chooser, 15, &workers, candidates, &count), RT_OK);
-    assert_int_equal(count, 2);
-    assert_int_equal(candidates[0].workers, 7);
-    assert_int_equal(candidates[1].workers, 15);
-    close_scene(&s);
-}
-
-static void must_be_same(scene *a, scene *b, uint32_t *choices)
-{
-    dp_input records[2][RT_WORKERS_MAX];
-    uint32_t counts[2];
-    assert_int_equal(dp_participants_records(a->chooser, 15, records[0], &counts[0]), RT_OK);
-    assert_int_equal(dp_participants_records(b->chooser, 15, records[1], &counts[1]), RT_OK);
-    assert_int_equal(counts[0], counts[1]);
-    assert_memory_equal(records[0], records[1], counts[0] * sizeof records[0][0]);
-    *choices += counts[0];
-}
-
-// One made from the bytes of another chooses as that does: at the same time, by the same batches,
-// before and after the ring is full. A rate that changed before is known.
+// One made from the bytes of another goes on as that does: with the same sets in the same
+// iterations, also from the middle of a search, before and after its batches stand still.
 static void a_state_goes_on(void **state)
 {
     (void)state;
-    static const uint32_t seen[] = {1, 7, 30, 48, 100};
-    uint32_t choices = 0;
-    for (size_t i = 0; i < RT_COUNT_OF(seen); i++) {
+    uint32_t searching = 0, changes = 0;
+    for (uint32_t seen = 1; seen < 90; seen += 1 + seen / 12) {
         scene one, other;
-        rt_bytes bytes = {0};
+        rt_bytes bytes = {0}, again = {0};
         rt_error error = {0};
         open_scene(&one, WORKERS, SAMPLES * FIELDS);
         open_scene(&other, WORKERS, SAMPLES * FIELDS);
-        for (uint32_t k = 0; k < seen[i]; k++) {
-            uint32_t ignored;
-            dp_input records[RT_WORKERS_MAX];
-            if (seen[i] > 20 && k + 2 == seen[i]) // so soon after a choice that it waits
-                tell_link(&one, 2, FAST / 10);
-            see(&one, 1);
+        uint64_t current = 15;
+        for (uint32_t k = 0; k < seen; k++) {
+            if (seen > 20 && k + 2 == seen) // so soon that nothing follows yet
+                tell_link(&one, 2, FAST / 1.5);
+            current = next(&one, current);
             random_batches_fill(&other.batches, &other.batch, SAMPLES); // the stream goes on
-            assert_int_equal(dp_participants_records(one.chooser, 15, records, &ignored), RT_OK);
         }
+        searching += dp_participants_searches(one.chooser);
         dp_participants_save(one.chooser, &bytes);
         dp_rates rates = one.config.rates;
-        if (seen[i] > 20)
-            rates.links[2] = (dp_link){FAST / 10, FAST / 10};
+        if (seen > 20)
+            rates.links[2] = (dp_link){FAST / 1.5, FAST / 1.5};
         rt_reader reader = rt_bytes_reader(&bytes);
         if (dp_participants_load(other.chooser, &rates, &reader, &error))
             fail_msg("%s", error.text);
         assert_int_equal(reader.left, 0);
+        dp_participants_save(other.chooser, &again);
+        assert_int_equal(bytes.size, again.size);
+        assert_memory_equal(bytes.data, again.data, bytes.size);
         for (uint32_t k = 0; k < 120; k++) {
             if (k == 60) {
                 tell_link(&one, 1, FAST / 20);
                 tell_link(&other, 1, FAST / 20);
             }
-            must_be_same(&one, &other, &choices);
-            see(&one, 1);
-            see(&other, 1);
+            const uint64_t workers = next(&one, current);
+            assert_int_equal(next(&other, current), workers);
+            assert_int_equal(dp_participants_searches(one.chooser),
+                             dp_participants_searches(other.chooser));
+            changes += workers != current;
+            current = workers;
         }
         rt_bytes_fini(&bytes);
+        rt_bytes_fini(&again);
         close_scene(&one);
         close_scene(&other);
     }
-    assert_true(choices > 0);
+    assert_true(searching > 5 && changes > 10);
 }
 
 // Cut short anywhere, or with any byte changed, it is refused or harmless.
@@ -215,9 +202,11 @@ static void damaged_states(void **state)
     scene one;
     rt_bytes bytes = {0};
     open_scene(&one, WORKERS, SAMPLES * FIELDS);
-    see(&one, 3);
+    run(&one, DP_PARTICIPANTS_FIRST + 11, 15);
+    assert_true(dp_participants_searches(one.chooser));
     dp_participants_save(one.chooser, &bytes);
-    for (size_t at = 0; at < bytes.size; at += 1 + at / 64) {
+    const size_t head = 200, tail = bytes.size - 2000; // between them, batches
+    for (size_t at = 0; at < bytes.size; at += at > head && at < tail ? 997 : 3) {
         rt_error error = {0};
         for (uint32_t flip = 0; flip < 2; flip++) {
             scene other;
@@ -229,8 +218,7 @@ static void damaged_states(void **state)
                 dp_participants_load(other.chooser, &one.config.rates, &reader, &error);
             bytes.data[at] ^= flip ? 0x80 : 0;
             assert_true(status == RT_DATA || (flip && !status));
-            see(&other, DP_PARTICIPANTS_FIRST);
-            (void)choose(&other, 15);
+            (void)run(&other, DP_PARTICIPANTS_FIRST + 2, 15);
             close_scene(&other);
         }
     }
@@ -251,8 +239,6 @@ static void sets_rotate(void **state)
     s.config.participants_min = 2;
     assert_int_equal(dp_participants_open(&s.config, NULL, NULL, &s.chooser, &error), RT_OK);
     for (uint32_t t = 0; t < 60; t++) {
-        dp_input records[RT_WORKERS_MAX];
-        uint32_t count;
         if (t == 31) {
             rt_bytes bytes = {0};
             dp_participants_save(s.chooser, &bytes);
@@ -262,14 +248,11 @@ static void sets_rotate(void **state)
                 RT_OK);
             rt_bytes_fini(&bytes);
         }
-        assert_int_equal(dp_participants_records(s.chooser, current, records, &count), RT_OK);
-        assert_true(count == 0 || t % DP_PARTICIPANTS_TURN == 0);
-        for (uint32_t i = 0; i < count; i++)
-            current ^= rt_bit(records[i].worker);
+        current = next(&s, current);
+        assert_true(current == last || t % DP_PARTICIPANTS_TURN == 0 || t == 0);
         assert_true(rt_bit_count(current) >= 2 && current < 16);
         sets += current != last;
         last = current;
-        see(&s, 1);
     }
     assert_true(sets > 10);
     s.config.dispatch.participants = RT_PARTICIPANTS_ALL;
@@ -279,5 +262,6 @@ static void sets_rotate(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(a_state_goes_on), TEST(damaged_states), TEST(sets_rotate), TEST(a_link_that_drops_and_recovers), TEST(equal_sets_stay),
-          TEST(small_caches_need_many_workers))
+TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(a_link_that_drops_and_recovers),
+          TEST(searches_become_rare), TEST(a_state_goes_on), TEST(damaged_states),
+          TEST(sets_rotate))

@@ -348,7 +348,7 @@ static int check_folder(const char *folder)
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] == '.' || stat(path, &info) != 0)
             continue;
-        if (S_ISDIR(info.st_mode))
+        if (S_ISDIR(info.st_mode) && strcmp(entry->d_name, "grafana") != 0) // those are Grafana's
             count += check_folder(path);
         if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
             continue;

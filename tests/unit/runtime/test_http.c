@@ -40,6 +40,11 @@ static void handle(void *context, rt_http_request *request)
         return;
     }
     pthread_mutex_unlock(&s->lock);
+    if (strcmp(rt_http_path(request), "/listen") == 0) {
+        if (!rt_http_listen(request, "text/event-stream"))
+            rt_http_refuse(request, 503, "too many listen");
+        return;
+    }
     if (strcmp(rt_http_path(request), "/echo") != 0) {
         rt_http_refuse(request, 404, "no such path \"%s\"", rt_http_path(request));
         return;
@@ -452,6 +457,120 @@ static void refuses_to_open(void **state)
     rt_http_close(first);
 }
 
-TEST_MAIN(TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
+// ---- listeners -------------------------------------------------------------------------------
+
+// Until it holds a text; false: it did not come within five seconds.
+static bool read_until(int fd, char *text, size_t size, const char *part)
+{
+    size_t length = 0;
+    struct pollfd wanted = {fd, POLLIN, 0};
+    while (length < size - 1 && poll(&wanted, 1, 5000) == 1) {
+        const ssize_t got = read(fd, text + length, size - 1 - length);
+        if (got <= 0)
+            break;
+        length += (size_t)got;
+        text[length] = '\0';
+        if (strstr(text, part))
+            return true;
+    }
+    return false;
+}
+
+static void publish(rt_http *http, const char *text)
+{
+    assert_int_equal(rt_http_publish(http, text, strlen(text)), RT_OK);
+}
+
+static void await_listeners(rt_http *http, uint32_t count)
+{
+    for (int i = 0; i < 500 && rt_http_listeners(http) != count; i++)
+        usleep(10000);
+    assert_int_equal(rt_http_listeners(http), count);
+}
+
+static void brings_news(void **state)
+{
+    (void)state;
+    char text[4096];
+    bool is_closed;
+    rt_http_config config = make_config(make_service());
+    config.listeners_max = 2;
+    rt_http *http = open_server(&config);
+    publish(http, "nobody heard this\n");
+    publish(http, "<first>\n");
+    const int one = connect_to(http), other = connect_to(http), late = connect_to(http);
+    send_text(one, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(read_until(one, text, sizeof text, "<first>"));
+    assert_non_null(strstr(text, "text/event-stream"));
+    assert_null(strstr(text, "nobody"));
+    send_text(other, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(read_until(other, text, sizeof text, "<first>"));
+    send_text(late, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(read_until(late, text, sizeof text, "too many listen"));
+    publish(http, "<second>\n");
+    assert_true(read_until(one, text, sizeof text, "<second>"));
+    assert_true(read_until(other, text, sizeof text, "<second>"));
+    close(one);
+    for (int i = 0; i < 3; i++) // who has gone is found by what is sent
+        publish(http, "<third>\n"), usleep(50000);
+    await_listeners(http, 1);
+    must_answer("", http, "/echo", "GET /echo q=- x=- 0:");
+    rt_http_close(http);
+    read_all(other, text, sizeof text, 5000, &is_closed);
+    assert_true(is_closed);
+    close(other);
+    close(late);
+}
+
+// One that does not read holds up nobody, and gets the newest when it does.
+static void leaves_out_for_the_slow(void **state)
+{
+    (void)state;
+    enum { SIZE = 4 << 20, ROUNDS = 20 };
+    char *text = malloc(SIZE + 64), *got = malloc((ROUNDS + 1) * (size_t)SIZE);
+    bool is_closed;
+    rt_http_config config = make_config(make_service());
+    config.listeners_max = 2;
+    rt_http *http = open_server(&config);
+    const int slow = connect_to(http);
+    send_text(slow, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    await_listeners(http, 1);
+    memset(text, 'x', SIZE);
+    for (int i = 1; i <= ROUNDS; i++) {
+        snprintf(text + SIZE, 64, "<round %d>", i);
+        publish(http, text);
+        usleep(20000);
+    }
+    assert_true(read_until(slow, got, (ROUNDS + 1) * (size_t)SIZE, "<round 20>"));
+    assert_null(strstr(got, "<round 10>"));
+    rt_http_close(http);
+    read_all(slow, text, SIZE, 5000, &is_closed);
+    close(slow);
+    free(text);
+    free(got);
+}
+
+// A browser asks for name and password; nothing else is taken where it is not wanted.
+static void takes_a_password(void **state)
+{
+    (void)state;
+    rt_http_config config = make_config(make_service());
+    config.token = write_file("token", "0123456789abcdef", 0600);
+    rt_http *http = open_server(&config);
+    must_answer("-o /dev/null -w %{http_code} -u me:0123456789abcdef", http, "/echo", "401");
+    rt_http_close(http);
+    config.takes_password = true;
+    http = open_server(&config);
+    must_answer("-u me:0123456789abcdef", http, "/echo", "GET /echo q=- x=- 0:");
+    must_answer("-H 'Authorization: Bearer 0123456789abcdef'", http, "/echo",
+                "GET /echo q=- x=- 0:");
+    must_answer("-o /dev/null -w %{http_code} -u me:0123456789abcdeX", http, "/echo", "401");
+    must_answer("-o /dev/null -w %{http_code} -u 0123456789abcdef:", http, "/echo", "401");
+    must_answer("-o /dev/null -w %{http_code} -H 'Authorization: Basic =%%'", http, "/echo", "401");
+    must_answer("-o /dev/null -w %{http_code}", http, "/echo", "401");
+    rt_http_close(http);
+}
+
+TEST_MAIN(TEST(brings_news), TEST(leaves_out_for_the_slow), TEST(takes_a_password), TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
           TEST(refuses_bad_requests), TEST(gives_up_who_is_slow), TEST(bounds_connections),
           TEST(asks_for_the_token), TEST(speaks_tls), TEST(refuses_to_open))

@@ -1,7 +1,6 @@
 // Events that are sent: what senders are told, and what the source of lines gives of it.
 #include "runtime/live/rt_live.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +101,8 @@ static void http_answers_once_events_are_kept(void **state)
     must_answer("", "/events", "{\"error\":\"expected POST /events\"} 405");
     must_answer("", "/", "{\"error\":\"expected POST /events or GET /health\"} 404");
     must_answer("", "/health", "{\"status\":\"ok\",\"events\":2,\"journal_bytes\":101} 200");
-    assert_int_equal(rt_live_statistics(live).intake.unnamed, 2);
-    assert_int_equal(rt_live_statistics(live).read, 3);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.unnamed, 2);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).read, 3);
     rt_source_live.close(source);
     rt_live_close(live);
 }
@@ -123,8 +122,8 @@ static void http_says_when_it_is_full(void **state)
     must_answer(arguments, "/events", "{\"accepted\":30000} 200");
     must_answer(arguments, "/events",
                 "{\"error\":\"the journal is full: training is behind\"} 503");
-    assert_int_equal(rt_live_statistics(live).journal.next, 30001);
-    assert_int_equal(rt_live_statistics(live).journal.full, 1);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 30001);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.full, 1);
     rt_live_close(live);
 }
 
@@ -165,16 +164,6 @@ static void goes_on_where_it_stood(void **state)
 
 // ---- tcp -------------------------------------------------------------------------------------
 
-static int connect_to(void)
-{
-    const struct sockaddr_in place = {.sin_family = AF_INET,
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                      .sin_port = htons((uint16_t)port)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&place, sizeof place), 0);
-    return fd;
-}
-
 static void send_text(int fd, const char *text)
 {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
@@ -206,7 +195,7 @@ static void tcp_counts_what_is_kept(void **state)
     char byte;
     rt_live *live = open_live(RT_SOURCE_TCP, 1 << 30);
     void *source = open_source();
-    const int one = connect_to(), two = connect_to();
+    const int one = test_connect((uint16_t)port), two = test_connect((uint16_t)port);
     send_text(one, "a\nb\nhal");
     must_count(one, "2\n");
     send_text(two, "x\n");

@@ -251,7 +251,45 @@ static void test_last_fifth(void **state)
     check_tail(400000, 5000, 0.0065);
 }
 
-TEST_MAIN(TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
+// The last samples, in pieces of any size: sums as of those alone, from a start that is near enough.
+static void check_rolled(uint32_t window, uint32_t piece_max)
+{
+    enum { COUNT = 30000 };
+    samples all = random_samples(window, COUNT, 10, 1.5);
+    rt_meter *meter = make_meter();
+    rt_random random = {window};
+    for (uint32_t done = 0; done < COUNT;) {
+        const uint32_t piece =
+            (uint32_t)rt_min_u64(1 + rt_random_below(&random, piece_max), COUNT - done);
+        rt_meter_begin_window(meter);
+        rt_meter_add(meter, all.predictions + done, all.labels + done, piece);
+        rt_meter_roll(meter, window);
+        done += piece;
+        const rt_quality rolled = rt_meter_rolled(meter);
+        assert_int_equal(rolled.first_sample + rolled.sample_count, done);
+        assert_true(rolled.sample_count >= rt_min_u64(window, done));
+        // a segment has a twentieth and what its last piece brings more
+        assert_true(rolled.sample_count <= window + window / 20 + 2u * piece_max);
+        if (done == COUNT || done % 7 == 0)
+            check_sums(&rolled, &all, (uint32_t)rolled.first_sample, done);
+        if (done == COUNT)
+            test_close(rolled.auc, count_pairs(&all, (uint32_t)rolled.first_sample).auc, 1e-3, 0,
+                       "auc");
+    }
+    rt_meter_destroy(meter);
+    free_samples(&all);
+}
+
+static void test_rolled(void **state)
+{
+    (void)state;
+    check_rolled(1000, 1);
+    check_rolled(3000, 40);
+    check_rolled(2000, 700);
+    check_rolled(100, 3000);
+}
+
+TEST_MAIN(TEST(test_rolled), TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
           TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
           TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
           TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth))

@@ -1,4 +1,5 @@
-// PUBACK after fsync: a broker's own log says when it came. The journal's disk refuses meanwhile.
+// PUBACK after fsync: a broker's own log says when it came, while the journal's disk refuses. And a
+// broker that speaks TLS and wants a password: who has neither hears nothing.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,13 +16,14 @@
 
 #define LIMIT_S 20
 
-static pid_t start_broker(int port, const char *log)
+// settings: of the broker.
+static pid_t start_broker(int port, const char *log, const char *settings)
 {
     char path[600];
     snprintf(path, sizeof path, "%s", test_path("mosquitto.conf"));
     FILE *file = fopen(path, "w");
-    fprintf(file, "listener %d 127.0.0.1\nallow_anonymous true\nlog_type all\nlog_dest stderr\n",
-            port);
+    fprintf(file, "listener %d 127.0.0.1\nlog_type all\nlog_dest stderr\n%s%s", port, settings,
+            getuid() == 0 ? "user root\n" : "");
     fclose(file);
     const pid_t child = fork();
     if (child == 0) {
@@ -63,7 +65,7 @@ static void acknowledges_after_fsync(void **state)
     char log[600], command[256];
     const int port = test_free_port();
     snprintf(log, sizeof log, "%s", test_path("log"));
-    const pid_t broker = start_broker(port, log);
+    const pid_t broker = start_broker(port, log, "allow_anonymous true\n");
     await_log(log, "running");
     rt_config config;
     rt_live *live;
@@ -84,17 +86,98 @@ static void acknowledges_after_fsync(void **state)
     snprintf(command, sizeof command,
              "printf 'one\\ntwo' | mosquitto_pub -p %d -q 1 -t lanyard/events -s", port);
     assert_int_equal(system(command), 0);
-    for (int i = 0; i < LIMIT_S * 50 && rt_live_statistics(live).journal.failures == 0; i++)
+    for (int i = 0;
+         i < LIMIT_S * 50 && rt_live_statistics(live, RT_FLOW_EVENTS).journal.failures == 0; i++)
         usleep(20000);
-    assert_true(rt_live_statistics(live).journal.failures > 0);
+    assert_true(rt_live_statistics(live, RT_FLOW_EVENTS).journal.failures > 0);
     assert_true(log_has(log, "Sending PUBLISH to lanyard"));
     usleep(300000);
     assert_false(log_has(log, "Received PUBACK from lanyard")); // it is not on disk
-    assert_int_equal(rt_live_statistics(live).journal.next, 1);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
 
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     await_log(log, "Received PUBACK from lanyard"); // the broker sent it again
-    assert_int_equal(rt_live_statistics(live).journal.next, 3);
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 3);
+    rt_live_close(live);
+    rt_config_fini(&config);
+    kill(broker, SIGTERM);
+    waitpid(broker, NULL, 0);
+}
+
+static void make(const char *command)
+{
+    char text[1500];
+    snprintf(text, sizeof text, "cd %s && %s >made 2>&1", test_path("."), command);
+    if (system(text) != 0)
+        fail_msg("%s", text);
+}
+
+// A run with this authority and this password, of the two that there are.
+static rt_live *open_with(rt_config *config, int port, const char *authority, const char *password)
+{
+    rt_live *live;
+    rt_error error = {0};
+    rt_stream_config *stream = &config->stream;
+    assert_int_equal(rt_config_init(config), RT_OK);
+    stream->source = RT_SOURCE_MQTT;
+    snprintf(stream->mqtt_broker, sizeof stream->mqtt_broker, "127.0.0.1:%d", port);
+    snprintf(stream->mqtt_ca, sizeof stream->mqtt_ca, "%s", test_path(authority));
+    snprintf(stream->mqtt_user, sizeof stream->mqtt_user, "hub");
+    snprintf(stream->mqtt_password, sizeof stream->mqtt_password, "%s", test_path(password));
+    if (rt_live_open(config, test_path("journal"), &live, &error))
+        fail_msg("%s", error.text);
+    return live;
+}
+
+static void over_tls_with_a_password(void **state)
+{
+    (void)state;
+    if (system("command -v mosquitto >/dev/null && command -v mosquitto_passwd >/dev/null && "
+               "command -v mosquitto_pub >/dev/null && command -v openssl >/dev/null") != 0)
+        test_skip("mosquitto or openssl is not installed (tools/setup test)");
+    char log[600], settings[3000], folder[600];
+    const int port = test_free_port();
+    rt_config config;
+    static const char certificate[] =
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1";
+    snprintf(log, sizeof log, "%s", test_path("log"));
+    snprintf(folder, sizeof folder, "%s", test_path("."));
+    snprintf(settings, sizeof settings, "%s -keyout key.pem -out good.pem", certificate);
+    make(settings);
+    snprintf(settings, sizeof settings, "%s -keyout other.key -out other.pem", certificate);
+    make(settings);
+    make("printf 'open sesame' | tr -d ' ' >right && printf guessed >wrong && chmod 600 right "
+         "wrong");
+    make("mosquitto_passwd -b -c words hub opensesame");
+    snprintf(settings, sizeof settings,
+             "allow_anonymous false\npassword_file %s/words\ncertfile %s/good.pem\nkeyfile "
+             "%s/key.pem\n",
+             folder, folder, folder);
+    const pid_t broker = start_broker(port, log, settings);
+    await_log(log, "running");
+
+    rt_live *live =
+        open_with(&config, port, "other.pem", "right"); // another broker, for all it knows
+    await_log(log, "tlsv1 alert unknown ca");
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.connections, 0);
+    rt_live_close(live);
+    rt_config_fini(&config);
+    live = open_with(&config, port, "good.pem", "wrong");
+    await_log(log, "not authorised");
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.connections, 0);
+    rt_live_close(live);
+    rt_config_fini(&config);
+
+    live = open_with(&config, port, "good.pem", "right");
+    await_log(log, "Sending SUBACK to lanyard");
+    snprintf(settings, sizeof settings,
+             "mosquitto_pub -h 127.0.0.1 -p %d --cafile good.pem -u hub -P opensesame -q 1 -t "
+             "lanyard/events -m one",
+             port);
+    make(settings);
+    await_log(log, "Received PUBACK from lanyard");
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 2);
     rt_live_close(live);
     rt_config_fini(&config);
     kill(broker, SIGTERM);
@@ -106,6 +189,11 @@ static void acknowledges_after_fsync(void **state)
     (void)state;
     test_skip("this build has no MQTT (tools/setup mqtt)");
 }
+
+static void over_tls_with_a_password(void **state)
+{
+    acknowledges_after_fsync(state);
+}
 #endif
 
-TEST_MAIN(TEST(acknowledges_after_fsync))
+TEST_MAIN(TEST(acknowledges_after_fsync), TEST(over_tls_with_a_password))

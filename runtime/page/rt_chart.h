@@ -1,30 +1,30 @@
-// cli_chart - charts of a report as SVG: lines over iterations, stacked bars.
+// rt_chart - charts of a report as SVG: lines over iterations, stacked bars.
 //
 // Colours are classes of the page (s0.. for runs, k0.. for kinds), so that it can be light or dark.
-#ifndef CLI_CHART_H
-#define CLI_CHART_H
+#ifndef RT_CHART_H
+#define RT_CHART_H
 
-#include "cli/cli_page.h"
+#include "runtime/page/rt_page.h"
 
-#define CLI_CHART_COLOURS 8u
-#define CLI_CHART_LINES_MAX 16u // in one chart: colours, then the same colours dashed
+#define RT_CHART_COLOURS 8u
+#define RT_CHART_LINES_MAX 16u // in one chart: colours, then the same colours dashed
 
 typedef struct {
     const char *name; // from outside
     const double *x, *y;
     uint32_t count; // points; those with y = NAN are gaps
-} cli_line;
+} rt_chart_line;
 
 // From 0, or from about the least value with from_zero false.
-void cli_chart_lines(cli_page *page, bool from_zero, const cli_line *lines, uint32_t line_count);
+void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count);
 
 typedef struct {
     const char *name; // from outside
     const double *parts;
-} cli_bar;
+} rt_chart_bar;
 
 // One bar per line of text, all in the scale of the longest. part_names: one per colour.
-void cli_chart_bars(cli_page *page, const cli_bar *bars, uint32_t bar_count,
+void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
                     const char *const *part_names, uint32_t part_count);
 
 #endif

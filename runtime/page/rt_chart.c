@@ -1,4 +1,4 @@
-#include "cli/cli_chart.h"
+#include "runtime/page/rt_chart.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,58 +48,58 @@ static double y_at(const axis *y, double value)
     return HEIGHT - BOTTOM - (value - y->low) / (y->high - y->low) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void draw_axes(cli_page *page, const axis *x, const axis *y)
+static void draw_axes(rt_page *page, const axis *x, const axis *y)
 {
     char text[32];
     for (int i = 0; i <= TICKS_MAX; i++) {
         const double value = y->low + i * y->step;
         if (value > y->high + y->step / 2)
             break;
-        cli_page_add(page, "<path class=\"grid\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, y_at(y, value),
+        rt_page_add(page, "<path class=\"grid\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, y_at(y, value),
                      WIDTH - RIGHT);
-        cli_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">%s</text>\n", LEFT - 6,
+        rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">%s</text>\n", LEFT - 6,
                      y_at(y, value) + 4,
-                     cli_page_number(fabs(value) < y->step * 1e-6 ? 0 : value, text));
+                     rt_page_number(fabs(value) < y->step * 1e-6 ? 0 : value, text));
     }
     for (int i = 0; i <= TICKS_MAX; i++) {
         const double value = x->low + i * x->step;
         if (value > x->high - x->step / 2 && i > 0)
             break;
-        cli_page_add(page, "<text x=\"%.1f\" y=\"%.0f\" class=\"middle\">%s</text>", x_at(x, value),
-                     HEIGHT - BOTTOM + 16, cli_page_number(value, text));
+        rt_page_add(page, "<text x=\"%.1f\" y=\"%.0f\" class=\"middle\">%s</text>", x_at(x, value),
+                     HEIGHT - BOTTOM + 16, rt_page_number(value, text));
     }
-    cli_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">iteration</text>\n",
+    rt_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">iteration</text>\n",
                  WIDTH - RIGHT, HEIGHT - BOTTOM + 16);
 }
 
-static void draw_line(cli_page *page, const cli_line *line, uint32_t number, const axis *x,
+static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number, const axis *x,
                       const axis *y)
 {
     bool joined = false;
-    cli_page_add(page, "<path class=\"line s%u%s\" d=\"", number % CLI_CHART_COLOURS,
-                 number >= CLI_CHART_COLOURS ? " dashed" : "");
+    rt_page_add(page, "<path class=\"line s%u%s\" d=\"", number % RT_CHART_COLOURS,
+                 number >= RT_CHART_COLOURS ? " dashed" : "");
     for (uint32_t i = 0; i < line->count; i++) {
         const bool there = isfinite(line->y[i]);
         if (there)
-            cli_page_add(page, "%s%.1f %.1f", joined ? "L" : "M", x_at(x, line->x[i]),
+            rt_page_add(page, "%s%.1f %.1f", joined ? "L" : "M", x_at(x, line->x[i]),
                          y_at(y, line->y[i]));
         if (there && !joined && (i + 1 == line->count || !isfinite(line->y[i + 1])))
-            cli_page_add(page, "h.1"); // a point alone is seen too
+            rt_page_add(page, "h.1"); // a point alone is seen too
         joined = there;
     }
-    cli_page_add(page, "\"><title>");
-    cli_page_text(page, line->name);
-    cli_page_add(page, "</title></path>\n");
+    rt_page_add(page, "\"><title>");
+    rt_page_text(page, line->name);
+    rt_page_add(page, "</title></path>\n");
 }
 
-static void legend(cli_page *page, const char *kind, uint32_t number, bool dashed, const char *name)
+static void legend(rt_page *page, const char *kind, uint32_t number, bool dashed, const char *name)
 {
-    cli_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, dashed ? " hollow" : "");
-    cli_page_text(page, name);
-    cli_page_add(page, "</span>\n");
+    rt_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, dashed ? " hollow" : "");
+    rt_page_text(page, name);
+    rt_page_add(page, "</span>\n");
 }
 
-void cli_chart_lines(cli_page *page, bool from_zero, const cli_line *lines, uint32_t line_count)
+void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count)
 {
     double low = from_zero ? 0 : INFINITY, high = -INFINITY, last = 1, first = INFINITY;
     for (uint32_t k = 0; k < line_count; k++) {
@@ -113,24 +113,24 @@ void cli_chart_lines(cli_page *page, bool from_zero, const cli_line *lines, uint
         }
     }
     if (!isfinite(high)) {
-        cli_page_add(page, "<p class=\"note\">no values</p>\n");
+        rt_page_add(page, "<p class=\"note\">no values</p>\n");
         return;
     }
     const axis y = axis_of(low, high);
     axis x = axis_of(fmin(first - 1, 0), last);
     x.high = last; // no room for iterations that never were
-    cli_page_add(page, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", WIDTH, HEIGHT);
+    rt_page_add(page, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", WIDTH, HEIGHT);
     draw_axes(page, &x, &y);
     for (uint32_t k = 0; k < line_count; k++)
         draw_line(page, &lines[k], k, &x, &y);
-    cli_page_add(page, "</svg>\n<p class=\"legend\">");
+    rt_page_add(page, "</svg>\n<p class=\"legend\">");
     for (uint32_t k = 0; k < line_count; k++)
-        legend(page, "s", k % CLI_CHART_COLOURS, k >= CLI_CHART_COLOURS, lines[k].name);
-    cli_page_add(page, "</p>\n");
+        legend(page, "s", k % RT_CHART_COLOURS, k >= RT_CHART_COLOURS, lines[k].name);
+    rt_page_add(page, "</p>\n");
 }
 
 // The longest of the bars, 0 without any.
-static double longest(const cli_bar *bars, uint32_t bar_count, uint32_t part_count)
+static double longest(const rt_chart_bar *bars, uint32_t bar_count, uint32_t part_count)
 {
     double all = 0;
     for (uint32_t i = 0; i < bar_count; i++) {
@@ -142,42 +142,42 @@ static double longest(const cli_bar *bars, uint32_t bar_count, uint32_t part_cou
     return all;
 }
 
-static void draw_bar(cli_page *page, const cli_bar *bar, double y, double scale,
+static void draw_bar(rt_page *page, const rt_chart_bar *bar, double y, double scale,
                      const char *const *part_names, uint32_t part_count)
 {
     char text[32];
     double sum = 0;
-    cli_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">", BAR_LEFT - 6, y + 13);
-    cli_page_text(page, bar->name);
-    cli_page_add(page, "</text>");
+    rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">", BAR_LEFT - 6, y + 13);
+    rt_page_text(page, bar->name);
+    rt_page_add(page, "</text>");
     for (uint32_t k = 0; k < part_count; k++) {
         if (!(bar->parts[k] > 0))
             continue;
-        cli_page_add(page,
+        rt_page_add(page,
                      "<rect class=\"k%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\">"
                      "<title>%s: %s</title></rect>",
                      k, BAR_LEFT + sum * scale, y, bar->parts[k] * scale, BAR_HEIGHT - 3,
-                     part_names[k], cli_page_number(bar->parts[k], text));
+                     part_names[k], rt_page_number(bar->parts[k], text));
         sum += bar->parts[k];
     }
-    cli_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6,
-                 y + 13, cli_page_number(sum, text));
+    rt_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6,
+                 y + 13, rt_page_number(sum, text));
 }
 
-void cli_chart_bars(cli_page *page, const cli_bar *bars, uint32_t bar_count,
+void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
                     const char *const *part_names, uint32_t part_count)
 {
     const double most = longest(bars, bar_count, part_count);
     const double height = BAR_HEIGHT * bar_count + 8;
     if (!(most > 0)) {
-        cli_page_add(page, "<p class=\"note\">no values</p>\n");
+        rt_page_add(page, "<p class=\"note\">no values</p>\n");
         return;
     }
-    cli_page_add(page, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", WIDTH, height);
+    rt_page_add(page, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", WIDTH, height);
     for (uint32_t i = 0; i < bar_count; i++)
         draw_bar(page, &bars[i], 4 + BAR_HEIGHT * i, (WIDTH - BAR_LEFT - BAR_RIGHT) / most,
                  part_names, part_count);
-    cli_page_add(page, "</svg>\n<p class=\"legend\">");
+    rt_page_add(page, "</svg>\n<p class=\"legend\">");
     for (uint32_t k = 0; k < part_count; k++) {
         bool used = false;
         for (uint32_t i = 0; i < bar_count; i++)
@@ -185,5 +185,5 @@ void cli_chart_bars(cli_page *page, const cli_bar *bars, uint32_t bar_count,
         if (used)
             legend(page, "k", k, false, part_names[k]);
     }
-    cli_page_add(page, "</p>\n");
+    rt_page_add(page, "</p>\n");
 }

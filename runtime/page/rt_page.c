@@ -1,4 +1,4 @@
-#include "cli/cli_page.h"
+#include "runtime/page/rt_page.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -7,13 +7,13 @@
 
 #include "runtime/rt_json.h"
 
-void cli_page_fini(cli_page *page)
+void rt_page_fini(rt_page *page)
 {
     rt_free(page->text);
-    *page = (cli_page){0};
+    *page = (rt_page){0};
 }
 
-static char *room(cli_page *page, size_t bytes)
+static char *room(rt_page *page, size_t bytes)
 {
     if (page->failed || bytes > UINT32_MAX / 2 ||
         rt_grow(&page->text, &page->capacity, (uint64_t)page->size + bytes + 1, 1)) {
@@ -23,7 +23,7 @@ static char *room(cli_page *page, size_t bytes)
     return page->text + page->size;
 }
 
-void cli_page_add(cli_page *page, const char *format, ...)
+void rt_page_add(rt_page *page, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -50,37 +50,37 @@ static size_t character(const char *text)
     return at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : length; // U+FFFE, U+FFFF
 }
 
-void cli_page_text(cli_page *page, const char *text)
+void rt_page_text(rt_page *page, const char *text)
 {
     while (*text) {
         const size_t length = character(text);
         switch (*text) {
         case '&':
-            cli_page_add(page, "&amp;");
+            rt_page_add(page, "&amp;");
             break;
         case '<':
-            cli_page_add(page, "&lt;");
+            rt_page_add(page, "&lt;");
             break;
         case '>':
-            cli_page_add(page, "&gt;");
+            rt_page_add(page, "&gt;");
             break;
         case '"':
-            cli_page_add(page, "&quot;");
+            rt_page_add(page, "&quot;");
             break;
         case '\'':
-            cli_page_add(page, "&#39;");
+            rt_page_add(page, "&#39;");
             break;
         default:
             if (length)
-                cli_page_add(page, "%.*s", (int)length, text);
+                rt_page_add(page, "%.*s", (int)length, text);
             else
-                cli_page_add(page, "\xef\xbf\xbd");
+                rt_page_add(page, "\xef\xbf\xbd");
         }
         text += length ? length : 1;
     }
 }
 
-const char *cli_page_number(double value, char text[32])
+const char *rt_page_number(double value, char text[32])
 {
     static const struct {
         double unit;
@@ -98,5 +98,18 @@ const char *cli_page_number(double value, char text[32])
     }
     const char *small = size >= 1 || value == 0 ? "%.4g" : "%.3g";
     snprintf(text, 32, size >= 1000 ? "%.0f" : small, value);
+    return text;
+}
+
+const char *rt_page_age(double seconds, char text[32])
+{
+    if (!isfinite(seconds))
+        return strcpy(text, "-");
+    if (seconds < 120)
+        snprintf(text, 32, "%.0f s", seconds);
+    else if (seconds < 7200)
+        snprintf(text, 32, "%.0f min", seconds / 60);
+    else
+        snprintf(text, 32, "%.1f h", seconds / 3600);
     return text;
 }

@@ -1,0 +1,142 @@
+#include "cli/cli_help.h"
+
+#include <string.h>
+
+#include "cli/cli_words.h"
+#include "runtime/rt_build.h"
+#include "runtime/rt_plugin.h"
+
+#if __has_include(<ucp/api/ucp.h>)
+#define HAS_UCX true
+#else
+#define HAS_UCX false
+#endif
+
+const cli_commands *cli_help_inner(const cli_command *command)
+{
+    return command->run == cli_bench ? &cli_benches : NULL;
+}
+
+static void put_synopsis(FILE *file, const cli_command *command, const char *program)
+{
+    fprintf(file, "  %s %s %s\n      %s\n", program, command->name, command->arguments,
+            command->help);
+}
+
+void cli_help_list(FILE *file, const cli_commands *all, const char *program)
+{
+    for (size_t i = 0; i < all->count; i++)
+        put_synopsis(file, &all->commands[i], program);
+}
+
+int cli_help_usage(const cli_commands *all, FILE *file)
+{
+    fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
+            RT_PROGRAM_VERSION);
+    cli_help_list(file, all, "lanyard");
+    fprintf(file, "\nOptions: `lanyard COMMAND --help`. All keys of CONFIG: docs/CONFIG.md, or "
+                  "`lanyard check --document`.\n");
+    return file == stdout ? CLI_OK : CLI_USAGE;
+}
+
+static const cli_command *find(const cli_commands *all, const char *name)
+{
+    for (size_t i = 0; all && i < all->count; i++)
+        if (strcmp(all->commands[i].name, name) == 0)
+            return &all->commands[i];
+    return NULL;
+}
+
+static int explain(const cli_command *command, const char *program)
+{
+    put_synopsis(stdout, command, program);
+    if (command->options)
+        printf("\n%s", command->options);
+    if (strstr(command->arguments, "--set "))
+        printf("%s", CLI_SET_HELP);
+    return CLI_OK;
+}
+
+int cli_help_command(const cli_command *command, int argc, char **argv)
+{
+    char program[64];
+    const cli_commands *inner = cli_help_inner(command);
+    const cli_command *one = argc > 1 ? find(inner, argv[1]) : NULL;
+    if (!one)
+        return explain(command, "lanyard");
+    snprintf(program, sizeof program, "lanyard %s", command->name);
+    return explain(one, program);
+}
+
+static void put_plugins(bool wanted)
+{
+    static const char *const files[][2] = {{"cuda", "liblanyard_cuda.so"},
+                                           {"mpi", "liblanyard_mpi.so"}};
+    for (size_t i = 0; i < RT_COUNT_OF(files); i++)
+        if (rt_plugin_is_there(files[i][1]) == wanted)
+            printf(" %s", files[i][0]);
+}
+
+// What a build may be without: "has" or "has not".
+static void put_features(bool wanted)
+{
+    const struct {
+        const char *name;
+        bool is_there;
+    } parts[] = {{"ucx", HAS_UCX},
+                 {"mqtt", rt_config_has_source(RT_SOURCE_MQTT)},
+                 {"kafka", rt_config_has_source(RT_SOURCE_KAFKA)}};
+    for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
+        if (parts[i].is_there == wanted)
+            printf(" %s", parts[i].name);
+    put_plugins(wanted);
+    printf("\n");
+}
+
+int cli_help_version(void)
+{
+    printf("lanyard %s\nsources:", rt_build());
+    for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
+        if (rt_config_has_source((rt_source_kind)kind))
+            printf(" %s", rt_config_choice_name("stream.source", kind));
+    printf("\nwith:");
+    put_features(true);
+    printf("without:");
+    put_features(false);
+    return CLI_OK;
+}
+
+static int print_completion(const cli_commands *all, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        cli_completion_bash(all, stdout);
+    else if (strcmp(shell, "zsh") == 0)
+        cli_completion_zsh(all, stdout);
+    else
+        return CLI_USAGE;
+    return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+}
+
+int cli_help(const cli_commands *all, int argc, char **argv)
+{
+    const char *name = NULL, *folder = NULL, *shell = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_error error = {0};
+    const cli_option options[] = {{"man", &folder, NULL}, {"completion", &shell, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &name, sets, &set_count))
+        return CLI_USAGE;
+    const cli_command *command = name ? find(all, name) : NULL;
+    const bool is_wrong = set_count || (name && !command) || (name && (folder || shell)) ||
+                          (folder && shell);
+    int code = CLI_USAGE;
+    if (!is_wrong && folder)
+        code = cli_manual_write(all, folder, &error) ? cli_fail(&error) : CLI_OK;
+    else if (!is_wrong && shell)
+        code = print_completion(all, shell);
+    else if (!is_wrong)
+        code = command ? explain(command, "lanyard") : cli_help_usage(all, stdout);
+    if (code == CLI_USAGE)
+        fprintf(stderr, "lanyard help: expected one of the commands, --man DIR, or --completion "
+                        "bash or zsh (see lanyard help)\n");
+    return code;
+}

@@ -1,0 +1,36 @@
+// cli_help - what the program says about itself, all of it from the tables of its commands and of
+// the keys: usage, version, manual pages, completion for shells.
+#ifndef CLI_HELP_H
+#define CLI_HELP_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+// `lanyard help ...`.
+int cli_help(const cli_commands *all, int argc, char **argv);
+
+// `lanyard NAME ... --help`; argv[1] may name one of the command's own (`lanyard bench device`).
+int cli_help_command(const cli_command *command, int argc, char **argv);
+
+// The list of all commands: CLI_OK on standard output, CLI_USAGE elsewhere.
+int cli_help_usage(const cli_commands *all, FILE *file);
+
+// A line with the synopsis of each command and one with its help; program stands before each.
+void cli_help_list(FILE *file, const cli_commands *all, const char *program);
+
+// `lanyard --version`: the build, and what it was built with.
+int cli_help_version(void);
+
+// The commands that a command has of its own; NULL: none.
+const cli_commands *cli_help_inner(const cli_command *command);
+
+// cli_manual.c: lanyard.1, lanyard-COMMAND.1 and lanyard-config.5 in a folder that is there.
+// RT_IO names the file.
+rt_status cli_manual_write(const cli_commands *all, const char *folder, rt_error *error);
+
+// cli_completion.c: functions that the shell reads.
+void cli_completion_bash(const cli_commands *all, FILE *out);
+void cli_completion_zsh(const cli_commands *all, FILE *out);
+
+#endif

@@ -1,0 +1,247 @@
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli_top.h"
+#include "runtime/watch/rt_view.h"
+
+#define SLICES_SHOWN 8
+#define COLUMN_CELLS 4 // of a line
+#define MB 1e-6
+#define MBIT 8e-6
+
+typedef struct {
+    rt_page *text;
+    uint32_t rows_left;
+} screen;
+
+// One line, cut where the screen ends; characters that would steer the terminal are shown as "?".
+__attribute__((format(printf, 2, 3))) static void line(screen *s, const char *format, ...)
+{
+    char text[512];
+    uint32_t shown = 0, at = 0;
+    va_list arguments;
+    if (s->rows_left == 0)
+        return;
+    s->rows_left--;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (; text[at]; at++) {
+        const unsigned char c = (unsigned char)text[at];
+        shown += (c & 0xc0) != 0x80; // the first byte of a character
+        if (shown > CLI_TOP_COLUMNS)
+            break;
+        if (c < 0x20 || c == 0x7f)
+            text[at] = '?';
+    }
+    text[at] = '\0';
+    rt_page_add(s->text, "%s\n", text);
+}
+
+static const cJSON *member(const cJSON *json, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(json, name);
+}
+
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *one = member(json, name);
+    return cJSON_IsNumber(one) ? one->valuedouble : (double)NAN;
+}
+
+static const char *text_of(const cJSON *json, const char *name)
+{
+    const char *text = cJSON_GetStringValue(member(json, name));
+    return text ? text : "";
+}
+
+typedef struct {
+    char text[32];
+} cell;
+
+static cell short_of(double value)
+{
+    cell c;
+    rt_page_number(value, c.text);
+    return c;
+}
+
+static cell digits_of(double value, int digits)
+{
+    cell c = {"-"};
+    if (isfinite(value))
+        snprintf(c.text, sizeof c.text, "%.*f", digits, value);
+    return c;
+}
+
+static cell percent_of(double share)
+{
+    cell c = {"-"};
+    if (isfinite(share))
+        snprintf(c.text, sizeof c.text, share < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * share);
+    return c;
+}
+
+static cell age_of(double seconds)
+{
+    cell c;
+    rt_page_age(seconds, c.text);
+    return c;
+}
+
+// ---- the run ---------------------------------------------------------------------------------
+
+static void draw_run(screen *s, const cJSON *json, const char *source)
+{
+    const cJSON *window = member(json, "window"), *checkpoint = member(json, "checkpoint");
+    const double every_s = number(checkpoint, "every_s");
+    line(s, "%-38.38s %-7s %-10s iteration %.0f", source, text_of(json, "state"),
+         text_of(json, "policy"), number(json, "iteration"));
+    line(s, "%s iterations/s, %s samples/s; %s ms each, predicted %s, decision %s",
+         short_of(number(json, "iterations_per_s")).text,
+         short_of(number(json, "samples_per_s")).text, short_of(number(json, "iteration_ms")).text,
+         short_of(number(json, "predicted_ms")).text, short_of(number(json, "decision_ms")).text);
+    line(s, "log loss %s (before %s), AUC %s, calibration %s, %s samples",
+         digits_of(number(window, "log_loss"), 4).text,
+         digits_of(number(window, "log_loss_before"), 4).text,
+         digits_of(number(window, "auc"), 4).text, digits_of(number(window, "calibration"), 3).text,
+         short_of(number(window, "samples")).text);
+    line(s, "hits %s  keys %s  malformed %s  bad batches %s  last iteration %s ago",
+         percent_of(number(json, "hits")).text, short_of(number(json, "keys")).text,
+         percent_of(number(json, "malformed_share")).text,
+         digits_of(number(json, "bad_batches"), 0).text,
+         age_of(number(json, "iteration_age_s")).text);
+    if (number(checkpoint, "iteration") > 0)
+        line(s, "checkpoint of iteration %.0f, %s old%s%s", number(checkpoint, "iteration"),
+             age_of(number(checkpoint, "age_s")).text, every_s > 0 ? ", one every " : "",
+             every_s > 0 ? age_of(every_s).text : "");
+}
+
+static void draw_lag(screen *s, const cJSON *lag)
+{
+    const double events = number(lag, "events"), bytes = number(lag, "bytes");
+    const double latency = number(lag, "latency_p99_ms");
+    if (isfinite(events))
+        line(s, "stream: %s events wait; 99%% are trained within %s ms of their arrival",
+             short_of(events).text, short_of(latency).text);
+    else if (isfinite(bytes))
+        line(s, "stream: %s MB of its files are left", short_of(bytes * MB).text);
+}
+
+static void draw_trouble(screen *s, const cJSON *json)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, member(json, "alerts"))
+        line(s, "ALERT %s: %s%s%s", text_of(one, "alert"), text_of(one, "text"),
+             *text_of(one, "about") ? ": " : "", text_of(one, "about"));
+    cJSON_ArrayForEach(one, member(json, "warnings"))
+        line(s, "warning, %s ago: %s", age_of(number(one, "age_s")).text, text_of(one, "text"));
+}
+
+// ---- members ---------------------------------------------------------------------------------
+
+static cell memory_of(const cJSON *json)
+{
+    cell c = {"-"};
+    const double rss = number(json, "rss_bytes"), max = number(json, "memory_max_bytes");
+    if (isfinite(rss))
+        snprintf(c.text, sizeof c.text, "%s MB %s", short_of(rss * MB).text,
+                 percent_of(rss / max).text);
+    return c;
+}
+
+static void draw_worker(screen *s, const cJSON *worker)
+{
+    const cJSON *times = member(worker, "times_ms");
+    const cJSON *up = member(worker, "up"), *down = member(worker, "down");
+    char parts[8 * RT_VIEW_TIMES + 8] = "";
+    for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
+        snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%7.7s",
+                 short_of(number(times, rt_view_time_names[k])).text);
+    line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", number(worker, "rank"),
+         cJSON_IsFalse(member(worker, "takes_part")) ? '-' : ' ', parts,
+         short_of(number(up, "bytes_per_s") * MBIT).text, percent_of(number(up, "used")).text,
+         short_of(number(down, "bytes_per_s") * MBIT).text, percent_of(number(down, "used")).text,
+         memory_of(worker).text);
+}
+
+static void draw_workers(screen *s, const cJSON *json)
+{
+    const cJSON *one;
+    char names[8 * RT_VIEW_TIMES + 8] = "";
+    for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%7.7s",
+                 rt_view_time_names[k]);
+    line(s, "%s", "");
+    line(s, "w. %s up Mbit/s used   down used  memory", names);
+    cJSON_ArrayForEach(one, member(json, "workers"))
+        draw_worker(s, one);
+    cJSON_ArrayForEach(one, member(json, "out"))
+        line(s, "%2.0f  does not take part in the run", one->valuedouble);
+}
+
+static void draw_shards(screen *s, const cJSON *json)
+{
+    const cJSON *one;
+    uint32_t rank = 0;
+    line(s, "%s", "");
+    cJSON_ArrayForEach(one, member(json, "shards"))
+        line(s, "ps %-2u %10s rows, %s MB of %s MB; memory %s", rank++,
+             short_of(number(one, "keys")).text, short_of(number(one, "row_bytes") * MB).text,
+             short_of(number(one, "row_bytes_max") * MB).text, memory_of(one).text);
+    line(s, "coordinator: memory %s", memory_of(member(json, "coordinator")).text);
+}
+
+// ---- input -----------------------------------------------------------------------------------
+
+static void draw_slices(screen *s, const cJSON *json)
+{
+    const cJSON *one, *slices = member(json, "slices");
+    int count = 0;
+    if (cJSON_GetArraySize(slices) == 0)
+        return;
+    line(s, "%s", "");
+    line(s, "%-38.38s %8s  %8s  calibration", text_of(json, "slice_column"), "samples",
+         "log loss");
+    cJSON_ArrayForEach(one, slices) {
+        if (count++ == SLICES_SHOWN)
+            break;
+        line(s, "%-38.38s %8s  %8s  %s", text_of(one, "value"),
+             short_of(number(one, "samples")).text, digits_of(number(one, "log_loss"), 4).text,
+             digits_of(number(one, "calibration"), 3).text);
+    }
+}
+
+static void draw_columns(screen *s, const cJSON *json)
+{
+    const cJSON *one, *columns = member(json, "columns");
+    char cells[CLI_TOP_COLUMNS * 2] = "";
+    int count = 0;
+    if (cJSON_GetArraySize(columns) == 0)
+        return;
+    line(s, "%s", "");
+    line(s, "columns: share of empty, of new values");
+    cJSON_ArrayForEach(one, columns) {
+        snprintf(cells + strlen(cells), sizeof cells - strlen(cells), "%-8.8s%5s %5s ",
+                 text_of(one, "name"), percent_of(number(one, "empty")).text,
+                 percent_of(number(one, "new")).text);
+        if (++count % COLUMN_CELLS == 0 || !one->next) {
+            line(s, "%s", cells);
+            *cells = '\0';
+        }
+    }
+}
+
+void cli_top_draw(const cJSON *status, const char *source, uint32_t row_max, rt_page *text)
+{
+    screen s = {text, row_max};
+    draw_run(&s, status, source);
+    draw_lag(&s, member(status, "lag"));
+    draw_trouble(&s, status);
+    draw_workers(&s, status);
+    draw_shards(&s, status);
+    draw_slices(&s, status);
+    draw_columns(&s, status);
+}

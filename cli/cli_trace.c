@@ -1,0 +1,281 @@
+// `lanyard trace`: iterations of a run in the Trace Event Format, which browsers draw: a process for
+// the coordinator and one for each worker, all on the coordinator's clock.
+//
+// A worker's five times follow each other and fill what passed since its iteration before, up to its
+// report (docs/METRICS.md); they are drawn in a fixed order, as each is a sum over the iteration.
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "runtime/rt_json.h"
+#include "runtime/wire/rt_counts.h"
+
+#define COUNT_MAX 10000u
+#define COORDINATOR 0 // process ids; workers have their rank + 1
+#define US_PER_MS 1e3
+
+typedef struct {
+    uint64_t first; // 0: the last ones
+    uint64_t count;
+    cJSON **records; // a ring; the newest is number seen - 1
+    uint64_t seen;
+    rt_json json;
+    double ended_ms[RT_WORKERS_MAX]; // what is drawn of each worker so far
+} trace;
+
+#define XX(name, title) AT_##name,
+enum { RT_TIMES_MAP(XX) TIMES };
+#undef XX
+#define XX(name, title) [AT_##name] = {#name, title},
+static const char *const time_names[TIMES][2] = {RT_TIMES_MAP(XX)};
+#undef XX
+
+static double number(const cJSON *json, const char *name)
+{
+    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
+    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : 0;
+}
+
+static double element(const cJSON *json, const char *name, int j)
+{
+    const cJSON *one = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, name), j);
+    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : 0;
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+static void forget(trace *t)
+{
+    for (uint64_t i = 0; i < t->count; i++) {
+        cJSON_Delete(t->records[i]);
+        t->records[i] = NULL;
+    }
+    t->seen = 0;
+}
+
+static bool is_wanted(const trace *t, double iteration)
+{
+    const double first = (double)t->first;
+    return !t->first || (iteration >= first && iteration < first + (double)t->count);
+}
+
+// Takes a line if it is one of the iterations; one that a restart made again counts as it was then.
+static void take_line(trace *t, const char *line)
+{
+    cJSON *json = cJSON_Parse(line);
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "record"));
+    if (kind && strcmp(kind, "resumed") == 0)
+        forget(t); // the clock begins anew
+    const bool fits = kind && strcmp(kind, "iteration") == 0 &&
+                      is_wanted(t, number(json, "iteration")) &&
+                      cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(json, "reported_before_ms"));
+    if (!fits) {
+        cJSON_Delete(json);
+        return;
+    }
+    cJSON **place = &t->records[t->seen++ % t->count];
+    cJSON_Delete(*place);
+    *place = json;
+}
+
+static rt_status read_file(trace *t, const char *run, const char *name, bool *found,
+                           rt_error *error)
+{
+    char path[RT_PATH_MAX + 32], *line = NULL;
+    size_t capacity = 0;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", run, name) >= sizeof path)
+        return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes", RT_PATH_MAX);
+    FILE *file = fopen(path, "r");
+    if (!file && errno == ENOENT)
+        return RT_OK;
+    if (!file)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    *found = true;
+    while (getline(&line, &capacity, file) > 0)
+        take_line(t, line);
+    const bool failed = ferror(file) != 0;
+    free(line);
+    fclose(file);
+    return failed ? rt_fail(error, RT_IO, "%s: %s", path, strerror(EIO)) : RT_OK;
+}
+
+static rt_status read_run(trace *t, const char *run, rt_error *error)
+{
+    bool found = false;
+    rt_status status = read_file(t, run, "metrics.jsonl.1", &found, error);
+    if (!status)
+        status = read_file(t, run, "metrics.jsonl", &found, error);
+    if (!status && !found)
+        status = rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
+    if (!status && t->seen == 0)
+        status = rt_fail(error, RT_NOT_FOUND, "%s/metrics.jsonl: %s", run,
+                         t->first ? "none of these iterations is in it" : "no iteration is in it");
+    return status;
+}
+
+// ---- writing ---------------------------------------------------------------------------------
+
+static void begin_event(rt_json *json, const char *phase, const char *name, int process)
+{
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "ph", phase);
+    rt_json_string(json, "name", name);
+    rt_json_u64(json, "pid", (uint64_t)process);
+    rt_json_u64(json, "tid", 0);
+}
+
+static void put_process(rt_json *json, int process, const char *name)
+{
+    begin_event(json, "M", "process_name", process);
+    rt_json_begin_object(json, "args");
+    rt_json_string(json, "name", name);
+    rt_json_end_object(json);
+    rt_json_end_object(json);
+}
+
+// What took a part of an iteration.
+static void put_span(rt_json *json, int process, const char *name, double from_ms, double ms,
+                     const cJSON *record)
+{
+    if (ms <= 0)
+        return;
+    begin_event(json, "X", name, process);
+    rt_json_double(json, "ts", from_ms * US_PER_MS);
+    rt_json_double(json, "dur", ms * US_PER_MS);
+    rt_json_begin_object(json, "args");
+    rt_json_double(json, "iteration", number(record, "iteration"));
+    rt_json_end_object(json);
+    rt_json_end_object(json);
+}
+
+static void put_bytes(rt_json *json, int process, double at_ms, const cJSON *record, int j)
+{
+    begin_event(json, "C", "bytes of rows and requests", process);
+    rt_json_double(json, "ts", at_ms * US_PER_MS);
+    rt_json_begin_object(json, "args");
+    rt_json_double(json, "up", element(record, "bytes_up", j));
+    rt_json_double(json, "down", element(record, "bytes_down", j));
+    rt_json_end_object(json);
+    rt_json_end_object(json);
+}
+
+static void put_worker(trace *t, const cJSON *record, int j, double record_ms)
+{
+    // From the slice to the sum of the gradients.
+    static const int drawn[] = {AT_plan, AT_pull, AT_push, AT_compute, AT_dense};
+    _Static_assert(RT_COUNT_OF(drawn) == TIMES, "all of them");
+    const cJSON *times =
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "times_ms"), j);
+    double at_ms = record_ms - element(record, "reported_before_ms", j);
+    for (size_t k = 0; k < TIMES; k++)
+        at_ms -= number(times, time_names[k][0]);
+    put_bytes(&t->json, j + 1, fmax(at_ms, t->ended_ms[j]), record, j);
+    for (size_t k = 0; k < TIMES; k++) {
+        const char *const *one = time_names[drawn[k]];
+        const double end_ms = at_ms + number(times, one[0]);
+        // Reports come a little sooner or later: what is drawn already stays.
+        const double from_ms = fmax(at_ms, t->ended_ms[j]);
+        put_span(&t->json, j + 1, one[1], from_ms, end_ms - from_ms, record);
+        at_ms = end_ms;
+    }
+    t->ended_ms[j] = fmax(at_ms, t->ended_ms[j]);
+}
+
+static void put_record(trace *t, const cJSON *record, int workers)
+{
+    const double record_ms = number(record, "time_s") * 1e3;
+    const double planned_ms = record_ms - number(record, "planned_before_ms");
+    const double commit = number(record, "commit_ms"), decision = number(record, "decision_ms");
+    put_span(&t->json, COORDINATOR, "decision", planned_ms - commit - decision, decision, record);
+    put_span(&t->json, COORDINATOR, "commit of the plan", planned_ms - commit, commit, record);
+    for (int j = 0; j < workers; j++)
+        put_worker(t, record, j, record_ms);
+}
+
+static void put_all(trace *t)
+{
+    char name[32];
+    rt_json *json = &t->json;
+    const uint64_t kept = rt_min_u64(t->seen, t->count), begin = t->seen - kept;
+    const cJSON *any = t->records[begin % t->count];
+    const int listed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(any, "times_ms"));
+    const int workers = (int)rt_min_u64((uint64_t)listed, RT_WORKERS_MAX);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "displayTimeUnit", "ms");
+    rt_json_begin_array(json, "traceEvents");
+    put_process(json, COORDINATOR, "coordinator");
+    for (int j = 0; j < workers; j++) {
+        snprintf(name, sizeof name, "worker %d", j);
+        put_process(json, j + 1, name);
+    }
+    for (uint64_t i = begin; i < t->seen; i++)
+        put_record(t, t->records[i % t->count], workers);
+    rt_json_end_array(json);
+    rt_json_end_object(json);
+}
+
+static rt_status write_trace(trace *t, const char *out, rt_error *error)
+{
+    put_all(t);
+    if (out)
+        return rt_json_save(&t->json, out, error);
+    const char *text = rt_json_text(&t->json, NULL);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (puts(text) < 0 || fflush(stdout) != 0)
+        return rt_fail(error, RT_IO, "standard output: %s", strerror(errno));
+    return RT_OK;
+}
+
+// ---- arguments -------------------------------------------------------------------------------
+
+// An option's number in [1, max]; left alone where it is not given.
+static bool take_number(const char *option, const char *text, uint64_t max, uint64_t *value)
+{
+    char *end = NULL;
+    if (!text)
+        return true;
+    errno = 0;
+    const unsigned long long number_given = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && !errno && number_given > 0 && number_given <= max) {
+        *value = number_given;
+        return true;
+    }
+    fprintf(stderr, "lanyard trace: %s: expected a number in [1, %llu], not \"%s\"\n", option,
+            (unsigned long long)max, text);
+    return false;
+}
+
+int cli_trace(int argc, char **argv)
+{
+    const char *run = NULL, *out = NULL, *first = NULL, *count = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_error error = {0};
+    trace t = {.count = 1};
+    const cli_option options[] = {
+        {"out", &out, NULL}, {"iteration", &first, NULL}, {"count", &count, NULL}};
+    rt_log_setup(RT_LOG_INFO, "lanyard");
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &run, sets, &set_count) ||
+        !take_number("--iteration", first, UINT64_C(1) << 53, &t.first) ||
+        !take_number("--count", count, COUNT_MAX, &t.count))
+        return CLI_USAGE;
+    if (!run || set_count) {
+        fprintf(stderr, "lanyard trace: expected RUN, the folder that --out named\n");
+        return CLI_USAGE;
+    }
+    rt_json_init(&t.json, 0);
+    t.records = rt_alloc(t.count, sizeof *t.records);
+    rt_status status = t.records ? read_run(&t, run, &error)
+                                 : rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = write_trace(&t, out, &error);
+    if (t.records)
+        forget(&t);
+    rt_free(t.records);
+    rt_json_fini(&t.json);
+    return status ? cli_fail(&error) : CLI_OK;
+}

@@ -1,0 +1,255 @@
+#include "dispatch/coordinator/dp_initial.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/files/rt_manifest.h"
+#include "runtime/rt_log.h"
+
+#define PATH_SIZE (RT_FOLDER_MAX + 64)
+
+// ---- what cannot fit ---------------------------------------------------------------------------
+
+static rt_status differ(const char *folder, const char *key, const char *theirs, const char *ours,
+                        rt_error *error)
+{
+    return rt_fail(error, RT_CONFIG, "%s: its %s is %s, this run has %s", folder, key, theirs,
+                   ours);
+}
+
+static rt_status compare_numbers(const char *folder, const char *key, uint32_t theirs,
+                                 uint32_t ours, rt_error *error)
+{
+    char a[16], b[16];
+    snprintf(a, sizeof a, "%" PRIu32, theirs);
+    snprintf(b, sizeof b, "%" PRIu32, ours);
+    return theirs == ours ? RT_OK : differ(folder, key, a, b, error);
+}
+
+static rt_status compare_choices(const char *folder, const char *key, int theirs, int ours,
+                                 rt_error *error)
+{
+    return theirs == ours ? RT_OK
+                          : differ(folder, key, rt_config_choice_name(key, theirs),
+                                   rt_config_choice_name(key, ours), error);
+}
+
+static const char *scaling_name(const rt_scale *scale)
+{
+    return rt_config_choice_name("stream.dense_scaling",
+                                 scale ? RT_SCALING_STANDARD : RT_SCALING_NONE);
+}
+
+static rt_status compare_configs(const char *folder, const rt_config *theirs, const rt_config *ours,
+                                 rt_error *error)
+{
+    const rt_model_config *a = &theirs->model, *b = &ours->model;
+    rt_status status = compare_choices(folder, "model.name", a->kind, b->kind, error);
+    if (!status)
+        status = compare_choices(folder, "stream.format", theirs->stream.format,
+                                 ours->stream.format, error);
+    if (!status)
+        status = compare_numbers(folder, "model.embedding_dim", a->embedding_dim, b->embedding_dim,
+                                 error);
+    if (!status)
+        status = compare_choices(folder, "optimizer.rows.name", theirs->optimizer_rows.kind,
+                                 ours->optimizer_rows.kind, error);
+    if (!status)
+        status =
+            compare_choices(folder, "model.deep_input", a->deep_input, b->deep_input, error);
+    if (!status)
+        status = compare_choices(folder, "model.pooling", a->pooling, b->pooling, error);
+    if (!status)
+        status = compare_numbers(folder, "number of layers (model.mlp)", a->mlp_layer_count,
+                                 b->mlp_layer_count, error);
+    for (uint32_t i = 0; i < a->mlp_layer_count && !status; i++)
+        status = compare_numbers(folder, "width of a layer (model.mlp)", a->mlp[i], b->mlp[i],
+                                 error);
+    return status;
+}
+
+// The run's fields begin with the model's.
+static rt_status compare_columns(const char *folder, const rt_schema *theirs, const rt_schema *ours,
+                                 rt_error *error)
+{
+    rt_status status = compare_numbers(folder, "number of dense features", theirs->dense_count,
+                                       ours->dense_count, error);
+    if (!status && theirs->field_count > ours->field_count)
+        status = compare_numbers(folder, "number of fields", theirs->field_count,
+                                 ours->field_count, error);
+    for (uint32_t f = 0; f < theirs->field_count && !status; f++)
+        if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
+            status = rt_fail(error, RT_CONFIG,
+                             "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
+                             "fields come behind those of the model",
+                             folder, f, theirs->field_names[f], ours->field_names[f]);
+    return status;
+}
+
+// homes_p: where the model's rows are, by hash or not.
+static rt_status compare(const char *folder, const rt_config *ours, const rt_schema *schema,
+                         rt_homes *homes_p, rt_error *error)
+{
+    char path[PATH_SIZE];
+    rt_config theirs;
+    rt_schema *columns = rt_alloc(1, sizeof *columns);
+    rt_status status = columns ? rt_config_init(&theirs) : RT_NO_MEMORY;
+    if (status) {
+        rt_free(columns);
+        return rt_fail(error, status, "out of memory");
+    }
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    status = rt_config_load(&theirs, path, error);
+    if (!status)
+        status = compare_configs(folder, &theirs, ours, error);
+    if (!status)
+        status = rt_stream_read_schema(&theirs.stream, theirs.seed, columns, error);
+    if (!status)
+        status = compare_columns(folder, columns, schema, error);
+    *homes_p = theirs.ps_homes;
+    rt_config_fini(&theirs);
+    rt_free(columns);
+    return status;
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+static rt_status take_rows(const char *folder, const cJSON *root, rt_wire_load *load,
+                           rt_error *error)
+{
+    if (!rt_manifest_u32(root, "shards", RT_SHARDS_MAX, &load->shard_count) ||
+        load->shard_count == 0)
+        return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " does not say how many shards",
+                       folder);
+    for (uint32_t s = 0; s < load->shard_count; s++) {
+        char name[64];
+        rt_manifest_part part;
+        snprintf(name, sizeof name, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", s,
+                 load->shard_count);
+        if (!rt_manifest_part_of(root, name, &part))
+            return rt_fail(error, RT_DATA, "%s/" RT_MANIFEST_NAME " does not name %s", folder,
+                           name);
+        if (!part.has_xxh3)
+            return rt_fail(error, RT_CONFIG,
+                           "%s: a checkpoint; `lanyard export` makes a model of it", folder);
+        load->files[s].bytes = part.sum.bytes;
+        load->files[s].hash = part.xxh3;
+    }
+    (void)rt_control_put_text(load->folder, sizeof load->folder, folder); // as long as folder
+    return RT_OK;
+}
+
+static rt_status read_file(const char *folder, const char *name, rt_bytes *bytes, rt_error *error)
+{
+    char path[PATH_SIZE];
+    uint8_t block[65536];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
+    for (size_t got = 1; got > 0;) {
+        got = fread(block, 1, sizeof block, file);
+        rt_bytes_put(bytes, block, got);
+    }
+    const bool is_read = !ferror(file);
+    fclose(file);
+    if (!is_read)
+        return rt_fail(error, RT_IO, "cannot read %s", path);
+    return bytes->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path) : RT_OK;
+}
+
+static rt_status read_scale(const char *folder, const cJSON *root, uint32_t dense_count,
+                            dp_initial *initial, rt_error *error)
+{
+    char path[PATH_SIZE];
+    rt_manifest_part part;
+    rt_tensors *tensors;
+    uint64_t samples = initial->saved.samples; // of models of before
+    (void)rt_manifest_u64(root, "scale_samples", UINT64_C(1) << 53, &samples);
+    if (!rt_manifest_part_of(root, "scale.bin", &part))
+        return RT_OK;
+    snprintf(path, sizeof path, "%s/scale.bin", folder);
+    rt_status status = rt_tensors_open(path, &tensors, error);
+    if (status)
+        return status;
+    status = rt_scale_open(tensors, dense_count, &initial->scale, error);
+    if (status)
+        rt_fail_in(error, "%s", path);
+    else
+        rt_scale_go_on(initial->scale, samples);
+    rt_tensors_close(tensors);
+    return status;
+}
+
+static rt_status read_all(const char *folder, const cJSON *root, const rt_config *config,
+                          const rt_schema *schema, dp_initial *initial, rt_error *error)
+{
+    dp_saved *saved = &initial->saved;
+    uint32_t iterations = 0;
+    saved->past = rt_alloc(1, sizeof *saved->past);
+    saved->loads = rt_alloc(1, sizeof *saved->loads);
+    if (!saved->past || !saved->loads)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    saved->count = 1;
+    (void)rt_manifest_u32(root, "iteration", UINT32_MAX, &iterations);
+    (void)rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &saved->samples);
+    rt_status status = take_rows(folder, root, saved->loads, error);
+    if (!status)
+        status = rt_manifest_check(folder, root, error);
+    if (!status)
+        status = read_file(folder, "dense.bin", &saved->dense, error);
+    if (!status)
+        status = read_scale(folder, root, schema->dense_count, initial, error);
+    const bool is_scaled =
+        schema->dense_count && config->stream.dense_scaling == RT_SCALING_STANDARD;
+    if (!status && is_scaled != (initial->scale != NULL))
+        status = differ(folder, "stream.dense_scaling", scaling_name(initial->scale),
+                        rt_config_choice_name("stream.dense_scaling", config->stream.dense_scaling),
+                        error);
+    if (!status)
+        rt_info("begins with the model %s, of %" PRIu32 " iterations and %" PRIu64 " samples",
+                folder, iterations, saved->samples);
+    return status;
+}
+
+rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_schema *schema,
+                          dp_initial *initial, rt_error *error)
+{
+    char path[PATH_MAX];
+    cJSON *root = NULL;
+    rt_homes homes = RT_HOMES_HASHED;
+    *initial = (dp_initial){0};
+    if (!realpath(folder, path))
+        return rt_fail(error, RT_NOT_FOUND, "--init %s: %s", folder, strerror(errno));
+    if (strlen(path) >= RT_FOLDER_MAX)
+        return rt_fail(error, RT_CONFIG, "--init: the path has more than %d bytes",
+                       RT_FOLDER_MAX - 1);
+    rt_status status = rt_manifest_read(path, &root, error);
+    if (status == RT_NOT_FOUND)
+        rt_fail(error, status, "%s: no " RT_MANIFEST_NAME ": expected the folder model/ of a run",
+                path);
+    if (!status)
+        status = compare(path, config, schema, &homes, error);
+    if (!status)
+        status = read_all(path, root, config, schema, initial, error);
+    if (!status && homes == RT_HOMES_PLANNED)
+        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
+    cJSON_Delete(root);
+    if (status) {
+        dp_initial_fini(initial);
+        rt_fail_in(error, "--init");
+    }
+    return status;
+}
+
+void dp_initial_fini(dp_initial *initial)
+{
+    dp_saved_fini(&initial->saved);
+    rt_scale_destroy(initial->scale);
+    initial->scale = NULL;
+}

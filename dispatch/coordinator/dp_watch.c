@@ -1,0 +1,231 @@
+#include "dispatch/coordinator/dp_watch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_run.h"
+#include "runtime/rt_log.h"
+#include "runtime/rt_memory.h"
+
+#define FIRST_NS UINT64_C(1000000000) // after the first iteration
+#define EVERY_NS UINT64_C(5000000000)
+
+// ---- opening and closing ---------------------------------------------------------------------
+
+rt_status dp_watch_open(const rt_config *config, const char *directory, bool goes_on,
+                        dp_watch *watch, rt_error *error)
+{
+    watch->checkpoint_ns = rt_now_ns();
+    return rt_viewer_open(config, directory, goes_on, &watch->viewer, error);
+}
+
+rt_status dp_watch_note(const rt_config *config, rt_value_names **names_p, dp_watch *watch,
+                        rt_error *error)
+{
+    if (!*config->watch.column)
+        return RT_OK;
+    if (rt_value_names_create(config->watch.column, &watch->names))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for watch.column");
+    *names_p = watch->names;
+    return RT_OK;
+}
+
+rt_status dp_watch_schema(const rt_config *config, const rt_schema *schema, dp_watch *watch,
+                          rt_error *error)
+{
+    const char *column = config->watch.column;
+    uint32_t field = 0;
+    watch->schema = *schema;
+    if (!*column)
+        return RT_OK;
+    while (field < schema->field_count && strcmp(schema->field_names[field], column) != 0)
+        field++;
+    if (field == schema->field_count)
+        return rt_fail(error, RT_CONFIG,
+                       "watch.column: expected a categorical column of the stream, found \"%s\"",
+                       column);
+    watch->slices = rt_alloc(1, sizeof *watch->slices);
+    if (!watch->slices)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for watch.column");
+    *watch->slices = (dp_slices){.column = column,
+                                 .field = field,
+                                 .window_samples = (double)config->watch.window_samples,
+                                 .names = watch->names};
+    return RT_OK;
+}
+
+void dp_watch_close(dp_watch *watch)
+{
+    rt_viewer_close(watch->viewer);
+    rt_free(watch->slices);
+    rt_value_names_destroy(watch->names);
+    *watch = (dp_watch){0};
+}
+
+rt_status dp_watch_take(dp_watch *watch, uint32_t peer, const rt_message *message, rt_error *error)
+{
+    char name[32];
+    rt_wire_vitals vitals;
+    const uint32_t rank = rt_peer_rank(peer);
+    const bool is_worker = rt_peer_role(peer) == RT_ROLE_WORKER;
+    if (!rt_control_has(message, sizeof vitals) ||
+        rank >= (is_worker ? RT_WORKERS_MAX : RT_SHARDS_MAX))
+        return rt_fail(error, RT_WIRE, "%s: VITALS of %zu bytes, expected %zu",
+                       rt_peer_name(peer, name), message->size - sizeof(rt_wire_header),
+                       sizeof vitals);
+    memcpy(&vitals, rt_message_payload(message), sizeof vitals);
+    *(is_worker ? &watch->workers[rank] : &watch->shards[rank]) = vitals;
+    return RT_OK;
+}
+
+// ---- records ---------------------------------------------------------------------------------
+
+static void write_known(rt_json *json, const char *key, uint64_t value)
+{
+    rt_json_double(json, key, value ? (double)value : (double)NAN);
+}
+
+static void write_memory(rt_json *json, uint64_t resident, uint64_t limit)
+{
+    write_known(json, "rss_bytes", resident);
+    write_known(json, "memory_max_bytes", limit);
+}
+
+static void write_workers(const dp_run *c, rt_json *json)
+{
+    uint64_t rest = dp_roster_workers(c->roster);
+    rt_json_begin_array(json, "workers");
+    for (uint32_t j = 0; j < c->limits.worker_count; j++, rest &= rest - 1) {
+        const rt_wire_vitals *vitals = &c->watch.workers[j];
+        rt_json_begin_object(json, NULL);
+        rt_json_u64(json, "rank", rest ? rt_lowest_bit(rest) : j);
+        rt_json_double(json, "up", bw_table_rate(&c->links.table, j, BW_UP));
+        rt_json_double(json, "down", bw_table_rate(&c->links.table, j, BW_DOWN));
+        write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+    rt_json_begin_array(json, "out");
+    for (uint32_t w = 0; w < c->given->worker_count; w++) {
+        if (!(dp_roster_workers(c->roster) >> w & 1))
+            rt_json_u64(json, NULL, w);
+    }
+    rt_json_end_array(json);
+}
+
+static void write_shards(const dp_run *c, rt_json *json)
+{
+    rt_json_begin_array(json, "shards");
+    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+        const rt_wire_vitals *vitals = &c->watch.shards[s];
+        const bool is_known = vitals->row_bytes_max != 0;
+        rt_json_begin_object(json, NULL);
+        rt_json_double(json, "keys", is_known ? (double)vitals->rows : (double)NAN);
+        rt_json_double(json, "row_bytes", is_known ? (double)vitals->row_bytes : (double)NAN);
+        write_known(json, "row_bytes_max", vitals->row_bytes_max);
+        write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+}
+
+static void write_lag(const dp_run *c, rt_json *json)
+{
+    const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    rt_json_begin_object(json, "lag");
+    if (c->live && rt_live_journal(c->live, RT_FLOW_EVENTS)) {
+        const rt_live_counts counts = rt_live_statistics(c->live, RT_FLOW_EVENTS);
+        rt_json_double(json, "events", (double)counts.journal.next - (double)counts.read);
+    }
+    if (stats.bytes_all > 0)
+        rt_json_double(json, "bytes", (double)stats.bytes_all - (double)stats.bytes_read);
+    rt_json_end_object(json);
+}
+
+static void write_checkpoint(const dp_run *c, uint64_t now, rt_json *json)
+{
+    rt_json_begin_object(json, "checkpoint");
+    rt_json_double(json, "every_s", c->checkpoint ? c->cut.every_s : 0);
+    rt_json_u64(json, "iteration", c->watch.checkpoint);
+    rt_json_double(json, "age_s", (double)(now - c->watch.checkpoint_ns) * 1e-9);
+    rt_json_end_object(json);
+}
+
+// Nothing is under way, and it is not the run itself that holds it up.
+static bool waits_for_input(const dp_run *c)
+{
+    return c->phase == DP_RUN_TRAINS && c->flights.count == 0 && !c->cut.planned && !c->hold &&
+           !c->prober.open;
+}
+
+static void record_members(dp_run *c, bool has_ended, uint64_t now)
+{
+    const rt_config *config = c->own.config;
+    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "members");
+    rt_json_double(json, "unix_s", rt_unix_s());
+    rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
+    rt_json_string(json, "policy",
+                   rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
+    rt_json_u64(json, "dense_bytes", c->own.dense_bytes);
+    write_workers(c, json);
+    write_shards(c, json);
+    rt_json_begin_object(json, "coordinator");
+    write_memory(json, rt_memory_resident(), rt_memory_limit());
+    rt_json_end_object(json);
+    write_checkpoint(c, now, json);
+    write_lag(c, json);
+    rt_json_bool(json, "waits_for_input", waits_for_input(c));
+    rt_json_bool(json, "ended", has_ended);
+    rt_metrics_end(dp_tally_metrics(c->tally));
+}
+
+static void record_warnings(dp_run *c)
+{
+    char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
+    const uint32_t count = rt_log_recent(&c->watch.warnings_seen, texts);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "warning");
+        rt_json_string(json, "text", texts[i]);
+        rt_metrics_end(dp_tally_metrics(c->tally));
+    }
+}
+
+static void record_all(dp_run *c, bool has_ended, uint64_t now)
+{
+    rt_metrics *metrics = dp_tally_metrics(c->tally);
+    const uint32_t iteration = (uint32_t)dp_tally_iterations(c->tally);
+    record_members(c, has_ended, now);
+    dp_columns_record(&c->watch.columns, &c->watch.schema, iteration, metrics);
+    c->watch.columns = (dp_columns){0};
+    if (c->watch.slices)
+        dp_slices_record(c->watch.slices, iteration, metrics);
+    record_warnings(c);
+}
+
+void dp_run_watch_iteration(dp_run *c, const dp_planned *planned)
+{
+    dp_columns_merge(&c->watch.columns, &planned->columns, c->watch.schema.field_count);
+    if (c->watch.due_ns == 0)
+        c->watch.due_ns = rt_now_ns() + FIRST_NS;
+}
+
+void dp_run_watch(dp_run *c)
+{
+    const uint64_t now = rt_now_ns();
+    const uint32_t newest = c->checkpoint ? dp_checkpoint_newest(c->checkpoint) : 0;
+    if (newest != c->watch.checkpoint) {
+        c->watch.checkpoint = newest;
+        c->watch.checkpoint_ns = now;
+    }
+    if (c->watch.due_ns == 0 || now < c->watch.due_ns)
+        return;
+    c->watch.due_ns = now + EVERY_NS;
+    record_all(c, false, now);
+}
+
+void dp_run_watch_end(dp_run *c)
+{
+    if (c->watch.due_ns)
+        record_all(c, true, rt_now_ns());
+}

@@ -1,0 +1,268 @@
+#include "edge_worker/serve/ew_event.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TIME_BYTES 80u
+
+typedef struct {
+    const rt_column *column;
+    uint32_t cell; // EW_CELL_NONE: it has none that anybody gives
+} part;
+
+typedef struct {
+    const char *text;
+    size_t length;
+} value;
+
+struct ew_event {
+    const rt_config *config;
+    const ew_cells *cells;
+    bool is_json, has_quotes;
+    char delimiter;
+    uint32_t count;
+    part *parts;
+};
+
+// ---- what can be told ----------------------------------------------------------------------------
+
+static bool has_number(const char *path)
+{
+    const char *at = path;
+    for (; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL)
+        if (*at >= '0' && *at <= '9')
+            return true;
+    return false;
+}
+
+static rt_status check(const rt_stream_config *stream, rt_error *error)
+{
+    const rt_table_config *table = &stream->table;
+    uint32_t ids = 0, labels = 0;
+    if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
+        return rt_fail(error, RT_CONFIG,
+                       "serve.log: needs events with an id, which stream.format \"%s\" has not; "
+                       "expected \"table\" or \"json\"",
+                       rt_config_choice_name("stream.format", (int)stream->format));
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const rt_column *one = &table->columns[i];
+        ids += one->kind == RT_COLUMN_ID;
+        labels += one->kind == RT_COLUMN_LABEL;
+        if (stream->format == RT_FORMAT_JSON && has_number(one->path))
+            return rt_fail(error, RT_CONFIG,
+                           "serve.log: column \"%s\" is at \"%s\", by a number: such objects are "
+                           "read, not written",
+                           one->name, one->path);
+    }
+    if (ids != 1 || labels > 0)
+        return rt_fail(error, RT_CONFIG,
+                       "serve.log: what was served waits for its outcome (stream.join): "
+                       "stream.table.columns has %u columns of kind \"id\" and %u of kind "
+                       "\"label\", expected one and none",
+                       ids, labels);
+    if (stream->format == RT_FORMAT_TABLE && table->has_header)
+        return rt_fail(error, RT_CONFIG,
+                       "serve.log: stream.table.header: events that are sent have none; expected "
+                       "false, and the columns in their order");
+    return RT_OK;
+}
+
+rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_event **event_p,
+                          rt_error *error)
+{
+    const rt_table_config *table = &config->stream.table;
+    rt_status status = check(&config->stream, error);
+    if (status)
+        return status;
+    ew_event *event = rt_alloc(1, sizeof *event);
+    if (!event)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    event->config = config;
+    event->cells = cells;
+    event->is_json = config->stream.format == RT_FORMAT_JSON;
+    event->delimiter = table->delimiter;
+    event->has_quotes = table->quotes == RT_QUOTES_RFC4180 ||
+                        (table->quotes == RT_QUOTES_AUTO && table->delimiter != '\t');
+    event->parts = rt_alloc(table->column_count, sizeof *event->parts);
+    if (!event->parts) {
+        ew_event_destroy(event);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const rt_column *one = &table->columns[i];
+        if (one->from_count == 0)
+            event->parts[event->count++] =
+                (part){one, ew_cells_find(cells, one->name, strlen(one->name))};
+    }
+    *event_p = event;
+    return RT_OK;
+}
+
+void ew_event_destroy(ew_event *event)
+{
+    if (!event)
+        return;
+    rt_free(event->parts);
+    rt_free(event);
+}
+
+// ---- values --------------------------------------------------------------------------------------
+
+static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
+{
+    const time_t seconds = (time_t)now_s;
+    struct tm parts;
+    const double ms = floor(now_s * 1000);
+    if (strcmp(column->time_format, "unix") == 0)
+        return (size_t)snprintf(text, TIME_BYTES, "%.3f", ms / 1000);
+    if (strncmp(column->time_format, "unix", 4) == 0)
+        return (size_t)snprintf(text, TIME_BYTES, "%.0f", ms);
+    return gmtime_r(&seconds, &parts) ? strftime(text, TIME_BYTES, column->time_format, &parts) : 0;
+}
+
+static value value_of(const ew_event *event, const part *p, const char *id, double now_s,
+                      char time_text[TIME_BYTES])
+{
+    value v = {"", 0};
+    if (p->column->kind == RT_COLUMN_ID)
+        return (value){id, strlen(id)};
+    if (p->cell != EW_CELL_NONE && ew_cells_get(event->cells, p->cell, &v.text, &v.length))
+        return v;
+    if (p->column->kind == RT_COLUMN_TIME)
+        return (value){time_text, format_time(p->column, now_s, time_text)};
+    return (value){"", 0};
+}
+
+static bool has_control(const value *v)
+{
+    for (size_t i = 0; i < v->length; i++)
+        if ((uint8_t)v->text[i] < ' ' && v->text[i] != EW_CELLS_SEPARATOR && v->text[i] != '\t')
+            return true;
+    return false;
+}
+
+static rt_status refuse(const part *p, const value *v, rt_error *error)
+{
+    return rt_fail(error, RT_DATA, "%s: \"%.*s\" cannot stand in a line of the log (serve.log)",
+                   p->column->name, (int)rt_min_u64(v->length, 64), v->text);
+}
+
+// ---- lines of a table ----------------------------------------------------------------------------
+
+static bool needs_quotes(const ew_event *event, const value *v)
+{
+    return v->length > 0 && (memchr(v->text, event->delimiter, v->length) ||
+                             (event->has_quotes && memchr(v->text, '"', v->length)));
+}
+
+static rt_status put_table(const ew_event *event, const char *id, double now_s, rt_bytes *lines,
+                           rt_error *error)
+{
+    char time_text[TIME_BYTES];
+    for (uint32_t i = 0; i < event->count; i++) {
+        const part *p = &event->parts[i];
+        const value v = value_of(event, p, id, now_s, time_text);
+        const bool quotes = needs_quotes(event, &v);
+        if (has_control(&v) || (quotes && !event->has_quotes))
+            return refuse(p, &v, error);
+        if (i > 0)
+            rt_bytes_put(lines, &event->delimiter, 1);
+        if (quotes)
+            ew_cells_quote(v.text, v.length, lines);
+        else
+            rt_bytes_put(lines, v.text, v.length);
+    }
+    return RT_OK;
+}
+
+// ---- lines of JSON -------------------------------------------------------------------------------
+
+// The object that a path ends in, and the member's name there.
+static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])
+{
+    cJSON *object = root;
+    for (const char *dot; object && (dot = strchr(path, '.')); path = dot + 1) {
+        snprintf(name, RT_NAME_MAX, "%.*s", (int)(dot - path), path);
+        cJSON *next = cJSON_GetObjectItemCaseSensitive(object, name);
+        object = next ? next : cJSON_AddObjectToObject(object, name);
+    }
+    snprintf(name, RT_NAME_MAX, "%s", path);
+    return object;
+}
+
+static cJSON *string_of(const char *text, size_t length)
+{
+    char *copy = strndup(text, length);
+    cJSON *item = copy ? cJSON_CreateString(copy) : NULL;
+    free(copy);
+    return item;
+}
+
+static cJSON *array_of(const value *v)
+{
+    cJSON *array = cJSON_CreateArray();
+    const char *at = v->text, *end = v->text + v->length;
+    while (array && at < end) {
+        const char *stop = memchr(at, EW_CELLS_SEPARATOR, (size_t)(end - at));
+        stop = stop ? stop : end;
+        cJSON_AddItemToArray(array, string_of(at, (size_t)(stop - at)));
+        at = stop + 1;
+    }
+    return array;
+}
+
+static rt_status put_member(cJSON *root, const part *p, const value *v, rt_error *error)
+{
+    char name[RT_NAME_MAX];
+    const rt_column *column = p->column;
+    cJSON *object = object_at(root, *column->path ? column->path : column->name, name);
+    cJSON *item =
+        column->kind == RT_COLUMN_MULTI ? array_of(v) : string_of(v->text, v->length);
+    if (!object || !item || !cJSON_AddItemToObject(object, name, item)) {
+        cJSON_Delete(item);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    return RT_OK;
+}
+
+static rt_status put_json(const ew_event *event, const char *id, double now_s, rt_bytes *lines,
+                          rt_error *error)
+{
+    char time_text[TIME_BYTES];
+    cJSON *root = cJSON_CreateObject();
+    rt_status status = root ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < event->count && !status; i++) {
+        const part *p = &event->parts[i];
+        const value v = value_of(event, p, id, now_s, time_text);
+        if (v.length > 0)
+            status = has_control(&v) ? refuse(p, &v, error) : put_member(root, p, &v, error);
+    }
+    char *text = status ? NULL : cJSON_PrintUnformatted(root);
+    if (text)
+        rt_bytes_put(lines, text, strlen(text));
+    else if (!status)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    cJSON_free(text);
+    cJSON_Delete(root);
+    return status;
+}
+
+rt_status ew_event_put(ew_event *event, const char *id, double now_s, rt_bytes *lines,
+                       rt_error *error)
+{
+    const size_t size = lines->size;
+    rt_status status = event->is_json ? put_json(event, id, now_s, lines, error)
+                                      : put_table(event, id, now_s, lines, error);
+    rt_bytes_put(lines, "\n", 1);
+    if (!status && lines->failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status && lines->size - size > RT_LINE_MAX)
+        status = rt_fail(error, RT_DATA, "an event has at most %u bytes", RT_LINE_MAX);
+    if (status)
+        lines->size = size;
+    return status;
+}

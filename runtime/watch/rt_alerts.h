@@ -1,0 +1,60 @@
+// rt_alerts - when somebody should look at a run, by what a view knows of it; and who is told.
+//
+// The conditions are those of configs/prometheus/alerts.yml, with the thresholds of the section
+// `alerts`. The command runs beside the run, one at a time, for at most RT_ALERTS_COMMAND_S; nobody
+// waits for it. One thread.
+#ifndef RT_ALERTS_H
+#define RT_ALERTS_H
+
+#include "runtime/watch/rt_view.h"
+
+// XX(name, what it says)
+#define RT_ALERTS_MAP(XX)                                                     \
+    XX(no_progress, "no iteration was trained")                               \
+    XX(loss_not_finite, "a batch had a loss that is not finite")              \
+    XX(loss_drift, "the log loss is higher than it was")                      \
+    XX(malformed, "many lines are malformed")                                 \
+    XX(link_slow, "a link is slower than it was")                             \
+    XX(checkpoint_old, "no checkpoint was completed for long")                \
+    XX(memory, "memory is near its limit")                                    \
+    XX(worker_out, "a worker does not take part")
+
+#define XX(name, text) RT_ALERT_##name,
+typedef enum { RT_ALERTS_MAP(XX) RT_ALERT_COUNT } rt_alert_kind;
+#undef XX
+
+#define RT_ALERTS_COMMAND_S 30.0
+
+typedef struct {
+    bool is_firing;
+    double value, threshold;
+    double since_unix_s;
+    char about[RT_VIEW_NAME]; // whom it is about; "": the run
+    bool is_told;             // that it fires; the end is told, too
+    bool is_waiting;          // to be told, or that it ended
+    double told_unix_s;       // 0: never
+} rt_alert;
+
+typedef struct {
+    const rt_alerts_config *config; // stays the caller's
+    const char *run;                // its folder, for the command
+    rt_alert alerts[RT_ALERT_COUNT];
+    double bad_batches, bad_unix_s; // that were seen
+    int child; // process group of the command that runs; 0: none
+    uint64_t child_ns;
+    uint64_t commands, failures; // that were run; that could not be, failed, or took too long
+} rt_alerts;
+
+void rt_alerts_init(const rt_alerts_config *config, const char *run, rt_alerts *alerts);
+
+// Judges what is now, says it in the log when something changes, runs the command where it is due,
+// and looks after one that runs. Returns at once.
+void rt_alerts_step(rt_alerts *alerts, const rt_view *view, double unix_s);
+
+// Waits for a command that runs, for two seconds at most, then ends it.
+void rt_alerts_fini(rt_alerts *alerts);
+
+const char *rt_alert_name(rt_alert_kind kind);
+const char *rt_alert_text(rt_alert_kind kind);
+
+#endif

@@ -1,0 +1,407 @@
+#include "runtime/watch/rt_view.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RECENT_S 10.0
+#define FADE 0.05          // of an iteration in a mean that fades
+#define REFERENCE_WINDOWS 10.0
+#define STALL_S 10.0       // without an iteration
+#define STALL_ITERATIONS 5 // as long as so many take
+
+#define XX(name, title) #name,
+const char *const rt_view_time_names[RT_VIEW_TIMES] = {RT_TIMES_MAP(XX)};
+#undef XX
+
+rt_status rt_view_init(rt_view *view)
+{
+    *view = (rt_view){.offset_s = NAN, .time_s = NAN, .iteration_time_s = NAN};
+    double *const unknown[] = {
+        &view->keys,           &view->predicted_ms,       &view->cost,
+        &view->hits,           &view->hits_keys,          &view->decision_ms,
+        &view->alpha,          &view->latency_p99_ms,     &view->reference_loss,
+        &view->members_time_s, &view->checkpoint_every_s, &view->checkpoint_time_s,
+        &view->lag_events,     &view->lag_bytes,          &view->dense_bytes,
+        &view->window.log_loss, &view->window.auc,        &view->window.calibration};
+    for (size_t i = 0; i < RT_COUNT_OF(unknown); i++)
+        *unknown[i] = NAN;
+    view->columns = rt_alloc(RT_FIELDS_MAX, sizeof *view->columns);
+    rt_status status = view->columns ? RT_OK : RT_NO_MEMORY;
+    if (!status)
+        status = rt_course_init(&view->course, RT_VIEW_POINTS, RT_VIEW_SERIES);
+    if (status)
+        rt_view_fini(view);
+    return status;
+}
+
+void rt_view_fini(rt_view *view)
+{
+    rt_course_fini(&view->course);
+    rt_free(view->columns);
+    view->columns = NULL;
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+static const cJSON *member(const cJSON *json, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(json, name);
+}
+
+static double value_of(const cJSON *one)
+{
+    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : (double)NAN;
+}
+
+static double number(const cJSON *json, const char *name)
+{
+    return value_of(member(json, name));
+}
+
+static double number_or_0(const cJSON *json, const char *name)
+{
+    const double value = number(json, name);
+    return isnan(value) ? 0 : value;
+}
+
+static void copy_text(char *text, size_t size, const cJSON *json, const char *name)
+{
+    const char *from = cJSON_GetStringValue(member(json, name));
+    snprintf(text, size, "%s", from ? from : "");
+}
+
+static double fade(double mean, double value, double share)
+{
+    if (isnan(value))
+        return mean;
+    return isnan(mean) ? value : mean + share * (value - mean);
+}
+
+static rt_view_quality quality_of(const cJSON *json)
+{
+    return (rt_view_quality){.samples = number_or_0(json, "samples"),
+                             .log_loss = number(json, "log_loss"),
+                             .auc = number(json, "auc"),
+                             .calibration = number(json, "calibration"),
+                             .mean_label = number(json, "mean_label")};
+}
+
+static rt_view_memory memory_of(const cJSON *json)
+{
+    return (rt_view_memory){number(json, "rss_bytes"), number(json, "memory_max_bytes")};
+}
+
+// ---- iterations ------------------------------------------------------------------------------
+
+static void take_way(rt_view_way *way, double bytes)
+{
+    way->sum += bytes;
+    way->an_iteration = way->an_iteration > 0 ? fade(way->an_iteration, bytes, FADE) : bytes;
+}
+
+// Who takes part stands in the list of participants.
+static uint64_t participants_of(const cJSON *json)
+{
+    const cJSON *list = member(json, "participants"), *one;
+    uint64_t mask = 0;
+    cJSON_ArrayForEach(one, list) {
+        const double place = value_of(one);
+        if (place >= 0 && place < RT_WORKERS_MAX)
+            mask |= UINT64_C(1) << (uint32_t)place;
+    }
+    return cJSON_IsArray(list) ? mask : ~UINT64_C(0);
+}
+
+static void take_workers(rt_view *view, const cJSON *json)
+{
+    const cJSON *const bytes[2] = {member(json, "bytes_up"), member(json, "bytes_down")};
+    const cJSON *times = member(json, "times_ms");
+    const uint64_t part = participants_of(json);
+    const int count = cJSON_GetArraySize(times);
+    for (int j = 0; j < count && j < (int)RT_WORKERS_MAX; j++) {
+        rt_view_worker *worker = &view->workers[j];
+        const cJSON *one = cJSON_GetArrayItem(times, j);
+        worker->takes_part = part >> j & 1;
+        for (uint32_t k = 0; k < RT_VIEW_TIMES; k++) {
+            const double ms = number_or_0(one, rt_view_time_names[k]);
+            worker->time_s[k] += ms * 1e-3;
+            worker->times_ms[k] =
+                view->iterations ? fade(worker->times_ms[k], ms, FADE) : ms;
+        }
+        for (uint32_t way = 0; way < 2; way++) {
+            const double rows = value_of(cJSON_GetArrayItem(bytes[way], j));
+            const double dense = worker->takes_part && !isnan(view->dense_bytes) ? view->dense_bytes : 0;
+            take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
+        }
+        if ((uint32_t)j >= view->worker_count) {
+            worker->rank = (uint32_t)j;
+            worker->memory = (rt_view_memory){NAN, NAN};
+            view->worker_count = (uint32_t)j + 1;
+        }
+    }
+}
+
+static void take_tick(rt_view *view)
+{
+    const rt_view_tick *last = &view->recent[(view->tick_count - 1) % RT_VIEW_RECENT];
+    if (view->tick_count && view->time_s < last->time_s)
+        view->tick_count = 0; // another process goes on
+    view->recent[view->tick_count++ % RT_VIEW_RECENT] =
+        (rt_view_tick){view->time_s, view->samples, view->malformed};
+}
+
+static void take_quality(rt_view *view, const cJSON *json)
+{
+    const cJSON *window = member(json, "window");
+    const double samples = number_or_0(json, "samples");
+    view->window = quality_of(window ? window : member(json, "quality"));
+    const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
+    const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
+    view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
+}
+
+static void add_point(rt_view *view, double before_s)
+{
+    const double passed = view->time_s - before_s;
+    const double values[RT_VIEW_SERIES] = {
+        [RT_VIEW_iterations] = passed > 0 ? passed : (double)NAN, // turned round when it is shown
+        [RT_VIEW_log_loss] = view->window.log_loss,
+        [RT_VIEW_auc] = view->window.auc,
+        [RT_VIEW_calibration] = view->window.calibration,
+        [RT_VIEW_cost] = view->cost,
+        [RT_VIEW_predicted_ms] = view->predicted_ms,
+        [RT_VIEW_hits] = 100 * view->hits,
+        [RT_VIEW_lag] = view->lag_events};
+    rt_course_add(&view->course, (double)view->iteration, values);
+}
+
+static void take_iteration(rt_view *view, const cJSON *json)
+{
+    const cJSON *hits = member(json, "hit_ratio");
+    const double iteration = number(json, "iteration"), before_s = view->iteration_time_s;
+    view->iteration = isnan(iteration) ? view->iteration + 1 : (uint64_t)iteration;
+    view->iteration_time_s = view->time_s;
+    view->samples += number_or_0(json, "samples");
+    const double malformed = number_or_0(json, "malformed_lines");
+    const double before = malformed < view->malformed_told ? 0 : view->malformed_told;
+    view->malformed += malformed - before;
+    view->malformed_told = malformed;
+    view->bad_batches += cJSON_IsTrue(member(json, "bad"));
+    view->keys = number(json, "keys");
+    view->predicted_ms = number(json, "predicted_ms");
+    view->cost = number(json, "cost");
+    view->hits = number(hits, "lookups");
+    view->hits_keys = number(hits, "keys");
+    view->decision_ms = number(json, "decision_ms");
+    view->alpha = number(json, "alpha");
+    view->latency_p99_ms = number(member(json, "latency_ms"), "p99");
+    take_quality(view, json);
+    take_workers(view, json);
+    view->iterations++;
+    view->waits_for_input = false;
+    take_tick(view);
+    add_point(view, before_s);
+}
+
+// ---- other records ---------------------------------------------------------------------------
+
+static void take_rates(rt_view_worker *worker, const cJSON *json)
+{
+    static const char *const names[2] = {"up", "down"};
+    for (uint32_t way = 0; way < 2; way++) {
+        const double rate = number(json, names[way]);
+        worker->ways[way].bytes_per_s = rate;
+        worker->ways[way].best = fmax(worker->ways[way].best, rate);
+    }
+}
+
+static void take_members(rt_view *view, const cJSON *json, double unix_s)
+{
+    const cJSON *workers = member(json, "workers"), *shards = member(json, "shards");
+    const cJSON *out = member(json, "out"), *one, *checkpoint = member(json, "checkpoint");
+    uint32_t j = 0, s = 0;
+    cJSON_ArrayForEach(one, workers) {
+        if (j == RT_WORKERS_MAX)
+            break;
+        rt_view_worker *worker = &view->workers[j++];
+        worker->rank = (uint32_t)number_or_0(one, "rank");
+        worker->memory = memory_of(one);
+        take_rates(worker, one);
+    }
+    view->worker_count = j;
+    cJSON_ArrayForEach(one, shards) {
+        if (s == RT_SHARDS_MAX)
+            break;
+        view->shards[s++] = (rt_view_shard){memory_of(one), number(one, "keys"),
+                                            number(one, "row_bytes"), number(one, "row_bytes_max")};
+    }
+    view->shard_count = s;
+    view->out_count = 0;
+    cJSON_ArrayForEach(one, out) {
+        if (view->out_count < RT_WORKERS_MAX)
+            view->out[view->out_count++] = (uint32_t)value_of(one);
+    }
+    view->coordinator = memory_of(member(json, "coordinator"));
+    view->dense_bytes = number(json, "dense_bytes");
+    view->waits_for_input = cJSON_IsTrue(member(json, "waits_for_input"));
+    view->has_ended = cJSON_IsTrue(member(json, "ended"));
+    view->members_time_s = view->time_s;
+    view->checkpoint_every_s = number(checkpoint, "every_s");
+    view->checkpoint_iteration = number(checkpoint, "iteration");
+    view->checkpoint_time_s = view->time_s - number(checkpoint, "age_s");
+    view->lag_events = number(member(json, "lag"), "events");
+    view->lag_bytes = number(member(json, "lag"), "bytes");
+    copy_text(view->policy, sizeof view->policy, json, "policy");
+    if (isnan(unix_s))
+        view->offset_s = number(json, "unix_s") - view->time_s;
+}
+
+static void take_columns(rt_view *view, const cJSON *json)
+{
+    const cJSON *one;
+    uint32_t count = 0;
+    cJSON_ArrayForEach(one, member(json, "columns")) {
+        if (count == RT_FIELDS_MAX)
+            break;
+        rt_view_column *column = &view->columns[count++];
+        const double values = number_or_0(one, "values"), empty = number_or_0(one, "empty");
+        const double fresh = number_or_0(one, "new");
+        copy_text(column->name, sizeof column->name, one, "name");
+        column->values += values;
+        column->empty += empty;
+        column->fresh += fresh;
+        column->empty_share = values > 0 ? empty / values : 0;
+        column->new_share = values > 0 ? fresh / values : 0;
+    }
+    view->column_count = count;
+}
+
+static void take_slices(rt_view *view, const cJSON *json)
+{
+    const cJSON *one;
+    view->slice_count = 0;
+    copy_text(view->slice_column, sizeof view->slice_column, json, "column");
+    cJSON_ArrayForEach(one, member(json, "values")) {
+        if (view->slice_count == RT_VIEW_SLICES_MAX)
+            break;
+        rt_view_slice *slice = &view->slices[view->slice_count++];
+        copy_text(slice->name, sizeof slice->name, one, "value");
+        slice->quality = quality_of(one);
+    }
+}
+
+static void take_warning(rt_view *view, const cJSON *json)
+{
+    const uint64_t at = view->warning_count++ % RT_VIEW_WARNINGS;
+    view->warnings[at].time_s = view->time_s;
+    copy_text(view->warnings[at].text, RT_VIEW_TEXT, json, "text");
+}
+
+// Another process goes on from a checkpoint: its clock begins anew, and what came after follows
+// again.
+static void take_resumed(rt_view *view, const cJSON *json)
+{
+    const double iteration = number_or_0(json, "iteration");
+    rt_course_cut(&view->course, iteration);
+    view->iteration = (uint64_t)iteration;
+    view->iteration_time_s = NAN;
+    view->tick_count = 0;
+    view->has_ended = false;
+    view->checkpoint_time_s = view->time_s;
+    view->checkpoint_iteration = iteration;
+    for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
+        view->warnings[i].time_s = NAN;
+}
+
+static void take_stream(rt_view *view, const cJSON *json)
+{
+    view->lag_events = number(json, "events") - number(json, "read");
+}
+
+static const struct {
+    const char *name;
+    void (*take)(rt_view *view, const cJSON *json);
+} kinds[] = {{"iteration", take_iteration}, {"columns", take_columns}, {"slices", take_slices},
+             {"warning", take_warning},     {"resumed", take_resumed}, {"stream", take_stream}};
+
+bool rt_view_take(rt_view *view, const char *line, double unix_s)
+{
+    cJSON *json = cJSON_Parse(line);
+    const char *kind = cJSON_GetStringValue(member(json, "record"));
+    const double time_s = number(json, "time_s");
+    const bool is_one = kind && !isnan(time_s);
+    if (is_one) {
+        view->time_s = time_s;
+        if (!isnan(unix_s))
+            view->offset_s = unix_s - time_s;
+        if (strcmp(kind, "members") == 0)
+            take_members(view, json, unix_s);
+        for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
+            if (strcmp(kind, kinds[i].name) == 0)
+                kinds[i].take(view, json);
+        }
+    }
+    cJSON_Delete(json);
+    return is_one;
+}
+
+// ---- what follows from it --------------------------------------------------------------------
+
+double rt_view_age_s(const rt_view *view, double time_s, double unix_s)
+{
+    const double age = unix_s - (view->offset_s + time_s);
+    return age < 0 ? 0 : age;
+}
+
+rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
+{
+    rt_view_rates rates = {NAN, NAN, NAN, NAN};
+    const uint64_t count = rt_min_u64(view->tick_count, RT_VIEW_RECENT);
+    if (count < 2)
+        return rates;
+    const rt_view_tick *last = &view->recent[(view->tick_count - 1) % RT_VIEW_RECENT];
+    const rt_view_tick *first = last;
+    uint64_t between = 0;
+    for (uint64_t back = 1; back < count; back++) {
+        const rt_view_tick *one = &view->recent[(view->tick_count - 1 - back) % RT_VIEW_RECENT];
+        if (between && last->time_s - one->time_s > RECENT_S)
+            break;
+        first = one;
+        between = back;
+    }
+    const double passed = last->time_s - first->time_s;
+    const double samples = last->samples - first->samples;
+    const double malformed = last->malformed - first->malformed;
+    if (!(passed > 0))
+        return rates;
+    rates = (rt_view_rates){.iterations_per_s = (double)between / passed,
+                            .samples_per_s = samples / passed,
+                            .malformed_share = malformed / fmax(samples + malformed, 1),
+                            .iteration_ms = passed / (double)between * 1e3};
+    if (rt_view_age_s(view, last->time_s, unix_s) > RECENT_S + 3e-3 * rates.iteration_ms)
+        rates.iterations_per_s = rates.samples_per_s = 0;
+    return rates;
+}
+
+double rt_view_use(const rt_view_way *way, const rt_view_rates *rates)
+{
+    if (!(way->bytes_per_s > 0))
+        return NAN;
+    return way->an_iteration * rates->iterations_per_s / way->bytes_per_s;
+}
+
+const char *rt_view_state(const rt_view *view, double unix_s)
+{
+    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
+    const double age_s = rt_view_age_s(view, view->iteration_time_s, unix_s);
+    if (view->has_ended)
+        return "ended";
+    if (view->iterations == 0)
+        return "starts";
+    if (view->waits_for_input)
+        return "waits";
+    const double limit_s = fmax(STALL_S, STALL_ITERATIONS * 1e-3 * rates.iteration_ms);
+    return age_s > limit_s ? "stalls" : "trains";
+}

@@ -1,0 +1,309 @@
+// A view in the text format of Prometheus: names, base units and suffixes by its conventions.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/rt_build.h"
+#include "runtime/watch/rt_view_write.h"
+
+#define TEXT_OR_NONE(text) (*(text) ? (text) : "none")
+
+static void begin(rt_page *text, const char *name, const char *type, const char *help)
+{
+    rt_page_add(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+// labels: with braces, or "". What is not known is left out.
+static void sample(rt_page *text, const char *name, const char *labels, double value)
+{
+    char number[32];
+    if (!isnan(value))
+        rt_page_add(text, "%s%s %s\n", name, labels, rt_json_format_double(value, number));
+}
+
+static void one(rt_page *text, const char *name, const char *type, const char *help, double value)
+{
+    if (isnan(value))
+        return;
+    begin(text, name, type, help);
+    sample(text, name, "", value);
+}
+
+// A label's value: backslash, quote and line end escaped, and UTF-8 whatever came.
+static const char *label(const char *value, char out[3 * RT_VIEW_NAME])
+{
+    size_t at = 0;
+    if (!rt_json_is_utf8(value, strlen(value)))
+        value = "?";
+    for (; *value && at + 3 < 3 * RT_VIEW_NAME; value++) {
+        if (*value == '\\' || *value == '"' || *value == '\n')
+            out[at++] = '\\';
+        out[at++] = *value == '\n' ? 'n' : *value;
+    }
+    out[at] = '\0';
+    return out;
+}
+
+// ---- the run ---------------------------------------------------------------------------------
+
+static void write_speed(const rt_view *view, const rt_view_rates *rates, rt_page *text)
+{
+    char labels[2 * RT_VIEW_NAME + 64], name[3 * RT_VIEW_NAME];
+    snprintf(labels, sizeof labels, "{version=\"%s\",policy=\"%s\"}", RT_PROGRAM_VERSION,
+             label(TEXT_OR_NONE(view->policy), name));
+    begin(text, "lanyard_info", "gauge", "The program and the policy of the run.");
+    sample(text, "lanyard_info", labels, 1);
+    one(text, "lanyard_iterations_total", "counter", "Iterations that were trained.",
+        (double)view->iterations);
+    one(text, "lanyard_iteration", "gauge", "Number of the last iteration.",
+        (double)view->iteration);
+    one(text, "lanyard_samples_total", "counter", "Samples that were trained.", view->samples);
+    one(text, "lanyard_malformed_lines_total", "counter", "Lines of the input that were left out.",
+        view->malformed);
+    one(text, "lanyard_bad_batches_total", "counter", "Batches whose loss was not finite.",
+        view->bad_batches);
+    one(text, "lanyard_warnings_total", "counter", "Warnings of the coordinator's log.",
+        (double)view->warning_count);
+    one(text, "lanyard_last_iteration_timestamp_seconds", "gauge", "When it ended.",
+        view->offset_s + view->iteration_time_s);
+    one(text, "lanyard_waits_for_input", "gauge", "1: nothing is there to be trained.",
+        view->waits_for_input);
+    one(text, "lanyard_iteration_seconds", "gauge", "Time of an iteration, now.",
+        rates->iteration_ms * 1e-3);
+    one(text, "lanyard_predicted_iteration_seconds", "gauge", "Its time by plan and links.",
+        view->predicted_ms * 1e-3);
+    one(text, "lanyard_decision_seconds", "gauge", "Time of its decision.",
+        view->decision_ms * 1e-3);
+    one(text, "lanyard_cost_rows", "gauge",
+        "Cost of its transfers, in rows on the fastest link.", view->cost);
+    one(text, "lanyard_keys", "gauge", "Keys that the planner knows.", view->keys);
+    if (!isnan(view->hits)) {
+        begin(text, "lanyard_cache_hit_ratio", "gauge", "Of the last iteration.");
+        sample(text, "lanyard_cache_hit_ratio", "{of=\"lookups\"}", view->hits);
+        sample(text, "lanyard_cache_hit_ratio", "{of=\"keys\"}", view->hits_keys);
+    }
+}
+
+static void write_window(const rt_view *view, rt_page *text)
+{
+    one(text, "lanyard_window_samples", "gauge", "Samples that the window holds.",
+        view->window.samples);
+    one(text, "lanyard_window_log_loss", "gauge", "Log loss of the window, in nats.",
+        view->window.log_loss);
+    one(text, "lanyard_window_auc", "gauge", "AUC of the window.", view->window.auc);
+    one(text, "lanyard_window_calibration_ratio", "gauge", "Mean prediction over mean label.",
+        view->window.calibration);
+    one(text, "lanyard_reference_log_loss", "gauge",
+        "Log loss on average over about ten windows, in nats.", view->reference_loss);
+}
+
+static void write_input(const rt_view *view, rt_page *text)
+{
+    one(text, "lanyard_stream_lag_events", "gauge", "Events that came and were not read yet.",
+        view->lag_events);
+    one(text, "lanyard_stream_lag_bytes", "gauge", "Of files, what was not read yet.",
+        view->lag_bytes);
+    one(text, "lanyard_latency_p99_seconds", "gauge", "From an event's arrival to trained rows.",
+        view->latency_p99_ms * 1e-3);
+    one(text, "lanyard_checkpoint_timestamp_seconds", "gauge",
+        "When the last one was completed, or the run began.",
+        view->offset_s + view->checkpoint_time_s);
+    one(text, "lanyard_checkpoint_interval_seconds", "gauge", "checkpoint.every_s; 0: none.",
+        view->checkpoint_every_s);
+}
+
+// ---- members ---------------------------------------------------------------------------------
+
+static void write_times(const rt_view *view, rt_page *text)
+{
+    char labels[128];
+    begin(text, "lanyard_worker_time_seconds_total", "counter",
+          "Where the time of iterations went.");
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        for (uint32_t k = 0; k < RT_VIEW_TIMES; k++) {
+            snprintf(labels, sizeof labels, "{worker=\"%" PRIu32 "\",part=\"%s\"}",
+                     view->workers[j].rank, rt_view_time_names[k]);
+            sample(text, "lanyard_worker_time_seconds_total", labels, view->workers[j].time_s[k]);
+        }
+    }
+}
+
+typedef double (*way_value)(const rt_view_way *way, const rt_view_rates *rates);
+
+static double sum_of(const rt_view_way *way, const rt_view_rates *rates)
+{
+    (void)rates;
+    return way->sum;
+}
+
+static double rate_of(const rt_view_way *way, const rt_view_rates *rates)
+{
+    (void)rates;
+    return way->bytes_per_s > 0 ? way->bytes_per_s : (double)NAN;
+}
+
+static double best_of(const rt_view_way *way, const rt_view_rates *rates)
+{
+    (void)rates;
+    return way->best > 0 ? way->best : (double)NAN;
+}
+
+static void write_links(const rt_view *view, const rt_view_rates *rates, rt_page *text)
+{
+    static const struct {
+        const char *name, *type, *help;
+        way_value value;
+    } all[] = {
+        {"lanyard_link_bytes_total", "counter", "Rows, requests and dense gradients, as planned.",
+         sum_of},
+        {"lanyard_link_bytes_per_second", "gauge", "Rate that the planner counts on.", rate_of},
+        {"lanyard_link_best_bytes_per_second", "gauge", "The best rate so far.", best_of},
+        {"lanyard_link_used_ratio", "gauge", "Share of the rate that is used.", rt_view_use}};
+    char labels[96];
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
+        begin(text, all[i].name, all[i].type, all[i].help);
+        for (uint32_t j = 0; j < 2 * view->worker_count; j++) {
+            const rt_view_worker *worker = &view->workers[j / 2];
+            snprintf(labels, sizeof labels, "{worker=\"%" PRIu32 "\",direction=\"%s\"}",
+                     worker->rank, j % 2 ? "down" : "up");
+            sample(text, all[i].name, labels, all[i].value(&worker->ways[j % 2], rates));
+        }
+    }
+}
+
+static void write_parts(const rt_view *view, rt_page *text)
+{
+    char labels[96];
+    begin(text, "lanyard_worker_takes_part", "gauge",
+          "1: it trained the last iteration; 0: it sat out.");
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        snprintf(labels, sizeof labels, "{worker=\"%" PRIu32 "\"}", view->workers[j].rank);
+        sample(text, "lanyard_worker_takes_part", labels, view->workers[j].takes_part);
+    }
+    one(text, "lanyard_workers", "gauge", "Workers of the run.", view->worker_count);
+    one(text, "lanyard_workers_out", "gauge", "Workers that the run goes on without.",
+        view->out_count);
+}
+
+static void sample_memory(rt_page *text, const char *name, const char *who, uint32_t number,
+                          double value)
+{
+    char labels[96];
+    snprintf(labels, sizeof labels, "{process=\"%s\",rank=\"%" PRIu32 "\"}", who, number);
+    sample(text, name, labels, value);
+}
+
+static void write_memory(const rt_view *view, bool is_limit, const char *name, const char *help,
+                         rt_page *text)
+{
+#define OF(memory) (is_limit ? (memory).max_bytes : (memory).rss_bytes)
+    begin(text, name, "gauge", help);
+    sample_memory(text, name, "coordinator", 0, OF(view->coordinator));
+    for (uint32_t j = 0; j < view->worker_count; j++)
+        sample_memory(text, name, "worker", view->workers[j].rank, OF(view->workers[j].memory));
+    for (uint32_t s = 0; s < view->shard_count; s++)
+        sample_memory(text, name, "ps", s, OF(view->shards[s].memory));
+#undef OF
+}
+
+static void write_shards(const rt_view *view, rt_page *text)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } all[] = {
+        {"lanyard_shard_rows", "Rows that it holds.", offsetof(rt_view_shard, keys)},
+        {"lanyard_shard_row_bytes", "What they take.", offsetof(rt_view_shard, row_bytes)},
+        {"lanyard_shard_row_limit_bytes", "What they may take (ps.memory_bytes_max).",
+         offsetof(rt_view_shard, row_bytes_max)}};
+    char labels[64];
+    for (size_t i = 0; i < RT_COUNT_OF(all) && view->shard_count; i++) {
+        begin(text, all[i].name, "gauge", all[i].help);
+        for (uint32_t s = 0; s < view->shard_count; s++) {
+            double value;
+            memcpy(&value, (const char *)&view->shards[s] + all[i].offset, sizeof value);
+            snprintf(labels, sizeof labels, "{shard=\"%" PRIu32 "\"}", s);
+            sample(text, all[i].name, labels, value);
+        }
+    }
+}
+
+// ---- columns, slices, alerts -----------------------------------------------------------------
+
+static void write_columns(const rt_view *view, rt_page *text)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } all[] = {
+        {"lanyard_column_values_total", "Values of a column.", offsetof(rt_view_column, values)},
+        {"lanyard_column_empty_total", "Of them empty.", offsetof(rt_view_column, empty)},
+        {"lanyard_column_new_total", "Values that were never trained before.",
+         offsetof(rt_view_column, fresh)}};
+    char labels[4 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
+    for (size_t i = 0; i < RT_COUNT_OF(all) && view->column_count; i++) {
+        begin(text, all[i].name, "counter", all[i].help);
+        for (uint32_t c = 0; c < view->column_count; c++) {
+            double value;
+            memcpy(&value, (const char *)&view->columns[c] + all[i].offset, sizeof value);
+            snprintf(labels, sizeof labels, "{column=\"%s\"}", label(view->columns[c].name, name));
+            sample(text, all[i].name, labels, value);
+        }
+    }
+}
+
+static void write_slices(const rt_view *view, rt_page *text)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } all[] = {{"lanyard_slice_samples", "Samples with a value of watch.column, fading.",
+                offsetof(rt_view_quality, samples)},
+               {"lanyard_slice_log_loss", "Their log loss, in nats.",
+                offsetof(rt_view_quality, log_loss)},
+               {"lanyard_slice_calibration_ratio", "Their mean prediction over mean label.",
+                offsetof(rt_view_quality, calibration)}};
+    char labels[8 * RT_VIEW_NAME], column[3 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
+    for (size_t i = 0; i < RT_COUNT_OF(all) && view->slice_count; i++) {
+        begin(text, all[i].name, "gauge", all[i].help);
+        for (uint32_t k = 0; k < view->slice_count; k++) {
+            double value;
+            memcpy(&value, (const char *)&view->slices[k].quality + all[i].offset, sizeof value);
+            snprintf(labels, sizeof labels, "{column=\"%s\",value=\"%s\"}",
+                     label(view->slice_column, column), label(view->slices[k].name, name));
+            sample(text, all[i].name, labels, value);
+        }
+    }
+}
+
+static void write_alerts(const rt_alerts *alerts, rt_page *text)
+{
+    char labels[96];
+    begin(text, "lanyard_alert_firing", "gauge", "1: the run itself says that it fires.");
+    for (int kind = 0; kind < RT_ALERT_COUNT; kind++) {
+        snprintf(labels, sizeof labels, "{alert=\"%s\"}", rt_alert_name((rt_alert_kind)kind));
+        sample(text, "lanyard_alert_firing", labels, alerts->alerts[kind].is_firing);
+    }
+}
+
+rt_status rt_view_write_prometheus(const rt_view *view, const rt_alerts *alerts, double unix_s,
+                                   rt_page *text)
+{
+    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
+    write_speed(view, &rates, text);
+    write_window(view, text);
+    write_input(view, text);
+    write_times(view, text);
+    write_links(view, &rates, text);
+    write_parts(view, text);
+    write_memory(view, false, "lanyard_process_resident_memory_bytes", "Memory of a process.",
+                 text);
+    write_memory(view, true, "lanyard_process_memory_limit_bytes", "What it may have.", text);
+    write_shards(view, text);
+    write_columns(view, text);
+    write_slices(view, text);
+    if (alerts)
+        write_alerts(alerts, text);
+    return text->failed ? RT_NO_MEMORY : RT_OK;
+}

@@ -1,0 +1,323 @@
+// The search for a set of workers in units, against every set planned at once; and the estimate
+// that it begins with.
+#include "dispatch/planner/dp_choice.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "dispatch/cost/dp_ticks.h"
+#include "dispatch/planner/dp_account.h"
+#include "tests/support/random_batches.h"
+#include "tests/support/test.h"
+
+#define SAMPLES 32u
+#define FIELDS 4u
+#define FAST 1e8
+#define BATCHES DP_RECENT_MAX
+
+typedef struct {
+    dp_planner_config config;
+    dp_recent recent;
+    random_batches batches;
+} scene;
+
+static void open_scene(scene *s, uint64_t seed, uint32_t worker_count, uint32_t slots)
+{
+    rt_random random = {seed};
+    *s = (scene){.config = {.worker_count = worker_count,
+                            .sample_count_max = SAMPLES,
+                            .keys_per_sample_max = FIELDS,
+                            .layout.field_count = FIELDS,
+                            .dense_bytes = 100000,
+                            .participants_min = 1,
+                            .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1}}};
+    for (uint32_t f = 0; f < FIELDS; f++)
+        s->config.layout.values[f] = 64;
+    for (uint32_t w = 0; w < worker_count; w++) {
+        const double rate = FAST / (1u << rt_random_below(&random, 4));
+        s->config.slot_count[w] = slots;
+        s->config.rates.links[w] = (dp_link){rate, FAST};
+    }
+    for (uint32_t w = 0, us = 100 * rt_random_below(&random, 20); w < worker_count; w++)
+        s->config.rates.compute_s_per_sample[w] = us * 1e-6;
+    dp_recent_init(&s->recent);
+    random_batches_init(&s->batches, seed, FIELDS, 200, 1, 1.0);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        rt_batch batch;
+        rt_batch_init(&batch, 0);
+        random_batches_fill(&s->batches, &batch, SAMPLES);
+        assert_int_equal(dp_recent_add(&s->recent, &batch), RT_OK);
+        rt_batch_fini(&batch);
+    }
+}
+
+static void close_scene(scene *s)
+{
+    dp_recent_fini(&s->recent);
+    random_batches_fini(&s->batches);
+}
+
+// Mean of the second half of the batches, by a planner that has these workers alone.
+static double planned_s(const scene *s, const uint32_t *ranks, uint32_t count)
+{
+    dp_planner_config config = s->config;
+    dp_account_config costs;
+    dp_account account = {0};
+    dp_planner *planner;
+    config.worker_count = count;
+    config.participants_min = 0;
+    for (uint32_t j = 0; j < count; j++) {
+        config.rates.links[j] = s->config.rates.links[ranks[j]];
+        config.rates.compute_s_per_sample[j] = s->config.rates.compute_s_per_sample[ranks[j]];
+    }
+    assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
+    dp_account_init(&config, &costs);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        const dp_plan *plan;
+        assert_int_equal(dp_planner_look_up(planner, dp_recent_at(&s->recent, i)), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+        if (i >= BATCHES / 2)
+            dp_account_add(&costs, plan, &account);
+    }
+    dp_planner_destroy(planner);
+    return account.predicted_s / (BATCHES - BATCHES / 2);
+}
+
+// Workers by link, the fastest first; equal ones by rank. All compute alike.
+static void sort_ranks(const scene *s, uint32_t *ranks)
+{
+    for (uint32_t k = 0; k < s->config.worker_count; k++) {
+        uint32_t at = k;
+        for (; at > 0 && s->config.rates.links[ranks[at - 1]].up_bytes_per_s <
+                             s->config.rates.links[k].up_bytes_per_s;
+             at--)
+            ranks[at] = ranks[at - 1];
+        ranks[at] = k;
+    }
+}
+
+static uint64_t sorted(const uint32_t *ranks, uint32_t count, uint32_t *in_order)
+{
+    uint64_t mask = 0;
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < count; i++)
+        mask |= rt_bit(ranks[i]);
+    for (uint64_t rest = mask; rest; rest &= rest - 1)
+        in_order[k++] = rt_lowest_bit(rest);
+    return mask;
+}
+
+// Whether the choice is the best set, or the one in force where that is hardly worse.
+static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
+{
+    uint32_t ranks[RT_WORKERS_MAX], in_order[RT_WORKERS_MAX];
+    double best = INFINITY, now = INFINITY, of_chosen = INFINITY;
+    sort_ranks(s, ranks);
+    for (uint32_t count = 1; count <= s->config.worker_count; count++) {
+        const uint64_t mask = sorted(ranks, count, in_order);
+        const double seconds = planned_s(s, in_order, count);
+        best = fmin(best, seconds);
+        now = mask == current ? seconds : now;
+        of_chosen = mask == chosen ? seconds : of_chosen;
+    }
+    const bool stays = !(best < (1 - DP_CHOICE_GAIN) * now);
+    if (stays != (chosen == current) || (!stays && of_chosen != best))
+        fail_msg("the set %" PRIx64 " takes %g ms, the best %g, all %g", chosen, of_chosen * 1e3,
+                 best * 1e3, now * 1e3);
+}
+
+// Every unit is at most half a planning; in the end the set is the one that planning all prefixes at
+// once finds.
+static void in_units_the_same_is_found(void **state)
+{
+    (void)state;
+    uint32_t changes = 0, early = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        scene s;
+        dp_choice choice = {0};
+        const uint32_t n = 2 + (uint32_t)seed % 5;
+        uint32_t units = 0;
+        open_scene(&s, seed, n, SAMPLES * FIELDS);
+        const uint64_t all = rt_bits_below(n);
+        assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, all),
+                         RT_OK);
+        while (choice.runs) {
+            const uint32_t tried = choice.tried_count, done = choice.done;
+            const bool had = choice.trial != NULL;
+            assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+            units++;
+            if (choice.tried_count == tried) { // on its way
+                assert_int_equal(choice.done, done + had);
+            } else { // one more is done: with its last batch, or given up
+                assert_int_equal(choice.tried_count, tried + 1);
+                assert_int_equal(choice.done, 0);
+                early += done + 1 < 2 * BATCHES;
+            }
+        }
+        assert_true(units <= (n + 1) * (2 * BATCHES + 1));
+        must_be_best(&s, all, dp_choice_result(&choice));
+        changes += dp_choice_result(&choice) != all;
+        dp_choice_end(&choice);
+        close_scene(&s);
+    }
+    assert_true(changes > 10 && changes < 50);
+    assert_true(early > 10);
+}
+
+static double trial_s(const scene *s, uint64_t workers, double part)
+{
+    dp_trial *trial;
+    assert_int_equal(dp_trial_create(&s->config, workers, part, &trial), RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, i)), RT_OK);
+        assert_int_equal(dp_trial_commit(trial, i >= BATCHES / 2), RT_OK);
+    }
+    const double seconds = dp_trial_seconds(trial) / (BATCHES - BATCHES / 2);
+    dp_trial_destroy(trial);
+    return seconds;
+}
+
+// A trial is a planner with its workers alone, and with caches of a part, as far as a share fits.
+static void trials_are_plans(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {0, 2};
+    scene s;
+    open_scene(&s, 9, 3, 300);
+    const double whole = planned_s(&s, ranks, 2);
+    assert_true(trial_s(&s, 5, 1) == whole);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = 75;
+    const double quarter = planned_s(&s, ranks, 2);
+    assert_true(quarter > whole);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = 300;
+    assert_true(trial_s(&s, 5, 0.25) == quarter);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.slot_count[w] = SAMPLES / 2 * FIELDS;
+    const double least = planned_s(&s, ranks, 2);
+    assert_true(trial_s(&s, 5, 0.25) == least);
+    close_scene(&s);
+}
+
+// A set that fits no cache is not tried, one that somebody named is.
+static void caches_and_named_sets(void **state)
+{
+    (void)state;
+    scene s;
+    dp_choice choice = {0};
+    open_scene(&s, 5, 4, (SAMPLES + 2) / 3 * FIELDS); // of three workers, not of two
+    assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 0xe), RT_OK);
+    while (choice.runs)
+        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+    assert_int_equal(choice.tried[0].workers, 0xe);
+    for (uint32_t i = 0; i < choice.tried_count; i++)
+        assert_true(rt_bit_count(choice.tried[i].workers) >= 3);
+    dp_choice_end(&choice);
+    assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 3), RT_OK);
+    while (choice.runs)
+        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+    assert_true(isinf(choice.tried[0].predicted_s));
+    assert_true(rt_bit_count(dp_choice_result(&choice)) >= 3);
+    dp_choice_end(&choice);
+    for (uint32_t w = 0; w < 4; w++)
+        s.config.slot_count[w] = FIELDS; // nobody's cache holds anything
+    assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 15), RT_OK);
+    while (choice.runs)
+        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+    assert_int_equal(dp_choice_result(&choice), 15);
+    close_scene(&s);
+}
+
+// ---- the estimate ----------------------------------------------------------------------------
+
+static void what_a_batch_needs(void **state)
+{
+    (void)state;
+    scene s;
+    dp_demand demand;
+    open_scene(&s, 3, 2, SAMPLES * FIELDS);
+    for (uint32_t f = 0; f < FIELDS; f++)
+        s.config.layout.values[f] = 8 * (f + 1);
+    const rt_batch *batch = dp_recent_at(&s.recent, 0);
+    assert_int_equal(dp_demand_measure(batch, &s.config.layout, &demand), RT_OK);
+    for (uint32_t m = 0; m <= SAMPLES; m++) {
+        uint64_t bytes = 0;
+        for (uint32_t k = 0; k < batch->key_offsets[m]; k++) {
+            bool seen = false;
+            for (uint32_t before = 0; before < k; before++)
+                seen |= batch->keys[before] == batch->keys[k];
+            if (!seen)
+                bytes += dp_row_bytes(&s.config.layout, rt_key_field(batch->keys[k]), true);
+        }
+        assert_int_equal(demand.bytes[m], bytes);
+    }
+    dp_demand_fini(&demand);
+    close_scene(&s);
+}
+
+static void must_be_near(double value, double expected)
+{
+    if (fabs(value - expected) > 1e-6 * expected)
+        fail_msg("%g, expected %g", value, expected);
+}
+
+static void times_of_sets(void **state)
+{
+    (void)state;
+    scene s;
+    dp_demand demand;
+    open_scene(&s, 4, 3, SAMPLES * FIELDS);
+    dp_planner_config *config = &s.config;
+    for (uint32_t w = 0; w < 3; w++) {
+        config->rates.links[w] = (dp_link){w == 2 ? FAST / 10 : FAST, FAST};
+        config->rates.compute_s_per_sample[w] = 0.0001;
+    }
+    assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &config->layout, &demand),
+                     RT_OK);
+    const double all = (double)demand.bytes[SAMPLES], half = (double)demand.bytes[SAMPLES / 2];
+    const double dense = 100000 / FAST, compute = 0.0001 * SAMPLES;
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 1), dense + 0.5 * all / FAST + compute);
+    const double of_half = 0.5 * (0.75 * all / 2 + 0.25 * half);
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 3), dense + of_half / FAST + compute / 2);
+    must_be_near(2 * of_half, 0.5 * dp_estimate_row_bytes(config, &demand, 3));
+    const double equal = dp_estimate_s(config, &demand, 0.5, 7);
+    config->micro_batch_max = SAMPLES; // the slow one gets less
+    const double level = dp_estimate_s(config, &demand, 0.5, 7);
+    assert_true(level < equal && level >= 10 * dense);
+    config->rates.ps_bytes_per_s = FAST / 100; // the server is what all wait for
+    const double server = dp_estimate_s(config, &demand, 0.5, 1);
+    must_be_near(server, (100000 + 0.5 * all) / (FAST / 100));
+    dp_demand_fini(&demand);
+    close_scene(&s);
+}
+
+// Of sets that are estimated alike the largest, and none that does not fit.
+static void which_set_is_likeliest(void **state)
+{
+    (void)state;
+    scene s;
+    dp_demand demand;
+    double estimates[RT_WORKERS_MAX];
+    open_scene(&s, 4, 4, SAMPLES * FIELDS);
+    dp_planner_config *config = &s.config;
+    for (uint32_t w = 0; w < 4; w++) {
+        config->rates.links[w] = (dp_link){FAST, FAST};
+        config->rates.compute_s_per_sample[w] = 0;
+    }
+    config->dense_bytes = 10000000; // next to which rows are nothing
+    assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &config->layout, &demand),
+                     RT_OK);
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
+    config->rates.links[1] = (dp_link){FAST / 10, FAST};
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 13);
+    config->participants_min = 4;
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
+    assert_true(isinf(estimates[2]) && isfinite(estimates[3]));
+    dp_demand_fini(&demand);
+    close_scene(&s);
+}
+
+TEST_MAIN(TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+          TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))

@@ -1,0 +1,242 @@
+// What a run says of its columns and of the values of one of them, against plain loops over the same
+// samples.
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_columns.h"
+#include "dispatch/coordinator/dp_slices.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/test.h"
+
+#define FIELDS 3u
+#define SAMPLES 200u
+
+static char told[1 << 16];
+
+static void take(void *context, const char *line, size_t size)
+{
+    (void)context;
+    assert_true(size < sizeof told);
+    memcpy(told, line, size);
+    told[size] = '\0';
+}
+
+static rt_metrics *make_metrics(void)
+{
+    rt_metrics *metrics;
+    assert_int_equal(rt_metrics_open(NULL, &metrics, NULL), RT_OK);
+    rt_metrics_tap(metrics, take, NULL);
+    told[0] = '\0';
+    return metrics;
+}
+
+// Every third value of field 1 is missing.
+static void fill_batch(rt_batch *batch, rt_random *random)
+{
+    rt_batch_init(batch, 0);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        uint64_t keys[FIELDS];
+        for (uint32_t f = 0; f < FIELDS; f++)
+            keys[f] = rt_key(f, f == 1 && i % 3 == 0 ? RT_ID_MISSING : rt_random_below(random, 9));
+        assert_int_equal(rt_batch_append(batch, 0, NULL, keys, FIELDS), RT_OK);
+    }
+}
+
+static void add_fill(dp_slice *slice, dp_op_kind kind, uint64_t key, uint32_t version)
+{
+    dp_op *op = dp_ops_add(&slice->fill, kind);
+    assert_non_null(op);
+    op->key = key;
+    op->version = version;
+}
+
+// Worker 0 has the odd samples, worker 1 the others.
+static void fill_plan(dp_plan *plan)
+{
+    assert_int_equal(dp_plan_init(plan, 2), RT_OK);
+    for (uint32_t w = 0; w < 2; w++) {
+        dp_slice *slice = &plan->slices[w];
+        assert_int_equal(dp_slice_reserve(slice, SAMPLES, SAMPLES * FIELDS), RT_OK);
+        for (uint32_t i = 1 - w; i < SAMPLES; i += 2)
+            slice->samples[slice->sample_count++] = i;
+    }
+    add_fill(&plan->slices[0], DP_OP_INIT, rt_key(0, 1), 0);
+    add_fill(&plan->slices[0], DP_OP_PULL, rt_key(2, 1), 0);
+    add_fill(&plan->slices[1], DP_OP_PULL, rt_key(2, 2), 0);
+    add_fill(&plan->slices[1], DP_OP_PULL, rt_key(2, 3), 7); // it was trained before
+    add_fill(&plan->slices[1], DP_OP_PULL_SUM, rt_key(0, 4), 0);
+}
+
+static void counts_columns(void **state)
+{
+    (void)state;
+    static const rt_schema schema = {.field_count = FIELDS, .field_names = {"a", "b", "c"}};
+    rt_random random = {1};
+    rt_batch batch;
+    dp_plan plan = {0};
+    dp_columns once = {0}, twice = {0};
+    rt_metrics *metrics = make_metrics();
+    fill_batch(&batch, &random);
+    fill_plan(&plan);
+    dp_columns_count(&once, &batch, &plan);
+    dp_columns_merge(&twice, &once, FIELDS);
+    dp_columns_merge(&twice, &once, FIELDS);
+    dp_columns_record(&twice, &schema, 5, metrics);
+    cJSON *json = cJSON_Parse(told);
+    const cJSON *columns = cJSON_GetObjectItem(json, "columns");
+    static const double want[FIELDS][3] = {
+        {2 * SAMPLES, 0, 2}, {2 * SAMPLES, 2 * ((SAMPLES + 2) / 3), 0}, {2 * SAMPLES, 0, 4}};
+    static const char *const names[] = {"values", "empty", "new"};
+    assert_int_equal(cJSON_GetArraySize(columns), FIELDS);
+    for (uint32_t f = 0; f < FIELDS; f++) {
+        const cJSON *one = cJSON_GetArrayItem(columns, (int)f);
+        assert_string_equal(cJSON_GetObjectItem(one, "name")->valuestring, schema.field_names[f]);
+        for (uint32_t k = 0; k < 3; k++)
+            assert_true(cJSON_GetObjectItem(one, names[k])->valuedouble == want[f][k]);
+    }
+    uint64_t keys[SAMPLES];
+    dp_columns_keys(&batch, &plan, 2, keys);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        const uint32_t sample = i < SAMPLES / 2 ? 2 * i + 1 : 2 * (i - SAMPLES / 2);
+        assert_int_equal(keys[i], batch.keys[sample * FIELDS + 2]);
+    }
+    cJSON_Delete(json);
+    rt_metrics_close(metrics);
+    dp_plan_fini(&plan);
+    rt_batch_fini(&batch);
+}
+
+// ---- slices ----------------------------------------------------------------------------------
+
+typedef struct {
+    float predictions[SAMPLES], labels[SAMPLES], weights[SAMPLES];
+    uint64_t keys[SAMPLES];
+} judged;
+
+static void fill_judged(judged *all, rt_random *random)
+{
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        const double u = rt_random_unit(random);
+        all->predictions[i] = (float)(0.05 + 0.9 * rt_random_unit(random));
+        all->weights[i] = i % 4 ? 1 : 0.5f;
+        all->labels[i] = rt_random_unit(random) < 0.4 ? all->weights[i] : 0;
+        all->keys[i] = rt_key(1, (uint64_t)(u * u * 5)); // 0 comes most
+    }
+}
+
+static const cJSON *value_named(const cJSON *json, const char *name)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItem(json, "values")) {
+        if (strcmp(cJSON_GetObjectItem(one, "value")->valuestring, name) == 0)
+            return one;
+    }
+    fail_msg("no \"%s\" in %s", name, told);
+    return NULL;
+}
+
+// With a window that nothing fades in: the plain mean over the samples of a value.
+static void judges_slices(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    rt_random random = {3};
+    judged all[ROUNDS];
+    rt_value_names *names;
+    rt_metrics *metrics = make_metrics();
+    assert_int_equal(rt_value_names_create("shop", &names), RT_OK);
+    rt_value_names_note(names, rt_key(1, 0), "north shore", 5);
+    rt_value_names_note(names, rt_key(1, 0), "south", 5); // it has a name
+    rt_value_names_note(names, rt_key(1, 1), "", 0);
+    dp_slices slices = {.column = "shop", .field = 1, .window_samples = 1e12, .names = names};
+    dp_slices_record(&slices, 1, metrics);
+    assert_string_equal(told, ""); // there is nothing to tell
+    double weight = 0, loss = 0, predicted = 0, positive = 0;
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        fill_judged(&all[r], &random);
+        dp_slices_add(&slices, all[r].predictions, all[r].labels, all[r].weights, all[r].keys,
+                      SAMPLES);
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            if (all[r].keys[i] != rt_key(1, 0))
+                continue;
+            const double p = (double)all[r].predictions[i], w = (double)all[r].weights[i];
+            loss -= w * log(all[r].labels[i] > 0 ? p : 1 - p);
+            weight += w;
+            predicted += w * p;
+            positive += (double)all[r].labels[i];
+        }
+    }
+    dp_slices_record(&slices, 7, metrics);
+    cJSON *json = cJSON_Parse(told);
+    const cJSON *one = value_named(json, "north");
+    assert_ptr_equal(one, cJSON_GetArrayItem(cJSON_GetObjectItem(json, "values"), 0));
+    test_close(cJSON_GetObjectItem(one, "samples")->valuedouble, weight, 1e-6, 0, "samples");
+    test_close(cJSON_GetObjectItem(one, "log_loss")->valuedouble, loss / weight, 1e-6, 0, "loss");
+    test_close(cJSON_GetObjectItem(one, "calibration")->valuedouble, predicted / positive, 1e-6, 0,
+               "calibration");
+    test_close(cJSON_GetObjectItem(one, "mean_label")->valuedouble, positive / weight, 1e-6, 0,
+               "label");
+    (void)value_named(json, "00000001"); // without a name its id
+    cJSON_Delete(json);
+    rt_value_names_destroy(names);
+    rt_metrics_close(metrics);
+}
+
+// More values than places: those that come most stay, what went before fades.
+static void keeps_what_comes_most(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 400 };
+    rt_random random = {5};
+    judged all;
+    dp_slices slices = {.column = "shop", .field = 1, .window_samples = 10 * SAMPLES};
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        fill_judged(&all, &random);
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            all.weights[i] = 1;
+            all.labels[i] = r < ROUNDS / 2; // the other half has no label 1
+            all.keys[i] = rt_key(1, i % 2 ? rt_random_u64(&random) & RT_ID_MASK : i % 16);
+        }
+        dp_slices_add(&slices, all.predictions, all.labels, all.weights, all.keys, SAMPLES);
+        assert_true(slices.count <= DP_SLICES_MAX);
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < slices.count; i++) {
+        const dp_slice_sums *one = &slices.sums[i];
+        if ((one->key & RT_ID_MASK) >= 16)
+            continue;
+        kept++;
+        test_close(one->samples, 10.0 * SAMPLES / 16, 0.1, 0, "fading sum");
+        assert_true(one->positives < 1e-6 * one->samples);
+    }
+    assert_int_equal(kept, 8);
+}
+
+// Of many values those keep their names that came first.
+static void bounds_names(void **state)
+{
+    (void)state;
+    char text[RT_VALUE_NAME_BYTES], name[32];
+    rt_value_names *names;
+    assert_int_equal(rt_value_names_create("c", &names), RT_OK);
+    assert_true(rt_value_names_are_of(names, "c") && !rt_value_names_are_of(names, "cc"));
+    assert_false(rt_value_names_are_of(NULL, "c"));
+    for (uint32_t i = 0; i < 3 * RT_VALUE_NAMES_MAX; i++) {
+        snprintf(name, sizeof name, "value %u", i);
+        rt_value_names_note(names, rt_key(2, i), name, strlen(name));
+    }
+    assert_string_equal(rt_value_names_find(names, rt_key(2, 5), text), "value 5");
+    assert_string_equal(rt_value_names_find(names, rt_key(2, RT_VALUE_NAMES_MAX - 1), text),
+                        "value 1023");
+    assert_string_equal(rt_value_names_find(names, rt_key(2, RT_VALUE_NAMES_MAX), text),
+                        "00000400");
+    assert_string_equal(rt_value_names_find(names, rt_key(2, RT_ID_MISSING), text), "(empty)");
+    assert_string_equal(rt_value_names_find(NULL, rt_key(2, 255), text), "000000ff");
+    rt_value_names_destroy(names);
+}
+
+TEST_MAIN(TEST(counts_columns), TEST(judges_slices), TEST(keeps_what_comes_most),
+          TEST(bounds_names))

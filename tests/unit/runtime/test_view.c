@@ -1,0 +1,305 @@
+// What is known of a run by its records, against plain sums; and what is made of that for people,
+// scripts and Prometheus.
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/watch/rt_view_tail.h"
+#include "runtime/watch/rt_view_write.h"
+#include "tests/support/test.h"
+
+#define BEGIN_S 1000.0 // of the clock of the day
+
+static rt_view *make_view(void)
+{
+    static rt_view view;
+    assert_int_equal(rt_view_init(&view), RT_OK);
+    return &view;
+}
+
+static void format_iteration(char *line, size_t size, unsigned t, double time_s, unsigned malformed,
+                             double loss)
+{
+    snprintf(line, size,
+             "{\"record\":\"iteration\",\"time_s\":%.9g,\"iteration\":%u,\"samples\":100,"
+             "\"participants\":[0],\"malformed_lines\":%u,\"bad\":false,"
+             "\"window\":{\"samples\":500,\"log_loss\":%.9g,\"auc\":0.75,\"calibration\":1.25},"
+             "\"cost\":321,\"predicted_ms\":20,\"hit_ratio\":{\"lookups\":0.5,\"keys\":0.25},"
+             "\"bytes_up\":[1000,2000],\"bytes_down\":[3000,4000],"
+             "\"times_ms\":[{\"compute\":10,\"dense\":1,\"push\":2,\"pull\":3,\"plan\":4},"
+             "{\"compute\":20,\"dense\":1,\"push\":2,\"pull\":3,\"plan\":4}]}",
+             time_s, t, malformed, loss);
+}
+
+static void give(rt_view *view, unsigned t, double time_s, unsigned malformed, double loss)
+{
+    char line[1024];
+    format_iteration(line, sizeof line, t, time_s, malformed, loss);
+    assert_true(rt_view_take(view, line, BEGIN_S + time_s));
+}
+
+static const char members[] =
+    "{\"record\":\"members\",\"time_s\":%.9g,\"unix_s\":%.9g,\"iteration\":3,\"policy\":\"esd\","
+    "\"dense_bytes\":500,\"workers\":[{\"rank\":0,\"rss_bytes\":10,\"memory_max_bytes\":100,"
+    "\"up\":1e6,\"down\":2e6},{\"rank\":2,\"rss_bytes\":20,\"memory_max_bytes\":100,\"up\":1e6,"
+    "\"down\":2e6}],\"out\":[1],\"shards\":[{\"rss_bytes\":30,\"memory_max_bytes\":100,"
+    "\"keys\":77,\"row_bytes\":40,\"row_bytes_max\":80}],\"coordinator\":{\"rss_bytes\":5,"
+    "\"memory_max_bytes\":100},\"checkpoint\":{\"every_s\":60,\"age_s\":7,\"iteration\":2},"
+    "\"lag\":{\"events\":12,\"bytes\":null},\"waits_for_input\":false,\"ended\":false}";
+
+static void give_members(rt_view *view, double time_s)
+{
+    char line[2048];
+    snprintf(line, sizeof line, members, time_s, BEGIN_S + time_s);
+    assert_true(rt_view_take(view, line, NAN));
+}
+
+static void adds_up(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    give(view, 1, 1, 0, 0.5);
+    give_members(view, 1.5);
+    for (unsigned t = 2; t <= 40; t++) // one in half a second; 10 of 110 lines malformed
+        give(view, t, 1 + 0.5 * (t - 1), 10 * (t - 1), 0.5);
+    const double now = BEGIN_S + 20.5;
+    const rt_view_rates rates = rt_view_rates_of(view, now);
+    test_close(rates.iterations_per_s, 2, 1e-9, 1, "iterations/s");
+    test_close(rates.samples_per_s, 200, 1e-9, 1, "samples/s");
+    test_close(rates.malformed_share, 10.0 / 110, 1e-9, 1, "malformed");
+    assert_true(view->samples == 4000 && view->iteration == 40 && view->iterations == 40);
+    test_close(view->workers[1].time_s[0], 40 * 0.020, 1e-9, 1, "computing time");
+    test_close(view->workers[0].times_ms[0], 10, 1e-9, 1, "of an iteration");
+    // The first one was taken before anybody said what the dense exchange moves.
+    test_close(view->workers[0].ways[0].sum, 40 * 1000 + 39 * 500, 1e-9, 1, "bytes up");
+    test_close(view->workers[1].ways[1].sum, 40 * 4000, 1e-9, 1, "who sits out sends no gradient");
+    assert_true(view->workers[0].takes_part && !view->workers[1].takes_part);
+    assert_int_equal(view->workers[1].rank, 2);
+    assert_int_equal(view->out_count, 1);
+    assert_true(view->shards[0].keys == 77 && view->lag_events == 12);
+    test_close(rt_view_age_s(view, view->checkpoint_time_s, now), 20.5 - (1.5 - 7), 1e-9, 1, "age");
+    assert_string_equal(rt_view_state(view, now), "trains");
+    assert_string_equal(rt_view_state(view, now + 100), "stalls");
+    assert_true(rt_view_rates_of(view, now + 100).samples_per_s == 0);
+    rt_view_fini(view);
+}
+
+// Ten thousand iterations: as many points as ever, and their mean is that of all.
+static void stays_small(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    rt_page page = {0};
+    double sum = 0, mean = 0;
+    uint64_t records = 0;
+    for (unsigned t = 1; t <= 10000; t++) {
+        give(view, t, t, 0, t);
+        sum += t;
+    }
+    assert_true(view->course.count <= RT_VIEW_POINTS);
+    for (uint32_t p = 0; p < view->course.count; p++) {
+        mean += view->course.points[p].values[RT_VIEW_log_loss].sum;
+        records += view->course.points[p].records;
+    }
+    assert_int_equal(records, 10000);
+    test_close(mean, sum, 1e-9, 1, "sum over points");
+    rt_view_write_page(view, NULL, BEGIN_S + 10000, &page);
+    assert_true(page.size > 1000 && page.size < 100000);
+    rt_page_fini(&page);
+    rt_view_fini(view);
+}
+
+// What follows the checkpoint follows again; counters go on.
+static void goes_back(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    for (unsigned t = 1; t <= 9; t++)
+        give(view, t, t, 3, 0.5);
+    assert_true(rt_view_take(view, "{\"record\":\"resumed\",\"time_s\":0.5,\"iteration\":4}",
+                             BEGIN_S + 20));
+    assert_int_equal(view->course.count, 4);
+    assert_int_equal(view->iteration, 4);
+    give(view, 5, 1, 2, 0.5);
+    assert_int_equal(view->course.count, 5);
+    assert_true(view->malformed == 5); // three, and two of the process that goes on
+    assert_true(isnan(rt_view_rates_of(view, BEGIN_S + 21).samples_per_s));
+    rt_view_fini(view);
+}
+
+static void takes_no_nonsense(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "", "nonsense", "{}", "[]", "{\"record\":\"iteration\"}", "{\"record\":3,\"time_s\":1}",
+        "{\"record\":\"iteration\",\"time_s\":\"x\"}"};
+    static const char *const odd[] = {
+        "{\"record\":\"iteration\",\"time_s\":1,\"times_ms\":5,\"participants\":[-1,99,\"x\"]}",
+        "{\"record\":\"members\",\"time_s\":1,\"workers\":{\"a\":1},\"shards\":[1,2],\"out\":7}",
+        "{\"record\":\"columns\",\"time_s\":1,\"columns\":[1,{}]}",
+        "{\"record\":\"slices\",\"time_s\":1,\"values\":[{},null]}",
+        "{\"record\":\"warning\",\"time_s\":1}", "{\"record\":\"something new\",\"time_s\":1}"};
+    rt_view *view = make_view();
+    for (size_t i = 0; i < RT_COUNT_OF(lines); i++)
+        assert_false(rt_view_take(view, lines[i], 1));
+    for (size_t i = 0; i < RT_COUNT_OF(odd); i++)
+        assert_true(rt_view_take(view, odd[i], 1));
+    rt_page page = {0};
+    rt_view_write_page(view, NULL, 2, &page);
+    assert_int_equal(rt_view_write_prometheus(view, NULL, 2, &page), RT_OK);
+    rt_page_fini(&page);
+    rt_view_fini(view);
+}
+
+// ---- for others ------------------------------------------------------------------------------
+
+static rt_view *make_full_view(void)
+{
+    rt_view *view = make_view();
+    give(view, 1, 1, 0, 0.5);
+    give_members(view, 1.5);
+    give(view, 2, 2, 0, 0.625);
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"columns\",\"time_s\":2,\"columns\":[{\"name\":"
+                             "\"<b>\\\"\\\\x\",\"values\":100,\"empty\":25,\"new\":10}]}",
+                             BEGIN_S + 2));
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"slices\",\"time_s\":2,\"column\":\"shop\",\"values\":"
+                             "[{\"value\":\"a & b\",\"samples\":10,\"log_loss\":0.5,"
+                             "\"calibration\":1,\"mean_label\":0.25}]}",
+                             BEGIN_S + 2));
+    assert_true(rt_view_take(
+        view, "{\"record\":\"warning\",\"time_s\":2,\"text\":\"<script>\\n x\"}", BEGIN_S + 2));
+    return view;
+}
+
+static void is_json(void **state)
+{
+    (void)state;
+    rt_view *view = make_full_view();
+    rt_json json;
+    rt_json_init(&json, 0);
+    rt_view_write_json(view, NULL, BEGIN_S + 3, &json);
+    cJSON *parsed = cJSON_Parse(rt_json_text(&json, NULL));
+    assert_non_null(parsed);
+    const cJSON *window = cJSON_GetObjectItem(parsed, "window");
+    assert_true(cJSON_GetObjectItem(window, "log_loss")->valuedouble == 0.625);
+    assert_true(cJSON_GetObjectItem(parsed, "samples")->valuedouble == 200);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(parsed, "workers")), 2);
+    const cJSON *column = cJSON_GetArrayItem(cJSON_GetObjectItem(parsed, "columns"), 0);
+    assert_true(cJSON_GetObjectItem(column, "empty")->valuedouble == 0.25);
+    cJSON_Delete(parsed);
+    rt_json_fini(&json);
+    rt_view_fini(view);
+}
+
+static void must_hold(const rt_page *page, const char *part, bool holds)
+{
+    if ((strstr(page->text, part) != NULL) != holds)
+        fail_msg("\"%s\" is %sthere", part, holds ? "not " : "");
+}
+
+static void is_a_page(void **state)
+{
+    (void)state;
+    rt_view *view = make_full_view();
+    rt_page page = {0}, body = {0}, event = {0};
+    rt_view_write_page(view, NULL, BEGIN_S + 3, &page);
+    must_hold(&page, "<b id=\"iteration\">2</b>", true);
+    must_hold(&page, "<b id=\"loss\">0.6250</b>", true);
+    must_hold(&page, "a &amp; b", true);
+    must_hold(&page, "&lt;b&gt;&quot;\\x", true);
+    must_hold(&page, "<b>\"", false);
+    must_hold(&page, "<script>\xef\xbf\xbd", false);
+    must_hold(&page, "http://", false); // nothing of elsewhere is needed
+    must_hold(&page, "https://", false);
+    rt_view_write_body(view, NULL, BEGIN_S + 3, &body);
+    rt_view_write_event(&body, &event);
+    for (const char *at = event.text; *at; at = strchr(at, '\n') + 1) {
+        const bool is_last = *at == '\n' && !at[1];
+        assert_true(is_last || strncmp(at, "data: ", 6) == 0 || strncmp(at, "retry: ", 7) == 0);
+    }
+    rt_page_fini(&page);
+    rt_page_fini(&body);
+    rt_page_fini(&event);
+    rt_view_fini(view);
+}
+
+static void is_for_prometheus(void **state)
+{
+    (void)state;
+    static const rt_alerts_config config = {.no_progress_s = 300};
+    rt_alerts alerts;
+    rt_view *view = make_full_view();
+    rt_page text = {0};
+    rt_alerts_init(&config, "", &alerts);
+    assert_int_equal(rt_view_write_prometheus(view, &alerts, BEGIN_S + 3, &text), RT_OK);
+    must_hold(&text, "\nlanyard_samples_total 200\n", true);
+    must_hold(&text, "\nlanyard_window_log_loss 0.625\n", true);
+    must_hold(&text, "{worker=\"2\",direction=\"up\"} 4000\n", true);
+    must_hold(&text, "lanyard_last_iteration_timestamp_seconds 1002\n", true);
+    must_hold(&text, "lanyard_column_empty_total{column=\"<b>\\\"\\\\x\"} 25\n", true);
+    must_hold(&text, "lanyard_slice_log_loss{column=\"shop\",value=\"a & b\"} 0.5\n", true);
+    must_hold(&text, "lanyard_shard_row_limit_bytes{shard=\"0\"} 80\n", true);
+    must_hold(&text, "nan", false);
+    if (system("command -v promtool >/dev/null") != 0)
+        test_skip("promtool is not installed (tools/setup watch)");
+    FILE *file = fopen(test_path("metrics"), "w");
+    assert_non_null(file);
+    fwrite(text.text, 1, text.size, file);
+    fclose(file);
+    char command[600];
+    snprintf(command, sizeof command, "promtool check metrics <%s 2>&1", test_path("metrics"));
+    if (system(command) != 0)
+        fail_msg("promtool finds fault");
+    rt_page_fini(&text);
+    rt_view_fini(view);
+}
+
+// ---- files -----------------------------------------------------------------------------------
+
+static void append(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+// A line that is not whole yet, a file that takes the place of this one, lines that are none.
+static void follows_a_file(void **state)
+{
+    (void)state;
+    char line[1024], path[600], other[640], folder[600];
+    rt_view *view = make_view();
+    rt_view_tail tail;
+    rt_error error = {0};
+    snprintf(path, sizeof path, "%s", test_path("metrics.jsonl"));
+    snprintf(other, sizeof other, "%s.1", path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(rt_view_tail_open(folder, &tail, &error), RT_NOT_FOUND);
+    assert_non_null(strstr(error.text, "metrics.jsonl"));
+    format_iteration(line, sizeof line, 1, 1, 0, 0.5);
+    append(path, line);
+    assert_int_equal(rt_view_tail_open(folder, &tail, &error), RT_OK);
+    assert_int_equal(rt_view_tail_read(&tail, UINT64_MAX, view), 0);
+    append(path, "\nrubbish\n");
+    assert_int_equal(rt_view_tail_read(&tail, UINT64_MAX, view), 1);
+    assert_int_equal(rt_view_tail_read(&tail, UINT64_MAX, view), 0);
+    format_iteration(line, sizeof line, 2, 2, 0, 0.5);
+    append(path, line);
+    append(path, "\n");
+    assert_int_equal(rename(path, other), 0);
+    format_iteration(line, sizeof line, 3, 3, 0, 0.5);
+    append(path, line);
+    append(path, "\n");
+    assert_int_equal(rt_view_tail_read(&tail, UINT64_MAX, view), 2); // the rest, then the new file
+    assert_int_equal(view->iteration, 3);
+    rt_view_tail_close(&tail);
+    rt_view_fini(view);
+}
+
+TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
+          TEST(is_json), TEST(is_a_page), TEST(is_for_prometheus), TEST(follows_a_file))
