@@ -306,7 +306,8 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
-        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank, meanwhile, s, &answer, error);
+        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank, meanwhile, s,
+                           &answer, error);
     return status ? status : rt_member_send(&s->member, &answer, error);
 }
 

@@ -41,9 +41,11 @@ typedef struct {
     bool homes_move;    // a row that is pushed stays on the box of who pushes it
     uint8_t box_of[RT_WORKERS_MAX]; // DP_NO_BOX beyond the workers
     uint64_t shard_boxes;           // boxes with a shard
-    int32_t box_up[RT_FIELDS_MAX][RT_SITE_BOXES_MAX], box_down[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a row
+    int32_t box_up[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a row
+    int32_t box_down[RT_FIELDS_MAX][RT_SITE_BOXES_MAX];
     int32_t box_grad[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a gradient, down
-    int64_t box_dense_up[RT_SITE_BOXES_MAX], box_dense_down[RT_SITE_BOXES_MAX]; // the whole dense exchange
+    int64_t box_dense_up[RT_SITE_BOXES_MAX]; // the whole dense exchange
+    int64_t box_dense_down[RT_SITE_BOXES_MAX];
 } dp_ticks;
 
 #define DP_NO_BOX 0xffu // of a row that is on no box yet
@@ -97,8 +99,8 @@ typedef struct {
                             // the row that makes room (dp_turnover); NULL: left out
 } dp_view;
 
-// Where boxes are told: ticks of a pull by worker j of a row on a box, of its push there, and of its
-// gradient's. A transfer is as fast as the slower of the two links that it passes.
+// Where boxes are told: ticks of a pull by worker j of a row on a box, and of its push there. A
+// transfer is as fast as the slower of the two links that it passes.
 static inline int32_t dp_box_slower(int32_t one, int32_t other)
 {
     return one > other ? one : other;

@@ -24,7 +24,7 @@ typedef struct {
     rt_counts workers[RT_WORKERS_MAX];
     dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
     dp_box_traffic boxes;                 // where they are told: all that their links carry
-    uint64_t moved;                       // rows that changed their home
+    uint64_t moved; // rows that changed their home
     uint64_t micro_batch[RT_WORKERS_MAX]; // samples
     double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
     double predicted_s;

@@ -30,7 +30,8 @@ static uint32_t shard_on(const dp_planner *planner, uint32_t box, uint64_t key)
     return has_room(planner, shard) ? shard : NO_SHARD;
 }
 
-// The emptiest shard, for a key whose trainers have none: on a box that takes part, if there is one.
+// The emptiest shard, for a key whose trainers have none: of a box that takes part, if there is
+// one.
 static uint32_t emptiest(const dp_planner *planner)
 {
     const dp_boxes *boxes = &planner->config.boxes;

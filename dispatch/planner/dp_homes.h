@@ -1,10 +1,11 @@
 // dp_homes - which shard every row is on, where homes are planned (ps.homes).
 //
 // The first home of a row is the box that trains it first; of several, the one of them whose link
-// has served others the least in the iteration. Who trains a row alone pushes it to the shard on its own box, which
-// takes no link, and it is at home there from then on. If several train a row that is at home with
-// none of them, one of them takes it in: it pulls the row with its state and pushes it, untrained,
-// to its own box, where the gradients then meet. A shard takes no more rows than its memory holds.
+// has served others the least in the iteration. Who trains a row alone pushes it to the shard on
+// its own box, which takes no link, and it is at home there from then on. If several train a row
+// that is at home with none of them, one of them takes it in: it pulls the row with its state and
+// pushes it, untrained, to its own box, where the gradients then meet. A shard takes no more rows
+// than its memory holds.
 // Where homes are hashed, all of it says what rt_key_shard says.
 #ifndef DP_HOMES_H
 #define DP_HOMES_H

@@ -30,8 +30,8 @@ typedef struct dp_search dp_search;
 typedef struct {
     double up[RT_WORKERS_MAX];
     double down[RT_WORKERS_MAX];
-    double box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX]; // where boxes are told: of their links, in
-                                                         // place of those by worker
+    // Where boxes are told: of their links, in place of those by worker.
+    double box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX];
     int32_t sample[RT_WORKERS_MAX]; // ticks that one more sample costs
 } dp_prices;
 
@@ -45,8 +45,8 @@ typedef struct {
 // it on the link of the parameter servers.
 typedef struct {
     int64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
-    int64_t box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX]; // where boxes are told: on their links,
-                                                          // what they serve included
+    // Where boxes are told: on their links, what they serve included.
+    int64_t box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX];
     int64_t ps_up, ps_down; // 0 where that link is no limit
     uint32_t samples[RT_WORKERS_MAX];
     uint32_t rows[RT_WORKERS_MAX]; // distinct; never fewer than there are
