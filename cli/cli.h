@@ -56,6 +56,9 @@ int cli_report(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_feed(int argc, char **argv);
+int cli_set(int argc, char **argv);
+int cli_forget(int argc, char **argv);
+int cli_verify(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
 extern const cli_commands cli_benches; // what `lanyard bench` has

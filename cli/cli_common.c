@@ -148,6 +148,7 @@ static char *shared_json(const rt_config *config)
     for (size_t i = 0; i < RT_COUNT_OF(own); i++)
         *own[i] = '\0';
     shared.compute.threads = 0; // likewise
+    shared.compute.nice = 0;    // likewise
     shared.watch = (rt_watch_config){0};
     shared.alerts = (rt_alerts_config){0};
     rt_status status = rt_config_to_json(&shared, &json);

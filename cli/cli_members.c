@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -156,6 +157,9 @@ int cli_worker(int argc, char **argv)
     int code = read_member(argc, argv, "worker", &arguments);
     if (code != CLI_OK)
         return code;
+    if (arguments.config.compute.nice > 0 &&
+        setpriority(PRIO_PROCESS, 0, (int)arguments.config.compute.nice) != 0)
+        rt_warn("compute.nice: %s", strerror(errno));
     ew_worker_config worker = {.config = &arguments.config,
                                .identity = arguments.identity,
                                .ops = cli_transport(&arguments.config, true, arguments.rank),

@@ -6,6 +6,7 @@
 #include "cli/cli_boxes.h"
 #include "dispatch/planner/dp_setup.h"
 #include "ps_lite/ps_table.h"
+#include "runtime/live/rt_live.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/wire/rt_wire.h"
 
@@ -34,6 +35,7 @@ static rt_status plan_caches(const rt_config *config, cli_plan *plan, rt_error *
         status = dp_planner_check(&planner, error);
     if (!status)
         plan->slot_count = planner.slot_count[0];
+    plan->rows_max = planner.rows.max;
     return status;
 }
 
@@ -134,6 +136,56 @@ static void print_links(const cli_plan *plan, const rt_config *config, FILE *fil
                 time_ms(plan->dense_bytes * config->worker_count, config->links.ps_gbps));
 }
 
+static void print_bound(FILE *file, const char *what, double bytes, const char *key)
+{
+    if (bytes > 0)
+        fprintf(file, "    %-44s %12.1f MB  %s\n", what, bytes * MB, key);
+    else
+        fprintf(file, "    %-44s %12s     %s\n", what, "no bound", key);
+}
+
+// What a run takes after a year, or ten: everything that grows has a bound (docs/OPERATIONS.md).
+static void print_year(const cli_plan *plan, const rt_config *config, FILE *file)
+{
+    const rt_checkpoint_config *checkpoint = &config->checkpoint;
+    const double row = (double)(plan->row_bytes + plan->state_bytes);
+    const double rows = (double)plan->rows_max;
+    const double folders = checkpoint->keep + checkpoint->full_every;
+    const bool makes = checkpoint->every_iterations || checkpoint->every_s > 0 ||
+                       checkpoint->at_end || config->publish.every_s > 0;
+    fprintf(file, "after a year at most, beside about 100 MB of memory of each process:\n");
+    if (!rows) {
+        fprintf(file, "    it follows from the distinct keys of the input, which --count counts\n");
+        return;
+    }
+    fprintf(file, "  the coordinator's box\n");
+    print_bound(file, "memory: keys, caches, counts",
+                rows * DIRECTORY_BYTES_PER_KEY + (double)config->worker_count * plan->slot_count *
+                                                     RECORD_BYTES_PER_SLOT +
+                    (config->rows.admit > 1 ? (double)config->rows.admit_bytes : 0),
+                "rows.max, rows.admit_bytes");
+    print_bound(file, "disk: metrics.jsonl, records.jsonl", 2.0 * (double)config->metrics_bytes_max,
+                "metrics.bytes_max, each");
+    if (rt_live_is_wanted(config))
+        print_bound(file, "disk: journal", (double)config->journal_bytes_max, "journal.bytes_max");
+    if (makes && (checkpoint->copies || config->network_ps_count == 0))
+        print_bound(file, "disk: checkpoints", folders * rows * (row + 12),
+                    "(checkpoint.keep + .full_every) x rows.max");
+    if (config->publish.every_s > 0)
+        print_bound(file, "disk: published models",
+                    (double)(config->publish.keep + checkpoint->full_every) * rows * (row + 12),
+                    "(publish.keep + checkpoint.full_every) x rows.max");
+    fprintf(file, "  the box of a PS shard\n");
+    print_bound(file, "memory: rows", (double)config->ps_memory_bytes_max,
+                "ps.memory_bytes_max; twice while a checkpoint is written");
+    if (makes)
+        print_bound(file, "disk: its files of checkpoints",
+                    folders * rows * (row + 12) / config->ps_shard_count,
+                    "as above, a shard's share");
+    fprintf(file, "  the box of a worker\n");
+    print_bound(file, "memory: cache, buffers", (double)plan->worker_bytes, "cache.rows");
+}
+
 void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
 {
     fprintf(file,
@@ -163,4 +215,5 @@ void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
             (double)plan->dense_bytes * MB, (double)plan->rows_bytes * MB,
             (double)plan->slice_bytes * MB);
     print_links(plan, config, file);
+    print_year(plan, config, file);
 }

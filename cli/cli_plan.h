@@ -20,6 +20,7 @@ typedef struct {
     uint64_t dense_bytes; // each way, per worker and iteration
     uint64_t slice_bytes; // to each worker per iteration, about
     uint64_t rows_bytes;  // each way, per worker and iteration, at most
+    uint64_t rows_max; // of all shards, ever; 0: not known
     uint64_t cache_bytes, worker_bytes, shard_bytes, coordinator_bytes;
 } cli_plan;
 

@@ -154,65 +154,43 @@ static void write_kinds(report *r)
     rt_page_add(&r->page, "</section>\n</div>\n");
 }
 
-typedef struct {
-    rt_chart_bar bars[2 * RT_WORKERS_MAX];
-    char names[2 * RT_WORKERS_MAX][24];
-    double parts[2 * RT_WORKERS_MAX][CLI_RUN_OPS];
-    uint32_t count;
-} worker_bars;
+_Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX, "bars have room");
 
-static double *add_bar(worker_bars *bars, uint32_t worker, const char *way)
-{
-    const uint32_t at = bars->count++;
-    snprintf(bars->names[at], sizeof bars->names[at], "worker %" PRIu32 "%s", worker, way);
-    bars->bars[at] = (rt_chart_bar){bars->names[at], bars->parts[at]};
-    return bars->parts[at];
-}
-
-static void draw_workers(report *r, worker_bars *bars, const char *title, const char *unit,
-                         const char *const *names, uint32_t part_count)
-{
-    rt_page_add(&r->page, "<section><h3>%s <small>%s</small></h3>\n", title, unit);
-    rt_chart_bars(&r->page, bars->bars, bars->count, names, part_count);
-    rt_page_add(&r->page, "</section>\n");
-    bars->count = 0;
-}
-
-static void write_links(report *r, const cli_run *run, worker_bars *bars)
+static void write_links(report *r, const cli_run *run, rt_bars *bars)
 {
     const double count = (double)run->iterations;
     const double seconds = run->seconds * count / (double)run->all[CLI_RUN_MS].count;
     for (uint32_t j = 0; j < run->worker_count && seconds > 0; j++) {
         const double rows[] = {run->workers[j].up, run->workers[j].down};
         for (uint32_t way = 0; way < 2; way++) {
-            double *parts = add_bar(bars, j, way ? " down" : " up");
+            double *parts = rt_bars_add(bars, j, way ? " down" : " up");
             parts[0] = rows[way] / seconds * BIT;
             parts[1] = run->dense_bytes * count / seconds * BIT;
         }
     }
-    draw_workers(r, bars, "Use of the links", "Mbit/s, mean", byte_names, 2);
+    rt_bars_draw(&r->page, bars, "Use of the links", "Mbit/s, mean", byte_names, 2);
 }
 
-static void write_workers(report *r, const cli_run *run, worker_bars *bars)
+static void write_workers(report *r, const cli_run *run, rt_bars *bars)
 {
     rt_page_add(&r->page, "<div class=\"charts\">\n");
     write_links(r, run, bars);
     for (uint32_t j = 0; j < run->worker_count; j++) {
-        double *parts = add_bar(bars, j, "");
+        double *parts = rt_bars_add(bars, j, "");
         for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
             parts[k] = run->workers[j].times[k] / (double)run->iterations;
     }
-    draw_workers(r, bars, "Where an iteration's time goes", "ms", time_names, CLI_RUN_TIMES);
+    rt_bars_draw(&r->page, bars, "Where an iteration's time goes", "ms", time_names, CLI_RUN_TIMES);
     for (uint32_t j = 0; j < run->worker_count && run->has_worker_ops; j++)
-        memcpy(add_bar(bars, j, ""), run->workers[j].ops, sizeof run->workers[j].ops);
+        memcpy(rt_bars_add(bars, j, ""), run->workers[j].ops, sizeof run->workers[j].ops);
     if (run->has_worker_ops)
-        draw_workers(r, bars, "Rows moved per iteration", "rows", kind_names, CLI_RUN_OPS);
+        rt_bars_draw(&r->page, bars, "Rows moved per iteration", "rows", kind_names, CLI_RUN_OPS);
     rt_page_add(&r->page, "</div>\n");
 }
 
 static rt_status write_each(report *r)
 {
-    worker_bars *bars = rt_alloc(1, sizeof *bars);
+    rt_bars *bars = rt_alloc(1, sizeof *bars);
     if (!bars)
         return RT_NO_MEMORY;
     for (uint32_t i = 0; i < r->run_count; i++) {

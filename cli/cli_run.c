@@ -1,6 +1,5 @@
 #include "cli/cli_run.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "runtime/rt_json_read.h"
 
 // As in the files.
 #define XX(name, title) #name,
@@ -26,19 +27,6 @@ __attribute__((format(printf, 2, 3))) static void note(cli_run *run, const char 
     va_end(arguments);
 }
 
-// NAN where there is no number.
-static double number(const cJSON *json, const char *name)
-{
-    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
-    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : NAN;
-}
-
-static double number_or_0(const cJSON *json, const char *name)
-{
-    const double value = number(json, name);
-    return isnan(value) ? 0 : value;
-}
-
 // ---- iterations ------------------------------------------------------------------------------
 
 static void add_workers(cli_run *run, const cJSON *json)
@@ -53,7 +41,7 @@ static void add_workers(cli_run *run, const cJSON *json)
         const cJSON *bytes_up = cJSON_GetArrayItem(up, j),
                     *bytes_down = cJSON_GetArrayItem(down, j);
         for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
-            worker->times[k] += number_or_0(one, time_names[k]);
+            worker->times[k] += rt_json_number_or_0(one, time_names[k]);
         worker->up += cJSON_IsNumber(bytes_up) ? bytes_up->valuedouble : 0;
         worker->down += cJSON_IsNumber(bytes_down) ? bytes_down->valuedouble : 0;
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
@@ -65,25 +53,25 @@ static void add_iteration(cli_run *run, const cJSON *json)
     const cJSON *quality = cJSON_GetObjectItemCaseSensitive(json, "quality");
     const cJSON *ops = cJSON_GetObjectItemCaseSensitive(json, "ops");
     const cJSON *hits = cJSON_GetObjectItemCaseSensitive(json, "hit_ratio");
-    const double time_s = number(json, "time_s"), iteration = number(json, "iteration");
+    const double time_s = rt_json_number(json, "time_s"), iteration = rt_json_number(json, "iteration");
     const bool follows = run->iterations && time_s >= run->last_time_s; // in the same process
     const double values[CLI_RUN_SERIES] = {
         [CLI_RUN_MS] = follows ? (time_s - run->last_time_s) * 1e3 : NAN,
-        [CLI_RUN_PREDICTED_MS] = number(json, "predicted_ms"),
-        [CLI_RUN_COST] = number(json, "cost"),
-        [CLI_RUN_ALPHA] = number(json, "alpha"),
-        [CLI_RUN_DECISION_MS] = number(json, "decision_ms"),
-        [CLI_RUN_HITS] = number(hits, "lookups"),
-        [CLI_RUN_LOSS] = number(quality, "log_loss"),
-        [CLI_RUN_AUC] = number(quality, "auc"),
-        [CLI_RUN_SAMPLES] = number(json, "samples"),
+        [CLI_RUN_PREDICTED_MS] = rt_json_number(json, "predicted_ms"),
+        [CLI_RUN_COST] = rt_json_number(json, "cost"),
+        [CLI_RUN_ALPHA] = rt_json_number(json, "alpha"),
+        [CLI_RUN_DECISION_MS] = rt_json_number(json, "decision_ms"),
+        [CLI_RUN_HITS] = rt_json_number(hits, "lookups"),
+        [CLI_RUN_LOSS] = rt_json_number(quality, "log_loss"),
+        [CLI_RUN_AUC] = rt_json_number(quality, "auc"),
+        [CLI_RUN_SAMPLES] = rt_json_number(json, "samples"),
     };
     run->last_iteration = isnan(iteration) ? (double)run->iterations + 1 : iteration;
     rt_course_add(&run->course, run->last_iteration, values);
     for (uint32_t k = 0; k < CLI_RUN_SERIES; k++)
         rt_mean_add(&run->all[k], values[k]);
     for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-        run->ops[k] += number_or_0(ops, op_names[k]);
+        run->ops[k] += rt_json_number_or_0(ops, op_names[k]);
     add_workers(run, json);
     if (follows)
         run->seconds += time_s - run->last_time_s;
@@ -104,11 +92,11 @@ static bool add_line(cli_run *run, const char *line)
 {
     cJSON *json = cJSON_Parse(line);
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "record"));
-    const bool good = kind && isfinite(number(json, "time_s"));
+    const bool good = kind && isfinite(rt_json_number(json, "time_s"));
     if (good && strcmp(kind, "iteration") == 0)
         add_iteration(run, json);
     if (good && strcmp(kind, "resumed") == 0)
-        add_resumed(run, number_or_0(json, "iteration"));
+        add_resumed(run, rt_json_number_or_0(json, "iteration"));
     cJSON_Delete(json);
     return good;
 }
@@ -145,16 +133,16 @@ static void take_summary(cli_run *run, const cJSON *json)
     const cJSON *workers = cJSON_GetObjectItemCaseSensitive(json, "ops_by_worker");
     run->has_summary = true;
     run->interrupted = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "interrupted"));
-    run->log_loss = number(json, "logloss");
-    run->auc = number(json, "auc");
-    run->log_loss_last_fifth = number(json, "logloss_last_fifth");
-    run->auc_last_fifth = number(json, "auc_last_fifth");
-    run->stale_reads = number(json, "stale_reads");
-    run->dense_bytes = number_or_0(json, "dense_bytes");
+    run->log_loss = rt_json_number(json, "logloss");
+    run->auc = rt_json_number(json, "auc");
+    run->log_loss_last_fifth = rt_json_number(json, "logloss_last_fifth");
+    run->auc_last_fifth = rt_json_number(json, "auc_last_fifth");
+    run->stale_reads = rt_json_number(json, "stale_reads");
+    run->dense_bytes = rt_json_number_or_0(json, "dense_bytes");
     run->has_worker_ops = cJSON_GetArraySize(workers) > 0;
     for (int j = 0; j < cJSON_GetArraySize(workers) && j < (int)RT_WORKERS_MAX; j++) {
         for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-            run->workers[j].ops[k] = number_or_0(cJSON_GetArrayItem(workers, j), op_names[k]);
+            run->workers[j].ops[k] = rt_json_number_or_0(cJSON_GetArrayItem(workers, j), op_names[k]);
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
     }
 }

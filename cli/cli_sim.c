@@ -21,6 +21,7 @@ typedef struct {
     char spec[SPEC_MAX];
     rt_policy_kind policy;
     bool is_bounded; // consistency.staleness is not "off"
+    bool is_chosen;  // dispatch.participants is "auto"
     dp_sim_result result;
     dp_fixed_set best; // --fixed-sets; workers 0: not looked for
     double own_table_s;        // (one box): per iteration, with the table on it; it computes only
@@ -198,6 +199,15 @@ static void print_participants(const sim_run *run)
     printf("\n");
 }
 
+// A decision is longest while participants are searched beside it.
+static void print_longest(const sim_run *run)
+{
+    if (run->is_chosen)
+        printf("%s: the longest decision took %.2f ms, with the choice of participants; median "
+               "%.2f\n",
+               run->spec, run->result.decision_ms_max, run->result.decision_ms_p50);
+}
+
 static double predicted_s(const sim_run *run)
 {
     return run->result.account.predicted_s * per_iteration(&run->result.account);
@@ -209,8 +219,9 @@ static void print_best_set(const sim_run *run)
         return;
     printf("%s: the best of %" PRIu32 " fixed sets of workers,", run->spec, run->best.tried);
     print_ranks(run->best.workers);
-    printf(", takes %.2f ms; this takes %+.1f%% of it more\n", run->best.predicted_s * 1e3,
-           100 * (predicted_s(run) / run->best.predicted_s - 1));
+    const double more = 100 * (predicted_s(run) / run->best.predicted_s - 1);
+    printf(", takes %.2f ms; this takes %.1f%% %s\n", run->best.predicted_s * 1e3, fabs(more),
+           more < 0 ? "less" : "more");
 }
 
 static void print_own_table(const sim_run *run)
@@ -272,6 +283,7 @@ static void print_table(const rt_config *config, const sim_run *runs, uint32_t c
     }
     for (uint32_t i = 0; i < count; i++) {
         print_participants(&runs[i]);
+        print_longest(&runs[i]);
         print_best_set(&runs[i]);
         print_own_table(&runs[i]);
         print_peer(&runs[i]);
@@ -299,6 +311,7 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_se
         status = rt_config_check(&config, error);
     run->policy = is_peer ? RT_POLICY_RANDOM : config.dispatch.policy;
     run->is_bounded = config.consistency.bounded;
+    run->is_chosen = !is_peer && config.dispatch.participants == RT_PARTICIPANTS_AUTO;
     if (!run->spec[0])
         snprintf(run->spec, sizeof run->spec, "%s", "(config)");
     if (!status && sim.progress)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli_top.h"
+#include "runtime/rt_json_read.h"
 #include "runtime/watch/rt_view.h"
 
 #define SLICES_SHOWN 8
@@ -38,23 +39,6 @@ __attribute__((format(printf, 2, 3))) static void line(screen *s, const char *fo
     }
     text[at] = '\0';
     rt_page_add(s->text, "%s\n", text);
-}
-
-static const cJSON *member(const cJSON *json, const char *name)
-{
-    return cJSON_GetObjectItemCaseSensitive(json, name);
-}
-
-static double number(const cJSON *json, const char *name)
-{
-    const cJSON *one = member(json, name);
-    return cJSON_IsNumber(one) ? one->valuedouble : (double)NAN;
-}
-
-static const char *text_of(const cJSON *json, const char *name)
-{
-    const char *text = cJSON_GetStringValue(member(json, name));
-    return text ? text : "";
 }
 
 typedef struct {
@@ -95,34 +79,34 @@ static cell age_of(double seconds)
 
 static void draw_run(screen *s, const cJSON *json, const char *source)
 {
-    const cJSON *window = member(json, "window"), *checkpoint = member(json, "checkpoint");
-    const double every_s = number(checkpoint, "every_s");
-    line(s, "%-38.38s %-7s %-10s iteration %.0f", source, text_of(json, "state"),
-         text_of(json, "policy"), number(json, "iteration"));
+    const cJSON *window = rt_json_member(json, "window"), *checkpoint = rt_json_member(json, "checkpoint");
+    const double every_s = rt_json_number(checkpoint, "every_s");
+    line(s, "%-38.38s %-7s %-10s iteration %.0f", source, rt_json_text_of(json, "state"),
+         rt_json_text_of(json, "policy"), rt_json_number(json, "iteration"));
     line(s, "%s iterations/s, %s samples/s; %s ms each, predicted %s, decision %s",
-         short_of(number(json, "iterations_per_s")).text,
-         short_of(number(json, "samples_per_s")).text, short_of(number(json, "iteration_ms")).text,
-         short_of(number(json, "predicted_ms")).text, short_of(number(json, "decision_ms")).text);
+         short_of(rt_json_number(json, "iterations_per_s")).text,
+         short_of(rt_json_number(json, "samples_per_s")).text, short_of(rt_json_number(json, "iteration_ms")).text,
+         short_of(rt_json_number(json, "predicted_ms")).text, short_of(rt_json_number(json, "decision_ms")).text);
     line(s, "log loss %s (before %s), AUC %s, calibration %s, %s samples",
-         digits_of(number(window, "log_loss"), 4).text,
-         digits_of(number(window, "log_loss_before"), 4).text,
-         digits_of(number(window, "auc"), 4).text, digits_of(number(window, "calibration"), 3).text,
-         short_of(number(window, "samples")).text);
+         digits_of(rt_json_number(window, "log_loss"), 4).text,
+         digits_of(rt_json_number(window, "log_loss_before"), 4).text,
+         digits_of(rt_json_number(window, "auc"), 4).text, digits_of(rt_json_number(window, "calibration"), 3).text,
+         short_of(rt_json_number(window, "samples")).text);
     line(s, "hits %s  keys %s  malformed %s  bad batches %s  last iteration %s ago",
-         percent_of(number(json, "hits")).text, short_of(number(json, "keys")).text,
-         percent_of(number(json, "malformed_share")).text,
-         digits_of(number(json, "bad_batches"), 0).text,
-         age_of(number(json, "iteration_age_s")).text);
-    if (number(checkpoint, "iteration") > 0)
-        line(s, "checkpoint of iteration %.0f, %s old%s%s", number(checkpoint, "iteration"),
-             age_of(number(checkpoint, "age_s")).text, every_s > 0 ? ", one every " : "",
+         percent_of(rt_json_number(json, "hits")).text, short_of(rt_json_number(json, "keys")).text,
+         percent_of(rt_json_number(json, "malformed_share")).text,
+         digits_of(rt_json_number(json, "bad_batches"), 0).text,
+         age_of(rt_json_number(json, "iteration_age_s")).text);
+    if (rt_json_number(checkpoint, "iteration") > 0)
+        line(s, "checkpoint of iteration %.0f, %s old%s%s", rt_json_number(checkpoint, "iteration"),
+             age_of(rt_json_number(checkpoint, "age_s")).text, every_s > 0 ? ", one every " : "",
              every_s > 0 ? age_of(every_s).text : "");
 }
 
 static void draw_lag(screen *s, const cJSON *lag)
 {
-    const double events = number(lag, "events"), bytes = number(lag, "bytes");
-    const double latency = number(lag, "latency_p99_ms");
+    const double events = rt_json_number(lag, "events"), bytes = rt_json_number(lag, "bytes");
+    const double latency = rt_json_number(lag, "latency_p99_ms");
     if (isfinite(events))
         line(s, "stream: %s events wait; 99%% are trained within %s ms of their arrival",
              short_of(events).text, short_of(latency).text);
@@ -133,11 +117,11 @@ static void draw_lag(screen *s, const cJSON *lag)
 static void draw_trouble(screen *s, const cJSON *json)
 {
     const cJSON *one;
-    cJSON_ArrayForEach(one, member(json, "alerts"))
-        line(s, "ALERT %s: %s%s%s", text_of(one, "alert"), text_of(one, "text"),
-             *text_of(one, "about") ? ": " : "", text_of(one, "about"));
-    cJSON_ArrayForEach(one, member(json, "warnings"))
-        line(s, "warning, %s ago: %s", age_of(number(one, "age_s")).text, text_of(one, "text"));
+    cJSON_ArrayForEach(one, rt_json_member(json, "alerts"))
+        line(s, "ALERT %s: %s%s%s", rt_json_text_of(one, "alert"), rt_json_text_of(one, "text"),
+             *rt_json_text_of(one, "about") ? ": " : "", rt_json_text_of(one, "about"));
+    cJSON_ArrayForEach(one, rt_json_member(json, "warnings"))
+        line(s, "warning, %s ago: %s", age_of(rt_json_number(one, "age_s")).text, rt_json_text_of(one, "text"));
 }
 
 // ---- members ---------------------------------------------------------------------------------
@@ -145,7 +129,7 @@ static void draw_trouble(screen *s, const cJSON *json)
 static cell memory_of(const cJSON *json)
 {
     cell c = {"-"};
-    const double rss = number(json, "rss_bytes"), max = number(json, "memory_max_bytes");
+    const double rss = rt_json_number(json, "rss_bytes"), max = rt_json_number(json, "memory_max_bytes");
     if (isfinite(rss))
         snprintf(c.text, sizeof c.text, "%s MB %s", short_of(rss * MB).text,
                  percent_of(rss / max).text);
@@ -154,16 +138,16 @@ static cell memory_of(const cJSON *json)
 
 static void draw_worker(screen *s, const cJSON *worker)
 {
-    const cJSON *times = member(worker, "times_ms");
-    const cJSON *up = member(worker, "up"), *down = member(worker, "down");
+    const cJSON *times = rt_json_member(worker, "times_ms");
+    const cJSON *up = rt_json_member(worker, "up"), *down = rt_json_member(worker, "down");
     char parts[8 * RT_VIEW_TIMES + 8] = "";
     for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
         snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%7.7s",
-                 short_of(number(times, rt_view_time_names[k])).text);
-    line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", number(worker, "rank"),
-         cJSON_IsFalse(member(worker, "takes_part")) ? '-' : ' ', parts,
-         short_of(number(up, "bytes_per_s") * MBIT).text, percent_of(number(up, "used")).text,
-         short_of(number(down, "bytes_per_s") * MBIT).text, percent_of(number(down, "used")).text,
+                 short_of(rt_json_number(times, rt_view_time_names[k])).text);
+    line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", rt_json_number(worker, "rank"),
+         cJSON_IsFalse(rt_json_member(worker, "takes_part")) ? '-' : ' ', parts,
+         short_of(rt_json_number(up, "bytes_per_s") * MBIT).text, percent_of(rt_json_number(up, "used")).text,
+         short_of(rt_json_number(down, "bytes_per_s") * MBIT).text, percent_of(rt_json_number(down, "used")).text,
          memory_of(worker).text);
 }
 
@@ -176,9 +160,9 @@ static void draw_workers(screen *s, const cJSON *json)
                  rt_view_time_names[k]);
     line(s, "%s", "");
     line(s, "w. %s up Mbit/s used   down used  memory", names);
-    cJSON_ArrayForEach(one, member(json, "workers"))
+    cJSON_ArrayForEach(one, rt_json_member(json, "workers"))
         draw_worker(s, one);
-    cJSON_ArrayForEach(one, member(json, "out"))
+    cJSON_ArrayForEach(one, rt_json_member(json, "out"))
         line(s, "%2.0f  does not take part in the run", one->valuedouble);
 }
 
@@ -187,36 +171,36 @@ static void draw_shards(screen *s, const cJSON *json)
     const cJSON *one;
     uint32_t rank = 0;
     line(s, "%s", "");
-    cJSON_ArrayForEach(one, member(json, "shards"))
+    cJSON_ArrayForEach(one, rt_json_member(json, "shards"))
         line(s, "ps %-2u %10s rows, %s MB of %s MB; memory %s", rank++,
-             short_of(number(one, "keys")).text, short_of(number(one, "row_bytes") * MB).text,
-             short_of(number(one, "row_bytes_max") * MB).text, memory_of(one).text);
-    line(s, "coordinator: memory %s", memory_of(member(json, "coordinator")).text);
+             short_of(rt_json_number(one, "keys")).text, short_of(rt_json_number(one, "row_bytes") * MB).text,
+             short_of(rt_json_number(one, "row_bytes_max") * MB).text, memory_of(one).text);
+    line(s, "coordinator: memory %s", memory_of(rt_json_member(json, "coordinator")).text);
 }
 
 // ---- input -----------------------------------------------------------------------------------
 
 static void draw_slices(screen *s, const cJSON *json)
 {
-    const cJSON *one, *slices = member(json, "slices");
+    const cJSON *one, *slices = rt_json_member(json, "slices");
     int count = 0;
     if (cJSON_GetArraySize(slices) == 0)
         return;
     line(s, "%s", "");
-    line(s, "%-38.38s %8s  %8s  calibration", text_of(json, "slice_column"), "samples",
+    line(s, "%-38.38s %8s  %8s  calibration", rt_json_text_of(json, "slice_column"), "samples",
          "log loss");
     cJSON_ArrayForEach(one, slices) {
         if (count++ == SLICES_SHOWN)
             break;
-        line(s, "%-38.38s %8s  %8s  %s", text_of(one, "value"),
-             short_of(number(one, "samples")).text, digits_of(number(one, "log_loss"), 4).text,
-             digits_of(number(one, "calibration"), 3).text);
+        line(s, "%-38.38s %8s  %8s  %s", rt_json_text_of(one, "value"),
+             short_of(rt_json_number(one, "samples")).text, digits_of(rt_json_number(one, "log_loss"), 4).text,
+             digits_of(rt_json_number(one, "calibration"), 3).text);
     }
 }
 
 static void draw_columns(screen *s, const cJSON *json)
 {
-    const cJSON *one, *columns = member(json, "columns");
+    const cJSON *one, *columns = rt_json_member(json, "columns");
     char cells[CLI_TOP_COLUMNS * 2] = "";
     int count = 0;
     if (cJSON_GetArraySize(columns) == 0)
@@ -225,8 +209,8 @@ static void draw_columns(screen *s, const cJSON *json)
     line(s, "columns: share of empty, of new values");
     cJSON_ArrayForEach(one, columns) {
         snprintf(cells + strlen(cells), sizeof cells - strlen(cells), "%-8.8s%5s %5s ",
-                 text_of(one, "name"), percent_of(number(one, "empty")).text,
-                 percent_of(number(one, "new")).text);
+                 rt_json_text_of(one, "name"), percent_of(rt_json_number(one, "empty")).text,
+                 percent_of(rt_json_number(one, "new")).text);
         if (++count % COLUMN_CELLS == 0 || !one->next) {
             line(s, "%s", cells);
             *cells = '\0';
@@ -238,7 +222,7 @@ void cli_top_draw(const cJSON *status, const char *source, uint32_t row_max, rt_
 {
     screen s = {text, row_max};
     draw_run(&s, status, source);
-    draw_lag(&s, member(status, "lag"));
+    draw_lag(&s, rt_json_member(status, "lag"));
     draw_trouble(&s, status);
     draw_workers(&s, status);
     draw_shards(&s, status);

@@ -86,6 +86,23 @@ static const cli_command commands[] = {
      "  --spool DIR  what the coordinator has not acknowledged waits there (journal.directory)\n"
      "Ends with its input, or by a signal; what is in the spool is sent by the next start.\n",
      cli_feed},
+    {"set", "RUN KEY VALUE", "change a key of a run while it trains",
+     "  RUN    the folder of the run, on the coordinator's box; or a CONFIG with "
+     "network.coordinator\n"
+     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level\n"
+     "  VALUE  as after --set\n"
+     "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
+     cli_set},
+    {"verify", "DIR", "read all of a model or of checkpoints, and say whether they are whole",
+     "  DIR  a model, a checkpoint, or the folder of a run or of checkpoints: all of them\n"
+     "Status 1 where one is damaged, or lacks what it builds on.\n",
+     cli_verify},
+    {"forget", "RUN COLUMN VALUE", "end the rows of a value, such as a person's id, in a run",
+     "  RUN     as of `lanyard set`\n"
+     "  COLUMN  its name: C1 to C26 of format criteo, or one of stream.table.columns\n"
+     "Its row ends in shards and caches, and in checkpoints and published models from then on\n"
+     "(docs/SECURITY.md).\n",
+     cli_forget},
     {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document | --sources",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",

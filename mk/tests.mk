@@ -20,7 +20,7 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
 test-run: all $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
-	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/install tests/mutate tests/site tests/streams tests/targets tests/watch)
+	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/fuzz tests/gpu tests/install tests/mutate tests/site tests/soak tests/streams tests/targets tests/watch)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
@@ -30,6 +30,9 @@ bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
 
 torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
 	tests/torture/torture --program $(PROGRAM) --seed $(SEED) --minutes $(MINUTES)
+
+soak: program ## a day of 300 samples/s, ids that drift, at full speed: memory, hits and AUC stay what they are
+	tests/soak/day --program $(PROGRAM) --samples $(if $(QUICK),400000,26000000)
 
 soak-streams: program $(KAFKA_BOX) ## every source of events for 5 minutes while processes are killed, by SEED=1: nothing lost, nothing twice
 	@SOAK_SHOW=1 SOAK_SEED=$(SEED) SOAK_SECONDS=$(if $(QUICK),5,300) DIR=$(DIR) LANYARD=$(PROGRAM) tests/streams/test_streams
@@ -53,6 +56,7 @@ else
 	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --policies "laia;makespan;laia, auto;esd 1, auto;makespan, auto" --iterations 25 --document docs/results/race.md --section auto
 	tests/lan/rival.py
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/results/race.md
+	LANYARD=$(PROGRAM) tests/lan/advise
 	tests/lan/picture
 	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
 endif

@@ -322,11 +322,13 @@ static rt_status expire(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
     rt_wire_expire order;
-    if (!rt_control_has(message, sizeof order))
-        return rt_fail(error, RT_WIRE, "coordinator: an EXPIRE of %zu bytes, expected %zu",
+    rt_reader reader = rt_message_reader(message);
+    if (!rt_reader_get(&reader, &order, 1, sizeof order) || reader.left % sizeof(uint64_t))
+        return rt_fail(error, RT_WIRE, "coordinator: an EXPIRE of %zu bytes, expected %zu and keys",
                        message->size - sizeof(rt_wire_header), sizeof order);
-    memcpy(&order, rt_message_payload(message), sizeof order);
     rt_status status = ps_shard_expire(s->shard, order.floor, meanwhile, s, &order.rows, error);
+    while (!status && reader.left)
+        order.rows += ps_shard_forget(s->shard, rt_reader_u64(&reader));
     if (status)
         return status;
     if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE, rt_peer(RT_ROLE_PS, s->config->rank),

@@ -134,6 +134,9 @@ rt_status ps_shard_clear(ps_shard *shard);
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
 
+// The row of one key ends, whatever its version, after ps_shard_expire and as there. False: there is
+// none. Files of changes do not tell of it: the next one has to have all rows.
+bool ps_shard_forget(ps_shard *shard, uint64_t key);
 // Where rows are on disk: a forked copy of the process sees them as they are now, until release
 // says that the process has taken its own changes back (ps_store.h; RT_AGAIN: there is more to do).
 rt_status ps_shard_hold(const ps_shard *shard, rt_error *error);

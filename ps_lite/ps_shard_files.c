@@ -81,6 +81,13 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
     return status;
 }
 
+bool ps_shard_forget(ps_shard *shard, uint64_t key)
+{
+    const bool was_there = ps_table_erase(shard->table, key);
+    shard->statistics.rows_ended += was_there;
+    return was_there;
+}
+
 rt_status ps_shard_hold(const ps_shard *shard, rt_error *error)
 {
     return shard->config.store ? ps_store_hold(shard->config.store, error) : RT_OK;

@@ -414,21 +414,6 @@ static void free_chunks(ps_table *table)
     }
 }
 
-bool ps_table_erase(ps_table *table, uint64_t key)
-{
-    if (table->old.entries)
-        move_some(table, UINT64_MAX);
-    ps_entry *entry = probe(&table->index, key, rt_mix(key));
-    if (!entry->row)
-        return false;
-    close_row_gap(table, entry->row);
-    // The gap that a row has left may have been closed by another entry: look again.
-    close_entry_gap(table, (uint64_t)(probe(&table->index, key, rt_mix(key)) -
-                                      table->index.entries));
-    free_chunks(table);
-    return true;
-}
-
 // What moves up comes from places that are still ahead, or, around the end, from the beginning,
 // where all that is left stays.
 bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at)
@@ -446,6 +431,20 @@ bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at)
         return true;
     free_chunks(table);
     return false;
+}
+
+bool ps_table_erase(ps_table *table, uint64_t key)
+{
+    move_some(table, UINT64_MAX);
+    const ps_entry *entry = find(table, key);
+    if (!entry->row)
+        return false;
+    const ps_entry last = {.row = (uint32_t)table->count};
+    close_row_gap(table, entry->row);
+    close_entry_gap(table, (uint64_t)(find(table, key) - table->index.entries));
+    memset(row_of(table, &last), 0, table->stride * sizeof(float));
+    free_chunks(table);
+    return true;
 }
 
 uint64_t ps_table_count(const ps_table *table)

@@ -69,7 +69,7 @@ ps_entry *ps_table_insert(ps_table *table, uint64_t key);
 // read.
 bool ps_table_erase_below(ps_table *table, uint32_t floor, uint64_t *at);
 
-// Erases one row; another one may move to its place. False: the key has none.
+// Erases the row of one key, and its floats from memory. False: there is none.
 bool ps_table_erase(ps_table *table, uint64_t key);
 
 // What a table with so many rows takes in memory: memory_bytes_max must be at least that. No store

@@ -11,13 +11,18 @@
 #define LIMIT_NS UINT64_C(5000000000)
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
-static rt_log_level level_max = RT_LOG_INFO;
+static _Atomic(rt_log_level) level_max = RT_LOG_INFO; // one that runs may be told another
 static char process_name[32] = "lanyard";
 
 void rt_log_setup(rt_log_level level, const char *name)
 {
     level_max = level;
     snprintf(process_name, sizeof process_name, "%s", name);
+}
+
+void rt_log_set_level(rt_log_level level)
+{
+    level_max = level;
 }
 
 rt_status rt_log_level_parse(const char *text, rt_log_level *level_p)

@@ -15,6 +15,9 @@ typedef enum { RT_LOG_ERROR, RT_LOG_WARN, RT_LOG_INFO, RT_LOG_DEBUG, RT_LOG_TRAC
 // Process-wide: the level, and the name put before each line ("worker 2"). Called by main only.
 void rt_log_setup(rt_log_level level, const char *name);
 
+// Another level from now on. Any thread.
+void rt_log_set_level(rt_log_level level);
+
 // RT_CONFIG when text is no level's name ("error", "warn", "info", "debug", "trace").
 rt_status rt_log_level_parse(const char *text, rt_log_level *level_p);
 

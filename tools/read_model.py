@@ -13,12 +13,15 @@
     model.meta      what manifest.json holds, {} where there is none (models of version 0.1.0)
     model.lookup(keys) -> indices of rows, -1 where there is none
     model.predict(dense, keys) -> predictions, those of `lanyard eval` but for rounding
+    model.features(cells) -> dense, keys of samples whose cells are known by name, as text
+    model.predict_cells(cells) -> predictions of them
 
 As a program it prints a summary. Checksums are verified where libxxhash.so.0 is installed.
 """
 
 import ctypes
 import ctypes.util
+import datetime
 import glob
 import json
 import os
@@ -209,11 +212,15 @@ class Model:
         return np.where(self.keys[row] == keys, row, -1)
 
     def rows(self, keys):
-        """Values of keys, of any shape; a key without a row has those that training starts from."""
+        """Values of keys, of any shape; a key without a row has those that training starts from, or,
+        of a model with rows.admit above 1, zeros."""
         keys = np.asarray(keys, np.uint64)
         found = self.lookup(keys)
         values = self.values[found]
         missing = found < 0
+        if self.config.get("rows", {}).get("admit", 1) > 1:
+            values[missing] = 0
+            return values
         values[missing] = initial_rows(keys[missing], self.config["seed"],
                                        self.config["model"]["init_scale"], self.values.shape[1])
         return values
@@ -228,13 +235,66 @@ class Model:
             x = np.where(factor > 0, (dense - mean) * factor, np.float32(0))
         return np.clip(x, -SCALE_LIMIT, SCALE_LIMIT)
 
+    def pooled(self, keys):
+        """samples x fields x dim. keys: samples x fields, or a list of every sample's, in which a
+        field may have several."""
+        if isinstance(keys, np.ndarray):
+            return self.rows(keys).astype(np.float64)
+        samples = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
+        flat = np.concatenate([np.asarray(own, np.uint64) for own in keys])
+        fields = (flat >> np.uint64(56)).astype(np.int64)
+        shape = (len(keys), int(fields.max()) + 1)
+        sums = np.zeros(shape + self.values.shape[1:])
+        np.add.at(sums, (samples, fields), self.rows(flat))
+        if self.config["model"].get("pooling", "sum") == "mean":
+            counts = np.zeros(shape)
+            np.add.at(counts, (samples, fields), 1)
+            sums /= np.maximum(counts, 1)[:, :, None]
+        return sums
+
     def predict(self, dense, keys):
         """Probabilities of label 1. dense: samples x features as they were read, after `transform`;
-        keys: samples x fields, field << 56 | id, one key per field."""
-        rows = self.rows(keys).astype(np.float64)
+        keys: samples x fields, field << 56 | id, one key per field; or a list of every sample's."""
+        rows = self.pooled(keys)
         x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
         z = _LOGITS[self.config["model"]["name"]](self, rows, x)
-        return 1 / (1 + np.exp(-z))
+        p = 1 / (1 + np.exp(-z))
+        share = self.config.get("stream", {}).get("negatives_keep", 1) or 1
+        return p if share == 1 else p / (p + (1 - p) / share)
+
+    def features(self, cells):
+        """cells: name of a column -> its texts, "" where missing; of a column of several values, in
+        JSON's format, lists. Returns dense (samples x features, as predict takes them) and a list of
+        every sample's keys."""
+        stream = self.config["stream"]
+        count = len(next(iter(cells.values())))
+        columns = stream["table"]["columns"] if stream["format"] in ("table", "json") else \
+            _criteo_columns() if stream["format"] == "criteo" else None
+        if columns is None:
+            raise ModelError(f"stream.format {stream['format']}: samples have no cells")
+        texts, ids, dense, keys, field = {}, {}, [], [[] for _ in range(count)], 0
+        for column in columns:
+            kind, name = column["kind"], column["name"]
+            made = column.get("from") or []
+            made = [made] if isinstance(made, str) else made
+            own = texts[made[0]] if len(made) == 1 else cells.get(name, [""] * count)
+            texts[name] = own
+            if len(made) > 1:
+                ids[name] = [_cross([ids[one][i] for one in made]) for i in range(count)]
+            elif kind != "dense":
+                ids[name] = None if kind == "multi" else [_id_of(column, text) for text in own]
+            if kind == "dense":
+                dense.append([_number_of(column, text) for text in own])
+            elif kind in ("categorical", "multi"):
+                for i in range(count):
+                    many = _ids_of(column, own[i]) if kind == "multi" else [ids[name][i]]
+                    keys[i] += [field << 56 | one for one in many]
+                field += 1
+        return np.array(dense, np.float32).T.reshape(count, -1), keys
+
+    def predict_cells(self, cells):
+        """Probabilities of label 1 of samples whose cells are known by name (see features)."""
+        return self.predict(*self.features(cells))
 
     def _mlp(self, name, x):
         for layer in range(len(self.dense)):
@@ -247,6 +307,85 @@ class Model:
     def _output(self, *columns):
         x = np.concatenate(columns, 1)
         return x @ self.dense["output.weight"][0] + self.dense["output.bias"][0]
+
+
+# ---- from cells to numbers: docs/MODEL_FORMAT.md, "A prediction"
+
+ID_MISSING = (1 << 56) - 1
+
+
+def _criteo_columns():
+    return [{"name": f"I{i}", "kind": "dense", "transform": "log1p"} for i in range(1, 14)] + \
+        [{"name": f"C{i}", "kind": "categorical", "id": "hexadecimal"} for i in range(1, 27)]
+
+
+def _hash(data):
+    if not _XXH3:
+        raise ModelError("ids are hashes: libxxhash is not installed (Debian package libxxhash0)")
+    number = _XXH3(data, len(data)) & ID_MISSING
+    return number - (number == ID_MISSING)
+
+
+def _cross(ids):
+    return _hash(b"".join(one.to_bytes(8, "little") for one in ids))
+
+
+def _ms_of(column, text):
+    pattern = column.get("time_format", "unix")
+    if pattern.startswith("unix"):
+        return int(np.floor(float(text) * (1000 if pattern == "unix" else 1)))
+    time = datetime.datetime.strptime(text, pattern).replace(tzinfo=datetime.timezone.utc)
+    return int(time.timestamp() * 1000)
+
+
+def _transformed(column, text):
+    """Hour, weekday or bucket; None: the column has no such transform."""
+    transform = column.get("transform", "none")
+    if transform == "hour":
+        return _ms_of(column, text) // 3600000 % 24
+    if transform == "weekday":
+        return (_ms_of(column, text) // 86400000 + 3) % 7  # 1970 began on a Thursday
+    if transform == "bucket":
+        return sum(edge <= float(text) for edge in column["edges"])
+    return None
+
+
+def _number_of(column, text):
+    text = text or column.get("missing", "")
+    if not text:
+        return 0.0
+    number = _transformed(column, text)
+    if number is not None:
+        return float(number)
+    if column.get("transform") == "log1p":
+        return float(np.log1p(max(float(text), 0.0)))
+    return float(text)
+
+
+def _id_of(column, text):
+    text = text or column.get("missing", "")
+    if not text:
+        return ID_MISSING
+    number = _transformed(column, text)
+    if number is not None:
+        return number
+    if column.get("id") == "hexadecimal":
+        return int(text, 16)
+    if column.get("id") == "number":
+        return int(text, 16 if text.lower().startswith("0x") else 10)
+    return _hash(text.encode())
+
+
+def _ids_of(column, cell):
+    """Of a column of several values: the first values_max, equal ones once."""
+    cell = cell or column.get("missing", "")
+    values = cell if isinstance(cell, list) else cell.split(column.get("separator", "|"))
+    ids = []
+    for value in [one for one in values if one][:column.get("values_max", 8)]:
+        one = _id_of(dict(column, missing=""), value)
+        if one not in ids:
+            ids.append(one)
+    return ids or [ID_MISSING]
 
 
 # ---- predictions: docs/MODELS.md, "The models"

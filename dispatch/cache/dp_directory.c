@@ -154,6 +154,16 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
     return DP_NO_RECORD;
 }
 
+bool dp_directory_knows(const dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
+        if (directory->entries[at].key == key)
+            return true;
+    }
+    return false;
+}
+
 rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version,
                            uint32_t home)
 {
@@ -297,6 +307,17 @@ uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor)
         rt_assert(!entry->record || directory->records[entry->record - 1].version >= floor);
     }
     return before - directory->key_count;
+}
+
+void dp_directory_erase(dp_directory *directory, uint64_t key)
+{
+    uint64_t at = dp_directory_home(directory, key);
+    while (directory->entries[at].key != key || entry_is_free(&directory->entries[at])) {
+        rt_assert(!entry_is_free(&directory->entries[at]));
+        at = (at + 1) & directory->mask;
+    }
+    rt_assert(!directory->entries[at].record);
+    erase_entry(directory, at);
 }
 
 uint64_t dp_directory_bytes(const dp_directory *directory)

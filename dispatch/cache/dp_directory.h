@@ -106,6 +106,9 @@ static inline void dp_directory_prefetch(const dp_directory *directory, uint32_t
 // The record of key, or DP_NO_RECORD; makes none.
 uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 
+// Whether it has an entry: it was trained, or is in the present batch. Makes none.
+bool dp_directory_knows(const dp_directory *directory, uint64_t key);
+
 // A key that is not there yet, at the PS in this version (> 0); home: its shard, where homes are
 // planned. RT_NO_MEMORY.
 rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version, uint32_t home);
@@ -125,6 +128,9 @@ uint64_t dp_directory_erase_below(dp_directory *directory, uint32_t floor);
 
 // L of a key, 0 if it was never trained. For tests and tools; no side effect.
 uint32_t dp_directory_version(const dp_directory *directory, uint64_t key);
+
+// Forgets a key that it knows and that has no record.
+void dp_directory_erase(dp_directory *directory, uint64_t key);
 
 // Bytes allocated.
 uint64_t dp_directory_bytes(const dp_directory *directory);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_hook.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
@@ -30,6 +31,8 @@ struct dp_checkpoint {
     step step;
     dp_checkpoint_content content;
     uint32_t base, keep_from;
+    dp_hook after;
+    uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
     char folder[RT_FOLDER_MAX];
     rt_child child;
     bool own_done;
@@ -68,6 +71,7 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
         return rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
     c->config = *config;
     c->child.fd = -1;
+    c->after = (dp_hook){.command = config->config->checkpoint.after, .metrics = config->metrics};
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
     snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
     rt_status status = *c->published ? begin_publishing(c, past_count > 0, error) : RT_OK;
@@ -95,6 +99,7 @@ void dp_checkpoint_destroy(dp_checkpoint *c)
 {
     if (!c)
         return;
+    dp_hook_end(&c->after);
     rt_child_end(&c->child);
     content_fini(c);
     rt_free(c->past);
@@ -165,6 +170,25 @@ rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt
 
 // ---- beginning -------------------------------------------------------------------------------
 
+// Rows were forgotten, which files of changes do not tell: until one with all rows has come since.
+static bool lacks_all_rows(const dp_checkpoint *c)
+{
+    for (uint32_t i = c->past_count; i-- > 0 && c->past[i].iteration > c->all_after;)
+        if (c->past[i].base == 0)
+            return false;
+    return c->all_after > 0;
+}
+
+void dp_checkpoint_want_all(dp_checkpoint *c, uint32_t after)
+{
+    c->all_after = (uint32_t)rt_max_u64(c->all_after, after);
+}
+
+bool dp_checkpoint_has_all(const dp_checkpoint *c)
+{
+    return !lacks_all_rows(c);
+}
+
 // Changes since the newest one, until full_every of them stand behind each other.
 static uint32_t choose_base(const dp_checkpoint *c)
 {
@@ -176,19 +200,40 @@ static uint32_t choose_base(const dp_checkpoint *c)
         length++;
     if (*c->published && !c->is_chained)
         return 0;
+    if (lacks_all_rows(c))
+        return 0;
     if (c->past_count == 0 || length + 1 >= c->config.config->checkpoint.full_every)
         return 0;
     return c->past[c->past_count - 1].iteration;
 }
 
-// The first of those that stay once this one is complete: the newest so many, and what they build
-// on. past_count: with this one.
+// Complete ones that are older than checkpoint.keep_s: the first so many.
+static uint32_t count_old(const dp_checkpoint *c)
+{
+    const double keep_s = c->config.config->checkpoint.keep_s;
+    uint32_t old = 0;
+    for (; keep_s > 0 && old < c->past_count; old++) {
+        char path[RT_FOLDER_MAX + 32];
+        struct stat info;
+        if (rt_checkpoint_path(c->directory, c->past[old].iteration, path, sizeof path - 32, NULL))
+            break;
+        strcat(path, "/manifest.json");
+        if (stat(path, &info) != 0 || rt_unix_s() - (double)info.st_mtim.tv_sec < keep_s)
+            break;
+    }
+    return old;
+}
+
+// The first of those that stay once this one is complete: the newest so many that are young enough,
+// and what they build on. past_count: with this one.
 static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
 {
     const uint32_t keep = c->config.config->checkpoint.keep;
-    if (c->past_count + 1 <= keep)
+    const uint32_t old = count_old(c);
+    if (c->past_count + 1 <= keep && !old)
         return 0;
-    uint32_t first = c->past_count + 1 - keep;
+    uint32_t first = c->past_count + 1 > keep ? c->past_count + 1 - keep : 0;
+    first = (uint32_t)rt_max_u64(first, old);
     if (first == c->past_count) { // this one alone
         if (c->base == 0)
             return iteration;
@@ -596,6 +641,7 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
     }
     c->past[c->past_count++] =
         (dp_checkpoint_past){c->content.iteration, c->base, c->content.events};
+    dp_hook_put(&c->after, c->content.iteration, c->folder);
 }
 
 static void start_closing(dp_checkpoint *c)
@@ -620,6 +666,7 @@ void dp_checkpoint_step(dp_checkpoint *c)
 {
     rt_child_result result = {0};
     const uint64_t shards = rt_bits_below(c->config.config->ps_shard_count);
+    dp_hook_step(&c->after);
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
             finish(c, &result.error, result.values[ONLY_PUBLISHING] != 0);

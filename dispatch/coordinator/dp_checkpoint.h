@@ -88,6 +88,11 @@ void dp_checkpoint_write(dp_checkpoint *checkpoint);
 // Iteration of the newest one that is complete on disk; 0: there is none.
 uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
 
+// Rows were forgotten up to that iteration: the next one after it has all rows, not changes. has_all:
+// it is complete, or nobody wants it.
+void dp_checkpoint_want_all(dp_checkpoint *checkpoint, uint32_t after);
+bool dp_checkpoint_has_all(const dp_checkpoint *checkpoint);
+
 // The first events of journals that a complete checkpoint needs: of all that stay, or of the newest
 // alone. 0: none, or nobody knows.
 rt_position_events dp_checkpoint_events(const dp_checkpoint *checkpoint, bool newest);

@@ -9,6 +9,7 @@
 
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/rt_log.h"
 #include "runtime/rt_hash.h"
 #include "runtime/transport/rt_member.h"
 
@@ -237,9 +238,11 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
         status = resume(c, error);
     else if (!status)
         status = begin_with_model(c, error);
-    if (!status && stream)
+    if (!status && stream) {
         status = begin_feed(c, stream, error);
-    else if (stream)
+        if (!status)
+            dp_control_resume(c);
+    } else if (stream)
         rt_stream_close(stream);
     for (uint32_t w = 0; w < c->limits.worker_count && !status && stream; w++)
         dp_links_tell(&c->links, w, c->feed, dp_tally_metrics(c->tally));
@@ -297,6 +300,37 @@ static rt_status open_live(dp_run *c, rt_error *error)
     rt_status status = rt_live_open(c->given, journal, &c->live, error);
     c->kept.stream.live = c->live;
     return status;
+}
+
+// running.json in the folder of the run: its configuration and where it listens, for `lanyard set`.
+static void tell_running(dp_run *c)
+{
+    rt_config told;
+    char path[RT_PATH_MAX + 32], *json = NULL;
+    const char *address = dp_roster_address(c->roster);
+    FILE *file = NULL;
+    if (!c->own.directory || rt_config_copy(c->given, &told))
+        return;
+    snprintf(path, sizeof path, "%s/" DP_RUNNING, c->own.directory);
+    address = strstr(address, "://") ? strstr(address, "://") + 3 : address;
+    snprintf(told.network_coordinator, sizeof told.network_coordinator, "%s", address);
+    if (!rt_config_to_json(&told, &json))
+        file = fopen(path, "we");
+    if (!file || fputs(json, file) < 0)
+        rt_warn("%s: cannot be written: `lanyard set` does not find this run", path);
+    if (file)
+        fclose(file);
+    rt_free(json);
+    rt_config_fini(&told);
+}
+
+static void end_running(const dp_run *c)
+{
+    char path[RT_PATH_MAX + 32];
+    if (!c->own.directory || !c->roster)
+        return;
+    snprintf(path, sizeof path, "%s/" DP_RUNNING, c->own.directory);
+    (void)unlink(path);
 }
 
 // Its rows are at the shards: whoever touches one first pulls it.
@@ -358,6 +392,8 @@ static rt_status run(dp_run *c, rt_error *error)
     }
     if (!status)
         rt_notify_ready(c->own.notify);
+    if (!status)
+        tell_running(c);
     if (!status && c->own.announce)
         c->own.announce(c->own.announce_context, dp_roster_address(c->roster));
     if (!status)
@@ -422,6 +458,10 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     const rt_dispatch_config *dispatch = &config->config->dispatch;
     if (rt_config_copy(config->config, &c.kept))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (dp_control_init(config->config, &c.control)) {
+        rt_config_fini(&c.kept);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
     c.own.config = &c.kept;
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
@@ -440,6 +480,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (!status && c.input_failure.status) // complete for all but whoever gave the input
         status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);
+    end_running(&c);
+    dp_control_fini(&c.control);
     rt_config_fini(&c.kept);
     return status;
 }

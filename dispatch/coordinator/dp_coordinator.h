@@ -11,6 +11,8 @@
 #include "runtime/rt_notify.h"
 #include "runtime/transport/rt_transport.h"
 
+#define DP_RUNNING "running.json" // in its folder while a run is there: where, with what keys
+
 typedef struct {
     const rt_config *config;
     rt_identity identity; // members must have the same

@@ -129,10 +129,14 @@ static rt_status expire(dp_cut *cut, rt_error *error)
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
     for (uint32_t s = 0; s < cut->shard_count && !status; s++) {
+        const dp_planned *planned = cut->planned;
+        const size_t bytes = planned->forgotten_count * sizeof *planned->forgotten;
         rt_message message;
-        if (rt_control_create_struct(&message, RT_MESSAGE_EXPIRE, cut->sender, cut->planned->cut,
-                                     &order, sizeof order, NULL))
+        if (rt_message_create(&message, RT_MESSAGE_EXPIRE, cut->sender, planned->cut, 1,
+                              sizeof order + bytes))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        memcpy(rt_message_payload(&message), &order, sizeof order);
+        memcpy(rt_message_payload(&message) + sizeof order, planned->forgotten, bytes);
         status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
     }
     return status;

@@ -28,9 +28,14 @@ typedef struct {
     bool is_cut;               // everything up to here goes into a checkpoint:
     uint32_t cut;              // the last iteration before it; of a sweep, too
     rt_position_events events; // where reading goes on behind a cut
-    uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut; else 0
+    bool is_sweep;             // rows end
+    uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut
     uint64_t ended;            // keys that it ends
+    uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // of them, those that people named
+    uint32_t forgotten_count;
     uint64_t keys;             // that the planner knows
+    uint64_t admitted;         // of them, since the iteration before
+    uint32_t refused;          // look-ups of keys that have no row yet (rows.admit)
     rt_bytes state;            // rt_stream_tell, dp_planner_save
     rt_bytes ids;              // rt_stream_save_ids
     rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
@@ -104,6 +109,9 @@ void dp_feed_stop(dp_feed *feed);
 // An input record for the next look-up (its number and iteration are not looked at). One of the
 // same kind and worker that the planner has not taken yet is replaced. Any thread.
 void dp_feed_tell(dp_feed *feed, const dp_input *input);
+
+// Whether who chooses the participants, if anybody does, goes on choosing. Any thread.
+void dp_feed_choose_on(dp_feed *feed, bool chooses);
 
 // A cut before the next batch that is planned, or at once where no batch is there, if one was
 // planned since the last cut. Any thread.

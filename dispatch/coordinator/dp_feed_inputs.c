@@ -22,7 +22,8 @@ static void apply_one(dp_feed *feed, dp_input *input)
 {
     rt_error error = {0};
     dp_input_kind kind = (dp_input_kind)input->kind;
-    double old = dp_planner_value(feed->planner, kind, input->worker);
+    const bool forgets = kind == DP_INPUT_FORGET;
+    const double old = forgets ? 0 : dp_planner_value(feed->planner, kind, input->worker);
     if (old == input->value)
         return;
     input->iteration = 0;
@@ -36,7 +37,9 @@ static void apply_one(dp_feed *feed, dp_input *input)
     if (feed->chooser)
         dp_participants_apply(feed->chooser, input);
     dp_journal_write(feed->journal, input);
-    if (dp_input_subject(kind))
+    if (forgets)
+        rt_info("a row is forgotten before iteration %" PRIu32, input->iteration);
+    else if (dp_input_subject(kind))
         rt_debug("%s %" PRIu32 ": %s %g -> %g from iteration %" PRIu32 " on",
                  dp_input_subject(kind), input->worker, dp_input_name(kind), old, input->value,
                  input->iteration);
@@ -58,12 +61,17 @@ void dp_feed_apply_told(dp_feed *feed)
         apply_one(feed, &told[i]);
 }
 
+void dp_feed_choose_on(dp_feed *feed, bool chooses)
+{
+    atomic_store(&feed->chooser_rests, !chooses);
+}
+
 // Who trains the batch that is planned next.
 rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch)
 {
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
-    if (!feed->chooser)
+    if (!feed->chooser || atomic_load(&feed->chooser_rests))
         return RT_OK;
     rt_status status = dp_participants_next(
         feed->chooser, batch, dp_planner_participants(feed->planner), records, &count);

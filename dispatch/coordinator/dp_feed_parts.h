@@ -32,6 +32,7 @@ struct dp_feed {
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
     dp_participants *chooser; // NULL: nobody chooses
+    atomic_bool chooser_rests;
     dp_feed_batch batches[DP_FEED_BATCHES_MAX];
     uint32_t batch_count;
     dp_feed_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first

@@ -85,13 +85,18 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
 }
 
 // *plan_p: the plan that is final now, of this batch or the one before, or NULL.
-static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *planned,
+static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
-    const uint64_t chosen = rt_now_ns();
-    rt_status status = dp_feed_choose(feed, &read->batch);
-    const uint64_t begin = rt_now_ns();
-    planned->choice_ns = begin - chosen;
+    const uint64_t known = dp_planner_directory(feed->planner)->key_count;
+    uint64_t chosen = rt_now_ns();
+    rt_status status = dp_planner_admit(feed->planner, &read->batch, &planned->refused);
+    const uint64_t admit_ns = rt_now_ns() - chosen;
+    chosen += admit_ns;
+    if (!status)
+        status = dp_feed_choose(feed, &read->batch);
+    const uint64_t begin = rt_now_ns() - admit_ns;
+    planned->choice_ns = begin + admit_ns - chosen;
     if (!status)
         status = dp_planner_look_up(feed->planner, &read->batch);
     if (status)
@@ -107,6 +112,7 @@ static rt_status plan_one(dp_feed *feed, const dp_feed_batch *read, dp_planned *
     planned->ready_ns = rt_now_ns();
     planned->commit_ns = planned->ready_ns - decided;
     planned->keys = dp_planner_directory(feed->planner)->key_count;
+    planned->admitted = planned->keys - known;
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
@@ -200,6 +206,7 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     (*planned_p)->sequence = sequence;
     (*planned_p)->slice_bytes = 0;
     (*planned_p)->is_cut = (*planned_p)->is_last = false;
+    (*planned_p)->is_sweep = false;
     (*planned_p)->floor = 0;
     (*planned_p)->ended = 0;
     (*planned_p)->account = (dp_account){0};
@@ -267,7 +274,10 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
     planned->iteration = planned->sample_count = 0;
     planned->fingerprint = 0;
     planned->cut = feed->iteration;
+    planned->is_sweep = true;
     planned->floor = floor;
+    const uint64_t *forgotten = dp_sweep_forgotten(feed->planner, &planned->forgotten_count);
+    memcpy(planned->forgotten, forgotten, planned->forgotten_count * sizeof *forgotten);
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     status = encode(feed, plan, NULL, planned);
     return status ? status : rt_queue_put(feed->full_planned, planned);

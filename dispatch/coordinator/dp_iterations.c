@@ -11,6 +11,7 @@
 
 #include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_run.h"
+#include "runtime/transport/rt_ask.h"
 
 #define LIVE_RECORD_NS UINT64_C(1000000000)
 #define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
@@ -38,7 +39,7 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         c->hold = !planned->is_last && takes_back(c) ? planned->cut : 0;
         return dp_cut_begin(&c->cut, planned, error);
     }
-    if (!status && planned->floor)
+    if (!status && planned->is_sweep)
         return dp_cut_begin(&c->cut, planned, error);
     if (status || planned->iteration == 0) {
         dp_feed_give(c->feed, planned);
@@ -197,7 +198,8 @@ static void cut_journal(dp_run *c)
     const rt_position_events newest = dp_checkpoint_events(c->checkpoint, true);
     for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
         rt_journal *journal = rt_live_journal(c->live, flow);
-        const bool is_pressed = journal && rt_journal_is_pressed(journal);
+        const bool is_pressed =
+            journal && (rt_journal_is_pressed(journal) || rt_journal_is_old(journal));
         const uint64_t event = dp_checkpoint_events(c->checkpoint, is_pressed).next[flow];
         if (journal && event)
             rt_journal_keep_from(journal, event);
@@ -211,6 +213,7 @@ static void cut_journal(dp_run *c)
 // What is due of a checkpoint or a sweep, and whether a checkpoint is due.
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
+    dp_control_step(c);
     if (!c->checkpoint)
         return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);
@@ -261,6 +264,7 @@ static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *messag
     const dp_sweep_record sweep = {.floor = planned ? planned->floor : 0,
                                    .iteration = planned ? planned->cut : 0,
                                    .keys_ended = planned ? planned->ended : 0,
+                                   .forgotten = planned ? planned->forgotten_count : 0,
                                    .keys = planned ? planned->keys : 0};
     bool is_over;
     rt_status status = dp_cut_expired(&c->cut, peer, message, &is_over, error);
@@ -270,11 +274,28 @@ static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *messag
     return status;
 }
 
+// What somebody asks for; it ends nothing.
+static rt_status take_control(dp_run *c, uint32_t peer, const rt_message *message)
+{
+    char request[RT_ASK_BYTES_MAX], answer[RT_ASK_BYTES_MAX] = "", name[32];
+    rt_error why = {0};
+    rt_status status = rt_control_text(message, request, sizeof request);
+    if (status)
+        rt_fail(&why, status, "a request of too many bytes, or with a zero in it");
+    else
+        status = dp_control_do(c, request, answer, sizeof answer, &why);
+    rt_info("%s asked: %s", rt_peer_name(peer, name), status ? why.text : answer);
+    dp_roster_answer(c->roster, peer, status, status ? why.text : answer);
+    return RT_OK;
+}
+
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error)
 {
     dp_run *c = context;
     char name[32];
     uint32_t type = rt_message_header(message)->type;
+    if (type == RT_MESSAGE_CONTROL)
+        return take_control(c, peer, message);
     if (type == RT_MESSAGE_REPORT)
         return take_report(c, peer, message, error);
     if (type == RT_MESSAGE_VITALS)
@@ -417,7 +438,7 @@ static bool take_signals(dp_run *c)
     return reload;
 }
 
-static void take_over(dp_run *c, const dp_reloaded *values)
+void dp_run_take_over(dp_run *c, const dp_reloaded *values)
 {
     const dp_reloaded *old = &c->in_force;
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
@@ -435,7 +456,7 @@ static void reload_config(dp_run *c)
     dp_reloaded values;
     const bool asked = take_signals(c);
     if (dp_reload_look(&c->reload, asked, rt_now_ns(), &c->in_force, &values))
-        take_over(c, &values);
+        dp_run_take_over(c, &values);
 }
 
 // The last checkpoint is on disk, or has failed.

@@ -254,6 +254,15 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
     }
 }
 
+void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, const char *text)
+{
+    rt_message message;
+    if (rt_control_create_end(&message, RT_MESSAGE_CONTROLLED, SELF, status, text))
+        return;
+    (void)roster->config.ops->send(roster->endpoint, visitor, &message);
+    rt_message_release(&message);
+}
+
 // ---- joining ---------------------------------------------------------------------------------
 
 static bool is_zero(const uint8_t *bytes, size_t size)
@@ -518,6 +527,12 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_HELLO) {
         take_hello(roster, *peer_p, message);
+        return RT_OK;
+    }
+    if (type == RT_MESSAGE_CONTROL && rt_peer_role(*peer_p) == RT_ROLE_VISITOR) {
+        *taken = !roster->begun;
+        if (*taken)
+            dp_roster_answer(roster, *peer_p, RT_AGAIN, "the run has not begun: it waits for others");
         return RT_OK;
     }
     if (!from || !from->joined) {

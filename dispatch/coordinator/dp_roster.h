@@ -58,7 +58,11 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 // others that the run is alive. RT_PEER: the member is gone, or has not read for timeouts.peer_s.
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error);
 
-// The next message that is not about membership. RT_AGAIN: none. RT_PEER: a member failed or is
+// What became of a visitor's CONTROL. One that is gone hears nothing.
+void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, const char *text);
+
+// The next message that is not about membership; once the run has begun also the CONTROL of a
+// visitor, as its peer. RT_AGAIN: none. RT_PEER: a member failed or is
 // silent; RT_REFUSED: it failed, and would do so again; RT_WIRE.
 rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *message,
                             rt_error *error);

@@ -30,6 +30,7 @@
 
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
+#include "dispatch/coordinator/dp_control.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
@@ -55,7 +56,7 @@ typedef enum {
     DP_RUN_SAVES     // the model comes in
 } dp_run_phase;
 
-typedef struct {
+typedef struct dp_run {
     dp_run_phase phase;
     dp_coordinator_config own; // its config is &kept: that of the workers that take part
     rt_config kept;
@@ -94,6 +95,7 @@ typedef struct {
     dp_ages ages;
     dp_prober prober;
     dp_reload reload;
+    dp_control control;
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
     dp_watch watch;
@@ -112,6 +114,9 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
+
+// Other values of the keys that can be reloaded.
+void dp_run_take_over(dp_run *run, const dp_reloaded *values);
 
 // From now on workers that come back wait for timeouts.rejoin_s.
 void dp_run_put_off_taking_back(dp_run *run);

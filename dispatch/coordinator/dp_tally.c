@@ -385,6 +385,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
     rt_json_u64(json, "keys", planned->keys);
+    rt_json_u64(json, "admitted", planned->admitted);
+    rt_json_u64(json, "refused", planned->refused);
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
@@ -524,6 +526,7 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
     rt_json_u64(json, "iteration", sweep->iteration);
     rt_json_u64(json, "floor", sweep->floor);
     rt_json_u64(json, "keys_ended", sweep->keys_ended);
+    rt_json_u64(json, "forgotten", sweep->forgotten);
     rt_json_u64(json, "rows_ended", rows_ended);
     rt_json_u64(json, "keys", sweep->keys);
     rt_json_double(json, "pause_ms", pause_ms);

@@ -53,6 +53,7 @@ void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *re
 // Rows have ended, after an iteration (dp_sweep.h).
 typedef struct {
     uint32_t iteration, floor;
+    uint64_t forgotten;        // keys that ended because people named them
     uint64_t keys_ended, keys; // of the planner: that ended, that are left
 } dp_sweep_record;
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/config/rt_config.h"
+
 typedef struct {
     const char *name;
     const char *subject; // NULL: none
@@ -22,7 +24,21 @@ static const input_kind kinds[DP_INPUT_KINDS] = {
     [DP_INPUT_SHARD_LINK] = {"shard_link", "shard", false, 0, 1e15},
     [DP_INPUT_PARTICIPATES] = {"participates", "worker", true, 0, 1},
     [DP_INPUT_ROWS_FLOOR] = {"rows_floor", NULL, true, 0, UINT32_MAX},
+    [DP_INPUT_FORGET] = {"forget", NULL, true, 1, (double)UINT32_MAX + 1},
+    [DP_INPUT_POLICY] = {"policy", NULL, true, 0, RT_POLICY_COUNT - 1},
 };
+
+dp_input dp_input_forget(uint64_t key)
+{
+    return (dp_input){
+        .kind = DP_INPUT_FORGET, .worker = (uint32_t)key, .value = (double)(key >> 32) + 1};
+}
+
+uint64_t dp_input_key(const dp_input *input)
+{
+    rt_assert(input->kind == DP_INPUT_FORGET);
+    return (uint64_t)(input->value - 1) << 32 | input->worker;
+}
 
 const char *dp_input_name(dp_input_kind kind)
 {
@@ -52,7 +68,7 @@ rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error 
     uint32_t count = kind->subject ? worker_count : 1;
     if (input->kind == DP_INPUT_SHARD_LINK)
         count = RT_SHARDS_MAX;
-    if (input->worker >= count)
+    if (input->kind != DP_INPUT_FORGET && input->worker >= count)
         return rt_fail(error, RT_CONFIG, "%s: %s %" PRIu32 ", expected one below %" PRIu32,
                        kind->name, kind->subject ? kind->subject : "worker", input->worker, count);
     if (!(input->value >= kind->min && input->value <= kind->max) ||

@@ -21,6 +21,8 @@ typedef enum {
     DP_INPUT_SHARD_LINK,         // bytes/s of one of their shards, each way; 0: no limit
     DP_INPUT_PARTICIPATES,       // whether a worker trains: 1, or 0: it sits out
     DP_INPUT_ROWS_FLOOR,         // rows trained last before this iteration end; see dp_sweep.h
+    DP_INPUT_POLICY,             // dispatch.policy, as its number in the list of docs/CONFIG.md
+    DP_INPUT_FORGET,             // the row of a key ends: dp_input_key
     DP_INPUT_KINDS
 } dp_input_kind;
 
@@ -31,6 +33,10 @@ typedef struct {
     uint32_t worker;    // or shard, of kinds that are about one, else 0
     double value;
 } dp_input;
+
+// The key of DP_INPUT_FORGET stands in worker (its lower half) and value (the upper one, and 1).
+dp_input dp_input_forget(uint64_t key);
+uint64_t dp_input_key(const dp_input *input);
 
 const char *dp_input_name(dp_input_kind kind); // "link_up"
 const char *dp_input_subject(dp_input_kind kind); // "worker", "shard"; NULL: about all

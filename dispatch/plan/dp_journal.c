@@ -20,7 +20,13 @@ void dp_journal_write(rt_metrics *journal, const dp_input *input)
     rt_json_string(json, "kind", dp_input_name(kind));
     if (dp_input_subject(kind))
         rt_json_u64(json, dp_input_subject(kind), input->worker);
-    rt_json_double(json, "value", input->value);
+    if (kind == DP_INPUT_FORGET) {
+        char key[17];
+        snprintf(key, sizeof key, "%016" PRIx64, dp_input_key(input));
+        rt_json_string(json, "key", key);
+    } else {
+        rt_json_double(json, "value", input->value);
+    }
     rt_metrics_end(journal);
 }
 
@@ -51,6 +57,15 @@ static rt_status read_u32(const cJSON *object, const char *name, uint32_t *value
     return RT_OK;
 }
 
+static rt_status read_forget(const cJSON *object, dp_input *input, rt_error *error)
+{
+    const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "key"));
+    if (!key || strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16)
+        return rt_fail(error, RT_CONFIG, "key: expected 16 hexadecimal digits");
+    *input = dp_input_forget(strtoull(key, NULL, 16));
+    return read_u32(object, "iteration", &input->iteration, error);
+}
+
 static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input *input,
                             rt_error *error)
 {
@@ -60,6 +75,8 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     *input = (dp_input){0};
     if (!cJSON_IsString(name) || dp_input_find(name->valuestring, &kind))
         return rt_fail(error, RT_CONFIG, "kind: expected the name of an input record");
+    if (kind == DP_INPUT_FORGET)
+        return read_forget(object, input, error);
     if (!cJSON_IsNumber(value))
         return rt_fail(error, RT_CONFIG, "value: expected a number");
     input->kind = kind;

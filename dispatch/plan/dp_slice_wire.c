@@ -126,7 +126,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                                   const dp_slice_limits *limits)
 {
     bool weighted = batch && batch->is_weighted;
-    bool uniform = slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
+    bool uniform = !(batch && batch->has_gaps) &&
+                   slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |

@@ -34,6 +34,7 @@ rt_status dp_participants_create(const dp_planner_config *config, dp_participant
     self->config.lookahead = 0; // what is ahead is not among the recent batches
     self->config.measure_error = false;
     self->config.keys_expected = 0;
+    self->config.rows.admit = 0; // what it sees was admitted
     self->moved = DP_ESTIMATE_MOVED;
     dp_recent_init(&self->recent);
     *chooser_p = self;
@@ -97,6 +98,10 @@ static uint64_t turned(const dp_participants *self)
 void dp_participants_apply(dp_participants *self, const dp_input *input)
 {
     double *rate = dp_rates_at(&self->config.rates, (dp_input_kind)input->kind, input->worker);
+    if (input->kind == DP_INPUT_POLICY) {
+        self->config.dispatch.policy = (rt_policy_kind)input->value;
+        self->change = 2;
+    }
     if (!rate)
         return;
     const double change = fabs(input->value - *rate);

@@ -67,7 +67,7 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
 }
 
 // With bounded staleness several workers have copies to read: decisions see the caches.
-static bool decides_on_snapshots(const dp_planner_config *config)
+bool dp_planner_decides_on_snapshots(const dp_planner_config *config)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
     if (config->consistency.staleness > 0)
@@ -86,7 +86,7 @@ static bool sizes_differ(const dp_layout *layout)
     return false;
 }
 
-static rt_status create_caches(const dp_planner *planner, dp_cache **caches_p)
+rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p)
 {
     const dp_planner_config *config = &planner->config;
     *caches_p = rt_alloc(config->worker_count, sizeof **caches_p);
@@ -101,7 +101,7 @@ static rt_status create_caches(const dp_planner *planner, dp_cache **caches_p)
     return RT_OK;
 }
 
-static void destroy_caches(dp_cache *caches, uint32_t worker_count)
+void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count)
 {
     for (uint32_t j = 0; caches && j < worker_count; j++)
         dp_cache_fini(&caches[j]);
@@ -112,11 +112,11 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
 {
     const dp_planner_config *config = &planner->config;
     planner->by_bytes = sizes_differ(&config->layout);
-    if (create_caches(planner, &planner->caches))
+    if (dp_planner_create_caches(planner, &planner->caches))
         return RT_NO_MEMORY;
-    if (decides_on_snapshots(config)) {
+    if (dp_planner_decides_on_snapshots(config)) {
         planner->missing = rt_alloc(lookups, sizeof *planner->missing);
-        if (!planner->missing || create_caches(planner, &planner->shown))
+        if (!planner->missing || dp_planner_create_caches(planner, &planner->shown))
             return RT_NO_MEMORY;
     }
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
@@ -136,6 +136,9 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     if (config->consistency.staleness > 0 &&
         dp_stale_create(config->consistency.staleness, config->worker_count, config->slot_count,
                         lookups, &planner->stale))
+        return RT_NO_MEMORY;
+    if (config->rows.admit > 1 &&
+        dp_admission_create(config->rows.admit, config->rows.admit_bytes, &planner->admission))
         return RT_NO_MEMORY;
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
@@ -205,6 +208,22 @@ static void compute_ticks(dp_planner *planner)
     dp_lineup_ticks(planner);
 }
 
+rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error)
+{
+    const dp_planner_config *config = &planner->config;
+    const dp_policy_config policy = {
+        .worker_count = config->worker_count,
+        .box_count = config->boxes.count,
+        .sample_count_max = config->sample_count_max,
+        .distinct_count_max = config->sample_count_max * config->keys_per_sample_max,
+        .seed = config->seed,
+        .dispatch = config->dispatch,
+        .measure_error = config->measure_error,
+    };
+    planner->policy = dp_policy_find(config->dispatch.policy);
+    return planner->policy->create(&policy, &planner->policy_state, error);
+}
+
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
                             rt_error *error)
 {
@@ -224,17 +243,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");
     } else {
-        dp_policy_config policy = {
-            .worker_count = config->worker_count,
-            .sample_count_max = config->sample_count_max,
-            .distinct_count_max = config->sample_count_max * config->keys_per_sample_max,
-            .box_count = config->boxes.count,
-            .seed = config->seed,
-            .dispatch = config->dispatch,
-            .measure_error = config->measure_error,
-        };
-        planner->policy = dp_policy_find(config->dispatch.policy);
-        status = planner->policy->create(&policy, &planner->policy_state, error);
+        status = dp_planner_create_policy(planner, error);
     }
     if (status) {
         dp_planner_destroy(planner);
@@ -267,9 +276,10 @@ void dp_planner_destroy(dp_planner *planner)
 {
     if (!planner)
         return;
-    destroy_caches(planner->caches, planner->config.worker_count);
-    destroy_caches(planner->shown, planner->config.worker_count);
+    dp_planner_destroy_caches(planner->caches, planner->config.worker_count);
+    dp_planner_destroy_caches(planner->shown, planner->config.worker_count);
     dp_stale_destroy(planner->stale);
+    dp_admission_destroy(planner->admission);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
     work_fini(&planner->works[0], planner->config.worker_count);
@@ -365,7 +375,7 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
 static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
 {
     // Every sample has a key in every field, so field_count keys mean one each.
-    return batch->key_count == (uint64_t)batch->sample_count * field_count;
+    return !batch->has_gaps && batch->key_count == (uint64_t)batch->sample_count * field_count;
 }
 
 static void set_value(dp_planner_config *config, const dp_input *input)
@@ -380,6 +390,8 @@ static void set_value(dp_planner_config *config, const dp_input *input)
         config->dispatch.search_evaluations = (uint32_t)input->value;
     else if (kind == DP_INPUT_TABLES)
         config->dispatch.tables = (uint32_t)input->value;
+    else if (kind == DP_INPUT_POLICY)
+        config->dispatch.policy = (rt_policy_kind)input->value;
     else if (kind == DP_INPUT_PARTICIPATES)
         config->participants = (config->participants & ~rt_bit(input->worker)) |
                                (input->value > 0 ? rt_bit(input->worker) : 0);
@@ -393,18 +405,36 @@ void dp_planner_recompute(dp_planner *planner)
 }
 
 // Input records of the iteration that begins come into force.
-static void enter_inputs(dp_planner *planner)
+static rt_status enter_inputs(dp_planner *planner)
 {
     uint32_t count = 0;
     while (count < planner->waiting_count &&
            planner->waiting[count].iteration <= planner->iteration)
         set_value(&planner->config, &planner->waiting[count++]);
     if (count == 0)
-        return;
+        return RT_OK;
     planner->waiting_count -= count;
     memmove(planner->waiting, planner->waiting + count,
             planner->waiting_count * sizeof *planner->waiting);
-    dp_planner_recompute(planner);
+    rt_status status = dp_planner_switch(planner, NULL);
+    if (!status)
+        dp_planner_recompute(planner);
+    return status;
+}
+
+// What is taken out is no use that is ahead, either.
+rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p)
+{
+    const dp_admission *admission = planner->admission;
+    *refused_p = 0;
+    if (!admission)
+        return RT_OK;
+    rt_status status =
+        dp_admission_filter(planner->admission, &planner->directory, batch, refused_p);
+    for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
+        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
+                                planner->iteration + 1);
+    return status;
 }
 
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
@@ -416,7 +446,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     if (dp_directory_reserve(&planner->directory, batch->key_count))
         return RT_NO_MEMORY;
     planner->iteration++;
-    enter_inputs(planner);
+    if (enter_inputs(planner))
+        return RT_NO_MEMORY;
     const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
@@ -488,6 +519,8 @@ void dp_planner_place(dp_planner *planner)
 rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error)
 {
     rt_status status = dp_input_check(input, planner->config.worker_count, error);
+    if (!status && input->kind == DP_INPUT_POLICY)
+        status = dp_planner_can_switch(planner, (rt_policy_kind)input->value, error);
     if (status)
         return status;
     if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
@@ -514,6 +547,8 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
         return config->dispatch.alpha;
     if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         return config->dispatch.search_evaluations;
+    if (kind == DP_INPUT_POLICY)
+        return config->dispatch.policy;
     if (kind == DP_INPUT_PARTICIPATES)
         return (double)(planner->participants >> worker & 1);
     return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;

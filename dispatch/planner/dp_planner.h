@@ -26,11 +26,13 @@
 // Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
 #define DP_ITERATIONS_MAX (UINT32_MAX - 2 * DP_LOOKAHEAD_MAX)
 
-// When rows end: see dp_sweep.h.
+// When rows end: see dp_sweep.h; and begin: dp_admission.h.
 typedef struct {
     uint32_t expire_iterations; // 0: not by age
     uint64_t max;               // 0: no bound
     uint64_t keep_min;
+    uint32_t admit;       // times that a key is seen; 0 or 1: every key has a row
+    uint64_t admit_bytes; // of the counts
 } dp_rows;
 
 typedef struct {
@@ -77,6 +79,11 @@ void dp_planner_destroy(dp_planner *planner);
 // in order, none left out. A row that it needs is not evicted while there is another one. Nothing
 // of the batch is kept. Optional for every batch, but the same batches must come to the look-up.
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
+
+// Before the look-up of a batch, which nothing may have changed since its preview: keys that get no
+// row yet are taken out of it (dp_admission.h). Without rows.admit it stays as it is. *refused_p:
+// look-ups that were taken out. RT_NO_MEMORY: the planner must not be used further.
+rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p);
 
 // At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
 // stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not

@@ -3,6 +3,7 @@
 #define DP_PLANNER_PARTS_H
 
 #include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/planner/dp_admission.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_stale.h"
 #include "dispatch/planner/dp_turnover.h"
@@ -41,6 +42,7 @@ struct dp_planner {
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
     dp_stale *stale;  // consistency.staleness above 0; or NULL
+    dp_admission *admission; // rows.admit above 1; or NULL
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1
@@ -50,6 +52,8 @@ struct dp_planner {
     dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
     uint32_t waiting_count;
     uint64_t input_count; // ever taken
+    uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // keys that the last sweep ended by name
+    uint32_t forgotten_count;
 
     // the batch looked up last: see dp_view
     dp_view view;
@@ -147,6 +151,25 @@ static inline void dp_planner_prefetch_victims(const dp_planner *planner, const 
     if (near != DP_NO_SLOT && cache->slots[near].record < planner->directory.record_top)
         dp_directory_prefetch(&planner->directory, cache->slots[near].record);
 }
+
+// ---- dp_switch.c: another policy while a planner plans ----
+
+// RT_CONFIG: this planner cannot go over to that policy.
+rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy, rt_error *error);
+
+// planner->config.dispatch.policy has changed, or not: the policy and the caches that it sees follow.
+// Before the next look-up's view is made. RT_NO_MEMORY, or what the policy says of its options.
+rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
+
+// ---- dp_planner.c, for dp_switch.c ----
+bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
+rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p);
+void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count);
+rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error);
+
+// The caches that decisions see begin as those of the workers; they are there, and empty.
+// dp_snapshot.c. RT_NO_MEMORY.
+rt_status dp_planner_copy_caches(dp_planner *planner);
 
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);

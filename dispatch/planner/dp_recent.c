@@ -31,6 +31,7 @@ rt_status dp_recent_add(dp_recent *recent, const rt_batch *batch)
         return RT_NO_MEMORY;
     copy->sample_count = batch->sample_count;
     copy->key_count = batch->key_count;
+    copy->has_gaps = batch->has_gaps;
     memcpy(copy->key_offsets, batch->key_offsets,
            (batch->sample_count + 1u) * sizeof *batch->key_offsets);
     memcpy(copy->keys, batch->keys, batch->key_count * sizeof *batch->keys);
@@ -84,6 +85,7 @@ static rt_status load_batch(dp_recent *recent, const dp_recent_limits *limits, r
         return RT_NO_MEMORY;
     batch->sample_count = (uint32_t)samples;
     batch->key_count = (uint32_t)keys;
+    batch->has_gaps = true; // for all that is known
     if (!rt_reader_get(reader, batch->key_offsets, samples + 1, sizeof *batch->key_offsets) ||
         !rt_reader_get(reader, batch->keys, keys, sizeof *batch->keys) || !are_offsets(batch, most))
         return RT_DATA;

@@ -90,13 +90,16 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
 static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error *error)
 {
     dp_planner *planner = replica->planner;
-    const rt_batch *batch = batch_at(replica, replica->planned);
+    rt_batch *batch = batch_at(replica, replica->planned);
+    uint32_t refused;
     while (replica->previewed < replica->received &&
            replica->previewed <= replica->planned + replica->lookahead)
         dp_planner_preview(planner, batch_at(replica, replica->previewed++));
     if (replica->planned == replica->received)
         return rt_fail(error, RT_WIRE, "coordinator: a BATCH message without the batch");
-    rt_status status = dp_planner_look_up(planner, batch);
+    rt_status status = dp_planner_admit(planner, batch, &refused);
+    if (!status)
+        status = dp_planner_look_up(planner, batch);
     if (!status) {
         dp_planner_place(planner);
         status = dp_planner_commit(planner, plan_p);

@@ -99,9 +99,12 @@ static uint64_t rows_that_fit(const rt_config *config)
 
 static dp_rows rows_of(const rt_config *config)
 {
-    dp_rows rows = {config->rows.expire_iterations, config->rows.max, config->rows.keep_min};
+    dp_rows rows = {.admit = config->rows.admit, .admit_bytes = config->rows.admit_bytes};
     if (config->placement == RT_PLACEMENT_WORKER)
-        return (dp_rows){0}; // workers that plan do not sweep: rt_config_check
+        return rows; // workers that plan do not sweep: rt_config_check
+    rows.expire_iterations = config->rows.expire_iterations;
+    rows.max = config->rows.max;
+    rows.keep_min = config->rows.keep_min;
     if (rows.max == 0)
         rows.max = rt_max_u64(1, rows_that_fit(config));
     rows.keep_min = rt_min_u64(rows.keep_min, rows.max / 8 * 7);

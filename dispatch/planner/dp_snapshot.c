@@ -29,7 +29,8 @@ _Static_assert(sizeof(snapshot_head) == 56, "file layout");
 
 // Which copies there are: those of the workers; behind them those that decisions see; or copies of
 // bounded staleness, all of them spent.
-typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE } snapshot_seen;
+typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE, SEEN_MASK = 0xff } snapshot_seen;
+#define HAS_ADMISSION 0x100u // beside it: counts of keys without a row stand before the workers
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
@@ -116,6 +117,18 @@ static void save_policy(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_fini(&state);
 }
 
+static void save_admission(const dp_planner *planner, rt_bytes *bytes)
+{
+    rt_bytes counts = {0};
+    if (!planner->admission)
+        return;
+    dp_admission_save(planner->admission, &counts);
+    rt_bytes_put_u64(bytes, counts.size);
+    rt_bytes_put(bytes, counts.data, counts.size);
+    bytes->failed |= counts.failed;
+    rt_bytes_fini(&counts);
+}
+
 static uint32_t seen_by(const dp_planner *planner)
 {
     if (planner->stale)
@@ -134,7 +147,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                           .by_bytes = planner->by_bytes,
                           .policy = config->dispatch.policy,
                           .waiting_count = planner->waiting_count,
-                          .seen = seen_by(planner)};
+                          .seen = seen_by(planner) | (planner->admission ? HAS_ADMISSION : 0)};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
@@ -154,6 +167,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
     rt_bytes_put_u64(bytes, lineup->size);
     rt_bytes_put(bytes, lineup->data, lineup->size);
     bytes->failed |= lineup->failed;
+    save_admission(planner, bytes);
     for (uint32_t w = 0; w < config->worker_count; w++)
         save_worker(planner, w, bytes);
 }
@@ -248,6 +262,20 @@ static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t work
     return status;
 }
 
+rt_status dp_planner_copy_caches(dp_planner *planner)
+{
+    rt_status status = RT_OK;
+    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++) {
+        rt_bytes bytes = {0};
+        save_cache(planner, &planner->caches[w], &bytes);
+        rt_reader reader = rt_bytes_reader(&bytes);
+        status = bytes.failed ? RT_NO_MEMORY
+                              : load_cache(planner, planner->shown, w, &reader, NULL);
+        rt_bytes_fini(&bytes);
+    }
+    return status;
+}
+
 // Where decisions saw the workers' caches, the snapshots begin as these.
 static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt_reader *reader,
                              rt_error *error)
@@ -290,6 +318,18 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     config->dispatch.tables = values->tables;
     config->rates.ps_bytes_per_s = values->ps_bytes_per_s;
     return RT_OK;
+}
+
+// Of the same configuration, another policy is one that an input record set.
+static rt_status load_policy_kind(dp_planner *planner, uint32_t policy, rt_error *error)
+{
+    if (policy == planner->config.dispatch.policy)
+        return RT_OK;
+    if (policy >= RT_POLICY_COUNT ||
+        dp_planner_can_switch(planner, (rt_policy_kind)policy, error))
+        return bad(error, "a policy that cannot be");
+    planner->config.dispatch.policy = (rt_policy_kind)policy;
+    return dp_planner_switch(planner, error);
 }
 
 static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bool take,
@@ -355,7 +395,7 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
         return bad(error, "it ends within the sizes of the caches");
     *same_p = head->worker_count == config->worker_count && head->eviction == config->eviction &&
               head->by_bytes == planner->by_bytes &&
-              (head->seen == SEEN_STALE) == (planner->stale != NULL);
+              ((head->seen & SEEN_MASK) == SEEN_STALE) == (planner->stale != NULL);
     for (uint32_t w = 0; w < config->worker_count && *same_p; w++)
         *same_p = slot_count[w] == config->slot_count[w];
     return RT_OK;
@@ -372,6 +412,24 @@ static rt_status load_lineup(bool take, rt_reader *reader, rt_bytes *lineup, rt_
     return lineup->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
 }
 
+// Counts of another rows.admit begin anew: they say what to store, not what is true.
+static rt_status load_admission(dp_planner *planner, const snapshot_head *head, rt_reader *reader,
+                                rt_error *error)
+{
+    if (!(head->seen & HAS_ADMISSION))
+        return RT_OK;
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    rt_reader counts = {bytes, bytes ? size : 0, !bytes};
+    if (!bytes)
+        return bad(error, "it ends within the counts of keys");
+    if (!planner->admission || !dp_admission_fits(planner->admission, counts))
+        return RT_OK;
+    if (dp_admission_load(planner->admission, &counts) || counts.left)
+        return bad(error, "counts of keys that cannot be");
+    return RT_OK;
+}
+
 static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool same_config,
                            rt_reader *reader, dp_restored *restored, rt_error *error)
 {
@@ -386,8 +444,11 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
         status = load_policy(planner, fits_policy, reader, &restored->policy, error);
     if (!status && head->format == FORMAT)
         status = load_lineup(same_config, reader, &restored->lineup, error);
+    if (!status)
+        status = load_admission(planner, head, reader, error);
     for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
-        status = load_worker(planner, w, head->seen == SEEN_SHOWN, same_config, reader, error);
+        status = load_worker(planner, w, (head->seen & SEEN_MASK) == SEEN_SHOWN, same_config, reader,
+                             error);
     if (!status && restored->caches && reader->left)
         status = bad(error, "bytes behind its end");
     return status;
@@ -428,6 +489,8 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     planner->iteration = planner->previewed = head.iteration;
     planner->input_count = head.input_count;
     rt_status status = same_config ? load_values(planner, &values, error) : RT_OK;
+    if (!status && same_config && head.format == FORMAT)
+        status = load_policy_kind(planner, head.policy, error);
     if (!status)
         status = load_rest(planner, &head, same_config, reader, restored, error);
     if (status)

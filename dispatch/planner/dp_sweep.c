@@ -33,6 +33,25 @@ static uint32_t floor_by_age(const dp_planner *planner)
     return floor;
 }
 
+// Keys that records of the next look-up name and that are there. keys may be NULL.
+static uint32_t list_forgotten(const dp_planner *planner, uint64_t *keys)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const dp_input *input = &planner->waiting[i];
+        if (input->kind != DP_INPUT_FORGET || input->iteration > planner->iteration + 1 ||
+            !dp_directory_knows(&planner->directory, dp_input_key(input)))
+            continue;
+        bool is_new = true;
+        for (uint32_t k = 0; keys && k < count; k++)
+            is_new &= keys[k] != dp_input_key(input);
+        if (keys && is_new)
+            keys[count] = dp_input_key(input);
+        count += is_new;
+    }
+    return count;
+}
+
 bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
 {
     const dp_rows *rows = &planner->config.rows;
@@ -45,8 +64,14 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
     older o = {.floor = (uint32_t)rt_min_u64(floor, planner->iteration)};
     if (o.floor)
         dp_directory_walk(&planner->directory, find_older, &o);
-    *floor_p = o.floor;
-    return o.found;
+    *floor_p = o.found ? o.floor : 0;
+    return o.found || list_forgotten(planner, NULL) > 0;
+}
+
+const uint64_t *dp_sweep_forgotten(const dp_planner *planner, uint32_t *count_p)
+{
+    *count_p = planner->forgotten_count;
+    return planner->forgotten;
 }
 
 // ---- the sweep -------------------------------------------------------------------------------
@@ -65,6 +90,14 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
     return RT_OK;
 }
 
+static bool ends(const dp_planner *planner, const dp_record *record, uint32_t floor)
+{
+    bool is_forgotten = false;
+    for (uint32_t i = 0; i < planner->forgotten_count && !is_forgotten; i++)
+        is_forgotten = planner->forgotten[i] == record->key;
+    return is_forgotten || record->version < floor;
+}
+
 // Copies in one of the two sets of caches; only those of the workers are in the plan. A free slot
 // still names its last record, which then has no copy in it.
 static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t worker, uint32_t floor,
@@ -77,7 +110,7 @@ static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t work
             continue;
         dp_record *record = &planner->directory.records[index];
         dp_copies *copies = dp_planner_copies(planner, caches, index);
-        if (record->version >= floor || dp_cache_slot(caches, worker, copies) != slot)
+        if (!ends(planner, record, floor) || dp_cache_slot(caches, worker, copies) != slot)
             continue;
         if (caches == planner->caches && copies->holders >> worker & 1 &&
             drop_copy(planner, plan, worker, slot, record))
@@ -110,12 +143,16 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     plan->participants = planner->participants;
     if (planner->stale && flush_stale(planner, plan))
         return RT_NO_MEMORY;
+    planner->forgotten_count = list_forgotten(planner, planner->forgotten);
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         if (drop_below(planner, planner->caches, w, floor, plan) ||
             (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))
             return RT_NO_MEMORY;
     }
-    *ended_p = dp_directory_erase_below(&planner->directory, floor);
+    for (uint32_t i = 0; i < planner->forgotten_count; i++)
+        dp_directory_erase(&planner->directory, planner->forgotten[i]);
+    *ended_p =
+        planner->forgotten_count + dp_directory_erase_below(&planner->directory, floor);
     *plan_p = plan;
     return RT_OK;
 }

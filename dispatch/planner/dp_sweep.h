@@ -21,12 +21,18 @@
 
 #include "dispatch/planner/dp_planner.h"
 
-// Between two iterations, records of the next applied. True: a sweep is due, with this floor, and
-// at least one row ends.
+// Rows that people ask to end (DP_INPUT_FORGET) end in a sweep, too, by their keys and whatever
+// their age: the shards are told the keys beside the floor.
+//
+// Between two iterations, records of the next applied. True: a sweep is due, with this floor (0: no
+// row is too old), and at least one row ends.
 bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p);
 
 // After dp_planner_finish. plan: the copies that are given up, iteration 0; *ended_p: keys that are
 // forgotten. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p);
+
+// The keys that the last sweep ended by name; until the next one.
+const uint64_t *dp_sweep_forgotten(const dp_planner *planner, uint32_t *count_p);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct {
     uint32_t first, ahead;
     uint64_t read_count; // batches
     bool ended;
-    const rt_batch *batch; // the first
+    rt_batch *batch; // the first
     dp_planner *planner;
     uint64_t preview_ns; // since the last plan
     uint64_t choice_ns;  // of participants, for the next plan
@@ -235,6 +235,7 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const rt_config *config = s->sim->config;
     uint64_t iteration = 0, samples = 0;
+    uint32_t refused;
     s->begin_ns = s->shown_ns = rt_now_ns();
     for (;;) {
         const dp_plan *plan = NULL;
@@ -244,12 +245,14 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         if (status)
             return status;
         status = apply_inputs(s, iteration + 1, error);
-        if (!status)
-            status = choose(s, error);
         if (status)
             return status;
         bool counted = iteration >= config->sim_warmup;
         status = sweep(s, result);
+        if (!status)
+            status = dp_planner_admit(s->planner, s->batch, &refused);
+        if (!status)
+            status = choose(s, error);
         if (!status)
             status = plan_batch(s, counted, &plan);
         if (status)

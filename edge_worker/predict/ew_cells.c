@@ -183,10 +183,25 @@ const char *ew_cells_name(const ew_cells *cells, uint32_t column)
     return cells->names[column];
 }
 
+static bool is_named(const ew_cells *cells, uint32_t column, const char *name, size_t length)
+{
+    return strncmp(cells->names[column], name, length) == 0 &&
+           cells->names[column][length] == '\0';
+}
+
+uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
+                              size_t length)
+{
+    const uint32_t next = before < cells->count ? before + 1 : 0;
+    if (next < cells->count && is_named(cells, next, name, length))
+        return next;
+    return ew_cells_find(cells, name, length);
+}
+
 uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < cells->count; i++)
-        if (strncmp(cells->names[i], name, length) == 0 && cells->names[i][length] == '\0')
+        if (is_named(cells, i, name, length))
             return i;
     return EW_CELL_NONE;
 }

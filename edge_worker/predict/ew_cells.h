@@ -22,6 +22,9 @@ void ew_cells_destroy(ew_cells *cells); // also NULL
 uint32_t ew_cells_count(const ew_cells *cells);
 const char *ew_cells_name(const ew_cells *cells, uint32_t column);
 uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length); // or EW_CELL_NONE
+// The same where it is likely the column behind `before`, which may be EW_CELL_NONE.
+uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
+                              size_t length);
 
 // What stands between the values of a column's cell; 0: it has one value.
 char ew_cells_separator(const ew_cells *cells, uint32_t column);

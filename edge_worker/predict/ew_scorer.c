@@ -13,6 +13,8 @@ struct ew_scorer {
     ew_model *model;
     rt_scale *scale;   // a copy, which counts; NULL: dense features stay as they are
     float *slab;       // one row per look-up of a batch
+    bool leaves_out;   // keys without a row, as training did (rows.admit)
+    uint8_t *is_known; // by look-up of a batch
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     double negatives_keep; // of training; 1: all
@@ -48,13 +50,15 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->lookup_count_max = lookups;
     scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
     scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->leaves_out = weights->config->rows.admit > 1;
+    scorer->is_known = rt_alloc(lookups, sizeof *scorer->is_known);
     scorer->bag_offsets =
         rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);
     rt_status status = RT_OK;
     scorer->negatives_keep = weights->config->stream.negatives_keep;
     if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
         scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
-    if (!scorer->slab || !scorer->numbers || !scorer->bag_offsets ||
+    if (!scorer->slab || !scorer->numbers || !scorer->is_known || !scorer->bag_offsets ||
         (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
     for (uint32_t i = 0; i < lookups && !status; i++)
@@ -75,6 +79,7 @@ void ew_scorer_destroy(ew_scorer *scorer)
         return;
     ew_model_destroy(scorer->model);
     rt_scale_destroy(scorer->scale);
+    rt_free(scorer->is_known);
     rt_free(scorer->bag_offsets);
     rt_free(scorer->numbers);
     rt_free(scorer->slab);
@@ -105,28 +110,48 @@ static uint32_t block_size(uint32_t count, uint32_t from)
     return (uint32_t)rt_min_u64(BLOCK_KEYS, count - from);
 }
 
-// A key that the model does not know has the value that training would start from.
-static void copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint64_t *keys,
-                      const ps_found *found, uint32_t count, float *to)
+// A key that the model does not know has the value that training would start from; or, with
+// rows.admit, it is left out. Returns where the next row goes.
+static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint64_t *keys,
+                        const ps_found *found, uint32_t count, uint8_t *is_known, float *to)
 {
     const uint32_t dim = scorer->dim;
     const rt_config *config = weights->config;
-    for (uint32_t i = 0; i < count; i++, to += dim) {
-        if (RT_LIKELY(found[i].entry != NULL))
+    for (uint32_t i = 0; i < count; i++) {
+        is_known[i] = found[i].entry != NULL;
+        scorer->counts.unknown += !is_known[i];
+        if (RT_LIKELY(is_known[i]))
             memcpy(to, found[i].row, dim * sizeof *to);
+        else if (scorer->leaves_out)
+            continue;
         else
             rt_row_init(keys[i], config->seed, (float)config->model.init_scale, dim, to);
-        scorer->counts.unknown += !found[i].entry;
+        to += dim;
+    }
+    return to;
+}
+
+// Reads of pages go side by side, and not one after the other as rows are copied.
+static void announce_rows(const ew_weights *weights, const rt_batch *batch)
+{
+    if (!ps_table_is_on_disk(weights->rows))
+        return;
+    for (uint32_t i = 0; i < batch->key_count; i++) {
+        const ps_entry *entry = ps_table_find(weights->rows, batch->keys[i]);
+        if (entry)
+            ps_table_will_need(weights->rows, entry);
     }
 }
 
 // Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
-// of the one after that.
-static void fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
+// of the one after that. Returns how many rows there are.
+static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
 {
     ps_found found[2][BLOCK_KEYS];
     const uint32_t count = batch->key_count;
     const uint64_t *keys = batch->keys;
+    float *to = scorer->slab;
+    announce_rows(weights, batch);
     if (count > 0)
         ps_table_find_all(weights->rows, keys, block_size(count, 0), found[0]);
     for (uint32_t at = 0, turn = 0; at < count; at += BLOCK_KEYS, turn ^= 1) {
@@ -135,27 +160,28 @@ static void fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_ba
             ps_table_prefetch(weights->rows, keys + second, block_size(count, second));
         if (next < count)
             ps_table_find_all(weights->rows, keys + next, block_size(count, next), found[turn ^ 1]);
-        copy_rows(scorer, weights, keys + at, found[turn], block_size(count, at),
-                  scorer->slab + (size_t)at * scorer->dim);
+        to = copy_rows(scorer, weights, keys + at, found[turn], block_size(count, at),
+                       scorer->is_known + at, to);
     }
     scorer->counts.lookups += count;
+    return (uint32_t)((size_t)(to - scorer->slab) / scorer->dim);
 }
 
-// False: one look-up per field, so that bags need not be told.
-static bool set_bags(ew_scorer *scorer, const rt_batch *batch, uint32_t fields)
+// rows: that fetch_rows made. False: one look-up per field, so that bags need not be told.
+static bool set_bags(ew_scorer *scorer, const rt_batch *batch, uint32_t fields, uint32_t rows)
 {
-    uint32_t bag = 0;
-    if (batch->key_count == batch->sample_count * fields)
+    uint32_t bag = 0, row = 0;
+    if (rows == batch->key_count && batch->key_count == batch->sample_count * fields)
         return false;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         uint32_t at = batch->key_offsets[i], end = batch->key_offsets[i + 1];
         for (uint32_t f = 0; f < fields; f++) {
-            scorer->bag_offsets[bag++] = at;
-            while (at < end && rt_key_field(batch->keys[at]) == f)
-                at++;
+            scorer->bag_offsets[bag++] = row;
+            for (; at < end && rt_key_field(batch->keys[at]) == f; at++)
+                row += scorer->is_known[at] || !scorer->leaves_out;
         }
     }
-    scorer->bag_offsets[bag] = batch->key_count;
+    scorer->bag_offsets[bag] = rows;
     return true;
 }
 
@@ -172,11 +198,11 @@ rt_status ew_scorer_run(ew_scorer *scorer, const ew_weights *weights, rt_batch *
         return status;
     if (scorer->scale)
         scorer->counts.dense_clipped += rt_scale_apply(scorer->scale, batch);
-    fetch_rows(scorer, weights, batch);
-    const bool has_bags = set_bags(scorer, batch, weights->schema.field_count);
+    const uint32_t rows = fetch_rows(scorer, weights, batch);
+    const bool has_bags = set_bags(scorer, batch, weights->schema.field_count, rows);
     const ew_micro_batch micro = {.sample_count = batch->sample_count,
-                                  .lookup_count = batch->key_count,
-                                  .row_count = batch->key_count,
+                                  .lookup_count = rows,
+                                  .row_count = rows,
                                   .dense = batch->dense,
                                   .lookup_rows = scorer->numbers,
                                   .bag_offsets = has_bags ? scorer->bag_offsets : NULL,

@@ -66,15 +66,28 @@ static void read_origin(ew_weights *weights, const ew_source *source)
 }
 
 // The bound is that of one shard, for rows with their optimizer's state: all of them fit.
+static uint64_t of_all_shards(const rt_config *config, uint64_t bytes)
+{
+    const uint64_t shards = config->ps_shard_count;
+    return bytes > UINT64_MAX / shards ? UINT64_MAX : bytes * shards;
+}
+
 static rt_status create_rows(ew_weights *weights, rt_error *error)
 {
     const rt_config *config = weights->config;
-    const uint64_t shards = config->ps_shard_count;
-    const uint64_t all = config->ps_memory_bytes_max > UINT64_MAX / shards
-                             ? UINT64_MAX
-                             : config->ps_memory_bytes_max * shards;
+    const bool is_on_disk = config->ps_storage == RT_STORAGE_DISK;
+    if (is_on_disk) {
+        const char *folder = *config->ps_folder ? config->ps_folder : "/var/tmp";
+        const rt_status status = ps_store_create(
+            folder, of_all_shards(config, config->ps_disk_bytes_max), &weights->store, error);
+        if (status)
+            return status;
+    }
     const ps_table_config bounds = {.row_floats = config->model.embedding_dim,
-                                    .memory_bytes_max = all};
+                                    .memory_bytes_max =
+                                        of_all_shards(config, config->ps_memory_bytes_max),
+                                    .is_on_disk = is_on_disk,
+                                    .store = weights->store};
     if (ps_table_create(&bounds, &weights->rows))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
@@ -106,6 +119,7 @@ rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error
 void ew_weights_close(ew_weights *weights)
 {
     ps_table_destroy(weights->rows);
+    ps_store_destroy(weights->store);
     if (weights->dense)
         rt_tensors_close(weights->dense);
     rt_scale_destroy(weights->scale);

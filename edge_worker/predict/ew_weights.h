@@ -14,6 +14,7 @@ typedef struct {
     const rt_config *config; // of the folder
     rt_schema schema;
     uint64_t generation; // differs between any two in a process: what dense and scale belong to
+    ps_store *store; // of rows on disk (ps.storage); NULL: they are in memory
     ps_table *rows;
     rt_tensors *dense;
     char dense_path[RT_PATH_MAX + 64];

@@ -132,8 +132,9 @@ static rt_status take_list(cJSON *array, char separator, value *v, rt_error *err
 static rt_status take_members(const ew_questions *q, cJSON *object, value *values, rt_error *error)
 {
     rt_status status = RT_OK;
+    uint32_t column = EW_CELL_NONE;
     for (cJSON *item = object ? object->child : NULL; item && !status; item = item->next) {
-        const uint32_t column = ew_cells_find(q->cells, item->string, strlen(item->string));
+        column = ew_cells_find_behind(q->cells, column, item->string, strlen(item->string));
         if (column == EW_CELL_NONE)
             return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
                            item->string);

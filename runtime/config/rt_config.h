@@ -313,6 +313,8 @@ typedef struct {
     uint32_t keep;             // the newest so many stay, and what they build on
     bool at_end;
     uint32_t copies; // of the shards' files, on the coordinator's box
+    double keep_s;   // older ones go, but for the newest; 0: whatever their age
+    char after[RT_PATH_MAX]; // a command for each that is complete; "": none
 } rt_checkpoint_config;
 
 typedef struct {
@@ -350,12 +352,14 @@ typedef struct {
     double memory_share;
 } rt_alerts_config;
 
-// Rows that end because nobody has trained them for long ("rows").
+// Rows that end because nobody has trained them for long, and when one is stored ("rows").
 typedef struct {
     uint32_t expire_iterations; // 0: not by count
     double expire_s;            // 0: not by time
     uint64_t max;               // of all shards; 0: what ps.memory_bytes_max holds
     uint64_t keep_min;          // the newest so many stay, whatever their age
+    uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
+    uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
 } rt_rows_config;
 
 // What happens when a process of a run is lost.
@@ -363,6 +367,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 
 typedef struct {
     uint32_t threads; // "compute.threads"; 0: the cores that a process may use
+    uint32_t nice;    // "compute.nice"
     bool tf32;        // "compute.tf32"
 } rt_compute_config;
 
@@ -416,6 +421,7 @@ typedef struct {
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX];    // file with what every HTTP request must show; "": nothing
     char journal_directory[RT_PATH_MAX]; // "": journal/ in the directory of the results
+    double journal_keep_s; // older events go once the newest checkpoint covers them; 0: any age
     uint64_t journal_bytes_max;
     char feed_listen[RT_NAME_MAX], feed_to[RT_NAME_MAX]; // HOST:PORT of the coordinator's box
     rt_checkpoint_config checkpoint;

@@ -285,6 +285,10 @@ const rt_config_key rt_config_keys[] = {
         "that "
         "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
         "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+    U32("compute.nice", compute.nice, "0", IN(0, 19), "",
+        "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
+        "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
+        "they leave."),
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
@@ -496,7 +500,7 @@ const rt_config_key rt_config_keys[] = {
          "need of its cache, and fetches the dense weights from the shards when it comes back. No "
          "set is too small for its caches. `\"all\"` is the default because it is what was before: "
          "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
-         "iterations again; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "iterations again, half of one beside each; but where links or boxes differ much `\"auto\"` is the one to take. "
          "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
          "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
@@ -592,6 +596,13 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "When all shards together have more, the rows that were trained longest ago end, until an "
         "eighth is free. 0: as many as `ps.memory_bytes_max` (and `ps.disk_bytes_max`) hold."),
+    U32("rows.admit", rows.admit, "1", IN(1, 255), "look-ups",
+        "A key gets a row once it was seen so often. Until then, and in predictions as long as the "
+        "model has no row for it, it counts as a row of zeros that nobody trains. 1: at once; "
+        "predictions then take the row that training would start from."),
+    U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
+        "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
+        "counted for the first time."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
@@ -599,6 +610,10 @@ const rt_config_key rt_config_keys[] = {
         "bytes",
         "Of the journal. When it is full nothing more is taken: who sends is told to wait. When half "
         "of it is in use a checkpoint is made, so that what it covers can go."),
+    DOUBLE("journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
+           "Events that are older go once the newest checkpoint holds what was trained on them, though "
+           "an older one could go on from them; a checkpoint is made where it does not. 0: they stay "
+           "as long as any checkpoint needs them."),
     TEXT_OR("feed.listen", feed_listen, "127.0.0.1:7082",
             "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
             "(`security.key`)."),
@@ -620,6 +635,13 @@ const rt_config_key rt_config_keys[] = {
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
         "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
         "`checkpoint.full_every` - 1 folders, and the one that is being written."),
+    DOUBLE("checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
+           "Checkpoints that are older go when one is complete, but for the newest and what it builds "
+           "on. 0: whatever their age."),
+    TEXT("checkpoint.after", checkpoint.after,
+         "A shell command for each checkpoint that is complete, with its folder as `$1`, one at a "
+         "time and beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`; empty: "
+         "none."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
         "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
         "too, "
@@ -690,7 +712,7 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
            "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process, or the rows of a shard, take this share of what they may; 0: never told."),
+           "A process takes this share of the memory that its control group or box has; 0: never told."),
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "

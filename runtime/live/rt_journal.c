@@ -16,6 +16,7 @@
 #include "runtime/rt_thread.h"
 
 #define WAITING_BYTES_MAX (UINT64_C(64) << 20)
+#define SEGMENTS_PER_LIFE 8.0 // with a life time: as many begin in it at least
 #define SEGMENTS_PER_JOURNAL 16u
 #define SEGMENT_BYTES_MIN (UINT64_C(64) << 10)
 #define SEGMENT_BYTES_MAX (UINT64_C(64) << 20)
@@ -124,7 +125,9 @@ static rt_status begin_segment(rt_journal *journal, uint64_t first, rt_error *er
     is_there = is_there && !rt_grow(&journal->segments, &journal->segment_capacity,
                                     journal->segment_count + 1u, sizeof *journal->segments);
     if (is_there)
-        journal->segments[journal->segment_count++] = (rt_journal_segment){first, head.size};
+        journal->segments[journal->segment_count++] =
+            (rt_journal_segment){first, head.size, rt_unix_s()};
+    journal->begun_s = rt_unix_s();
     pthread_mutex_unlock(&journal->lock);
     rt_bytes_fini(&head);
     if (is_there) {
@@ -238,6 +241,16 @@ static rt_journal_segment last_segment(rt_journal *journal)
     return last;
 }
 
+// So long that what is in it could go some time before what follows.
+static bool is_aged(rt_journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    const bool is_aged = journal->keep_s > 0 && journal->segments[journal->segment_count - 1].first != journal->counts.next &&
+                         rt_unix_s() - journal->begun_s > journal->keep_s / SEGMENTS_PER_LIFE;
+    pthread_mutex_unlock(&journal->lock);
+    return is_aged;
+}
+
 static void copy_memory(const rt_journal_memory *from, rt_journal_memory *to)
 {
     memcpy(to->origins, from->origins, from->origin_count * sizeof *from->origins);
@@ -249,7 +262,7 @@ static rt_status ensure_segment(rt_journal *journal, rt_error *error)
 {
     const rt_journal_segment last = last_segment(journal);
     const uint64_t next = journal->counts.next;
-    if (journal->file >= 0 && !journal->must_roll &&
+    if (journal->file >= 0 && !journal->must_roll && !is_aged(journal) &&
         (last.bytes < journal->segment_bytes || last.first == next))
         return RT_OK;
     if (journal->file < 0 && last.first == next) { // it failed before its first event
@@ -290,6 +303,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
         journal->counts.events += next - journal->counts.next;
         journal->counts.next = next;
         journal->segments[journal->segment_count - 1].bytes += journal->block.size;
+        journal->segments[journal->segment_count - 1].last_s = rt_unix_s();
     }
     pthread_mutex_unlock(&journal->lock);
     if (status)
@@ -427,7 +441,7 @@ static rt_status take_last(rt_journal *journal, uint64_t first, rt_error *error)
     }
     journal->file = file;
     journal->counts.next = next;
-    journal->segments[journal->segment_count++] = (rt_journal_segment){first, end};
+    journal->segments[journal->segment_count++] = (rt_journal_segment){first, end, rt_unix_s()};
     return RT_OK;
 }
 
@@ -452,7 +466,8 @@ static rt_status take_segments(rt_journal *journal, rt_error *error)
             rt_journal_path(journal, firsts[i], path, sizeof path);
             (void)stat(path, &info);
             journal->segments[journal->segment_count++] =
-                (rt_journal_segment){firsts[i], (uint64_t)info.st_size};
+                (rt_journal_segment){firsts[i], (uint64_t)info.st_size,
+                                     (double)info.st_mtim.tv_sec};
         }
         status = take_last(journal, firsts[--count], error);
     }
@@ -575,6 +590,22 @@ void rt_journal_keep_from(rt_journal *journal, uint64_t event)
     journal->keep_from = rt_max_u64(journal->keep_from, event);
     pthread_cond_signal(&journal->wake);
     pthread_mutex_unlock(&journal->lock);
+}
+
+void rt_journal_keep_for(rt_journal *journal, double keep_s)
+{
+    pthread_mutex_lock(&journal->lock);
+    journal->keep_s = keep_s;
+    pthread_mutex_unlock(&journal->lock);
+}
+
+bool rt_journal_is_old(rt_journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    const bool is_old = journal->keep_s > 0 && journal->segment_count > 1 &&
+                        rt_unix_s() - journal->segments[0].last_s > journal->keep_s;
+    pthread_mutex_unlock(&journal->lock);
+    return is_old;
 }
 
 bool rt_journal_is_pressed(rt_journal *journal)

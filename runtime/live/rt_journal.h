@@ -81,6 +81,11 @@ void rt_journal_keep_from(rt_journal *journal, uint64_t event);
 // True once more than half of bytes_max is in use: whoever can should let segments go.
 bool rt_journal_is_pressed(rt_journal *journal);
 
+// Segments are begun so that events of one go soon after keep_s; 0, as at the start: by size alone.
+// Is old: all events of the first segment are older than that, and there is another one. Any thread.
+void rt_journal_keep_for(rt_journal *journal, double keep_s);
+bool rt_journal_is_old(rt_journal *journal);
+
 rt_journal_counts rt_journal_statistics(rt_journal *journal);
 uint64_t rt_journal_bytes_max(const rt_journal *journal);
 

@@ -9,6 +9,7 @@
 
 typedef struct {
     uint64_t first, bytes; // bytes: of its file, as far as it is committed
+    double last_s;         // when its last event came, in seconds since 1970
 } rt_journal_segment;
 
 typedef struct rt_journal_waiting {
@@ -22,6 +23,8 @@ struct rt_journal {
     char *directory;
     int directory_fd, lock_fd;
     uint64_t bytes_max, segment_bytes;
+    double keep_s;  // 0: whatever the age
+    double begun_s; // the last segment, or this process
     pthread_t thread;
     bool thread_runs;
     int event_fd;

@@ -76,7 +76,11 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
     if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
     rt_live_place(directory, flow, path, sizeof path);
-    return rt_journal_open(path, config->journal_bytes_max, &live->journals.of[flow], error);
+    rt_status status =
+        rt_journal_open(path, config->journal_bytes_max, &live->journals.of[flow], error);
+    if (!status)
+        rt_journal_keep_for(live->journals.of[flow], config->journal_keep_s);
+    return status;
 }
 
 static const rt_intake_ops *find_intake(rt_source_kind kind)

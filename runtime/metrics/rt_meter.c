@@ -17,6 +17,7 @@
 #define WEIGHT_UNIT 1048576.0
 _Static_assert(SEGMENT_COUNT % 2 == 0, "neighbours are merged in pairs");
 
+// What tallies of any kind begin with.
 typedef struct {
     uint64_t seen; // samples, invalid ones included
     uint64_t invalid;
@@ -25,25 +26,28 @@ typedef struct {
     int64_t positives;
     double loss_sum;
     double prediction_sum;
+} sums;
+
+typedef struct {
+    sums sums;
     int64_t bins[2][BIN_COUNT]; // by label
 } tally;
 
 // The last samples, in segments of at least a twentieth of them: the oldest one goes once the others
 // are enough. As a tally, with coarser bins.
-#define COARSE_COUNT (BIN_COUNT / 8)
+#define COARSE_BINS 8u
+#define COARSE_COUNT (BIN_COUNT / COARSE_BINS)
 #define ROLLED_SHARE 20u
 #define ROLLED_MAX 24u // closed ones, fewer than 21; one being filled
 
 typedef struct {
-    uint64_t seen, invalid;
-    int64_t positives;
-    double loss_sum, prediction_sum;
+    sums sums;
     int64_t bins[2][COARSE_COUNT];
 } coarse;
 
 struct rt_meter {
     bool weighs;
-    coarse rolled[ROLLED_MAX], rolled_sum;
+    coarse rolled[ROLLED_MAX], rolled_sum, rolled_batch; // the last one: scratch
     uint32_t rolled_first, rolled_count; // in use
     tally total;
     tally window;
@@ -105,7 +109,7 @@ rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
 
 static void weigh(tally *one)
 {
-    one->positives *= (int64_t)WEIGHT_UNIT;
+    one->sums.positives *= (int64_t)WEIGHT_UNIT;
     for (uint32_t label = 0; label < 2; label++) {
         for (uint32_t i = 0; i < BIN_COUNT; i++)
             one->bins[label][i] *= (int64_t)WEIGHT_UNIT;
@@ -128,13 +132,18 @@ static void clear(tally *one)
     memset(one, 0, sizeof *one);
 }
 
-static void add_tally(tally *to, const tally *from)
+static void add_sums(sums *to, const sums *from)
 {
     to->seen += from->seen;
     to->invalid += from->invalid;
     to->positives += from->positives;
     to->loss_sum += from->loss_sum;
     to->prediction_sum += from->prediction_sum;
+}
+
+static void add_tally(tally *to, const tally *from)
+{
+    add_sums(&to->sums, &from->sums);
     for (uint32_t label = 0; label < 2; label++) {
         for (uint32_t i = 0; i < BIN_COUNT; i++)
             to->bins[label][i] += from->bins[label][i];
@@ -149,7 +158,7 @@ static uint64_t last_fifth_start(uint64_t sample_count)
 static void drop_first_segment(rt_meter *meter)
 {
     tally *first = meter->segments[0];
-    meter->tail_start += first->seen;
+    meter->tail_start += first->sums.seen;
     clear(first);
     meter->segment_count--;
     memmove(meter->segments, meter->segments + 1, meter->segment_count * sizeof first);
@@ -173,8 +182,8 @@ static void merge_neighbours(rt_meter *meter)
 // All segments in use are full.
 static void begin_segment(rt_meter *meter)
 {
-    uint64_t start = last_fifth_start(meter->total.seen);
-    while (meter->segment_count > 1 && meter->tail_start + meter->segments[0]->seen <= start)
+    uint64_t start = last_fifth_start(meter->total.sums.seen);
+    while (meter->segment_count > 1 && meter->tail_start + meter->segments[0]->sums.seen <= start)
         drop_first_segment(meter);
     if (meter->segment_count == SEGMENT_COUNT)
         merge_neighbours(meter);
@@ -223,11 +232,11 @@ static void add_chunk(tally *const tallies[3], const samples *from, uint32_t cou
         }
     }
     for (uint32_t k = 0; k < 3; k++) {
-        tallies[k]->seen += count;
-        tallies[k]->invalid += invalid;
-        tallies[k]->positives += positives;
-        tallies[k]->loss_sum += loss_sum;
-        tallies[k]->prediction_sum += prediction_sum;
+        tallies[k]->sums.seen += count;
+        tallies[k]->sums.invalid += invalid;
+        tallies[k]->sums.positives += positives;
+        tallies[k]->sums.loss_sum += loss_sum;
+        tallies[k]->sums.prediction_sum += prediction_sum;
     }
 }
 
@@ -236,7 +245,7 @@ static void add(rt_meter *meter, samples from, uint32_t count)
     const double unit = meter->weighs ? WEIGHT_UNIT : 1;
     while (count > 0) {
         tally *segment = meter->segments[meter->segment_count - 1];
-        uint64_t room = meter->segment_size - segment->seen;
+        uint64_t room = meter->segment_size - segment->sums.seen;
         if (room == 0) {
             begin_segment(meter);
             continue;
@@ -271,22 +280,18 @@ void rt_meter_begin_window(rt_meter *meter)
 
 // What quality follows from, of a tally or a coarse one.
 typedef struct {
-    uint64_t seen, invalid;
-    int64_t positives;
-    double loss_sum, prediction_sum;
+    const sums *sums;
     const int64_t *bins[2];
     uint32_t bin_count;
-} sums;
+} evidence;
 
-static sums sums_of(const tally *one)
+static evidence evidence_of(const tally *one)
 {
-    return (sums){one->seen,     one->invalid,        one->positives,
-                  one->loss_sum, one->prediction_sum, {one->bins[0], one->bins[1]},
-                  BIN_COUNT};
+    return (evidence){&one->sums, {one->bins[0], one->bins[1]}, BIN_COUNT};
 }
 
 // The share of (positive, negative) pairs in the right order, ties half.
-static double auc_of(const sums *one)
+static double auc_of(const evidence *one)
 {
     double negatives_below = 0, ordered = 0, positives = 0;
     for (uint32_t i = 0; i < one->bin_count; i++) {
@@ -300,27 +305,27 @@ static double auc_of(const sums *one)
 }
 
 // Of all samples, by weight.
-static double mass_of(const sums *one, bool weighs)
+static double mass_of(const evidence *one, bool weighs)
 {
     double mass = 0;
     for (uint32_t i = 0; weighs && i < one->bin_count; i++)
         mass += (double)(one->bins[0][i] + one->bins[1][i]);
-    return weighs ? mass / WEIGHT_UNIT : (double)(one->seen - one->invalid);
+    return weighs ? mass / WEIGHT_UNIT : (double)(one->sums->seen - one->sums->invalid);
 }
 
-static rt_quality quality_of(sums of, uint64_t first_sample, bool weighs)
+static rt_quality quality_of(evidence of, uint64_t first_sample, bool weighs)
 {
-    const sums *one = &of;
+    const sums *one = of.sums;
     rt_quality quality = {.first_sample = first_sample,
                           .sample_count = one->seen - one->invalid,
                           .invalid_count = one->invalid,
                           .log_loss = (double)NAN,
-                          .auc = auc_of(one),
+                          .auc = auc_of(&of),
                           .normalised_entropy = (double)NAN,
                           .calibration = (double)NAN,
                           .mean_label = (double)NAN,
                           .mean_prediction = (double)NAN};
-    const double count = mass_of(one, weighs);
+    const double count = mass_of(&of, weighs);
     if (quality.sample_count == 0 || count <= 0)
         return quality;
     const double mean = (double)one->positives / (weighs ? WEIGHT_UNIT : 1) / count;
@@ -338,20 +343,20 @@ static rt_quality quality_of(sums of, uint64_t first_sample, bool weighs)
 
 rt_quality rt_meter_total(const rt_meter *meter)
 {
-    return quality_of(sums_of(&meter->total), 0, meter->weighs);
+    return quality_of(evidence_of(&meter->total), 0, meter->weighs);
 }
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(sums_of(&meter->window), meter->total.seen - meter->window.seen, meter->weighs);
+    return quality_of(evidence_of(&meter->window), meter->total.sums.seen - meter->window.sums.seen, meter->weighs);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)
 {
-    uint64_t wanted = last_fifth_start(meter->total.seen), start = meter->tail_start;
+    uint64_t wanted = last_fifth_start(meter->total.sums.seen), start = meter->tail_start;
     uint32_t first = 0;
     while (first + 1 < meter->segment_count && start < wanted) {
-        uint64_t next = start + meter->segments[first]->seen;
+        uint64_t next = start + meter->segments[first]->sums.seen;
         if (next > wanted && next - wanted >= wanted - start)
             break; // this boundary is nearer
         start = next;
@@ -360,31 +365,28 @@ rt_quality rt_meter_last_fifth(rt_meter *meter)
     clear(&meter->sum);
     for (uint32_t i = first; i < meter->segment_count; i++)
         add_tally(&meter->sum, meter->segments[i]);
-    return quality_of(sums_of(&meter->sum), start, meter->weighs);
+    return quality_of(evidence_of(&meter->sum), start, meter->weighs);
 }
 
 // ---- the last samples ------------------------------------------------------------------------
 
 static void add_window(coarse *to, const tally *from)
 {
-    to->seen += from->seen;
-    to->invalid += from->invalid;
-    to->positives += from->positives;
-    to->loss_sum += from->loss_sum;
-    to->prediction_sum += from->prediction_sum;
+    add_sums(&to->sums, &from->sums);
     for (uint32_t label = 0; label < 2; label++) {
-        for (uint32_t i = 0; i < BIN_COUNT; i++)
-            to->bins[label][i * COARSE_COUNT / BIN_COUNT] += from->bins[label][i];
+        for (uint32_t i = 0; i < COARSE_COUNT; i++) {
+            const int64_t *fine = from->bins[label] + i * COARSE_BINS;
+            int64_t sum = 0;
+            for (uint32_t k = 0; k < COARSE_BINS; k++)
+                sum += fine[k];
+            to->bins[label][i] += sum;
+        }
     }
 }
 
 static void add_coarse(coarse *to, const coarse *from)
 {
-    to->seen += from->seen;
-    to->invalid += from->invalid;
-    to->positives += from->positives;
-    to->loss_sum += from->loss_sum;
-    to->prediction_sum += from->prediction_sum;
+    add_sums(&to->sums, &from->sums);
     for (uint32_t i = 0; i < COARSE_COUNT; i++) {
         to->bins[0][i] += from->bins[0][i];
         to->bins[1][i] += from->bins[1][i];
@@ -405,24 +407,25 @@ void rt_meter_roll(rt_meter *meter, uint64_t sample_count)
 {
     const uint32_t last = (meter->rolled_first + meter->rolled_count + ROLLED_MAX - 1) % ROLLED_MAX;
     uint32_t at = last;
-    if (meter->rolled_count == 0 || meter->rolled[last].seen * ROLLED_SHARE >= sample_count) {
+    if (meter->rolled_count == 0 || meter->rolled[last].sums.seen * ROLLED_SHARE >= sample_count) {
         if (meter->rolled_count == ROLLED_MAX)
             drop_oldest(meter);
         at = (meter->rolled_first + meter->rolled_count++) % ROLLED_MAX;
         memset(&meter->rolled[at], 0, sizeof meter->rolled[at]);
     }
-    add_window(&meter->rolled[at], &meter->window);
-    add_window(&meter->rolled_sum, &meter->window);
+    coarse *batch = &meter->rolled_batch;
+    memset(batch, 0, sizeof *batch);
+    add_window(batch, &meter->window);
+    add_coarse(&meter->rolled[at], batch);
+    add_coarse(&meter->rolled_sum, batch);
     while (meter->rolled_count > 1 &&
-           meter->rolled_sum.seen - meter->rolled[meter->rolled_first].seen >= sample_count)
+           meter->rolled_sum.sums.seen - meter->rolled[meter->rolled_first].sums.seen >= sample_count)
         drop_oldest(meter);
 }
 
 rt_quality rt_meter_rolled(const rt_meter *meter)
 {
     const coarse *one = &meter->rolled_sum;
-    const sums of = {one->seen,     one->invalid,        one->positives,
-                     one->loss_sum, one->prediction_sum, {one->bins[0], one->bins[1]},
-                     COARSE_COUNT};
-    return quality_of(of, meter->total.seen - one->seen, meter->weighs);
+    const evidence of = {&one->sums, {one->bins[0], one->bins[1]}, COARSE_COUNT};
+    return quality_of(of, meter->total.sums.seen - one->sums.seen, meter->weighs);
 }

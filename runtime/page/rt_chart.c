@@ -1,6 +1,8 @@
 #include "runtime/page/rt_chart.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WIDTH 640.0
@@ -186,4 +188,23 @@ void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
             legend(page, "k", k, false, part_names[k]);
     }
     rt_page_add(page, "</p>\n");
+}
+
+double *rt_bars_add(rt_bars *bars, uint32_t worker, const char *way)
+{
+    rt_assert(bars->count < RT_BARS_MAX);
+    const uint32_t at = bars->count++;
+    snprintf(bars->names[at], sizeof bars->names[at], "worker %" PRIu32 "%s", worker, way);
+    bars->bars[at] = (rt_chart_bar){bars->names[at], bars->parts[at]};
+    return bars->parts[at];
+}
+
+void rt_bars_draw(rt_page *page, rt_bars *bars, const char *title, const char *unit,
+                  const char *const *part_names, uint32_t part_count)
+{
+    rt_assert(part_count <= RT_BAR_PARTS_MAX);
+    rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", title, unit);
+    rt_chart_bars(page, bars->bars, bars->count, part_names, part_count);
+    rt_page_add(page, "</section>\n");
+    bars->count = 0;
 }

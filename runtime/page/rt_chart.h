@@ -27,4 +27,21 @@ typedef struct {
 void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
                     const char *const *part_names, uint32_t part_count);
 
+// Bars that are added one by one; zero-initialised.
+#define RT_BARS_MAX (2 * RT_WORKERS_MAX)
+#define RT_BAR_PARTS_MAX 8u
+typedef struct {
+    rt_chart_bar bars[RT_BARS_MAX];
+    char names[RT_BARS_MAX][32];
+    double parts[RT_BARS_MAX][RT_BAR_PARTS_MAX];
+    uint32_t count;
+} rt_bars;
+
+// One more, of a worker; way: " up", or "". Returns its parts, to be filled in.
+double *rt_bars_add(rt_bars *bars, uint32_t worker, const char *way);
+
+// A section with a title, and its chart; then there are no bars again.
+void rt_bars_draw(rt_page *page, rt_bars *bars, const char *title, const char *unit,
+                  const char *const *part_names, uint32_t part_count);
+
 #endif

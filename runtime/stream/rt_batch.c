@@ -23,6 +23,7 @@ void rt_batch_clear(rt_batch *batch)
 {
     batch->sample_count = 0;
     batch->key_count = 0;
+    batch->has_gaps = false;
 }
 
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count)

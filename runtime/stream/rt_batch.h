@@ -2,7 +2,8 @@
 //
 // A container that grows and is reused; one owner at a time, no locking. Every sample has at least
 // one key in every field (a missing value is the id RT_ID_MISSING), its keys stand in ascending
-// field order, and no key stands twice in a sample.
+// field order, and no key stands twice in a sample. With has_gaps some keys were taken out
+// (rows.admit): fields may have none.
 //
 // Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
 // the weight itself. A correction of what was trained before may have a weight of 0 and a label of
@@ -17,6 +18,7 @@ typedef struct {
     uint32_t dense_count;  // dense features per sample
     uint32_t key_count;    // of all samples
     bool is_weighted;      // set by its owner while it is empty
+    bool has_gaps;         // some samples lack a key in some field
     float *labels;         // sample_count, 0 or 1
     float *weights;        // sample_count, where it is weighted
     float *dense;          // sample_count x dense_count, row major

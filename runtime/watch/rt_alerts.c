@@ -7,13 +7,13 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/rt_spawn.h"
 
 #define BAD_BATCH_S 300.0 // so long after it
 #define LINES_MIN 100.0   // for a share of them
@@ -126,11 +126,8 @@ static void memory(const rt_alerts *alerts, const rt_view *view, double unix_s, 
     for (uint32_t j = 0; j < view->worker_count; j++)
         note_memory(f, view->workers[j].memory.rss_bytes, view->workers[j].memory.max_bytes,
                     "worker", view->workers[j].rank);
-    for (uint32_t s = 0; s < view->shard_count; s++) {
-        const rt_view_shard *shard = &view->shards[s];
-        note_memory(f, shard->memory.rss_bytes, shard->memory.max_bytes, "ps", s);
-        note_memory(f, shard->row_bytes, shard->row_bytes_max, "rows of ps", s);
-    }
+    for (uint32_t s = 0; s < view->shard_count; s++)
+        note_memory(f, view->shards[s].memory.rss_bytes, view->shards[s].memory.max_bytes, "ps", s);
 }
 
 static void worker_out(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
@@ -209,33 +206,6 @@ static void write_report(const rt_alerts *alerts, const rt_view *view, rt_alert_
     rt_json_end_object(json);
 }
 
-static int spawn(const char *command, int input, int *child_p)
-{
-    char *const arguments[] = {"sh", "-c", (char *)(uintptr_t)command, NULL};
-    extern char **environ;
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none, usual;
-    pid_t child = 0;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    const int cause = posix_spawn(&child, "/bin/sh", &files, &attributes, arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    *child_p = cause ? 0 : (int)child;
-    return cause;
-}
-
 // The report is shorter than what a pipe takes at once: writing never waits.
 static void run_command(rt_alerts *alerts, const char *report, size_t size)
 {
@@ -245,7 +215,7 @@ static void run_command(rt_alerts *alerts, const char *report, size_t size)
                    write(pipes[1], report, size) != (ssize_t)size))
         cause = errno;
     if (!cause)
-        cause = spawn(alerts->config->command, pipes[0], &alerts->child);
+        cause = rt_spawn_shell(alerts->config->command, NULL, pipes[0], &alerts->child);
     for (int i = 0; i < 2; i++) {
         if (pipes[i] >= 0)
             close(pipes[i]);

@@ -1,9 +1,10 @@
 #include "runtime/watch/rt_view.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "runtime/rt_json_read.h"
 
 #define RECENT_S 10.0
 #define FADE 0.05          // of an iteration in a mean that fades
@@ -45,31 +46,9 @@ void rt_view_fini(rt_view *view)
 
 // ---- reading ---------------------------------------------------------------------------------
 
-static const cJSON *member(const cJSON *json, const char *name)
-{
-    return cJSON_GetObjectItemCaseSensitive(json, name);
-}
-
-static double value_of(const cJSON *one)
-{
-    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : (double)NAN;
-}
-
-static double number(const cJSON *json, const char *name)
-{
-    return value_of(member(json, name));
-}
-
-static double number_or_0(const cJSON *json, const char *name)
-{
-    const double value = number(json, name);
-    return isnan(value) ? 0 : value;
-}
-
 static void copy_text(char *text, size_t size, const cJSON *json, const char *name)
 {
-    const char *from = cJSON_GetStringValue(member(json, name));
-    snprintf(text, size, "%s", from ? from : "");
+    snprintf(text, size, "%s", rt_json_text_of(json, name));
 }
 
 static double fade(double mean, double value, double share)
@@ -81,16 +60,16 @@ static double fade(double mean, double value, double share)
 
 static rt_view_quality quality_of(const cJSON *json)
 {
-    return (rt_view_quality){.samples = number_or_0(json, "samples"),
-                             .log_loss = number(json, "log_loss"),
-                             .auc = number(json, "auc"),
-                             .calibration = number(json, "calibration"),
-                             .mean_label = number(json, "mean_label")};
+    return (rt_view_quality){.samples = rt_json_number_or_0(json, "samples"),
+                             .log_loss = rt_json_number(json, "log_loss"),
+                             .auc = rt_json_number(json, "auc"),
+                             .calibration = rt_json_number(json, "calibration"),
+                             .mean_label = rt_json_number(json, "mean_label")};
 }
 
 static rt_view_memory memory_of(const cJSON *json)
 {
-    return (rt_view_memory){number(json, "rss_bytes"), number(json, "memory_max_bytes")};
+    return (rt_view_memory){rt_json_number(json, "rss_bytes"), rt_json_number(json, "memory_max_bytes")};
 }
 
 // ---- iterations ------------------------------------------------------------------------------
@@ -104,10 +83,10 @@ static void take_way(rt_view_way *way, double bytes)
 // Who takes part stands in the list of participants.
 static uint64_t participants_of(const cJSON *json)
 {
-    const cJSON *list = member(json, "participants"), *one;
+    const cJSON *list = rt_json_member(json, "participants"), *one;
     uint64_t mask = 0;
     cJSON_ArrayForEach(one, list) {
-        const double place = value_of(one);
+        const double place = rt_json_value(one);
         if (place >= 0 && place < RT_WORKERS_MAX)
             mask |= UINT64_C(1) << (uint32_t)place;
     }
@@ -116,8 +95,8 @@ static uint64_t participants_of(const cJSON *json)
 
 static void take_workers(rt_view *view, const cJSON *json)
 {
-    const cJSON *const bytes[2] = {member(json, "bytes_up"), member(json, "bytes_down")};
-    const cJSON *times = member(json, "times_ms");
+    const cJSON *const bytes[2] = {rt_json_member(json, "bytes_up"), rt_json_member(json, "bytes_down")};
+    const cJSON *times = rt_json_member(json, "times_ms");
     const uint64_t part = participants_of(json);
     const int count = cJSON_GetArraySize(times);
     for (int j = 0; j < count && j < (int)RT_WORKERS_MAX; j++) {
@@ -125,13 +104,13 @@ static void take_workers(rt_view *view, const cJSON *json)
         const cJSON *one = cJSON_GetArrayItem(times, j);
         worker->takes_part = part >> j & 1;
         for (uint32_t k = 0; k < RT_VIEW_TIMES; k++) {
-            const double ms = number_or_0(one, rt_view_time_names[k]);
+            const double ms = rt_json_number_or_0(one, rt_view_time_names[k]);
             worker->time_s[k] += ms * 1e-3;
             worker->times_ms[k] =
                 view->iterations ? fade(worker->times_ms[k], ms, FADE) : ms;
         }
         for (uint32_t way = 0; way < 2; way++) {
-            const double rows = value_of(cJSON_GetArrayItem(bytes[way], j));
+            const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
             const double dense = worker->takes_part && !isnan(view->dense_bytes) ? view->dense_bytes : 0;
             take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
         }
@@ -154,9 +133,9 @@ static void take_tick(rt_view *view)
 
 static void take_quality(rt_view *view, const cJSON *json)
 {
-    const cJSON *window = member(json, "window");
-    const double samples = number_or_0(json, "samples");
-    view->window = quality_of(window ? window : member(json, "quality"));
+    const cJSON *window = rt_json_member(json, "window");
+    const double samples = rt_json_number_or_0(json, "samples");
+    view->window = quality_of(window ? window : rt_json_member(json, "quality"));
     const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
     const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
     view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
@@ -179,24 +158,24 @@ static void add_point(rt_view *view, double before_s)
 
 static void take_iteration(rt_view *view, const cJSON *json)
 {
-    const cJSON *hits = member(json, "hit_ratio");
-    const double iteration = number(json, "iteration"), before_s = view->iteration_time_s;
+    const cJSON *hits = rt_json_member(json, "hit_ratio");
+    const double iteration = rt_json_number(json, "iteration"), before_s = view->iteration_time_s;
     view->iteration = isnan(iteration) ? view->iteration + 1 : (uint64_t)iteration;
     view->iteration_time_s = view->time_s;
-    view->samples += number_or_0(json, "samples");
-    const double malformed = number_or_0(json, "malformed_lines");
+    view->samples += rt_json_number_or_0(json, "samples");
+    const double malformed = rt_json_number_or_0(json, "malformed_lines");
     const double before = malformed < view->malformed_told ? 0 : view->malformed_told;
     view->malformed += malformed - before;
     view->malformed_told = malformed;
-    view->bad_batches += cJSON_IsTrue(member(json, "bad"));
-    view->keys = number(json, "keys");
-    view->predicted_ms = number(json, "predicted_ms");
-    view->cost = number(json, "cost");
-    view->hits = number(hits, "lookups");
-    view->hits_keys = number(hits, "keys");
-    view->decision_ms = number(json, "decision_ms");
-    view->alpha = number(json, "alpha");
-    view->latency_p99_ms = number(member(json, "latency_ms"), "p99");
+    view->bad_batches += cJSON_IsTrue(rt_json_member(json, "bad"));
+    view->keys = rt_json_number(json, "keys");
+    view->predicted_ms = rt_json_number(json, "predicted_ms");
+    view->cost = rt_json_number(json, "cost");
+    view->hits = rt_json_number(hits, "lookups");
+    view->hits_keys = rt_json_number(hits, "keys");
+    view->decision_ms = rt_json_number(json, "decision_ms");
+    view->alpha = rt_json_number(json, "alpha");
+    view->latency_p99_ms = rt_json_number(rt_json_member(json, "latency_ms"), "p99");
     take_quality(view, json);
     take_workers(view, json);
     view->iterations++;
@@ -211,7 +190,7 @@ static void take_rates(rt_view_worker *worker, const cJSON *json)
 {
     static const char *const names[2] = {"up", "down"};
     for (uint32_t way = 0; way < 2; way++) {
-        const double rate = number(json, names[way]);
+        const double rate = rt_json_number(json, names[way]);
         worker->ways[way].bytes_per_s = rate;
         worker->ways[way].best = fmax(worker->ways[way].best, rate);
     }
@@ -219,14 +198,14 @@ static void take_rates(rt_view_worker *worker, const cJSON *json)
 
 static void take_members(rt_view *view, const cJSON *json, double unix_s)
 {
-    const cJSON *workers = member(json, "workers"), *shards = member(json, "shards");
-    const cJSON *out = member(json, "out"), *one, *checkpoint = member(json, "checkpoint");
+    const cJSON *workers = rt_json_member(json, "workers"), *shards = rt_json_member(json, "shards");
+    const cJSON *out = rt_json_member(json, "out"), *one, *checkpoint = rt_json_member(json, "checkpoint");
     uint32_t j = 0, s = 0;
     cJSON_ArrayForEach(one, workers) {
         if (j == RT_WORKERS_MAX)
             break;
         rt_view_worker *worker = &view->workers[j++];
-        worker->rank = (uint32_t)number_or_0(one, "rank");
+        worker->rank = (uint32_t)rt_json_number_or_0(one, "rank");
         worker->memory = memory_of(one);
         take_rates(worker, one);
     }
@@ -234,40 +213,40 @@ static void take_members(rt_view *view, const cJSON *json, double unix_s)
     cJSON_ArrayForEach(one, shards) {
         if (s == RT_SHARDS_MAX)
             break;
-        view->shards[s++] = (rt_view_shard){memory_of(one), number(one, "keys"),
-                                            number(one, "row_bytes"), number(one, "row_bytes_max")};
+        view->shards[s++] = (rt_view_shard){memory_of(one), rt_json_number(one, "keys"),
+                                            rt_json_number(one, "row_bytes"), rt_json_number(one, "row_bytes_max")};
     }
     view->shard_count = s;
     view->out_count = 0;
     cJSON_ArrayForEach(one, out) {
         if (view->out_count < RT_WORKERS_MAX)
-            view->out[view->out_count++] = (uint32_t)value_of(one);
+            view->out[view->out_count++] = (uint32_t)rt_json_value(one);
     }
-    view->coordinator = memory_of(member(json, "coordinator"));
-    view->dense_bytes = number(json, "dense_bytes");
-    view->waits_for_input = cJSON_IsTrue(member(json, "waits_for_input"));
-    view->has_ended = cJSON_IsTrue(member(json, "ended"));
+    view->coordinator = memory_of(rt_json_member(json, "coordinator"));
+    view->dense_bytes = rt_json_number(json, "dense_bytes");
+    view->waits_for_input = cJSON_IsTrue(rt_json_member(json, "waits_for_input"));
+    view->has_ended = cJSON_IsTrue(rt_json_member(json, "ended"));
     view->members_time_s = view->time_s;
-    view->checkpoint_every_s = number(checkpoint, "every_s");
-    view->checkpoint_iteration = number(checkpoint, "iteration");
-    view->checkpoint_time_s = view->time_s - number(checkpoint, "age_s");
-    view->lag_events = number(member(json, "lag"), "events");
-    view->lag_bytes = number(member(json, "lag"), "bytes");
+    view->checkpoint_every_s = rt_json_number(checkpoint, "every_s");
+    view->checkpoint_iteration = rt_json_number(checkpoint, "iteration");
+    view->checkpoint_time_s = view->time_s - rt_json_number(checkpoint, "age_s");
+    view->lag_events = rt_json_number(rt_json_member(json, "lag"), "events");
+    view->lag_bytes = rt_json_number(rt_json_member(json, "lag"), "bytes");
     copy_text(view->policy, sizeof view->policy, json, "policy");
     if (isnan(unix_s))
-        view->offset_s = number(json, "unix_s") - view->time_s;
+        view->offset_s = rt_json_number(json, "unix_s") - view->time_s;
 }
 
 static void take_columns(rt_view *view, const cJSON *json)
 {
     const cJSON *one;
     uint32_t count = 0;
-    cJSON_ArrayForEach(one, member(json, "columns")) {
+    cJSON_ArrayForEach(one, rt_json_member(json, "columns")) {
         if (count == RT_FIELDS_MAX)
             break;
         rt_view_column *column = &view->columns[count++];
-        const double values = number_or_0(one, "values"), empty = number_or_0(one, "empty");
-        const double fresh = number_or_0(one, "new");
+        const double values = rt_json_number_or_0(one, "values"), empty = rt_json_number_or_0(one, "empty");
+        const double fresh = rt_json_number_or_0(one, "new");
         copy_text(column->name, sizeof column->name, one, "name");
         column->values += values;
         column->empty += empty;
@@ -283,7 +262,7 @@ static void take_slices(rt_view *view, const cJSON *json)
     const cJSON *one;
     view->slice_count = 0;
     copy_text(view->slice_column, sizeof view->slice_column, json, "column");
-    cJSON_ArrayForEach(one, member(json, "values")) {
+    cJSON_ArrayForEach(one, rt_json_member(json, "values")) {
         if (view->slice_count == RT_VIEW_SLICES_MAX)
             break;
         rt_view_slice *slice = &view->slices[view->slice_count++];
@@ -303,7 +282,7 @@ static void take_warning(rt_view *view, const cJSON *json)
 // again.
 static void take_resumed(rt_view *view, const cJSON *json)
 {
-    const double iteration = number_or_0(json, "iteration");
+    const double iteration = rt_json_number_or_0(json, "iteration");
     rt_course_cut(&view->course, iteration);
     view->iteration = (uint64_t)iteration;
     view->iteration_time_s = NAN;
@@ -317,7 +296,7 @@ static void take_resumed(rt_view *view, const cJSON *json)
 
 static void take_stream(rt_view *view, const cJSON *json)
 {
-    view->lag_events = number(json, "events") - number(json, "read");
+    view->lag_events = rt_json_number(json, "events") - rt_json_number(json, "read");
 }
 
 static const struct {
@@ -329,8 +308,8 @@ static const struct {
 bool rt_view_take(rt_view *view, const char *line, double unix_s)
 {
     cJSON *json = cJSON_Parse(line);
-    const char *kind = cJSON_GetStringValue(member(json, "record"));
-    const double time_s = number(json, "time_s");
+    const char *kind = cJSON_GetStringValue(rt_json_member(json, "record"));
+    const double time_s = rt_json_number(json, "time_s");
     const bool is_one = kind && !isnan(time_s);
     if (is_one) {
         view->time_s = time_s;

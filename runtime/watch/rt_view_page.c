@@ -22,27 +22,12 @@ static void number(rt_page *page, const char *id, const char *name, double value
     fact(page, id, name, rt_page_number(value, text));
 }
 
-static void fixed(rt_page *page, const char *id, const char *name, double value)
+static void shown_as(rt_page *page, const char *id, const char *name, const char *format,
+                     double value)
 {
     char text[32] = "-";
     if (isfinite(value))
-        snprintf(text, sizeof text, "%.4f", value);
-    fact(page, id, name, text);
-}
-
-static void percent(rt_page *page, const char *id, const char *name, double share)
-{
-    char text[32] = "-";
-    if (isfinite(share))
-        snprintf(text, sizeof text, "%.1f%%", 100 * share);
-    fact(page, id, name, text);
-}
-
-static void whole(rt_page *page, const char *id, const char *name, double value)
-{
-    char text[32] = "-";
-    if (isfinite(value))
-        snprintf(text, sizeof text, "%.0f", value);
+        snprintf(text, sizeof text, format, value);
     fact(page, id, name, text);
 }
 
@@ -57,20 +42,20 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     rt_page_add(page, "<div class=\"facts\">\n");
     fact(page, "state", "state", rt_view_state(view, unix_s));
-    whole(page, "iteration", "iteration", (double)view->iteration);
-    age(page, "age", "ended before", rt_view_age_s(view, view->iteration_time_s, unix_s));
+    shown_as(page, "iteration", "iteration", "%.0f", (double)view->iteration);
+    age(page, "age", "last one, age", rt_view_age_s(view, view->iteration_time_s, unix_s));
     number(page, "speed", "iterations/s", rates.iterations_per_s);
     number(page, "samples", "samples/s", rates.samples_per_s);
-    fixed(page, "loss", "log loss", view->window.log_loss);
-    fixed(page, "auc", "AUC", view->window.auc);
-    fixed(page, "calibration", "calibration", view->window.calibration);
-    percent(page, "hits", "cache hits", view->hits);
+    shown_as(page, "loss", "log loss", "%.4f", view->window.log_loss);
+    shown_as(page, "auc", "AUC", "%.4f", view->window.auc);
+    shown_as(page, "calibration", "calibration", "%.4f", view->window.calibration);
+    shown_as(page, "hits", "cache hits", "%.1f%%", 100 * view->hits);
     number(page, "keys", "keys", view->keys);
-    age(page, "checkpoint", "checkpoint before",
+    age(page, "checkpoint", "checkpoint, age",
         rt_view_age_s(view, view->checkpoint_time_s, unix_s));
     if (!isnan(view->lag_events))
         number(page, "lag", "events wait", view->lag_events);
-    percent(page, "malformed", "malformed lines", rates.malformed_share);
+    shown_as(page, "malformed", "malformed lines", "%.1f%%", 100 * rates.malformed_share);
     rt_page_add(page, "</div>\n");
 }
 
@@ -124,29 +109,6 @@ static void write_chart(const rt_view *view, rt_view_series kind, rt_page *page)
     rt_page_add(page, "</section>\n");
 }
 
-typedef struct {
-    rt_chart_bar bars[2 * RT_WORKERS_MAX];
-    char names[2 * RT_WORKERS_MAX][32];
-    double parts[2 * RT_WORKERS_MAX][RT_VIEW_TIMES];
-    uint32_t count;
-} worker_bars;
-
-static double *add_bar(worker_bars *bars, uint32_t rank, const char *way)
-{
-    const uint32_t at = bars->count++;
-    snprintf(bars->names[at], sizeof bars->names[at], "worker %" PRIu32 "%s", rank, way);
-    bars->bars[at] = (rt_chart_bar){bars->names[at], bars->parts[at]};
-    return bars->parts[at];
-}
-
-static void draw_bars(rt_page *page, const worker_bars *bars, const char *title, const char *unit,
-                      const char *const *names, uint32_t part_count)
-{
-    rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", title, unit);
-    rt_chart_bars(page, bars->bars, bars->count, names, part_count);
-    rt_page_add(page, "</section>\n");
-}
-
 static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 {
 #define XX(name, title) title,
@@ -154,21 +116,21 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 #undef XX
     static const char *const link_titles[LINK_PARTS] = {"used", "free"};
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
-    worker_bars times = {.count = 0}, links = {.count = 0};
+    rt_bars times = {.count = 0}, links = {.count = 0};
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const rt_view_worker *worker = &view->workers[j];
-        memcpy(add_bar(&times, worker->rank, worker->takes_part ? "" : " (out)"), worker->times_ms,
+        memcpy(rt_bars_add(&times, worker->rank, worker->takes_part ? "" : " (out)"), worker->times_ms,
                sizeof worker->times_ms);
         for (uint32_t way = 0; way < 2; way++) {
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
-            double *parts = add_bar(&links, worker->rank, way ? " down" : " up");
+            double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
             const double used = rt_view_use(&worker->ways[way], &rates);
             parts[0] = isfinite(used) ? fmin(used, 1) * rate : 0;
             parts[1] = isfinite(used) ? rate - parts[0] : 0;
         }
     }
-    draw_bars(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);
-    draw_bars(page, &links, "Links", "Mbit/s", link_titles, LINK_PARTS);
+    rt_bars_draw(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);
+    rt_bars_draw(page, &links, "Links", "Mbit/s", link_titles, LINK_PARTS);
 }
 
 // ---- tables ----------------------------------------------------------------------------------

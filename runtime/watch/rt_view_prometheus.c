@@ -7,6 +7,7 @@
 #include "runtime/rt_build.h"
 #include "runtime/watch/rt_view_write.h"
 
+#define LABELS_BYTES (8 * RT_VIEW_NAME)
 #define TEXT_OR_NONE(text) (*(text) ? (text) : "none")
 
 static void begin(rt_page *text, const char *name, const char *type, const char *help)
@@ -207,74 +208,88 @@ static void write_memory(const rt_view *view, bool is_limit, const char *name, c
 #undef OF
 }
 
-static void write_shards(const rt_view *view, rt_page *text)
+// Numbers of many alike, each with labels of its own.
+typedef struct {
+    const char *name, *type, *help;
+    size_t offset;
+} field;
+
+typedef void (*label_writer)(const rt_view *view, uint32_t index, char labels[LABELS_BYTES]);
+
+static void write_fields(rt_page *text, const field *fields, size_t field_count, const void *items,
+                         size_t item_size, uint32_t item_count, const rt_view *view,
+                         label_writer write_labels)
 {
-    static const struct {
-        const char *name, *help;
-        size_t offset;
-    } all[] = {
-        {"lanyard_shard_rows", "Rows that it holds.", offsetof(rt_view_shard, keys)},
-        {"lanyard_shard_row_bytes", "What they take.", offsetof(rt_view_shard, row_bytes)},
-        {"lanyard_shard_row_limit_bytes", "What they may take (ps.memory_bytes_max).",
-         offsetof(rt_view_shard, row_bytes_max)}};
-    char labels[64];
-    for (size_t i = 0; i < RT_COUNT_OF(all) && view->shard_count; i++) {
-        begin(text, all[i].name, "gauge", all[i].help);
-        for (uint32_t s = 0; s < view->shard_count; s++) {
+    char labels[LABELS_BYTES];
+    for (size_t k = 0; k < field_count && item_count; k++) {
+        begin(text, fields[k].name, fields[k].type, fields[k].help);
+        for (uint32_t i = 0; i < item_count; i++) {
             double value;
-            memcpy(&value, (const char *)&view->shards[s] + all[i].offset, sizeof value);
-            snprintf(labels, sizeof labels, "{shard=\"%" PRIu32 "\"}", s);
-            sample(text, all[i].name, labels, value);
+            memcpy(&value, (const char *)items + i * item_size + fields[k].offset, sizeof value);
+            write_labels(view, i, labels);
+            sample(text, fields[k].name, labels, value);
         }
     }
+}
+
+static void label_shard(const rt_view *view, uint32_t index, char labels[LABELS_BYTES])
+{
+    (void)view;
+    snprintf(labels, LABELS_BYTES, "{shard=\"%" PRIu32 "\"}", index);
+}
+
+static void write_shards(const rt_view *view, rt_page *text)
+{
+    static const field all[] = {
+        {"lanyard_shard_rows", "gauge", "Rows that it holds.", offsetof(rt_view_shard, keys)},
+        {"lanyard_shard_row_bytes", "gauge", "What they take.",
+         offsetof(rt_view_shard, row_bytes)},
+        {"lanyard_shard_row_limit_bytes", "gauge", "What they may take (ps.memory_bytes_max).",
+         offsetof(rt_view_shard, row_bytes_max)}};
+    write_fields(text, all, RT_COUNT_OF(all), view->shards, sizeof *view->shards,
+                 view->shard_count, view, label_shard);
 }
 
 // ---- columns, slices, alerts -----------------------------------------------------------------
 
+static void label_column(const rt_view *view, uint32_t index, char labels[LABELS_BYTES])
+{
+    char name[3 * RT_VIEW_NAME];
+    snprintf(labels, LABELS_BYTES, "{column=\"%s\"}", label(view->columns[index].name, name));
+}
+
 static void write_columns(const rt_view *view, rt_page *text)
 {
-    static const struct {
-        const char *name, *help;
-        size_t offset;
-    } all[] = {
-        {"lanyard_column_values_total", "Values of a column.", offsetof(rt_view_column, values)},
-        {"lanyard_column_empty_total", "Of them empty.", offsetof(rt_view_column, empty)},
-        {"lanyard_column_new_total", "Values that were never trained before.",
+    static const field all[] = {
+        {"lanyard_column_values_total", "counter", "Values of a column.",
+         offsetof(rt_view_column, values)},
+        {"lanyard_column_empty_total", "counter", "Of them empty.",
+         offsetof(rt_view_column, empty)},
+        {"lanyard_column_new_total", "counter", "Values that were never trained before.",
          offsetof(rt_view_column, fresh)}};
-    char labels[4 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
-    for (size_t i = 0; i < RT_COUNT_OF(all) && view->column_count; i++) {
-        begin(text, all[i].name, "counter", all[i].help);
-        for (uint32_t c = 0; c < view->column_count; c++) {
-            double value;
-            memcpy(&value, (const char *)&view->columns[c] + all[i].offset, sizeof value);
-            snprintf(labels, sizeof labels, "{column=\"%s\"}", label(view->columns[c].name, name));
-            sample(text, all[i].name, labels, value);
-        }
-    }
+    write_fields(text, all, RT_COUNT_OF(all), view->columns, sizeof *view->columns,
+                 view->column_count, view, label_column);
+}
+
+static void label_slice(const rt_view *view, uint32_t index, char labels[LABELS_BYTES])
+{
+    char column[3 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
+    snprintf(labels, LABELS_BYTES, "{column=\"%s\",value=\"%s\"}",
+             label(view->slice_column, column), label(view->slices[index].name, name));
 }
 
 static void write_slices(const rt_view *view, rt_page *text)
 {
-    static const struct {
-        const char *name, *help;
-        size_t offset;
-    } all[] = {{"lanyard_slice_samples", "Samples with a value of watch.column, fading.",
-                offsetof(rt_view_quality, samples)},
-               {"lanyard_slice_log_loss", "Their log loss, in nats.",
-                offsetof(rt_view_quality, log_loss)},
-               {"lanyard_slice_calibration_ratio", "Their mean prediction over mean label.",
-                offsetof(rt_view_quality, calibration)}};
-    char labels[8 * RT_VIEW_NAME], column[3 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
-    for (size_t i = 0; i < RT_COUNT_OF(all) && view->slice_count; i++) {
-        begin(text, all[i].name, "gauge", all[i].help);
-        for (uint32_t k = 0; k < view->slice_count; k++) {
-            double value;
-            memcpy(&value, (const char *)&view->slices[k].quality + all[i].offset, sizeof value);
-            snprintf(labels, sizeof labels, "{column=\"%s\",value=\"%s\"}",
-                     label(view->slice_column, column), label(view->slices[k].name, name));
-            sample(text, all[i].name, labels, value);
-        }
-    }
+#define OF(member) (offsetof(rt_view_slice, quality) + offsetof(rt_view_quality, member))
+    static const field all[] = {
+        {"lanyard_slice_samples", "gauge", "Samples with a value of watch.column, fading.",
+         OF(samples)},
+        {"lanyard_slice_log_loss", "gauge", "Their log loss, in nats.", OF(log_loss)},
+        {"lanyard_slice_calibration_ratio", "gauge", "Their mean prediction over mean label.",
+         OF(calibration)}};
+#undef OF
+    write_fields(text, all, RT_COUNT_OF(all), view->slices, sizeof *view->slices,
+                 view->slice_count, view, label_slice);
 }
 
 static void write_alerts(const rt_alerts *alerts, rt_page *text)

@@ -45,6 +45,9 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PUSHED:
     case RT_MESSAGE_FETCH:
     case RT_MESSAGE_FETCHED:
+    case RT_MESSAGE_EXPIRE:
+    case RT_MESSAGE_CONTROL:
+    case RT_MESSAGE_CONTROLLED:
     case RT_MESSAGE_PROBE:
     case RT_MESSAGE_PROBED:
     case RT_MESSAGE_PART:
@@ -62,8 +65,6 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PULL_SUM:
     case RT_MESSAGE_FORGET:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
-    case RT_MESSAGE_EXPIRE:
-        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_expire)};
     case RT_MESSAGE_LINK:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};
     case RT_MESSAGE_ROWS: // with state or without, as each pull's tag asked

@@ -51,7 +51,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_JOIN, 31)      /* worker to shard 0: what it can do, rt_wire_dense_join */            \
     XX(DENSE_JOINED, 32)    /* the answer, to all workers: every worker's, by rank */              \
     XX(TAKEN, 33)           /* the answer to PIECEs: rt_wire_taken, text */                        \
-    XX(EXPIRE, 34)          /* to a shard: rows end, rt_wire_expire; its answer: how many did */   \
+    XX(EXPIRE, 34)          /* to a shard: rows end, rt_wire_expire, keys of others that do; its   \
+                               answer: how many did, without keys */                               \
     XX(DENSE_STEP, 35)      /* worker to PS: what became of the sum, rt_wire_dense_step */         \
     XX(DENSE_PULL, 36)      /* worker to PS: your part of the weights after `iteration` */         \
     XX(DENSE_STATE, 37)     /* the answer; and to PS, the weights that a run begins with:          \
@@ -68,7 +69,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
     XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
-    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */
+    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */           \
+    XX(CONTROL, 60)         /* a visitor asks the coordinator for something: text, rt_ask.h */     \
+    XX(CONTROLLED, 61)      /* the answer; iteration: rt_reason; text: what was done, or why not */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,

@@ -24,7 +24,8 @@ typedef struct {
     float *rows;        // key_count x row_floats
     uint32_t *numbers;  // of each key in the batch, + 1; 0: not in it
     uint32_t *row_keys; // of each row of the batch: key
-    uint32_t *last;     // of each key: iteration that trained it last
+    uint32_t *last;     // of each key: iteration that trained it last; 0: it has no row
+    uint32_t *seen;     // of each key: look-ups while it had no row
     uint32_t *lookups;
     uint32_t *bags;
 } reference;
@@ -62,6 +63,7 @@ static void reference_create(reference *r, const fabric_plan *plan)
     r->lookups = calloc(model.lookup_count_max, sizeof *r->lookups);
     r->bags = calloc((size_t)model.sample_count_max * shape->field_count + 1, sizeof *r->bags);
     r->last = calloc(plan->key_count, sizeof *r->last);
+    r->seen = calloc(plan->key_count, sizeof *r->seen);
     for (uint32_t k = 0; k < plan->key_count; k++)
         start_row(r, k);
     if (ew_model_create(&model, fabric_device(), &r->model, &error))
@@ -74,6 +76,7 @@ static void reference_destroy(reference *r)
     free(r->rows);
     free(r->numbers);
     free(r->last);
+    free(r->seen);
     free(r->row_keys);
     free(r->lookups);
     free(r->bags);
@@ -99,6 +102,29 @@ static uint32_t index_batch(reference *r, const rt_batch *batch)
     for (uint32_t b = 0; b < batch->sample_count * fields; b++)
         r->bags[b + 1] += r->bags[b];
     return row_count;
+}
+
+// What of a batch is trained with rows.admit, by plain counts: the planner's must be the same. The
+// sketch is so large that nothing collides or fades here.
+static void reference_admit(reference *r, const rt_batch *offered, const rt_batch *planned)
+{
+    uint32_t kept = 0;
+    for (uint32_t at = 0; at < offered->key_count; at++) {
+        const uint32_t key = find_key(r->plan, offered->keys[at]);
+        r->seen[key] += r->last[key] == 0;
+    }
+    assert_int_equal(offered->sample_count, planned->sample_count);
+    for (uint32_t i = 0; i < offered->sample_count; i++) {
+        for (uint32_t at = offered->key_offsets[i]; at < offered->key_offsets[i + 1]; at++) {
+            const uint32_t key = find_key(r->plan, offered->keys[at]);
+            if (r->last[key] == 0 && r->seen[key] < r->plan->shape.ends.admit)
+                continue;
+            assert_true(kept < planned->key_count);
+            assert_true(planned->keys[kept++] == offered->keys[at]);
+        }
+        assert_int_equal(planned->key_offsets[i + 1], kept);
+    }
+    assert_int_equal(planned->key_count, kept);
 }
 
 static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
@@ -137,8 +163,10 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
 static void reference_sweep(reference *r, uint32_t floor)
 {
     for (uint32_t k = 0; k < r->plan->key_count; k++) {
-        if (r->last[k] < floor)
-            start_row(r, k);
+        if (r->last[k] >= floor)
+            continue;
+        start_row(r, k);
+        r->last[k] = 0;
     }
 }
 
@@ -237,6 +265,8 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
     fabric_plan_init(&plan, shape);
     reference_create(&r, &plan);
     for (uint32_t t = 1; t <= shape->iterations; t++) {
+        if (plan.offered)
+            reference_admit(&r, &plan.offered[t - 1], &plan.batches[t - 1]);
         reference_step(&r, &plan.batches[t - 1], t);
         reference_sweep(&r, plan.swept[t - 1]);
     }
@@ -631,6 +661,40 @@ static void rows_end(void **state)
     assert_true(sweeps > 100);
 }
 
+// Rows begin when their keys were seen often enough: until then fields are empty, in samples, in
+// micro-batches, and at first in whole batches. Some rows end, too.
+static void rows_begin(void **state)
+{
+    (void)state;
+    uint64_t offered = 0, planned = 0;
+    for (uint32_t i = 0; i < RT_COUNT_OF(policies) * 2; i++) {
+        fabric_shape shape = small_shape(87000 + i);
+        fabric_plan plan;
+        shape.worker_count = i % 4 ? 4 : 1;
+        shape.cache = (cache_size)(i % 3);
+        shape.eviction = (rt_eviction_kind)(i / 3 % 3);
+        shape.zipf = 0.6;
+        shape.ids_per_field = 150;
+        shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
+        shape.lookahead = i % 5;
+        shape.bag_max = 1 + i % 3;
+        shape.model.pooling = (rt_pooling)(i % 2);
+        shape.change_every = i % 7 == 3 ? 5 : 0;
+        shape.ends = (dp_rows){.admit = 2 + i * i % 11,
+                               .admit_bytes = 1 << 20,
+                               .expire_iterations = i % 3 == 0 ? 6 : 0};
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        check_shape(&shape, 2);
+        fabric_plan_init(&plan, &shape);
+        for (uint32_t t = 0; t < shape.iterations; t++) {
+            offered += plan.offered[t].key_count;
+            planned += plan.batches[t].key_count;
+        }
+        fabric_plan_fini(&plan);
+    }
+    assert_true(planned > offered / 5 && planned < offered / 5 * 4);
+}
+
 static void every_model(void **state)
 {
     (void)state;
@@ -658,5 +722,6 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
+          TEST_SLOW(rows_begin, 300),
           TEST_SLOW(participants_change, 300), TEST(participants_change_with_bf16),
           TEST(every_model))

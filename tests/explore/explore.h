@@ -95,7 +95,15 @@ typedef enum {
     EX_BREAK_DELTA_NO_PULLS, // PS: and does not wait for the pulls of its base
     EX_BREAK_DELTA_NO_WAKE,  // PS: changes that wait are not looked at again
     EX_BREAK_DELTA_UNCOUNTED, // PS: pulls are not counted
-    EX_BREAK_STALE_END
+    EX_BREAK_STALE_END,
+    // Of sweeps, for test_explore_sweep.c.
+    EX_BREAK_SWEEP_UNCONFIRMED = EX_BREAK_STALE_END, // worker: MARK while pushes are unconfirmed
+    EX_BREAK_SWEEP_ONE_MARK,                         // coordinator: EXPIRE follows the first MARK
+    EX_BREAK_SWEEP_OPEN,    // coordinator: slices go out before all shards have answered
+    EX_BREAK_SWEEP_NOT_ALL, // coordinator: shard 0 is not told
+    EX_BREAK_SWEEP_MORE,    // PS: ends rows of version F, too
+    EX_BREAK_SWEEP_LESS,    // PS: rows of version F - 1 stay
+    EX_BREAK_SWEEP_END
 } ex_break;
 
 const char *ex_break_text(ex_break which);
@@ -106,6 +114,8 @@ typedef struct {
     uint8_t run_ahead;
     uint8_t push_credits;
     uint8_t cut; // a checkpoint follows this iteration; 0: none
+    uint8_t floor; // in its place a sweep, which ends what was trained last before this iteration;
+                   // 0: the cut is a checkpoint. Keys that end are born again
     uint8_t bad; // guard: bits of iterations (bit 0: the first) with a bad batch
     bool guard;  // a verdict comes back before a training is complete
     bool keeper, full_sync, lookahead;

@@ -47,17 +47,42 @@ bool ex_may_cut(const ex_model *m, const ex_state *state, uint32_t shard)
     if (!cut || state->captured >> shard & 1)
         return false;
     for (uint32_t w = 0; w < n; w++) {
-        bool marked = m->broken == EX_BREAK_CUT_UNCONFIRMED ? ex_worker_done(m, state, w)
-                                                            : ex_idle(m, state, w);
+        const bool early = m->broken == EX_BREAK_CUT_UNCONFIRMED ||
+                           m->broken == EX_BREAK_SWEEP_UNCONFIRMED;
+        bool marked = early ? ex_worker_done(m, state, w) : ex_idle(m, state, w);
         marks += state->workers[w].received >= cut && marked;
     }
-    return marks == n || (m->broken == EX_BREAK_CUT_ONE_MARK && marks > 0) ||
-           (m->broken == EX_BREAK_CUT_OPEN && state->captured);
+    const bool one = m->broken == EX_BREAK_CUT_ONE_MARK || m->broken == EX_BREAK_SWEEP_ONE_MARK;
+    const bool open = m->broken == EX_BREAK_CUT_OPEN || m->broken == EX_BREAK_SWEEP_OPEN;
+    return marks == n || (one && marks > 0) || (open && state->captured);
+}
+
+// EXPIRE at a shard: rows end by the versions that it has, which must be those whose keys ended.
+static void expire(ex_model *m, ex_state *state, uint32_t shard)
+{
+    const ex_scenario *s = scenario_of(m);
+    uint32_t floor = s->floor + (m->broken == EX_BREAK_SWEEP_MORE);
+    if (m->broken == EX_BREAK_SWEEP_LESS)
+        floor--;
+    for (uint32_t k = shard; k < s->key_count; k += s->shard_count) {
+        ex_row *row = &state->rows[k];
+        if (m->broken == EX_BREAK_SWEEP_NOT_ALL && shard == 0)
+            continue;
+        for (uint32_t i = 1; i <= EX_ITERATIONS; i++) {
+            if (row->exists && row->version < floor && row->sums[i].open)
+                ex_violate(m, "sweep: a sum of key %u is open", k);
+        }
+        if (row->exists && row->version < floor)
+            *row = (ex_row){0};
+    }
 }
 
 static void capture(ex_model *m, ex_state *state, uint32_t shard)
 {
-    check_rows(m, state, shard, scenario_of(m)->cut, "cut");
+    if (scenario_of(m)->floor)
+        expire(m, state, shard);
+    else
+        check_rows(m, state, shard, scenario_of(m)->cut, "cut");
     state->captured |= (uint8_t)(1u << shard);
 }
 
@@ -82,7 +107,7 @@ static bool may_receive(const ex_model *m, const ex_state *state, uint32_t worke
     for (uint32_t w = 0; w < p->scenario.worker_count; w++)
         least = state->workers[w].trained < least ? state->workers[w].trained : least;
     if (p->cut_slice && q >= p->cut_slice && m->broken != EX_BREAK_CUT_OPEN &&
-        state->captured != (1u << p->scenario.shard_count) - 1)
+        m->broken != EX_BREAK_SWEEP_OPEN && state->captured != (1u << p->scenario.shard_count) - 1)
         return false;
     return q - least <= p->scenario.run_ahead ||
            (m->broken == EX_BREAK_RUN_AHEAD && q - least <= p->scenario.run_ahead + 2u);

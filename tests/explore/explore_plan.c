@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_sweep.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/rt_hash.h"
 #include "runtime/numbers/rt_optimizer.h"
@@ -59,7 +60,9 @@ void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
         s->guard ? ", guard" : "");
     if (s->staleness)
         at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
-    if (s->cut)
+    if (s->cut && s->floor)
+        at += (size_t)snprintf(text + at, size - at, ", sweep after %u, floor %u", s->cut, s->floor);
+    else if (s->cut)
         at += (size_t)snprintf(text + at, size - at, ", cut after %u", s->cut);
     for (uint32_t t = 0; t < s->iterations; t++) {
         at += (size_t)snprintf(text + at, size - at, "%s", t ? " |" : ", trains");
@@ -151,6 +154,12 @@ static void expect(ex_program *p)
             p->latest[t][k] = (uint8_t)t;
             if (!ex_is_bad(s, t))
                 p->expected[t][k] = ex_value_step(p, p->expected[t - 1][k], t, trainers);
+        }
+        for (uint32_t k = 0; k < s->key_count && s->floor && t == s->cut; k++) {
+            if (p->latest[t][k] >= s->floor)
+                continue;
+            p->latest[t][k] = 0; // it starts anew
+            p->expected[t][k] = (uint8_t)k;
         }
     }
 }
@@ -355,7 +364,8 @@ static void take_plan(planning *all, const dp_plan *plan)
     if (!plan)
         return;
     const rt_batch *batch = plan->iteration ? &all->batches[plan->iteration - 1] : NULL;
-    if (all->program->scenario.staleness) { // test_stale.c checks these plans
+    // test_stale.c and test_sweep.c check these plans.
+    if (all->program->scenario.staleness || all->program->scenario.floor) {
         add_plan(all->program, plan, batch);
         return;
     }
@@ -411,6 +421,17 @@ static void plan_flush(planning *all)
     check_directory(all);
 }
 
+static void plan_sweep(planning *all)
+{
+    const dp_plan *plan = NULL;
+    uint64_t ended;
+    assert_int_equal(dp_planner_finish(all->planner, &plan), RT_OK);
+    take_plan(all, plan);
+    assert_int_equal(dp_sweep(all->planner, all->program->scenario.floor, &plan, &ended), RT_OK);
+    take_plan(all, plan);
+    check_directory(all);
+}
+
 // The same for every number of shards, which is no matter of the planner.
 static void choose_keys(ex_program *p)
 {
@@ -441,7 +462,7 @@ void ex_program_init(ex_program *p, const ex_scenario *s)
     for (uint32_t t = 0; t < s->iterations; t++) {
         plan_iteration(&all, t);
         if (t + 1 == s->cut) {
-            plan_flush(&all);
+            (s->floor ? plan_sweep : plan_flush)(&all);
             p->cut_slice = p->slice_count;
         }
     }

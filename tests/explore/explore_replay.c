@@ -369,6 +369,15 @@ static void same_worker(const replay *r, const ex_state *state, uint32_t worker)
     assert_int_equal(ew_executor_idle(r->workers[worker].executor), ex_idle(&model, state, worker));
 }
 
+static void expire(replay *r, uint32_t shard)
+{
+    rt_error error = {0};
+    uint64_t ended;
+    if (ps_shard_expire(r->shards[shard].shard, r->program->scenario.floor, NULL, NULL, &ended,
+                        &error))
+        fail_msg("%s", error.text);
+}
+
 static void act(replay *r, ex_action a, const ex_state *before)
 {
     real_worker *w = &r->workers[a.worker];
@@ -392,6 +401,8 @@ static void act(replay *r, ex_action a, const ex_state *before)
         break;
     case EX_ACT_CUT:
         same_shard(r, before, a.shard);
+        if (r->program->scenario.floor)
+            expire(r, a.shard);
         break;
     }
 }

@@ -80,6 +80,13 @@ void ex_expect_stale(ex_program *p)
         for (uint32_t w = 0; w < p->scenario.worker_count; w++)
             train(&s, q, w);
         push_all(&s, q, true);
+        for (uint32_t k = 0; k < p->scenario.key_count; k++) {
+            if (!p->scenario.floor || q + 1u != p->cut_slice ||
+                s.version[k] >= p->scenario.floor)
+                continue;
+            s.version[k] = 0; // a sweep ends it
+            s.value[k] = (uint8_t)k;
+        }
     }
     for (uint32_t k = 0; k < p->scenario.key_count; k++) {
         p->final_version[k] = s.version[k];

@@ -5,6 +5,8 @@
   check_answers.py same LANYARD LIBRARY MODEL FORMAT ROWS
   check_answers.py follow LANYARD LIBRARY RUN           of a run that has published (synthetic rows)
   check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
+  check_answers.py columns LANYARD FOLDER               of columns of every kind, some negatives left out
+  check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
 
 FORMAT: criteo, avazu, movielens. numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
@@ -332,12 +334,87 @@ def copy(lanyard, library, config, folder):
         compare("started again", json.loads(server.ask("/predict", body))["probabilities"], want)
 
 
+# ---- columns of every kind
+
+COLUMNS = [
+    {"name": "y", "kind": "label"},
+    {"name": "price", "kind": "dense", "transform": "log1p", "missing": "9.99"},
+    {"name": "size", "kind": "dense"},
+    {"name": "age", "kind": "dense", "transform": "bucket", "edges": [1, 2.5, 30]},
+    {"name": "at", "kind": "ignore"},
+    {"name": "hour", "kind": "categorical", "from": "at", "transform": "hour",
+     "time_format": "%Y-%m-%d %H:%M:%S"},
+    {"name": "day", "kind": "categorical", "from": "at", "transform": "weekday",
+     "time_format": "%Y-%m-%d %H:%M:%S"},
+    {"name": "unix", "kind": "dense", "transform": "hour"},
+    {"name": "shop", "kind": "categorical", "missing": "none"},
+    {"name": "code", "kind": "categorical", "id": "number"},
+    {"name": "tags", "kind": "multi", "values_max": 3, "separator": "|"},
+    {"name": "old", "kind": "categorical", "transform": "bucket", "edges": [3, 5]},
+    {"name": "shop x code", "kind": "categorical", "from": ["shop", "code"]},
+    {"name": "shop x code x hour", "kind": "categorical", "from": ["shop", "code", "hour"]},
+]
+CELLS = ["price", "size", "age", "at", "unix", "shop", "code", "tags", "old"]
+
+
+def columns_cells(number):
+    r = [(number * 7919 + k * 104729) * 2654435761 >> 7 & 0xFFFF for k in range(12)]
+    time = 1_600_000_000 + r[0] * 5003
+    return {"price": "" if r[1] % 5 == 0 else f"{r[1] % 700 / 7:.3f}", "size": f"{r[2] % 90 - 40}",
+            "age": "" if r[3] % 6 == 0 else f"{r[3] % 50}",
+            "at": "" if r[4] % 9 == 0 else str(np.datetime64(time, "s")).replace("T", " "),
+            "unix": str(time), "shop": "" if r[5] % 4 == 0 else f"s{r[5] % 12}",
+            "code": hex(r[6] % 30) if r[6] % 2 else str(r[6] % 30),
+            "tags": "|".join(f"t{r[7] * k % 9}" for k in range(r[7] % 6)), "old": str(r[8] % 8)}
+
+
+def columns(lanyard, folder):
+    config, rows, asked, out = (os.path.join(folder, n) for n in ("config", "rows", "asked", "out"))
+    for path, first, count in ((rows, 0, 4000), (asked, 10**5, 600)):
+        with open(path, "w", encoding="ascii") as file:
+            for n in range(first, first + count):
+                cells = columns_cells(n)
+                label = int((len(cells["tags"]) * 7 + int(cells["old"])) % 5 < 2)
+                file.write(",".join([str(label)] + [cells[name] for name in CELLS]) + "\n")
+    with open(config, "w", encoding="ascii") as file:
+        json.dump({"workers": 2, "batch": {"samples_per_worker": 64},
+                   "stream": {"format": "table", "negatives_keep": 0.4,
+                              "table": {"header": False, "columns": COLUMNS}},
+                   "model": {"embedding_dim": 8, "mlp": [16, 8], "pooling": "mean"},
+                   "optimizer": {"rows": {"learning_rate": 0.1}}, "cache": {"rows": 5000}}, file)
+    call(lanyard, "up", config, "--out", out, "--set", f"stream.files={rows}")
+    model = os.path.join(out, "model")
+    call(lanyard, "predict", model, "--out", os.path.join(folder, "p"), "--set", f"stream.files={asked}")
+    cells = [columns_cells(n) for n in range(10**5, 10**5 + 600)]
+    ours = read_model(model).predict_cells({n: [one[n] for one in cells] for n in CELLS})
+    compare("numpy, columns of every kind", ours, np.loadtxt(os.path.join(folder, "p")))
+
+
+def disk(lanyard, model):
+    """The same answers, and the rows are not in the server's own memory."""
+    own, answers = {}, {}
+    body = json.dumps({"candidates": [{"C1": str(k), "C2": str(3 * k)} for k in range(CANDIDATES)]})
+    for storage in ("memory", "disk"):
+        with Server(lanyard, model, "--set", f"ps.storage={storage}") as server:
+            answers[storage] = json.loads(server.ask("/predict", body.encode()))["probabilities"]
+            rows = json.loads(server.ask("/health"))["model"]["rows"]
+            with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+                own[storage] = 1024 * next(int(line.split()[1]) for line in file if line[:7] == "VmData:")
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        size = rows * json.load(file)["model"]["embedding_dim"] * 4
+    print(f"{size} bytes of rows; {own['memory']} and {own['disk']} bytes of own memory")
+    if answers["memory"] != answers["disk"]:
+        sys.exit(f"answers differ: {answers}")
+    if size < 4 << 20 or own["memory"] - own["disk"] < 0.8 * size:
+        sys.exit("the rows are in memory, or are too few to tell")
+
+
 def main():
     command, *rest = sys.argv[1:]
     if command == "make":
         make(rest[0], rest[1], int(rest[2]), int(rest[3]))
     else:
-        {"same": same, "follow": follow, "copy": copy}[command](*rest)
+        {"same": same, "follow": follow, "copy": copy, "columns": columns, "disk": disk}[command](*rest)
 
 
 if __name__ == "__main__":

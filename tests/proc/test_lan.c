@@ -368,6 +368,58 @@ static void a_slow_box_limits_its_shard(void **state)
     test_close(limit * 8e-6, 50, 0.15, 0, "shard's link");
 }
 
+// A run with shards on boxes of their own; what each moved up and down, in shares of one dense
+// exchange of all workers. (Rows are small there.)
+static void measure_shards(const char *directory, uint32_t shards, double (*ways)[2])
+{
+    static char text[TEXT_MAX];
+    char out[300], path[400], boxes[4][16], count[32], box[16];
+    double up, down;
+    char *lan[40] = {LAN, "with", "ps=1000", "w0=1000", "w1=1000"};
+    size_t at = 5;
+    snprintf(out, sizeof out, "%s/lan%u", directory, shards);
+    snprintf(count, sizeof count, "ps.shards=%u", shards);
+    for (uint32_t i = 0; i < shards; i++) {
+        snprintf(boxes[i], sizeof boxes[i], "ps%u=1000", i);
+        lan[at++] = boxes[i];
+    }
+    char *rest[] = {"--", RUN, CONFIG, out, count, "workers=2", "links.workers=[1,1]",
+                    "stream.samples_max=7680", "model.embedding_dim=4", "model.mlp=[256,256,256]"};
+    memcpy(lan + at, rest, sizeof rest);
+    assert_int_equal(run(lan, text), 0);
+    cJSON *summary = read_summary(out);
+    const double all = 2 * number(summary, "iterations") * number(summary, "dense_bytes");
+    cJSON_Delete(summary);
+    snprintf(path, sizeof path, "%s/bytes", out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fscanf(file, "%15s %lf %lf", box, &up, &down) == 3) {
+        if (strncmp(box, "ps", 2) == 0 && box[2]) {
+            ways[atoi(box + 2)][0] = up / all;
+            ways[atoi(box + 2)][1] = down / all;
+        }
+    }
+    fclose(file);
+}
+
+// Of S shards each moves an S-th of the dense exchange: not less, and little beside it.
+static void shards_share_the_dense_exchange(void **state)
+{
+    (void)state;
+    const char *directory = test_directory();
+    setenv("LANYARD", program(), 1);
+    for (uint32_t shards = 2; shards <= 4; shards += 2) {
+        double ways[4][2] = {{0}};
+        measure_shards(directory, shards, ways);
+        for (uint32_t i = 0; i < shards; i++) {
+            printf("shard %u of %u: %.3f of the dense exchange up, %.3f down\n", i, shards,
+                   ways[i][0], ways[i][1]);
+            for (uint32_t way = 0; way < 2; way++)
+                test_close(ways[i][way] * shards, 1.08, 0.08, 0, "share of a shard");
+        }
+    }
+}
+
 // Idle links, joining workers, and transfers while training runs, within a tenth. Who measures
 // needs the processor: on a busy machine the first try may fail.
 static void measured_rates_are_near(void **state)
@@ -457,6 +509,6 @@ static void wrong_use_is_named(void **state)
 
 TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_lan_leaves_nothing),
           TEST(probes_find_the_shaped_rate), TEST(measured_links_reach_the_planner),
-          TEST(a_slow_box_limits_its_shard), TEST_SLOW(measured_rates_are_near, 120),
+          TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange), TEST_SLOW(measured_rates_are_near, 120),
           TEST_SLOW(a_change_is_followed, 170), TEST(boxes_have_files_of_their_own),
           TEST(wrong_use_is_named))

@@ -237,6 +237,34 @@ static void lines_keep_their_places(void **state)
     }
 }
 
+// ---- columns of every kind, and rows on disk -----------------------------------------------------
+
+static void columns_of_every_kind(void **state)
+{
+    char program[500], folder[500];
+    (void)state;
+    need_numpy();
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(folder, sizeof folder, "%s", test_path("columns"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    script("columns", program, folder, NULL, NULL, NULL);
+}
+
+static void rows_may_be_on_disk(void **state)
+{
+    char out[500], program[500];
+    (void)state;
+    need_numpy();
+    snprintf(program, sizeof program, "%s", process_lanyard());
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    train(config_of(wdl), out,
+          (const char *const[]){"stream={\"format\": \"synthetic\", \"samples_max\": 12800, "
+                                "\"synthetic\": {\"scale\": 0.02}}",
+                                "model.embedding_dim=64", NULL});
+    snprintf(out, sizeof out, "%s/model", test_path("out"));
+    script("disk", program, out, NULL, NULL, NULL);
+}
+
 // ---- published ---------------------------------------------------------------------------------
 
 static void published_models_are_followed(void **state)
@@ -272,5 +300,6 @@ static void published_models_are_copied(void **state)
 
 TEST_MAIN(TEST_SLOW(same_answers_criteo, 240), TEST_SLOW(same_answers_avazu, 240),
           TEST_SLOW(same_answers_movielens, 240), TEST_SLOW(same_answers_on_real_rows, 900),
-          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(published_models_are_followed, 240),
+          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(columns_of_every_kind, 120),
+          TEST_SLOW(rows_may_be_on_disk, 120), TEST_SLOW(published_models_are_followed, 240),
           TEST_SLOW(published_models_are_copied, 240))

@@ -34,7 +34,7 @@ typedef struct {
     rt_consistency_config consistency;
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers
-    dp_rows ends;                    // when rows end
+    dp_rows ends;                    // when rows end, and begin
 } fabric_shape;
 
 // How it comes about: must not change any result.
@@ -50,7 +50,8 @@ typedef struct {
 typedef struct {
     fabric_shape shape;
     dp_planner_config planner;
-    rt_batch *batches;    // shape.iterations
+    rt_batch *batches;    // shape.iterations, as they were planned
+    rt_batch *offered;    // with ends.admit: as they came; else NULL
     rt_message *slices;   // slice_count x worker_count
     rt_counts *counts;    // the same, as planned
     uint32_t *placements; // iterations x samples of a full batch: workers

@@ -95,6 +95,23 @@ static void make_batches(fabric_plan *plan)
     rt_batch_fini(&bare);
 }
 
+static void keep_offered(fabric_plan *plan)
+{
+    if (plan->shape.ends.admit < 2)
+        return;
+    plan->offered = calloc(plan->shape.iterations, sizeof *plan->offered);
+    for (uint32_t t = 0; t < plan->shape.iterations; t++) {
+        const rt_batch *batch = &plan->batches[t];
+        rt_batch_init(&plan->offered[t], batch->dense_count);
+        for (uint32_t i = 0; i < batch->sample_count; i++)
+            assert_int_equal(rt_batch_append(&plan->offered[t], batch->labels[i],
+                                             batch->dense + (size_t)i * batch->dense_count,
+                                             batch->keys + batch->key_offsets[i],
+                                             batch->key_offsets[i + 1] - batch->key_offsets[i]),
+                             RT_OK);
+    }
+}
+
 static int compare_keys(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -190,7 +207,7 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
 {
     const dp_plan *final = NULL;
     rt_error error = {0};
-    uint32_t shown = 0, planned = 0;
+    uint32_t shown = 0, planned = 0, refused;
     for (uint32_t t = 0; t < plan->shape.iterations; t++) {
         while (shown <= t + plan->shape.lookahead && shown < plan->shape.iterations)
             dp_planner_preview(planner, &plan->batches[shown++]);
@@ -198,6 +215,7 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
             sweep(plan, planner, t);
         if (plan->shape.change_every && t % plan->shape.change_every == 0)
             change_participants(plan, planner, t);
+        assert_int_equal(dp_planner_admit(planner, &plan->batches[t], &refused), RT_OK);
         assert_int_equal(dp_planner_look_up(planner, &plan->batches[t]), RT_OK);
         dp_planner_place(planner);
         memcpy(plan->placements + (size_t)t * batch_max(&plan->shape),
@@ -224,6 +242,7 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
     *plan = (fabric_plan){.shape = *shape};
     configure_planner(plan);
     make_batches(plan);
+    keep_offered(plan);
     list_keys(plan);
     size_t slices = (size_t)(2 * shape->iterations + 1) * shape->worker_count;
     plan->floors = calloc(2 * shape->iterations + 1, sizeof *plan->floors);
@@ -245,9 +264,12 @@ void fabric_plan_fini(fabric_plan *plan)
 {
     for (uint32_t t = 0; t < plan->shape.iterations; t++)
         rt_batch_fini(&plan->batches[t]);
+    for (uint32_t t = 0; plan->offered && t < plan->shape.iterations; t++)
+        rt_batch_fini(&plan->offered[t]);
     for (uint32_t i = 0; i < plan->slice_count * plan->shape.worker_count; i++)
         rt_message_release(&plan->slices[i]);
     free(plan->batches);
+    free(plan->offered);
     free(plan->slices);
     free(plan->counts);
     free(plan->placements);

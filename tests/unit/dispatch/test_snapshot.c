@@ -85,7 +85,8 @@ static rt_status load(const dp_planner_config *config, const dp_planner *from,
     return dp_planner_load(*planner_p, &reader, true, restored, error);
 }
 
-static void compare(const planner_shape *shape, uint32_t cut_at)
+// set: takes effect before the cut; NULL: none.
+static void compare_after(const planner_shape *shape, uint32_t cut_at, const dp_input *set)
 {
     planner_case pc;
     batches all = {.lookahead = shape->lookahead};
@@ -99,8 +100,12 @@ static void compare(const planner_shape *shape, uint32_t cut_at)
         random_batches_fill(&pc.batches, &all.items[t], t % 7 == 3 ? 5 : shape->sample_count_max);
     }
     assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
-    for (uint32_t t = 0; t < cut_at; t++)
+    for (uint32_t t = 0; t < cut_at; t++) {
+        dp_input input = set ? *set : (dp_input){0};
+        if (set && t == cut_at / 2)
+            assert_int_equal(dp_planner_apply(one.planner, &input, NULL), RT_OK);
         (void)step(&one, &all, t);
+    }
     cut(&one, &state);
     if (load(&pc.config, one.planner, &state, &other.planner, &restored, &error))
         fail_msg("%s", error.text);
@@ -119,6 +124,11 @@ static void compare(const planner_shape *shape, uint32_t cut_at)
     for (uint32_t t = 0; t < BATCHES; t++)
         rt_batch_fini(&all.items[t]);
     planner_case_fini(&pc);
+}
+
+static void compare(const planner_shape *shape, uint32_t cut_at)
+{
+    compare_after(shape, cut_at, NULL);
 }
 
 static planner_shape shape_of(rt_policy_kind policy, rt_eviction_kind eviction)
@@ -149,6 +159,19 @@ static void every_policy_and_eviction(void **context)
             shape.dispatch.micro_batch_max = dp_policy_can(kind, DP_POLICY_UNEQUAL) ? 9 : 0;
             compare(&shape, 1);
             compare(&shape, 33);
+        }
+    }
+}
+
+// A policy that an input record set goes on, though the configuration names another one.
+static void a_policy_that_was_set(void **context)
+{
+    (void)context;
+    for (uint32_t from = 0; from < RT_POLICY_COUNT; from++) {
+        for (uint32_t to = 0; to < RT_POLICY_COUNT; to++) {
+            const planner_shape shape = shape_of((rt_policy_kind)from, RT_EVICT_EMARK);
+            const dp_input set = {.kind = DP_INPUT_POLICY, .value = to};
+            compare_after(&shape, 14, &set);
         }
     }
 }
@@ -448,6 +471,6 @@ static void who_takes_part(void **context)
 }
 
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
-          TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
           TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
           TEST(another_view))

@@ -74,7 +74,7 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->checkpoint_time_s = 69;
         break;
     case RT_ALERT_memory:
-        view->shards[0].row_bytes = 91;
+        view->shards[0].memory.rss_bytes = 91;
         break;
     case RT_ALERT_worker_out:
         view->out_count = 1;
@@ -171,14 +171,19 @@ static rt_alerts_config with_command(const char *command)
     return config;
 }
 
+static rt_alerts_config with_note(void)
+{
+    char command[700];
+    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
+    return with_command(command);
+}
+
 static void tells(void **state)
 {
     (void)state;
-    char command[700];
     rt_alerts alerts;
     rt_view *view = make_view();
-    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
-    const rt_alerts_config config = with_command(command);
+    const rt_alerts_config config = with_note();
     rt_alerts_init(&config, "/runs/a", &alerts);
     spoil(view, RT_ALERT_memory);
     rt_alerts_step(&alerts, view, NOW);
@@ -187,7 +192,7 @@ static void tells(void **state)
     assert_non_null(json);
     assert_string_equal(cJSON_GetObjectItem(json, "alert")->valuestring, "memory");
     assert_string_equal(cJSON_GetObjectItem(json, "state")->valuestring, "firing");
-    assert_string_equal(cJSON_GetObjectItem(json, "about")->valuestring, "rows of ps 0");
+    assert_string_equal(cJSON_GetObjectItem(json, "about")->valuestring, "ps 0");
     assert_string_equal(cJSON_GetObjectItem(json, "run")->valuestring, "/runs/a");
     assert_true(cJSON_GetObjectItem(json, "value")->valuedouble == 0.91);
     assert_true(cJSON_GetObjectItem(json, "threshold")->valuedouble == 0.9);
@@ -201,16 +206,14 @@ static void tells(void **state)
 static void tells_seldom(void **state)
 {
     (void)state;
-    char command[700];
     rt_alerts alerts;
     rt_view *view = make_view();
-    snprintf(command, sizeof command, "cat >>%s", test_path("told"));
-    const rt_alerts_config config = with_command(command);
+    const rt_alerts_config config = with_note();
     rt_alerts_init(&config, "", &alerts);
     for (unsigned i = 0; i < 50; i++) { // 0 to 245 s
         const double now = NOW + 5 * i;
         view->iteration_time_s = view->checkpoint_time_s = now - view->offset_s;
-        view->shards[0].row_bytes = i % 2 ? 10 : 95;
+        view->shards[0].memory.rss_bytes = i % 2 ? 10 : 95;
         rt_alerts_step(&alerts, view, now);
         let_it_end(&alerts, view, now);
     }

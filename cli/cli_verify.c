@@ -1,0 +1,121 @@
+// `lanyard verify`: reads all of a model, a checkpoint, or every checkpoint of a folder.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_pack.h"
+#include "runtime/numbers/rt_optimizer.h"
+
+// What of a folder is not looked at by whoever reads rows: the dense part, the scale, the planner.
+static rt_status read_others(const ew_source *source, const cJSON *manifest, rt_error *error)
+{
+    rt_manifest_part part;
+    rt_file_sum sum = {0};
+    char path[RT_PATH_MAX + 80];
+    rt_tensors *dense, *scale = NULL;
+    rt_bytes state = {0};
+    snprintf(path, sizeof path, "%s/dense.bin", source->folder);
+    rt_status status = rt_tensors_open(path, &dense, error);
+    if (status)
+        return status;
+    rt_tensors_close(dense);
+    status = ew_source_scale(source, 0, &scale, error);
+    rt_tensors_close(scale);
+    if (status || !rt_manifest_part_of(manifest, "planner.bin", &part))
+        return status;
+    snprintf(path, sizeof path, "%s/planner.bin", source->folder);
+    status = rt_pack_read(path, DP_CHECKPOINT_MAGIC, &state, &sum, error);
+    rt_bytes_fini(&state);
+    if (!status && part.has_hash && (sum.hash != part.sum.hash || sum.bytes != part.sum.bytes))
+        return rt_fail(error, RT_DATA, "%s is not the one that manifest.json names", path);
+    return status;
+}
+
+// One shard's rows at a time, with those that the checkpoint builds on.
+static rt_status read_rows(const ew_source *source, uint64_t *rows_p, rt_error *error)
+{
+    const rt_config *config = source->config;
+    const uint32_t dim = config->model.embedding_dim;
+    const ps_table_config bounds = {
+        .row_floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
+        .memory_bytes_max = UINT64_MAX / 2};
+    rt_status status = RT_OK;
+    for (uint32_t s = 0; s < config->ps_shard_count && !status; s++) {
+        ps_table *table;
+        if (ps_table_create(&bounds, &table))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = ew_source_rows(source, s, bounds.row_floats, table, NULL, error);
+        *rows_p += ps_table_count(table);
+        ps_table_destroy(table);
+    }
+    return status;
+}
+
+static int verify(const char *folder)
+{
+    rt_config config;
+    ew_source source;
+    rt_error error = {0};
+    cJSON *manifest = NULL;
+    uint64_t rows = 0, iteration = 0;
+    int code = cli_open_source(folder, NULL, 0, false, &config, &source);
+    if (code != CLI_OK)
+        return code;
+    rt_status status = ew_source_check(&source, &error);
+    if (!status)
+        status = rt_manifest_read(folder, &manifest, &error);
+    if (!status)
+        (void)rt_manifest_u64(manifest, "iteration", UINT64_C(1) << 53, &iteration);
+    if (!status)
+        status = read_rows(&source, &rows, &error);
+    if (!status)
+        status = read_others(&source, manifest, &error);
+    cJSON_Delete(manifest);
+    rt_config_fini(&config);
+    if (status)
+        return cli_fail(&error);
+    printf("%s: whole, iteration %" PRIu64 ", %" PRIu64 " rows\n", folder, iteration, rows);
+    return CLI_OK;
+}
+
+// The folder of a run, or of checkpoints: all of them. CLI_USAGE: it is none.
+static int verify_all(const char *given)
+{
+    static const char *const inside[] = {"/checkpoints", ""};
+    int code = CLI_USAGE;
+    for (size_t i = 0; i < RT_COUNT_OF(inside) && code == CLI_USAGE; i++) {
+        char folder[RT_PATH_MAX + 16], path[RT_PATH_MAX + 64];
+        uint32_t *iterations, count;
+        snprintf(folder, sizeof folder, "%s%s", given, inside[i]);
+        if (rt_checkpoint_list(folder, &iterations, &count, NULL))
+            continue;
+        for (uint32_t k = 0; k < count; k++) {
+            if (rt_checkpoint_path(folder, iterations[k], path, sizeof path, NULL))
+                continue;
+            const int one = verify(path);
+            code = code == CLI_FAILED ? code : one;
+        }
+        rt_free(iterations);
+    }
+    return code;
+}
+
+int cli_verify(int argc, char **argv)
+{
+    const char *given = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    if (!cli_parse(argc, argv, NULL, 0, &given, sets, &set_count))
+        return CLI_USAGE;
+    if (!given || set_count) {
+        fprintf(stderr, "lanyard verify: expected DIR, a model, a checkpoint, or the folder of a run "
+                        "or of checkpoints\n");
+        return CLI_USAGE;
+    }
+    const int code = verify_all(given);
+    return code == CLI_USAGE ? verify(given) : code;
+}

@@ -1,0 +1,326 @@
+#include "dispatch/coordinator/dp_control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dispatch/coordinator/dp_run.h"
+#include "dispatch/policies/dp_policy.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/rt_log.h"
+#include "runtime/transport/rt_ask.h"
+
+#define LIST "forgotten"                     // beside the checkpoints
+#define PLANNED_MORE 8u                      // batches and plans on their way, beside run-ahead
+#define ASK_AGAIN_NS UINT64_C(10000000000)   // for a checkpoint, where the one before failed
+
+rt_status dp_control_init(const rt_config *config, dp_control *control)
+{
+    *control = (dp_control){0};
+    rt_status status = rt_config_copy(config, &control->in_force);
+    control->has_config = !status;
+    return status;
+}
+
+void dp_control_fini(dp_control *control)
+{
+    if (control->has_config)
+        rt_config_fini(&control->in_force);
+    *control = (dp_control){0};
+}
+
+// ---- set -------------------------------------------------------------------------------------
+
+static rt_status set_search(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    const rt_dispatch_config *dispatch = &fresh->dispatch;
+    const dp_reloaded values = {dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
+                                dispatch->budget_ms};
+    (void)error;
+    dp_run_take_over(c, &values);
+    return RT_OK;
+}
+
+static rt_status set_log_level(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    (void)c;
+    (void)error;
+    rt_log_set_level(fresh->log_level);
+    return RT_OK;
+}
+
+static rt_status set_policy(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    const dp_input input = {.kind = DP_INPUT_POLICY, .value = (double)fresh->dispatch.policy};
+    const rt_dispatch_config *dispatch = &fresh->dispatch;
+    if (dp_policy_can(dispatch->policy, DP_POLICY_TABLES) && dispatch->view == RT_VIEW_STRICT)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\"",
+                       rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
+    dp_feed_tell(c->feed, &input);
+    return RT_OK;
+}
+
+// Shards have the dense weights for who comes back only where the run began that way.
+static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    const rt_dispatch_config *dispatch = &fresh->dispatch;
+    const uint64_t all = dp_run_workers(c);
+    if (c->own.config->dispatch.participants == RT_PARTICIPANTS_ALL)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: this run began with \"all\": its shards keep no dense "
+                       "weights for workers that come back");
+    if (c->limits.worker_count != c->given->worker_count)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: workers are missing, ranks have other meanings now");
+    const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
+                         dispatch->participants == RT_PARTICIPANTS_ROTATE;
+    if (chooses && c->own.config->dispatch.participants != dispatch->participants)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.participants: only a run that began with it can choose");
+    dp_feed_choose_on(c->feed, chooses);
+    if (chooses)
+        return RT_OK;
+    const uint64_t who =
+        dispatch->participants == RT_PARTICIPANTS_LIST ? dispatch->participant_mask : all;
+    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
+        const dp_input input = {
+            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = who >> w & 1 ? 1 : 0};
+        dp_feed_tell(c->feed, &input);
+    }
+    return RT_OK;
+}
+
+static const struct {
+    const char *key;
+    rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
+} settable[] = {{"dispatch.alpha", set_search},
+                {"dispatch.search_evaluations", set_search},
+                {"dispatch.budget_ms", set_search},
+                {"dispatch.policy", set_policy},
+                {"dispatch.participants", set_participants},
+                {"log.level", set_log_level}};
+
+static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
+{
+    char names[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < RT_COUNT_OF(settable); i++) {
+        if (strcmp(settable[i].key, key) == 0) {
+            *index_p = i;
+            return RT_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                 settable[i].key);
+    }
+    return rt_fail(error, RT_CONFIG, "%s: cannot be set while a run trains; expected one of %s", key,
+                   names);
+}
+
+static rt_status make_config(const dp_control *control, const char *key, const char *value,
+                             rt_config *fresh, rt_error *error)
+{
+    char assignment[RT_ASK_BYTES_MAX];
+    if (rt_config_copy(&control->in_force, fresh))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    snprintf(assignment, sizeof assignment, "%s=%s", key, value);
+    rt_status status = rt_config_set(fresh, assignment, error);
+    if (!status)
+        status = rt_config_check(fresh, error);
+    if (!status)
+        status = rt_config_check_training(fresh, error);
+    if (status)
+        rt_config_fini(fresh);
+    return status;
+}
+
+static rt_status set(dp_run *c, const char *key, const char *value, char *answer, size_t size,
+                     rt_error *error)
+{
+    rt_config fresh;
+    size_t index = 0;
+    rt_status status = find_settable(key, &index, error);
+    if (!status)
+        status = make_config(&c->control, key, value, &fresh, error);
+    if (status)
+        return status;
+    status = settable[index].apply(c, &fresh, error);
+    if (status) {
+        rt_config_fini(&fresh);
+        return status;
+    }
+    rt_config_fini(&c->control.in_force);
+    c->control.in_force = fresh;
+    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "set");
+    rt_json_string(json, "key", key);
+    rt_json_string(json, "value", value);
+    rt_metrics_end(dp_tally_metrics(c->tally));
+    snprintf(answer, size, "%s is %s from the next plan on", key, value);
+    return RT_OK;
+}
+
+// ---- forget ----------------------------------------------------------------------------------
+
+// Whoever goes on from a checkpoint that still has the rows ends them again: a file beside the
+// checkpoints names their keys until there is one without them.
+static rt_status write_list(const dp_run *c, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16], line[24];
+    rt_file *file;
+    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    if (mkdir(c->checkpoints, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "cannot make %s: %s", c->checkpoints, strerror(errno));
+    rt_status status = rt_file_create(path, &file, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < c->control.forgotten_count && !status; i++) {
+        snprintf(line, sizeof line, "%016" PRIx64 "\n", c->control.forgotten[i]);
+        status = rt_file_write(file, line, strlen(line), error);
+    }
+    if (!status)
+        return rt_file_commit(file, error);
+    rt_file_abort(file);
+    return status;
+}
+
+static void tell_forgotten(dp_run *c, uint64_t key)
+{
+    const dp_input input = dp_input_forget(key);
+    dp_feed_tell(c->feed, &input);
+}
+
+// Beyond the last iteration that may be planned without the records that were told just now.
+static void want_all_rows(dp_run *c)
+{
+    const rt_config *config = c->own.config;
+    c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
+                       config->cache.lookahead + PLANNED_MORE;
+    if (c->checkpoint)
+        dp_checkpoint_want_all(c->checkpoint, c->control.after);
+}
+
+static rt_status read_keys(const char *text, dp_control *control, uint32_t *count_p,
+                           rt_error *error)
+{
+    uint32_t count = control->forgotten_count;
+    for (const char *at = text; *at; at += *at == ',') {
+        if (strspn(at, "0123456789abcdef") != 16 || (at[16] && at[16] != ','))
+            return rt_fail(error, RT_WIRE, "forget: expected keys of 16 hexadecimal digits");
+        if (count == DP_FORGET_MAX)
+            return rt_fail(error, RT_AGAIN,
+                           "forget: %u keys wait for a checkpoint without their rows: ask again "
+                           "later",
+                           DP_FORGET_MAX);
+        control->forgotten[count++] = strtoull(at, NULL, 16);
+        at += 16;
+    }
+    *count_p = count;
+    return RT_OK;
+}
+
+static rt_status forget(dp_run *c, const char *keys, const char *second, char *answer, size_t size,
+                        rt_error *error)
+{
+    dp_control *control = &c->control;
+    const uint32_t before = control->forgotten_count;
+    uint32_t count = before;
+    (void)second;
+    if (c->own.config->placement == RT_PLACEMENT_WORKER)
+        return rt_fail(error, RT_CONFIG,
+                       "forget: rows do not end with planner.placement \"worker\"");
+    rt_status status = read_keys(keys, control, &count, error);
+    if (status)
+        return status;
+    control->forgotten_count = count;
+    if (*c->checkpoints)
+        status = write_list(c, error);
+    if (status) {
+        control->forgotten_count = before;
+        return status;
+    }
+    for (uint32_t i = before; i < count; i++)
+        tell_forgotten(c, control->forgotten[i]);
+    want_all_rows(c);
+    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "forget");
+    rt_json_u64(json, "keys", count - before);
+    rt_metrics_end(dp_tally_metrics(c->tally));
+    snprintf(answer, size, "%" PRIu32 " keys: their rows end before the next batch is trained%s",
+             count - before,
+             *c->checkpoints ? "; checkpoints from then on do without" : "");
+    return RT_OK;
+}
+
+void dp_control_resume(dp_run *c)
+{
+    char path[RT_PATH_MAX + 16], line[24];
+    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    FILE *file = *c->checkpoints ? fopen(path, "re") : NULL;
+    dp_control *control = &c->control;
+    while (file && control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
+        if (strspn(line, "0123456789abcdef") != 16) {
+            rt_warn("%s: expected keys of 16 hexadecimal digits, a line each", path);
+            continue;
+        }
+        const uint64_t key = strtoull(line, NULL, 16);
+        control->forgotten[control->forgotten_count++] = key;
+        tell_forgotten(c, key);
+    }
+    if (file)
+        fclose(file);
+    if (!control->forgotten_count)
+        return;
+    rt_info("%" PRIu32 " rows that were to be forgotten end again", control->forgotten_count);
+    want_all_rows(c);
+}
+
+void dp_control_step(dp_run *c)
+{
+    dp_control *control = &c->control;
+    char path[RT_PATH_MAX + 16];
+    if (!control->forgotten_count || dp_tally_iterations(c->tally) <= control->after)
+        return;
+    if (!c->checkpoint || dp_checkpoint_has_all(c->checkpoint)) {
+        control->forgotten_count = 0;
+        snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+        if (*c->checkpoints && unlink(path) != 0 && errno != ENOENT)
+            rt_warn("cannot remove %s: %s", path, strerror(errno));
+        return;
+    }
+    if (control->asked_ns && rt_now_ns() - control->asked_ns < ASK_AGAIN_NS)
+        return;
+    control->asked_ns = rt_now_ns();
+    c->cut.is_wanted = true;
+}
+
+// ---- requests --------------------------------------------------------------------------------
+
+typedef rt_status (*verb)(dp_run *c, const char *first, const char *second, char *answer,
+                          size_t size, rt_error *error);
+
+static const struct {
+    const char *name;
+    uint32_t arguments;
+    verb run;
+} verbs[] = {{"set", 2, set}, {"forget", 1, forget}};
+
+rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
+{
+    const char *parts[3] = {request, NULL, NULL};
+    uint32_t count = 1;
+    for (char *at = request; (at = strchr(at, '\n')) && count < RT_COUNT_OF(parts);) {
+        *at++ = '\0';
+        parts[count++] = at;
+    }
+    if (c->phase != DP_RUN_TRAINS || c->interrupted)
+        return rt_fail(error, RT_AGAIN, "the run does not train: it begins, or ends");
+    for (size_t i = 0; i < RT_COUNT_OF(verbs); i++) {
+        if (strcmp(verbs[i].name, request) == 0 && count == verbs[i].arguments + 1)
+            return verbs[i].run(c, parts[1], parts[2], answer, size, error);
+    }
+    return rt_fail(error, RT_WIRE, "a request \"%.40s\" with %" PRIu32 " arguments, which this build "
+                   "does not know", request, count - 1);
+}

@@ -1,0 +1,47 @@
+// dp_control - what people ask of a run that trains: another value of a key, the end of a row.
+//
+// A request is the text of a CONTROL message of a visitor, a verb and its arguments, a line each:
+//
+//     set KEY VALUE      VALUE as after --set. A key that a run takes over while it trains; the
+//                        value is checked with all others that are in force
+//     forget KEY         16 hexadecimal digits: the row of a key, and all copies of it, end
+//
+// What changes plans becomes input records, so that records.jsonl and checkpoints know it; every
+// request that was done is a record of the metrics. dp_iterations.c hands requests over. One
+// thread.
+#ifndef DP_CONTROL_H
+#define DP_CONTROL_H
+
+#include "runtime/config/rt_config.h"
+#include "runtime/rt_base.h"
+
+struct dp_run;
+
+#define DP_FORGET_MAX 256u // keys that wait for their end, or for a checkpoint without them
+
+typedef struct {
+    rt_config in_force; // with what was set
+    bool has_config;
+    uint64_t forgotten[DP_FORGET_MAX]; // whose rows the newest checkpoints have
+    uint32_t forgotten_count;
+    uint32_t after;    // none of them has a row after this iteration, unless it was trained anew
+    uint64_t asked_ns; // when a checkpoint without them was asked for last
+} dp_control;
+
+// RT_NO_MEMORY.
+rt_status dp_control_init(const rt_config *config, dp_control *control);
+void dp_control_fini(dp_control *control);
+
+// Keys that a run before was to forget, and that the checkpoint which this one goes on from has.
+// After the feed was made. What is wrong with the file goes to the log.
+void dp_control_resume(struct dp_run *run);
+
+// Sees to it that a checkpoint without the rows that were forgotten is made, as long as there is
+// none.
+void dp_control_step(struct dp_run *run);
+
+// Does what the text of a request asks for, or says why not. answer: what was done.
+rt_status dp_control_do(struct dp_run *run, char *request, char *answer, size_t size,
+                        rt_error *error);
+
+#endif

@@ -1,0 +1,169 @@
+#include "dispatch/planner/dp_admission.h"
+
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+
+typedef struct {
+    uint32_t times, columns;
+    uint64_t fresh, set; // set: counters that are not 0, which follow by place and value
+} saved_head;
+_Static_assert(sizeof(saved_head) == 24, "file layout");
+
+rt_status dp_admission_create(uint32_t times, uint64_t bytes, dp_admission **admission_p)
+{
+    rt_assert(times >= 2 && times <= UINT8_MAX && bytes >= DP_ADMISSION_ROWS);
+    dp_admission *admission = rt_alloc(1, sizeof *admission);
+    if (!admission)
+        return RT_NO_MEMORY;
+    uint64_t columns = 1;
+    while (2 * columns * DP_ADMISSION_ROWS <= bytes && columns < UINT64_C(1) << 31)
+        columns *= 2;
+    admission->times = times;
+    admission->columns = (uint32_t)columns;
+    admission->counters = rt_alloc(columns * DP_ADMISSION_ROWS, sizeof *admission->counters);
+    if (!admission->counters) {
+        rt_free(admission);
+        return RT_NO_MEMORY;
+    }
+    *admission_p = admission;
+    return RT_OK;
+}
+
+void dp_admission_destroy(dp_admission *admission)
+{
+    if (!admission)
+        return;
+    rt_free(admission->counters);
+    rt_free(admission->refused);
+    rt_free(admission);
+}
+
+// ---- counts ----------------------------------------------------------------------------------
+
+// Double hashing: row r looks at first + r x step.
+static uint32_t find_counters(const dp_admission *admission, uint64_t key,
+                              uint8_t *counters[DP_ADMISSION_ROWS])
+{
+    const uint64_t hash = rt_mix(key ^ UINT64_C(0x5bf03635f0b7a54d));
+    const uint32_t step = (uint32_t)(hash >> 32) | 1, mask = admission->columns - 1;
+    uint32_t least = UINT8_MAX;
+    for (uint32_t r = 0; r < DP_ADMISSION_ROWS; r++) {
+        const uint32_t column = ((uint32_t)hash + r * step) & mask;
+        counters[r] = &admission->counters[(size_t)r * admission->columns + column];
+        least = (uint32_t)rt_min_u64(least, *counters[r]);
+    }
+    return least;
+}
+
+uint32_t dp_admission_count(const dp_admission *admission, uint64_t key)
+{
+    uint8_t *counters[DP_ADMISSION_ROWS];
+    return find_counters(admission, key, counters);
+}
+
+static void fade(dp_admission *admission)
+{
+    const size_t count = (size_t)admission->columns * DP_ADMISSION_ROWS;
+    for (size_t i = 0; i < count; i++)
+        admission->counters[i] /= 2;
+    admission->fresh = 0;
+}
+
+// Only the smallest counters of a key grow: the others are too high already.
+static void count_one(dp_admission *admission, uint64_t key)
+{
+    uint8_t *counters[DP_ADMISSION_ROWS];
+    const uint32_t seen = find_counters(admission, key, counters);
+    if (seen >= admission->times)
+        return;
+    for (uint32_t r = 0; r < DP_ADMISSION_ROWS; r++) {
+        if (*counters[r] == seen)
+            *counters[r] = (uint8_t)(seen + 1);
+    }
+    admission->fresh += seen == 0;
+}
+
+// ---- a batch ---------------------------------------------------------------------------------
+
+static void count_all(dp_admission *admission, const dp_directory *directory,
+                      const rt_batch *batch)
+{
+    for (uint32_t k = 0; k < batch->key_count; k++) {
+        if (!dp_directory_knows(directory, batch->keys[k]))
+            count_one(admission, batch->keys[k]);
+    }
+}
+
+static bool is_refused(const dp_admission *admission, const dp_directory *directory, uint64_t key)
+{
+    return !dp_directory_knows(directory, key) &&
+           dp_admission_count(admission, key) < admission->times;
+}
+
+rt_status dp_admission_filter(dp_admission *admission, const dp_directory *directory,
+                              rt_batch *batch, uint32_t *refused_count_p)
+{
+    uint32_t kept = 0, refused = 0, at = 0;
+    if (rt_grow(&admission->refused, &admission->refused_capacity, batch->key_count,
+                sizeof *admission->refused))
+        return RT_NO_MEMORY;
+    count_all(admission, directory, batch);
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        for (; at < batch->key_offsets[i + 1]; at++) {
+            const uint64_t key = batch->keys[at];
+            if (is_refused(admission, directory, key))
+                admission->refused[refused++] = key;
+            else
+                batch->keys[kept++] = key;
+        }
+        batch->key_offsets[i + 1] = kept;
+    }
+    batch->key_count = kept;
+    batch->has_gaps |= refused > 0;
+    if (admission->fresh >= rt_max_u64(1, admission->columns / 2))
+        fade(admission);
+    *refused_count_p = refused;
+    return RT_OK;
+}
+
+// ---- as bytes --------------------------------------------------------------------------------
+
+void dp_admission_save(const dp_admission *admission, rt_bytes *bytes)
+{
+    const size_t count = (size_t)admission->columns * DP_ADMISSION_ROWS;
+    saved_head head = {admission->times, admission->columns, admission->fresh, 0};
+    for (size_t i = 0; i < count; i++)
+        head.set += admission->counters[i] > 0;
+    rt_bytes_put(bytes, &head, sizeof head);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t one = (uint64_t)i << 8 | admission->counters[i];
+        if (admission->counters[i])
+            rt_bytes_put_u64(bytes, one);
+    }
+}
+
+bool dp_admission_fits(const dp_admission *admission, rt_reader reader)
+{
+    saved_head head;
+    return rt_reader_get(&reader, &head, 1, sizeof head) && head.times == admission->times &&
+           head.columns == admission->columns;
+}
+
+rt_status dp_admission_load(dp_admission *admission, rt_reader *reader)
+{
+    const uint64_t count = (uint64_t)admission->columns * DP_ADMISSION_ROWS;
+    const bool fits = dp_admission_fits(admission, *reader);
+    saved_head head;
+    if (!fits || !rt_reader_get(reader, &head, 1, sizeof head) || head.set > count)
+        return RT_DATA;
+    memset(admission->counters, 0, count);
+    admission->fresh = head.fresh;
+    for (uint64_t i = 0; i < head.set; i++) {
+        const uint64_t one = rt_reader_u64(reader);
+        if (reader->failed || one >> 8 >= count || (one & 0xff) == 0)
+            return RT_DATA;
+        admission->counters[one >> 8] = (uint8_t)one;
+    }
+    return RT_OK;
+}

@@ -1,0 +1,37 @@
+// rt_json_read - numbers and texts out of what libcjson has parsed, for those who take what is there.
+#ifndef RT_JSON_READ_H
+#define RT_JSON_READ_H
+
+#include <cjson/cJSON.h>
+#include <math.h>
+
+static inline const cJSON *rt_json_member(const cJSON *json, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(json, name);
+}
+
+// NAN where there is no finite number; one may be NULL.
+static inline double rt_json_value(const cJSON *one)
+{
+    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : (double)NAN;
+}
+
+static inline double rt_json_number(const cJSON *json, const char *name)
+{
+    return rt_json_value(rt_json_member(json, name));
+}
+
+static inline double rt_json_number_or_0(const cJSON *json, const char *name)
+{
+    const double value = rt_json_number(json, name);
+    return isnan(value) ? 0 : value;
+}
+
+// "" where there is none.
+static inline const char *rt_json_text_of(const cJSON *json, const char *name)
+{
+    const char *text = cJSON_GetStringValue(rt_json_member(json, name));
+    return text ? text : "";
+}
+
+#endif

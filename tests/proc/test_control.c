@@ -1,0 +1,223 @@
+// What people ask of a run that trains: `lanyard set` becomes input records, by which the simulator
+// makes the same plans; what `lanyard forget` ends is in no table, file or later checkpoint, whatever
+// is killed meanwhile.
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ps_lite/ps_model_file.h"
+#include "runtime/rt_hash.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+static const char endless[] =
+    "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"synthetic\": {\"scale\": 0.001}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"ps\": {\"shards\": 2},"
+    " \"dispatch\": {\"measure_compute\": false, \"participants\": [0, 1]}, \"sim\": {\"warmup\": 0},"
+    " \"cache\": {\"rows\": 700}, \"timeouts\": {\"start_s\": 20}}";
+
+// status: what the command must end with; says: what it must print. NULL: anything.
+static void ask(const char *verb, const char *first, const char *second, int status,
+                const char *says)
+{
+    process p;
+    const char *const words[] = {verb, run_path("out"), first, second, NULL};
+    run_start(&p, words, NULL);
+    run_must_end(&p, status);
+    if (says)
+        run_must_say(&p, says);
+    process_fini(&p);
+}
+
+static void take_fingerprint(const char *text, char fingerprint[17])
+{
+    const char *at = text ? strstr(text, "\"plan_fingerprint\": \"") : NULL;
+    if (!at)
+        fail_msg("no fingerprint in:\n%s", text);
+    memcpy(fingerprint, at + strlen("\"plan_fingerprint\": \""), 16);
+    fingerprint[16] = '\0';
+}
+
+static uint32_t count_in(const char *name, const char *text)
+{
+    size_t size;
+    uint32_t count = 0;
+    char *all = run_file("out", name, &size);
+    assert_non_null(all);
+    for (const char *at = all; (at = strstr(at, text)); at++)
+        count++;
+    free(all);
+    return count;
+}
+
+static uint64_t iterations_of(void)
+{
+    size_t size;
+    char *summary = run_file("out", "summary.json", &size);
+    const char *at = summary ? strstr(summary, "\"iterations\": ") : NULL;
+    assert_non_null(at);
+    const uint64_t count = strtoull(at + strlen("\"iterations\": "), NULL, 10);
+    free(summary);
+    return count;
+}
+
+static void values_are_set_while_it_trains(void **state)
+{
+    (void)state;
+    process up, sim;
+    size_t size;
+    char ran[17], simulated[17], bound[64], records[400], path[400];
+    run_write("config.json", endless, sizeof endless - 1);
+    snprintf(path, sizeof path, "%s", run_path("config.json"));
+    run_start_up(&up, endless, "out", NULL, NULL);
+    run_await_iterations(&up, "out", 3);
+    ask("set", "dispatch.alpha", "0.25", 0, "dispatch.alpha is 0.25");
+    run_await_iterations(&up, "out", 10);
+    static const char *const policies[] = {"laia", "makespan", "herald", "random", "esd"};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        ask("set", "dispatch.policy", policies[i], 0, policies[i]);
+        run_await_iterations(&up, "out", 30 + 20 * (uint32_t)i);
+    }
+    ask("set", "dispatch.participants", "[1, 2]", 0, NULL);
+    ask("set", "log.level", "debug", 0, NULL);
+    run_await_iterations(&up, "out", 160);
+    ask("set", "workers", "2", 1, "cannot be set while a run trains");
+    ask("set", "dispatch.alpha", "2", 1, "dispatch.alpha");
+    ask("set", "dispatch.policy", "best", 1, "\"best\" is unknown");
+    ask("set", "dispatch.participants", "auto", 1, "only a run that began with it");
+    kill(up.pid, SIGINT);
+    run_must_end(&up, 0);
+    process_fini(&up);
+    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"set\""), 8);
+    assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), 5);
+    assert_int_equal(count_in("records.jsonl", "\"kind\":\"participates\""), 2);
+    assert_int_equal(access(run_path("out/running.json"), F_OK), -1);
+    char *summary = run_file("out", "summary.json", &size);
+    take_fingerprint(summary, ran);
+    free(summary);
+    snprintf(bound, sizeof bound, "sim.iterations=%" PRIu64, iterations_of());
+    snprintf(records, sizeof records, "%s", run_path("out/records.jsonl"));
+    const char *const words[] = {"sim", path, "--json", "--records", records, NULL};
+    run_start(&sim, words, (const char *const[]){bound, NULL});
+    run_must_end(&sim, 0);
+    take_fingerprint(sim.text, simulated);
+    process_fini(&sim);
+    assert_string_equal(ran, simulated);
+    ask("set", "dispatch.alpha", "1", 1, "no run is there");
+}
+
+// ---- forget ----------------------------------------------------------------------------------
+
+#define PERSON UINT64_C(0x0badcafe) // in the first column of some rows
+
+static const char live[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16, \"wait_ms\": 50},"
+    " \"stream\": {\"format\": \"criteo\", \"source\": \"follow\"},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8]}, \"ps\": {\"shards\": 2},"
+    " \"checkpoint\": {\"full_every\": 8, \"keep\": 2},"
+    " \"cache\": {\"rows\": 2000}, \"timeouts\": {\"start_s\": 20}}";
+
+static void append_rows(uint32_t count, bool has_person, uint32_t seed)
+{
+    rt_random random = {seed};
+    FILE *file = fopen(run_path("rows.tsv"), "a");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(file, "%u", rt_random_below(&random, 2));
+        for (uint32_t k = 0; k < 13; k++)
+            fprintf(file, "\t%u", rt_random_below(&random, 40));
+        fprintf(file, "\t%08" PRIx64,
+                has_person && i % 3 == 0 ? PERSON : rt_random_below(&random, 50));
+        for (uint32_t k = 1; k < 26; k++)
+            fprintf(file, "\t%08x", rt_random_below(&random, 60));
+        fputc('\n', file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// Whether one of the two files of rows in a folder below out has the person's.
+static bool has_person(const char *folder)
+{
+    bool found = false;
+    for (uint32_t s = 0; s < 2; s++) {
+        char path[700];
+        ps_model_info info;
+        ps_model_reader *reader;
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        snprintf(path, sizeof path, "%s/%s/rows-%03u-of-002.bin", run_path("out"), folder, s);
+        assert_int_equal(ps_model_reader_open(path, NULL, NULL, &info, &reader, NULL), RT_OK);
+        while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK)
+            found |= key == rt_key(0, PERSON);
+        ps_model_reader_close(reader);
+    }
+    return found;
+}
+
+static void start_live(process *p, const char *flag, bool is_first)
+{
+    char files[400];
+    snprintf(files, sizeof files, "stream.files=%s", run_path("rows.tsv"));
+    if (is_first)
+        append_rows(320, true, 1);
+    run_start_up(p, live, "out", flag, (const char *const[]){files, NULL});
+}
+
+static void what_is_forgotten_is_nowhere(void **state)
+{
+    (void)state;
+    process up;
+    start_live(&up, NULL, true);
+    run_await_iterations(&up, "out", 10);
+    kill(up.pid, SIGUSR1);
+    run_await_records(&up, "out", "\"record\":\"checkpoint\"", 1);
+    assert_true(has_person("checkpoints/ckpt-000000000010"));
+    ask("forget", "C1", "0badcafe", 0, "1 keys");
+    ask("forget", "I1", "5", 1, "no rows of its own");
+    ask("forget", "person", "5", 1, "no such column");
+    append_rows(1600, false, 2);
+    run_await_records(&up, "out", "\"forgotten\":1", 1);
+    run_await_records(&up, "out", "\"record\":\"checkpoint\"", 2);
+    run_await_iterations(&up, "out", 60);
+    kill(up.pid, SIGINT);
+    run_must_end(&up, 0);
+    process_fini(&up);
+    assert_false(has_person("model"));
+    assert_int_equal(access(run_path("out/checkpoints/forgotten"), F_OK), -1);
+    assert_int_equal(count_in("records.jsonl", "\"kind\":\"forget\""), 1);
+    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"forget\""), 1);
+}
+
+// Killed before a checkpoint without the row: who goes on from the one before ends it again.
+static void a_kill_brings_nobody_back(void **state)
+{
+    (void)state;
+    process up;
+    start_live(&up, NULL, true);
+    run_await_iterations(&up, "out", 10);
+    kill(up.pid, SIGUSR1);
+    run_await_records(&up, "out", "\"record\":\"checkpoint\"", 1);
+    ask("forget", "C1", "0badcafe", 0, NULL);
+    kill(up.pid, SIGKILL);
+    process_fini(&up);
+    assert_int_equal(access(run_path("out/checkpoints/forgotten"), F_OK), 0);
+    append_rows(1600, false, 3);
+    start_live(&up, "--resume", false);
+    run_await_records(&up, "out", "\"forgotten\":1", 1);
+    run_await_records(&up, "out", "\"record\":\"checkpoint\"", 2);
+    kill(up.pid, SIGINT);
+    run_must_end(&up, 0);
+    run_must_say(&up, "1 rows that were to be forgotten end again");
+    process_fini(&up);
+    assert_false(has_person("model"));
+}
+
+TEST_MAIN(TEST_SLOW(values_are_set_while_it_trains, 120),
+          TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))
