@@ -77,7 +77,7 @@ help: ## this list
 	@echo "QUICK=1 with demo, bench, torture, lan-bench, fuzz: the least that shows that they work"
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
-$(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
+$(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o runtime/numbers/rt_int8.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)
 # Of the build itself, for messages: only this file knows, so that a commit compiles one.
 COMMIT := $(if $(wildcard .git),$(shell git describe --always --dirty=+ --exclude='*' 2>/dev/null))
 $(DIR)/runtime/rt_build.o: private CFLAGS += $(if $(COMMIT),-DRT_COMMIT='" ($(COMMIT))"')

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "edge_worker/model/ew_count.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
 
 static const cli_option *find_option(const char *argument, const cli_option *options,
@@ -270,7 +271,6 @@ rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint
     if (!status)
         status = ew_count_model(&one, &config->optimizer_rows, 1, &counts, error);
     if (!status)
-        *bytes_p = counts.parameter_count *
-                   (config->dense_wire == RT_DENSE_BF16 ? sizeof(uint16_t) : sizeof(float));
+        *bytes_p = rt_coding_dense_bytes(config->dense_wire, counts.parameter_count);
     return status;
 }

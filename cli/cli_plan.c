@@ -7,6 +7,7 @@
 #include "dispatch/planner/dp_setup.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/live/rt_live.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/wire/rt_wire.h"
 
@@ -60,9 +61,10 @@ static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *
                    (double)config->ps_memory_bytes_max * MB);
 }
 
-static void plan_traffic(cli_plan *plan)
+static void plan_traffic(const rt_config *config, cli_plan *plan)
 {
-    const uint64_t record = sizeof(rt_wire_grad) + plan->row_bytes + plan->state_bytes;
+    const uint32_t words = rt_coding_words(config->row_wire, config->model.embedding_dim);
+    const uint64_t record = sizeof(rt_wire_grad) + words * sizeof(float) + plan->state_bytes;
     const rt_schema *schema = &plan->schema;
     plan->rows_bytes = plan->lookups * record;
     // Per sample its features and look-ups, per row a slot and a version.
@@ -77,6 +79,9 @@ static void plan_memory(const rt_config *config, cli_plan *plan)
     plan->cache_bytes = plan->slot_count * row;
     if (config->consistency.staleness > 0)
         plan->cache_bytes *= 2; // rows as they came
+    if (config->row_wire != RT_CODING_FP32)
+        plan->cache_bytes += plan->slot_count * (uint64_t)sizeof(uint32_t) *
+                             (rt_coding_words(config->row_wire, config->model.embedding_dim) + 1);
     plan->worker_bytes = plan->cache_bytes + plan->slot_count * EXECUTOR_BYTES_PER_SLOT +
                          plan->dense_bytes * (dense_state + 1) +
                          plan->lookups * (plan->row_bytes * 3 + 32) +
@@ -106,7 +111,7 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
         status = plan_shards(config, plan, error);
     if (status)
         return status;
-    plan_traffic(plan);
+    plan_traffic(config, plan);
     plan_memory(config, plan);
     return RT_OK;
 }

@@ -24,7 +24,7 @@ typedef struct {
     cJSON **records; // a ring; the newest is number seen - 1
     uint64_t seen;
     rt_json json;
-    double ended_ms[RT_WORKERS_MAX]; // what is drawn of each worker so far
+    double *end_ms; // of each record that is drawn, oldest first, and worker
 } trace;
 
 #define XX(name, title) AT_##name,
@@ -163,29 +163,52 @@ static void put_bytes(rt_json *json, int process, double at_ms, const cJSON *rec
     rt_json_end_object(json);
 }
 
-static void put_worker(trace *t, const cJSON *record, int j, double record_ms)
+static double sum_ms(const cJSON *times)
+{
+    double sum = 0;
+    for (size_t k = 0; k < TIMES; k++)
+        sum += number(times, time_names[k][0]);
+    return sum;
+}
+
+static const cJSON *times_of(const cJSON *record, int j)
+{
+    return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "times_ms"), j);
+}
+
+static void put_worker(trace *t, const cJSON *record, int j, double end_ms)
 {
     // From the slice to the sum of the gradients.
     static const int drawn[] = {AT_plan, AT_pull, AT_push, AT_compute, AT_dense};
     _Static_assert(RT_COUNT_OF(drawn) == TIMES, "all of them");
-    const cJSON *times =
-        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "times_ms"), j);
-    double at_ms = record_ms - element(record, "reported_before_ms", j);
-    for (size_t k = 0; k < TIMES; k++)
-        at_ms -= number(times, time_names[k][0]);
-    put_bytes(&t->json, j + 1, fmax(at_ms, t->ended_ms[j]), record, j);
+    const cJSON *times = times_of(record, j);
+    double at_ms = end_ms - sum_ms(times);
+    put_bytes(&t->json, j + 1, at_ms, record, j);
     for (size_t k = 0; k < TIMES; k++) {
         const char *const *one = time_names[drawn[k]];
-        const double end_ms = at_ms + number(times, one[0]);
-        // Reports come a little sooner or later: what is drawn already stays.
-        const double from_ms = fmax(at_ms, t->ended_ms[j]);
-        put_span(&t->json, j + 1, one[1], from_ms, end_ms - from_ms, record);
-        at_ms = end_ms;
+        const double ms = number(times, one[0]);
+        put_span(&t->json, j + 1, one[1], at_ms, ms, record);
+        at_ms += ms;
     }
-    t->ended_ms[j] = fmax(at_ms, t->ended_ms[j]);
 }
 
-static void put_record(trace *t, const cJSON *record, int workers)
+// A worker's iteration ended when its report came, or before: a report may wait until the
+// coordinator looks, but the next iteration began when this one ended.
+static void find_ends(trace *t, uint64_t begin, int workers)
+{
+    for (uint64_t i = t->seen; i-- > begin;) {
+        const cJSON *record = t->records[i % t->count];
+        double *ends = t->end_ms + (i - begin) * (uint64_t)workers;
+        for (int j = 0; j < workers; j++) {
+            ends[j] = number(record, "time_s") * 1e3 - element(record, "reported_before_ms", j);
+            if (i + 1 < t->seen)
+                ends[j] = fmin(ends[j], ends[workers + j] -
+                                            sum_ms(times_of(t->records[(i + 1) % t->count], j)));
+        }
+    }
+}
+
+static void put_record(trace *t, const cJSON *record, const double *ends, int workers)
 {
     const double record_ms = number(record, "time_s") * 1e3;
     const double planned_ms = record_ms - number(record, "planned_before_ms");
@@ -193,10 +216,10 @@ static void put_record(trace *t, const cJSON *record, int workers)
     put_span(&t->json, COORDINATOR, "decision", planned_ms - commit - decision, decision, record);
     put_span(&t->json, COORDINATOR, "commit of the plan", planned_ms - commit, commit, record);
     for (int j = 0; j < workers; j++)
-        put_worker(t, record, j, record_ms);
+        put_worker(t, record, j, ends[j]);
 }
 
-static void put_all(trace *t)
+static rt_status put_all(trace *t)
 {
     char name[32];
     rt_json *json = &t->json;
@@ -204,6 +227,10 @@ static void put_all(trace *t)
     const cJSON *any = t->records[begin % t->count];
     const int listed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(any, "times_ms"));
     const int workers = (int)rt_min_u64((uint64_t)listed, RT_WORKERS_MAX);
+    t->end_ms = rt_alloc(kept * (uint64_t)workers + 1, sizeof *t->end_ms);
+    if (!t->end_ms)
+        return RT_NO_MEMORY;
+    find_ends(t, begin, workers);
     rt_json_begin_object(json, NULL);
     rt_json_string(json, "displayTimeUnit", "ms");
     rt_json_begin_array(json, "traceEvents");
@@ -213,14 +240,17 @@ static void put_all(trace *t)
         put_process(json, j + 1, name);
     }
     for (uint64_t i = begin; i < t->seen; i++)
-        put_record(t, t->records[i % t->count], workers);
+        put_record(t, t->records[i % t->count], t->end_ms + (i - begin) * (uint64_t)workers,
+                   workers);
     rt_json_end_array(json);
     rt_json_end_object(json);
+    return RT_OK;
 }
 
 static rt_status write_trace(trace *t, const char *out, rt_error *error)
 {
-    put_all(t);
+    if (put_all(t))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (out)
         return rt_json_save(&t->json, out, error);
     const char *text = rt_json_text(&t->json, NULL);
@@ -276,6 +306,7 @@ int cli_trace(int argc, char **argv)
     if (t.records)
         forget(&t);
     rt_free(t.records);
+    rt_free(t.end_ms);
     rt_json_fini(&t.json);
     return status ? cli_fail(&error) : CLI_OK;
 }

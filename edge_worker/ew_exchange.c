@@ -23,7 +23,7 @@ struct ew_exchange {
     uint64_t join_end_ns; // by then all have joined
     bool asked, meeting;  // a DENSE_JOINED is awaited; auto: the others are to be met
     ew_reducer *reducer;
-    float *residual; // bf16: what rounding has lost so far
+    float *residual; // bf16, int8: what rounding has lost so far
     ew_lanes lanes;  // ps
 
     // The iteration in progress.
@@ -43,7 +43,7 @@ static bool decides_alone(const ew_exchange_config *config)
 {
     return config->collective == RT_COLLECTIVE_PS ||
            (config->collective == RT_COLLECTIVE_AUTO &&
-            (config->worker_count == 1 || config->wire == RT_DENSE_BF16 || config->keyed));
+            (config->worker_count == 1 || config->wire != RT_CODING_FP32 || config->keyed));
 }
 
 // Whether the own worker can take part; where another collective would do, error is not needed.
@@ -236,13 +236,13 @@ bool ew_exchange_on_device(const ew_exchange *x)
 static rt_status create_lanes(ew_exchange *x, rt_error *error)
 {
     const ew_exchange_config *config = &x->config;
-    if (config->wire == RT_DENSE_BF16) {
+    if (config->wire != RT_CODING_FP32) {
         x->residual = rt_alloc(config->count, sizeof *x->residual);
         if (!x->residual)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     x->lanes = (ew_lanes){.stripes = {config->count, config->shard_count},
-                          .bf16 = config->wire == RT_DENSE_BF16,
+                          .coding = config->wire,
                           .sender = rt_peer(RT_ROLE_WORKER, config->rank),
                           .gradients = config->gradients,
                           .residual = x->residual,
@@ -345,6 +345,7 @@ rt_status ew_exchange_post(ew_exchange *x, uint32_t shard, rt_message *message, 
 bool ew_exchange_takes(uint32_t type)
 {
     return type == RT_MESSAGE_DENSE_SUM || type == RT_MESSAGE_DENSE_SUM_BF16 ||
+           type == RT_MESSAGE_DENSE_SUM_INT8 ||
            type == RT_MESSAGE_DENSE_JOINED;
 }
 

@@ -28,7 +28,7 @@ typedef struct ew_exchange ew_exchange;
 
 typedef struct {
     rt_collective collective;
-    rt_dense_wire wire;
+    rt_coding wire;
     bool overlap;
     uint32_t rank, worker_count;
     uint32_t shard_count;    // that have a part of the vector
@@ -63,7 +63,7 @@ const char *ew_exchange_name(const ew_exchange *exchange); // "ps", once ready
 bool ew_exchange_overlaps(const ew_exchange *exchange);
 bool ew_exchange_on_device(const ew_exchange *exchange); // which of the two vectors is used
 
-// The messages that it takes: DENSE_SUM, DENSE_SUM_BF16, DENSE_JOINED.
+// The messages that it takes: DENSE_SUM, DENSE_SUM_BF16, DENSE_SUM_INT8, DENSE_JOINED.
 bool ew_exchange_takes(uint32_t type);
 rt_status ew_exchange_receive(ew_exchange *exchange, const rt_message *message, rt_error *error);
 

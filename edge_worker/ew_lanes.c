@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_int8.h"
 
 #define CHUNKS_USUAL 1024u // at most, unless a chunk would be too large for a message
 
@@ -86,27 +87,77 @@ static void pack(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t float
     }
 }
 
+// The last float of the vector, the verdict, is not rounded with gradients.
+static uint32_t whole_in(const ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats)
+{
+    const uint32_t last = first + floats - 1;
+    return rt_stripes_place(&lanes->stripes, shard, last) == lanes->stripes.count - 1;
+}
+
+// As rt_int8_pack_blocks, of floats that stand in stripes.
+static void pack_blocks(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats, void *out)
+{
+    float values[RT_INT8_BLOCK], residual[RT_INT8_BLOCK], *scales = out;
+    int8_t *codes = (int8_t *)(scales + rt_int8_blocks(floats));
+    const rt_stripes *stripes = &lanes->stripes;
+    for (uint32_t at = 0; at < floats; at += RT_INT8_BLOCK) {
+        const uint32_t some = (uint32_t)rt_min_u64(floats - at, RT_INT8_BLOCK);
+        rt_stripes_gather(stripes, shard, first + at, some, lanes->gradients, values);
+        rt_stripes_gather(stripes, shard, first + at, some, lanes->residual, residual);
+        *scales++ = rt_int8_pack_feedback(values, residual, some, codes + at);
+        rt_stripes_scatter(stripes, shard, first + at, some, residual, lanes->residual);
+    }
+}
+
+static void pack_int8(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats,
+                      uint8_t *out)
+{
+    const uint32_t whole = whole_in(lanes, shard, first, floats), rounded = floats - whole;
+    const rt_wire_dense_int8 head = {lanes->workers, floats, whole};
+    memcpy(out, &head, sizeof head);
+    if (whole)
+        memcpy(out + sizeof head, &lanes->gradients[lanes->stripes.count - 1], sizeof(float));
+    pack_blocks(lanes, shard, first, rounded, out + sizeof head + whole * sizeof(float));
+}
+
+static uint64_t chunk_bytes(const ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats)
+{
+    const uint32_t whole = whole_in(lanes, shard, first, floats);
+    switch (lanes->coding) {
+    case RT_CODING_BF16:
+        return sizeof(rt_wire_dense) + floats * sizeof(uint16_t);
+    case RT_CODING_INT8:
+        return sizeof(rt_wire_dense_int8) + whole * sizeof(float) + rt_int8_bytes(floats - whole);
+    case RT_CODING_FP32:
+        break;
+    }
+    return sizeof(rt_wire_dense) + floats * sizeof(float);
+}
+
 static rt_status fill_chunk(ew_lanes *lanes, uint32_t shard, uint32_t first, uint64_t *bytes_p,
                             rt_error *error)
 {
+    static const rt_message_type types[] = {RT_MESSAGE_DENSE_GRAD, RT_MESSAGE_DENSE_GRAD_BF16,
+                                            RT_MESSAGE_DENSE_GRAD_INT8};
     rt_message message;
     ew_lane *lane = &lanes->lanes[shard];
     const rt_wire_dense head = {lanes->workers};
     const uint32_t floats = lane->sent_from - first;
-    const size_t bytes = floats * (lanes->bf16 ? sizeof(uint16_t) : sizeof(float));
-    rt_status status = rt_message_create(
-        &message, lanes->bf16 ? RT_MESSAGE_DENSE_GRAD_BF16 : RT_MESSAGE_DENSE_GRAD, lanes->sender,
-        lanes->iteration, first, sizeof head + bytes);
+    const uint64_t bytes = chunk_bytes(lanes, shard, first, floats);
+    rt_status status = rt_message_create(&message, types[lanes->coding], lanes->sender,
+                                         lanes->iteration, first, bytes);
     if (status)
         return rt_fail(error, status, "out of memory");
     void *payload = rt_message_payload(&message) + sizeof head;
     memcpy(rt_message_payload(&message), &head, sizeof head);
-    if (lanes->bf16)
+    if (lanes->coding == RT_CODING_INT8)
+        pack_int8(lanes, shard, first, floats, rt_message_payload(&message));
+    else if (lanes->coding == RT_CODING_BF16)
         pack(lanes, shard, first, floats, payload);
     else
         rt_stripes_gather(&lanes->stripes, shard, first, floats, lanes->gradients, payload);
     lane->sent_from = first;
-    *bytes_p += bytes;
+    *bytes_p += bytes - sizeof head;
     return ew_lanes_post(lanes, shard, &message, error);
 }
 
@@ -168,27 +219,60 @@ static void unpack(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t flo
     }
 }
 
+static void unpack_int8(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats,
+                        const uint8_t *in)
+{
+    float values[RT_INT8_BLOCK];
+    const uint32_t whole = whole_in(lanes, shard, first, floats), rounded = floats - whole;
+    const float *scales = (const float *)(const void *)(in + whole * sizeof(float));
+    const int8_t *codes = (const int8_t *)(scales + rt_int8_blocks(rounded));
+    if (whole)
+        memcpy(&lanes->gradients[lanes->stripes.count - 1], in, sizeof(float));
+    for (uint32_t at = 0; at < rounded; at += RT_INT8_BLOCK) {
+        const uint32_t some = (uint32_t)rt_min_u64(rounded - at, RT_INT8_BLOCK);
+        rt_int8_unpack(*scales++, codes + at, some, values);
+        rt_stripes_scatter(&lanes->stripes, shard, first + at, some, values, lanes->gradients);
+    }
+}
+
+// Whether the payload is that of a chunk as this worker sent it.
+static bool fits(const ew_lanes *lanes, const rt_message *message, uint32_t shard, uint32_t floats)
+{
+    rt_wire_dense_int8 head;
+    const rt_wire_header *header = rt_message_header(message);
+    if (header->payload_bytes != chunk_bytes(lanes, shard, header->count, floats))
+        return false;
+    if (lanes->coding != RT_CODING_INT8)
+        return true;
+    memcpy(&head, rt_message_payload(message), sizeof head);
+    return head.floats == floats && head.whole == whole_in(lanes, shard, header->count, floats);
+}
+
 rt_status ew_lanes_take(ew_lanes *lanes, const rt_message *message, rt_error *error)
 {
+    static const rt_message_type types[] = {RT_MESSAGE_DENSE_SUM, RT_MESSAGE_DENSE_SUM_BF16,
+                                            RT_MESSAGE_DENSE_SUM_INT8};
     const rt_wire_header *header = rt_message_header(message);
-    const bool bf16 = header->type == RT_MESSAGE_DENSE_SUM_BF16;
     const uint32_t shard = rt_peer_rank(header->sender), first = header->count;
-    const uint64_t bytes = header->payload_bytes - sizeof(rt_wire_dense);
-    const uint64_t floats = bytes / (bf16 ? sizeof(uint16_t) : sizeof(float));
     ew_lane *lane = shard < lanes->stripes.shard_count ? &lanes->lanes[shard] : NULL;
     const uint32_t chunk = lane ? first / lane->chunk_floats : 0;
-    if (!lane || header->iteration != lanes->iteration || bf16 != lanes->bf16 ||
-        first >= lane->count || first < lane->sent_from || first % lane->chunk_floats ||
-        floats != rt_min_u64(lane->count - first, lane->chunk_floats) ||
-        lane->arrived[chunk / 64] & rt_bit(chunk % 64))
+    const uint32_t floats =
+        lane && first < lane->count
+            ? (uint32_t)rt_min_u64(lane->count - first, lane->chunk_floats)
+            : 0;
+    if (!floats || header->iteration != lanes->iteration || header->type != types[lanes->coding] ||
+        first < lane->sent_from || first % lane->chunk_floats ||
+        !fits(lanes, message, shard, floats) || lane->arrived[chunk / 64] & rt_bit(chunk % 64))
         return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": a dense sum that nobody waits for",
                        shard);
     const void *payload = rt_message_payload(message) + sizeof(rt_wire_dense);
-    if (bf16)
-        unpack(lanes, shard, first, (uint32_t)floats, payload);
+    if (lanes->coding == RT_CODING_INT8)
+        unpack_int8(lanes, shard, first, floats,
+                    rt_message_payload(message) + sizeof(rt_wire_dense_int8));
+    else if (lanes->coding == RT_CODING_BF16)
+        unpack(lanes, shard, first, floats, payload);
     else
-        rt_stripes_scatter(&lanes->stripes, shard, first, (uint32_t)floats, payload,
-                           lanes->gradients);
+        rt_stripes_scatter(&lanes->stripes, shard, first, floats, payload, lanes->gradients);
     lane->arrived[chunk / 64] |= rt_bit(chunk % 64);
     lane->chunks_left--;
     return RT_OK;

@@ -3,7 +3,7 @@
 // Every shard has a part of the vector (rt_stripes) and a lane: what is sent to it leaves in order,
 // whatever it is. A chunk is so many floats of a part; it is filled when all of them are final,
 // from the end of the vector down, and only once everything before it on its lane is gone: what a
-// message holds stays as it is, sent or not, as with bf16 the residual has changed.
+// message holds stays as it is, sent or not, as with bf16 and int8 the residual has changed.
 //
 // Plain state of the exchange; its thread.
 #ifndef EW_LANES_H
@@ -25,10 +25,10 @@ typedef struct {
 
 typedef struct {
     rt_stripes stripes;
-    bool bf16;
+    rt_coding coding;
     uint32_t sender;  // of the messages
     float *gradients; // the vector; the caller's
-    float *residual;  // bf16: what rounding has lost so far; the caller's
+    float *residual;  // bf16, int8: what rounding has lost so far; the caller's
     ew_outlet_send send;
     void *send_context;
     ew_lane *lanes; // stripes.shard_count
@@ -58,7 +58,7 @@ bool ew_lanes_held_up(const ew_lanes *lanes); // something was not taken
 // transport's.
 rt_status ew_lanes_post(ew_lanes *lanes, uint32_t shard, rt_message *message, rt_error *error);
 
-// A DENSE_SUM or DENSE_SUM_BF16: the sum takes the place of the gradients. RT_WIRE.
+// A DENSE_SUM, _BF16 or _INT8: the sum takes the place of the gradients. RT_WIRE.
 rt_status ew_lanes_take(ew_lanes *lanes, const rt_message *message, rt_error *error);
 
 bool ew_lanes_complete(const ew_lanes *lanes);                // all sums are there

@@ -38,6 +38,7 @@ typedef struct {
     ew_host_rows rows;          // of a device that computes in host memory
     ew_device_rows device_rows; // of any other
     ew_bases bases;             // bounded staleness; or empty
+    ew_codes codes; // rows travel rounded
     ew_executor *executor;
     ew_trainer *trainer;
     ew_planner *planner; // planner.placement "worker", else NULL

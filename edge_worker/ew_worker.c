@@ -78,6 +78,9 @@ static rt_status create_rows(ew_run *w, rt_error *error)
     if (!status && config->consistency.staleness > 0)
         status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
                                (float)config->model.init_scale);
+    if (!status && config->row_wire != RT_CODING_FP32)
+        status = ew_codes_init(&w->codes, config->row_wire, slots, dim, config->seed,
+                               (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
 }
@@ -190,6 +193,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .rows = w->device.unified ? &ew_host_rows_ops : &ew_device_rows_ops,
         .rows_context = w->device.unified ? (void *)&w->rows : (void *)&w->device_rows,
         .bases = w->bases.rows ? &w->bases : NULL,
+        .codes = w->codes.rows ? &w->codes : NULL,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -334,6 +338,7 @@ static void leave(ew_run *w, rt_status status, const rt_error *error)
     ew_host_rows_fini(&w->rows);
     ew_device_rows_fini(&w->device_rows);
     ew_bases_fini(&w->bases);
+    ew_codes_fini(&w->codes);
     if (w->device_open)
         ew_device_close(&w->device);
     if (w->wake_fd >= 0)

@@ -22,7 +22,7 @@ build/liblanyard.a: $(LIB_OBJECTS)
 	$(Q)objcopy --localize-hidden $(DIR)/pic/liblanyard.o
 	@rm -f $@
 	$(Q)ar rcs $@ $(DIR)/pic/liblanyard.o
-$(addprefix $(DIR)/pic/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o edge_worker/device/%.o): private HOT = -O3
+$(addprefix $(DIR)/pic/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o runtime/numbers/rt_int8.o edge_worker/device/%.o): private HOT = -O3
 $(DIR)/pic/runtime/rt_cuda.o: private CFLAGS += $(ABI)
 $(DIR)/pic/%.o: %.c $(DIR)/flags
 	@mkdir -p $(@D)

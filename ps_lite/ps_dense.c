@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "runtime/config/rt_config.h"
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_int8.h"
 
 #define BLOCK_FLOATS 1024u
 
@@ -13,7 +15,8 @@ typedef struct {
     uint64_t arrived; // of them
     uint64_t left;    // of them, those that are not in the sum yet
     uint32_t first;   // place of the chunk in the part
-    bool bf16;
+    rt_coding coding; // of the messages
+    uint32_t whole;   // int8: floats at the end that are not in blocks
     uint32_t float_count;
     rt_message sum;      // floats: the first worker's message, or room of our own; empty before it
     rt_message *waiting; // worker_count
@@ -34,6 +37,8 @@ struct ps_dense {
     uint64_t joined;           // workers, of this round
     uint32_t rounds;           // of joining that all have come through
     ps_weights *weights;       // or NULL
+    float *lost;               // int8: of the part, what rounding sums has lost so far
+    uint32_t lost_capacity;
 };
 
 rt_status ps_dense_create(const ps_dense_config *config, ps_dense **dense_p)
@@ -77,6 +82,7 @@ void ps_dense_destroy(ps_dense *dense)
     rt_free(dense->waiting);
     rt_free(dense->iterations);
     rt_free(dense->joins);
+    rt_free(dense->lost);
     ps_weights_destroy(dense->weights);
     rt_free(dense);
 }
@@ -89,15 +95,42 @@ static open_sum *find_open(const ps_dense *dense, uint64_t iteration, uint32_t f
     return NULL;
 }
 
-static bool is_bf16(const rt_wire_header *header)
+// What a message says of its floats.
+typedef struct {
+    rt_coding coding;
+    uint64_t floats; // 0: the payload cannot be so many
+    uint32_t whole;
+} chunk;
+
+static const char *name_of(rt_coding coding)
 {
-    return header->type == RT_MESSAGE_DENSE_GRAD_BF16;
+    static const char *const names[] = {"fp32", "bf16", "int8"};
+    return names[coding];
 }
 
-static uint64_t float_count_of(const rt_wire_header *header)
+static chunk blocks_of(const rt_message *message)
 {
+    rt_wire_dense_int8 head;
+    chunk found = {RT_CODING_INT8, 0, 0};
+    const uint64_t bytes = rt_message_header(message)->payload_bytes;
+    if (bytes < sizeof head)
+        return found;
+    memcpy(&head, rt_message_payload(message), sizeof head);
+    if (head.whole <= head.floats && head.floats <= RT_WIRE_DENSE_CHUNK_FLOATS_MAX &&
+        bytes == sizeof head + head.whole * sizeof(float) + rt_int8_bytes(head.floats - head.whole))
+        found = (chunk){RT_CODING_INT8, head.floats, head.whole};
+    return found;
+}
+
+static chunk chunk_of(const rt_message *message)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const bool bf16 = header->type == RT_MESSAGE_DENSE_GRAD_BF16;
+    const uint64_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
+    if (header->type == RT_MESSAGE_DENSE_GRAD_INT8)
+        return blocks_of(message);
     const uint64_t bytes = header->payload_bytes - sizeof(rt_wire_dense);
-    return bytes / (is_bf16(header) ? sizeof(uint16_t) : sizeof(float));
+    return (chunk){bf16 ? RT_CODING_BF16 : RT_CODING_FP32, bytes % size ? 0 : bytes / size, 0};
 }
 
 static uint64_t workers_of(const rt_message *message)
@@ -125,15 +158,11 @@ static rt_status check_workers(const ps_dense *dense, uint32_t worker, const rt_
     return RT_OK;
 }
 
-static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, const open_sum *open,
-                             rt_error *error)
+static rt_status check_chunk(const rt_wire_header *header, const chunk *in, uint32_t worker,
+                             const open_sum *open, rt_error *error)
 {
     const uint64_t t = header->iteration;
-    const bool is_whole = header->payload_bytes > sizeof(rt_wire_dense);
-    const uint64_t floats = is_whole ? float_count_of(header) : 0;
-    const uint64_t size = is_bf16(header) ? sizeof(uint16_t) : sizeof(float);
-    if (floats == 0 || floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX ||
-        (header->payload_bytes - sizeof(rt_wire_dense)) % size)
+    if (in->floats == 0 || in->floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u: %" PRIu64
                        " bytes are not "
@@ -144,13 +173,14 @@ static rt_status check_chunk(const rt_wire_header *header, uint32_t worker, cons
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u twice", worker,
                        t, header->count);
-    if (open && (open->float_count != floats || open->bf16 != is_bf16(header)))
+    if (open && (open->float_count != in->floats || open->coding != in->coding ||
+                 open->whole != in->whole))
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u has %" PRIu64
                        " floats of "
-                       "%s, another worker's has %u of %s",
-                       worker, t, header->count, floats, is_bf16(header) ? "bf16" : "fp32",
-                       open->float_count, open->bf16 ? "bf16" : "fp32");
+                       "%s, another worker's has %u of %s (%u and %u of them whole)",
+                       worker, t, header->count, in->floats, name_of(in->coding),
+                       open->float_count, name_of(open->coding), in->whole, open->whole);
     return RT_OK;
 }
 
@@ -161,22 +191,24 @@ static uint64_t sum_bytes(uint64_t floats)
 }
 
 static rt_status check(const ps_dense *dense, uint32_t worker, const rt_message *message,
-                       const open_sum *open, rt_error *error)
+                       const chunk *in, const open_sum *open, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     const uint64_t t = header->iteration;
-    rt_status status = check_chunk(header, worker, open, error);
+    rt_status status = check_chunk(header, in, worker, open, error);
     if (!status)
         status = check_workers(dense, worker, message, open, error);
     if (status)
         return status;
     // Floats of a sum are held beside the messages of workers, unless one of these holds them.
-    const uint64_t own = open || !is_bf16(header) ? 0 : sum_bytes(float_count_of(header));
+    const uint64_t own = open || in->coding == RT_CODING_FP32 ? 0 : sum_bytes(in->floats);
     if (header->iteration < dense->iterations[worker])
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 " after one of %" PRIu64,
                        worker, t, dense->iterations[worker]);
-    if (dense->bytes + header->payload_bytes + own > dense->bytes_max ||
+    const uint64_t lost =
+        in->coding == RT_CODING_INT8 ? (header->count + in->floats) * sizeof(float) : 0;
+    if (dense->bytes + header->payload_bytes + own > dense->bytes_max || lost > dense->bytes_max ||
         (!open && dense->open_count == PS_DENSE_OPEN_MAX))
         return rt_fail(error, RT_LIMIT,
                        "worker %u: dense gradient of iteration %" PRIu64
@@ -209,6 +241,32 @@ static void release(ps_dense *dense, rt_message *message)
     rt_message_release(message);
 }
 
+// Of an int8 message: its floats that are whole, and the blocks of the others.
+static const float *whole_of(const rt_message *message)
+{
+    return (const float *)(const void *)(rt_message_payload(message) + sizeof(rt_wire_dense_int8));
+}
+
+static const void *blocks_in(const rt_message *message, const open_sum *open)
+{
+    return whole_of(message) + open->whole;
+}
+
+// sum: float_count floats.
+static void add_coded(const open_sum *open, const rt_message *next, bool is_first, float *sum)
+{
+    const uint32_t rounded = open->float_count - open->whole;
+    if (open->coding == RT_CODING_BF16) {
+        (is_first ? rt_bf16_unpack : rt_bf16_add)(halves(next), open->float_count, sum);
+        return;
+    }
+    (is_first ? rt_int8_unpack_blocks : rt_int8_add_blocks)(blocks_in(next, open), rounded, sum);
+    if (is_first)
+        memcpy(sum + rounded, whole_of(next), open->whole * sizeof *sum);
+    else
+        add(sum + rounded, whole_of(next), open->whole);
+}
+
 // Adds every gradient whose turn has come.
 static void advance(ps_dense *dense, open_sum *open)
 {
@@ -219,17 +277,15 @@ static void advance(ps_dense *dense, open_sum *open)
         if (!next->data)
             return;
         open->left &= open->left - 1;
-        if (is_first && !open->bf16) {
+        if (is_first && open->coding == RT_CODING_FP32) {
             open->sum = *next;
             *next = (rt_message){0};
             continue;
         }
-        if (!open->bf16)
+        if (open->coding == RT_CODING_FP32)
             add(floats(&open->sum), floats(next), open->float_count);
-        else if (is_first)
-            rt_bf16_unpack(halves(next), open->float_count, floats(&open->sum));
         else
-            rt_bf16_add(halves(next), open->float_count, floats(&open->sum));
+            add_coded(open, next, is_first, floats(&open->sum));
         release(dense, next);
     }
 }
@@ -248,6 +304,41 @@ static void round_in_place(rt_message *sum, uint32_t float_count)
                       sizeof(rt_wire_dense) + float_count * sizeof *block);
 }
 
+// The sum, and what rounding this part of it lost before, as a message of blocks. Sums of one place
+// come in the order of iterations: who sends the next gradient of it has this sum, or weights that
+// it went into.
+static rt_status round_to_blocks(ps_dense *dense, open_sum *open)
+{
+    rt_message message;
+    const uint32_t rounded = open->float_count - open->whole;
+    const rt_wire_dense_int8 head = {open->workers, open->float_count, open->whole};
+    const rt_wire_header *header = rt_message_header(&open->sum);
+    const uint64_t bytes = sizeof head + open->whole * sizeof(float) + rt_int8_bytes(rounded);
+    if (rt_grow(&dense->lost, &dense->lost_capacity, (uint64_t)open->first + rounded,
+                sizeof *dense->lost))
+        return RT_NO_MEMORY;
+    if (rt_message_create(&message, RT_MESSAGE_DENSE_SUM_INT8, header->sender, header->iteration,
+                          header->count, bytes))
+        return RT_NO_MEMORY;
+    memcpy(rt_message_payload(&message), &head, sizeof head);
+    memcpy(rt_message_payload(&message) + sizeof head, floats(&open->sum) + rounded,
+           open->whole * sizeof(float));
+    rt_int8_pack_blocks(floats(&open->sum), dense->lost + open->first, rounded,
+                        rt_message_payload(&message) + sizeof head + open->whole * sizeof(float));
+    rt_message_release(&open->sum);
+    open->sum = message;
+    return RT_OK;
+}
+
+static rt_status round_sum(ps_dense *dense, open_sum *open, rt_error *error)
+{
+    if (open->coding == RT_CODING_BF16)
+        round_in_place(&open->sum, open->float_count);
+    if (open->coding == RT_CODING_INT8 && round_to_blocks(dense, open))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a sum of dense gradients");
+    return RT_OK;
+}
+
 // The very sum that is sent.
 static rt_status keep_sum(ps_dense *dense, const open_sum *open, rt_error *error)
 {
@@ -258,8 +349,8 @@ static rt_status keep_sum(ps_dense *dense, const open_sum *open, rt_error *error
                                       open->float_count, &place, error);
     if (status)
         return status;
-    if (open->bf16)
-        rt_bf16_unpack(halves(&open->sum), open->float_count, place);
+    if (open->coding != RT_CODING_FP32)
+        add_coded(open, &open->sum, true, place);
     else
         memcpy(place, floats(&open->sum), open->float_count * sizeof *place);
     return RT_OK;
@@ -269,10 +360,10 @@ static rt_status finish(ps_dense *dense, open_sum *open, ps_dense_answer *answer
 {
     dense->bytes -= rt_message_header(&open->sum)->payload_bytes;
     rt_message_header(&open->sum)->type =
-        open->bf16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
-    if (open->bf16)
-        round_in_place(&open->sum, open->float_count);
-    rt_status status = keep_sum(dense, open, error);
+        open->coding == RT_CODING_BF16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
+    rt_status status = round_sum(dense, open, error);
+    if (!status)
+        status = keep_sum(dense, open, error);
     *answer = (ps_dense_answer){open->sum, open->workers};
     open_sum *last = &dense->open[--dense->open_count];
     rt_message *waiting = open->waiting; // all empty
@@ -285,15 +376,17 @@ static rt_status finish(ps_dense *dense, open_sum *open, ps_dense_answer *answer
     return status;
 }
 
-static rt_status begin(ps_dense *dense, const rt_message *message, open_sum **open_p)
+static rt_status begin(ps_dense *dense, const rt_message *message, const chunk *in,
+                       open_sum **open_p)
 {
     open_sum *open = &dense->open[dense->open_count];
     const rt_wire_header *header = rt_message_header(message);
     const rt_wire_dense head = {workers_of(message)};
-    const uint64_t bytes = sum_bytes(float_count_of(header));
+    const uint64_t bytes = sum_bytes(in->floats);
     rt_message sum = {0};
-    if (is_bf16(header) && rt_message_create(&sum, RT_MESSAGE_DENSE_SUM_BF16, header->sender,
-                                             header->iteration, header->count, bytes))
+    if (in->coding != RT_CODING_FP32 &&
+        rt_message_create(&sum, RT_MESSAGE_DENSE_SUM, header->sender, header->iteration,
+                          header->count, bytes))
         return RT_NO_MEMORY;
     if (sum.data)
         memcpy(rt_message_payload(&sum), &head, sizeof head);
@@ -301,8 +394,9 @@ static rt_status begin(ps_dense *dense, const rt_message *message, open_sum **op
                        .workers = head.workers,
                        .left = head.workers,
                        .first = header->count,
-                       .bf16 = is_bf16(header),
-                       .float_count = (uint32_t)float_count_of(header),
+                       .coding = in->coding,
+                       .whole = in->whole,
+                       .float_count = (uint32_t)in->floats,
                        .sum = sum,
                        .waiting = open->waiting};
     dense->bytes += sum.data ? bytes : 0;
@@ -316,10 +410,11 @@ static rt_status add_gradient(ps_dense *dense, uint32_t worker, rt_message *mess
 {
     const rt_wire_header *header = rt_message_header(message);
     open_sum *open = find_open(dense, header->iteration, header->count);
-    rt_status status = check(dense, worker, message, open, error);
+    const chunk in = chunk_of(message);
+    rt_status status = check(dense, worker, message, &in, open, error);
     if (status)
         return status;
-    if (!open && begin(dense, message, &open))
+    if (!open && begin(dense, message, &in, &open))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a sum of dense gradients");
     dense->iterations[worker] = header->iteration;
     dense->bytes += header->payload_bytes;
@@ -363,7 +458,7 @@ static bool is_of_weights(uint32_t type)
 bool ps_dense_takes(uint32_t type)
 {
     return type == RT_MESSAGE_DENSE_GRAD || type == RT_MESSAGE_DENSE_GRAD_BF16 ||
-           type == RT_MESSAGE_DENSE_JOIN || is_of_weights(type);
+           type == RT_MESSAGE_DENSE_GRAD_INT8 || type == RT_MESSAGE_DENSE_JOIN || is_of_weights(type);
 }
 
 rt_status ps_dense_receive(ps_dense *dense, uint32_t worker, rt_message *message,

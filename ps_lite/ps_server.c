@@ -107,6 +107,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .init_scale = (float)config->model.init_scale,
                                    .homes = config->ps_homes,
                                    .adds_deltas = config->consistency.staleness > 0,
+                                   .row_wire = config->row_wire,
                                    .memory_bytes_max = memory,
                                    .store = s->store,
                                    .gradient_bytes_max = memory / 4,

@@ -144,10 +144,21 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
          ps_shard_apply_sum_pulls},
         {RT_MESSAGE_FORGET, sizeof(rt_wire_pull), 0, ps_shard_check_forgets,
          ps_shard_apply_forgets},
+        {RT_MESSAGE_PUSH_CHANGE, sizeof(rt_wire_change), ps_shard_change_floats(shard),
+         ps_shard_check_changes, ps_shard_apply_changes},
     };
     const uint32_t type = rt_message_header(message)->type;
     if (ps_dense_takes(type))
         return receive_dense(shard, worker, message, error);
+    if (type == RT_MESSAGE_PUSH_GRAD_CODED) {
+        rt_message whole;
+        rt_status status = ps_shard_decode_grads(shard, worker, message, &whole, error);
+        if (status)
+            return status;
+        rt_message_release(message);
+        *message = whole;
+        return dispatch(shard, worker, message, error);
+    }
     for (size_t i = 0; i < RT_COUNT_OF(handlers); i++)
         if (handlers[i].type == type)
             return handle(shard, &handlers[i], worker, message, error);

@@ -39,6 +39,7 @@ typedef struct {
     float init_scale;
     rt_homes homes;              // planned: any key may be on this shard
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
+    rt_coding row_wire;          // of values and gradients: other than fp32, PUSH_CHANGE is taken
     uint64_t memory_bytes_max;   // rows
     ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
     uint64_t gradient_bytes_max; // gradients that wait for others

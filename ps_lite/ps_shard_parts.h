@@ -1,7 +1,8 @@
 // ps_shard_parts - the inside of a shard. ps_shard.c makes it and hands each message to two
 // functions: one that checks all of it and makes room, one that applies it. Those of rows are in
-// ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c; what
-// they share in ps_shard_records.c; what concerns all rows at once in ps_shard_files.c.
+// ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c, of
+// what travels rounded in ps_shard_change.c; what they share in ps_shard_records.c; what concerns
+// all rows at once in ps_shard_files.c.
 #ifndef PS_SHARD_PARTS_H
 #define PS_SHARD_PARTS_H
 
@@ -12,6 +13,7 @@
 #include "ps_lite/ps_outbox.h"
 #include "ps_lite/ps_parked.h"
 #include "ps_lite/ps_shard.h"
+#include "runtime/numbers/rt_coding.h"
 
 struct ps_shard {
     ps_shard_config config;
@@ -89,6 +91,10 @@ __attribute__((format(printf, 4, 5))) rt_status ps_reject(const ps_request *in, 
 rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key,
                              rt_error *error);
 
+// RT_WIRE: likewise, or no row of this version can be pushed now.
+rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
+                                 uint32_t version, rt_error *error);
+
 // Room for the rows that a message may create; entries do not move afterwards.
 rt_status ps_shard_reserve_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 
@@ -138,6 +144,29 @@ rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_err
 
 rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
+
+// ---- ps_shard_change.c: rows and gradients that travel rounded ----
+
+static inline rt_wire_change ps_change_at(const ps_request *in, uint32_t i)
+{
+    rt_wire_change change;
+    memcpy(&change, ps_record_at(in, i), sizeof change);
+    return change;
+}
+
+// A row, its values rounded, with state where the tag asks for it; an initial row as it is.
+rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
+                                rt_wire_row head, const float *row, rt_error *error);
+
+// Words behind the head of a PUSH_CHANGE.
+uint32_t ps_shard_change_floats(const ps_shard *shard);
+
+rt_status ps_shard_check_changes(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error *error);
+
+// *whole_p: the PUSH_GRAD that a PUSH_GRAD_CODED stands for, the caller's. RT_WIRE, RT_NO_MEMORY.
+rt_status ps_shard_decode_grads(const ps_shard *shard, uint32_t worker, const rt_message *message,
+                                rt_message *whole_p, rt_error *error);
 
 // ---- ps_shard_delta.c: bounded staleness ----
 

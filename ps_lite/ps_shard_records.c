@@ -72,6 +72,8 @@ static bool creates(const ps_request *in, uint32_t i)
         memcpy(&delta, ps_record_at(in, i), sizeof delta);
         return delta.base == 0;
     }
+    if (in->type == RT_MESSAGE_PUSH_CHANGE)
+        return ps_change_at(in, i).base == 0;
     if (in->type == RT_MESSAGE_PUSH_GRAD)
         return ps_grad_at(in, i).base == 0 && rt_wire_is_for_ps(ps_grad_at(in, i).keeper);
     return in->type == RT_MESSAGE_PUSH_ROW ||

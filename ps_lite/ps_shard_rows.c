@@ -11,6 +11,8 @@ static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteratio
 {
     const rt_wire_row head = {found.entry->key, found.entry->version, tag};
     const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
+    if (shard->config.row_wire != RT_CODING_FP32)
+        return ps_shard_answer_coded(shard, worker, iteration, head, found.row, error);
     if (shard->deltas)
         ps_row_set_pulls(shard, found.row, ps_row_pulls(shard, found.row) + 1);
     return ps_shard_write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head, found.row, count,
@@ -91,22 +93,22 @@ rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *
 
 // ---- PUSH_ROW
 
-static rt_status check_row(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
+rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
+                                 uint32_t version, rt_error *error)
 {
-    const rt_wire_row row = ps_row_at(in, i);
-    rt_status status = ps_shard_check_key(shard, in, row.key, error);
+    rt_status status = ps_shard_check_key(shard, in, key, error);
     if (status)
         return status;
-    if (row.version == 0)
-        return ps_reject(in, row.key, error, "version 0, which is never pushed");
+    if (version == 0)
+        return ps_reject(in, key, error, "version 0, which is never pushed");
     if (!ps_aggregates_count(shard->aggregates))
         return RT_OK;
     const ps_aggregate *one = NULL;
-    while ((one = ps_aggregates_next(shard->aggregates, row.key, one)))
-        if (rt_wire_is_for_ps(one->keeper) && one->base < row.version)
-            return ps_reject(in, row.key, error,
+    while ((one = ps_aggregates_next(shard->aggregates, key, one)))
+        if (rt_wire_is_for_ps(one->keeper) && one->base < version)
+            return ps_reject(in, key, error,
                              "version %u, while gradients of iteration %u wait for version %u",
-                             row.version, one->iteration, one->base);
+                             version, one->iteration, one->base);
     return RT_OK;
 }
 
@@ -114,7 +116,8 @@ rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *e
 {
     rt_status status = RT_OK;
     for (uint32_t i = 0; !status && i < in->count; i++)
-        status = check_row(shard, in, i, error);
+        status = ps_shard_check_version(shard, in, ps_key_at(in, i), ps_row_at(in, i).version,
+                                        error);
     return status ? status : ps_shard_reserve_rows(shard, in, error);
 }
 

@@ -248,7 +248,9 @@ class Model:
         np.add.at(sums, (samples, fields), self.rows(flat))
         if self.config["model"].get("pooling", "sum") == "mean":
             counts = np.zeros(shape)
-            np.add.at(counts, (samples, fields), 1)
+            leaves_out = self.config.get("rows", {}).get("admit", 1) > 1
+            counted = self.lookup(flat) >= 0 if leaves_out else 1
+            np.add.at(counts, (samples, fields), counted)
             sums /= np.maximum(counts, 1)[:, :, None]
         return sums
 

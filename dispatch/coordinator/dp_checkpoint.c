@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -626,6 +627,8 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
         fail(c, error);
     c->step = STEP_IDLE;
     report(c);
+    // What a checkpoint took stands in pieces all over the heap: over months it would add up.
+    (void)malloc_trim(0);
     if (c->failure.status)
         return;
     if (*c->published)

@@ -1,5 +1,6 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -346,6 +347,11 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
                        "planner has given them a home");
+    if (c->given->rows.admit > 1)
+        return rt_fail(error, RT_CONFIG,
+                       "--init needs rows.admit 1: keys of the model's rows would be left out until "
+                       "they had come %" PRIu32 " times again",
+                       c->given->rows.admit);
     c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
     return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
 }

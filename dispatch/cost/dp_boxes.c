@@ -3,43 +3,6 @@
 #include <math.h>
 
 #include "dispatch/cost/dp_ticks.h"
-#include "runtime/wire/rt_wire.h"
-
-// One operation: bytes of rows and gradients, and of what only asks or tells.
-typedef struct {
-    uint64_t up, down, request;
-} passing;
-
-static passing passing_of(const dp_layout *layout, const dp_op *op)
-{
-    const uint32_t field = rt_key_field(op->key);
-    switch ((dp_op_kind)op->kind) {
-    case DP_OP_PUSH_ROW:
-        return (passing){.up = dp_row_bytes(layout, field, true)};
-    case DP_OP_PUSH_DELTA:
-        return (passing){.up = dp_delta_bytes(layout, field)};
-    case DP_OP_PUSH_GRAD:
-        return (passing){.up = dp_grad_bytes(layout, field)};
-    case DP_OP_PULL:
-        return (passing){.down = dp_row_bytes(layout, field, op->flags & DP_OP_STATE),
-                         .request = sizeof(rt_wire_pull)};
-    case DP_OP_PULL_SUM:
-        return (passing){.down = dp_row_bytes(layout, field, false),
-                         .request = sizeof(rt_wire_pull)};
-    case DP_OP_FORGET:
-        return (passing){.request = sizeof(rt_wire_pull)};
-    case DP_OP_DROP:
-    case DP_OP_INIT:
-    case DP_OP_SEND:
-    case DP_OP_RECV:
-    case DP_OP_KEEP:
-    case DP_OP_REDUCE:
-    case DP_OP_MARK:
-    case DP_OP_KINDS:
-        break;
-    }
-    return (passing){0};
-}
 
 void dp_box_traffic_add(const dp_box_traffic *one, uint32_t box_count, dp_box_traffic *sum)
 {
@@ -75,7 +38,7 @@ static void add_ops(const dp_boxes *boxes, const dp_layout *layout, uint32_t sha
     const uint32_t here = boxes->of_worker[worker];
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
-        const passing bytes = passing_of(layout, op);
+        const dp_passing bytes = dp_op_passing(layout, op);
         const uint32_t there = boxes->of_shard[dp_op_shard(op, shard_count)];
         add_row(here, there, bytes.up, traffic);
         add_row(there, here, bytes.down, traffic);
@@ -138,7 +101,7 @@ static double ops_cost_s(const dp_boxes *boxes, const dp_layout *layout, const d
     const uint32_t here = boxes->of_worker[worker];
     double seconds = 0;
     for (uint32_t i = 0; i < ops->count; i++) {
-        const passing bytes = passing_of(layout, &ops->items[i]);
+        const dp_passing bytes = dp_op_passing(layout, &ops->items[i]);
         const uint32_t there = boxes->of_shard[dp_op_shard(&ops->items[i], shard_count)];
         if (here == there)
             continue;

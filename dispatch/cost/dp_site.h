@@ -10,6 +10,7 @@ typedef struct {
     uint32_t field_count;
     uint32_t values[RT_FIELDS_MAX];
     uint32_t state[RT_FIELDS_MAX]; // of the optimizer
+    rt_coding wire;                // of values and gradients
 } dp_layout;
 
 typedef struct {

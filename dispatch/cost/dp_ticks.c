@@ -5,13 +5,27 @@
 
 #include "dispatch/cost/dp_boxes.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_wire.h"
 
 #define TICKS_MAX (1 << 18)
 #define DENSE_CHUNK_FLOATS_MIN 4096
 
+_Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_row), "a push is as long either way");
+
+static uint32_t words(const dp_layout *layout, uint32_t field)
+{
+    return rt_coding_words(layout->wire, layout->values[field]);
+}
+
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
+{
+    uint32_t floats = words(layout, field) + (with_state ? layout->state[field] : 0);
+    return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
+}
+
+uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
     uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
     return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
@@ -19,7 +33,7 @@ uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
 {
-    return (uint32_t)(sizeof(rt_wire_grad) + layout->values[field] * sizeof(float));
+    return (uint32_t)(sizeof(rt_wire_grad) + words(layout, field) * sizeof(float));
 }
 
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
@@ -204,11 +218,17 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
     return longest;
 }
 
-uint32_t dp_dense_chunk_floats(double bytes_per_s)
+uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding)
 {
     const double seconds = 2e-3;
-    double floats = bytes_per_s * seconds / sizeof(float);
+    const size_t size = coding == RT_CODING_INT8 ? sizeof(uint8_t) : sizeof(float);
+    double floats = bytes_per_s * seconds / (double)size;
     return (uint32_t)fmin(fmax(floats, DENSE_CHUNK_FLOATS_MIN), RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
+}
+
+static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_state, bool is_whole)
+{
+    return (is_whole ? dp_whole_row_bytes : dp_row_bytes)(layout, field, with_state);
 }
 
 typedef struct {
@@ -216,42 +236,45 @@ typedef struct {
     uint64_t requests;
 } movement;
 
+dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
+{
+    const uint32_t field = rt_key_field(op->key);
+    const bool state = op->flags & DP_OP_STATE;
+    switch ((dp_op_kind)op->kind) {
+    case DP_OP_PUSH_ROW:
+        return (dp_passing){.up = row_bytes(layout, field, true, op->flags & DP_OP_WHOLE)};
+    case DP_OP_PUSH_DELTA:
+        return (dp_passing){.up = dp_delta_bytes(layout, field)};
+    case DP_OP_PUSH_GRAD:
+        return (dp_passing){.up = dp_grad_bytes(layout, field)};
+    case DP_OP_PULL:
+        return (dp_passing){.down = row_bytes(layout, field, state, op->version == 0),
+                            .request = sizeof(rt_wire_pull)};
+    case DP_OP_PULL_SUM:
+        return (dp_passing){.down = dp_row_bytes(layout, field, false),
+                            .request = sizeof(rt_wire_pull)};
+    case DP_OP_FORGET:
+        return (dp_passing){.request = sizeof(rt_wire_pull)};
+    case DP_OP_DROP:
+    case DP_OP_INIT:
+    case DP_OP_SEND:
+    case DP_OP_RECV:
+    case DP_OP_KEEP:
+    case DP_OP_REDUCE:
+    case DP_OP_MARK:
+    case DP_OP_KINDS:
+        break;
+    }
+    return (dp_passing){0};
+}
+
 static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
-        const dp_op *op = &ops->items[i];
-        uint32_t field = rt_key_field(op->key);
-        switch ((dp_op_kind)op->kind) {
-        case DP_OP_PUSH_ROW:
-            sum->up_rows += dp_row_bytes(layout, field, true);
-            break;
-        case DP_OP_PUSH_DELTA:
-            sum->up_rows += dp_delta_bytes(layout, field);
-            break;
-        case DP_OP_PUSH_GRAD:
-            sum->up_rows += dp_grad_bytes(layout, field);
-            break;
-        case DP_OP_PULL:
-            sum->down_rows += dp_row_bytes(layout, field, op->flags & DP_OP_STATE);
-            sum->requests += sizeof(rt_wire_pull);
-            break;
-        case DP_OP_PULL_SUM:
-            sum->down_rows += dp_row_bytes(layout, field, false);
-            sum->requests += sizeof(rt_wire_pull);
-            break;
-        case DP_OP_FORGET:
-            sum->requests += sizeof(rt_wire_pull);
-            break;
-        case DP_OP_DROP:
-        case DP_OP_INIT:
-        case DP_OP_SEND:
-        case DP_OP_RECV:
-        case DP_OP_KEEP:
-        case DP_OP_REDUCE:
-        case DP_OP_MARK:
-        case DP_OP_KINDS:
-            break;
-        }
+        const dp_passing bytes = dp_op_passing(layout, &ops->items[i]);
+        sum->up_rows += bytes.up;
+        sum->down_rows += bytes.down;
+        sum->requests += bytes.request;
     }
 }
 

@@ -7,7 +7,9 @@
 #include "dispatch/plan/dp_plan.h"
 
 // Bytes of one row on the wire, record header included (runtime/wire/rt_wire.h): D of the papers.
+// Where rows travel rounded, a whole one takes its 32 bits for each value.
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
+uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field);
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field);
 
@@ -41,7 +43,14 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
 // Floats of one message of the dense exchange, for a link of such bytes/s, the slowest that takes
 // part: a part is summed and on its way back while the next is on its way up, so that only the
 // first way up and the last way down have nothing beside them; each costs every process some work.
-uint32_t dp_dense_chunk_floats(double bytes_per_s);
+// In 8 bits four times as many, as long as a message may have them.
+uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding);
+
+// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up).
+typedef struct {
+    uint64_t up, down, request;
+} dp_passing;
+dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op);
 
 // Bytes of one worker's row traffic in one iteration, requests included.
 typedef struct {

@@ -40,7 +40,8 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 #define DP_NO_SLOT UINT32_MAX
 #define DP_NO_KEEPER 0xffu
 #define DP_OP_STATE 1u // flag: optimizer state travels with the row
-#define DP_OP_SHARD 1u // flags from this bit on: 1 + the shard, where homes are planned; else 0
+#define DP_OP_WHOLE 2u // flag of PUSH_ROW where rows travel rounded: this one does not
+#define DP_OP_SHARD 2u // flags from this bit on: 1 + the shard, where homes are planned; else 0
 
 typedef struct {
     uint64_t key;
@@ -49,7 +50,8 @@ typedef struct {
     uint32_t slot;    // on this worker
     uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes;
                       // PUSH_DELTA: that it makes
-    uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to
+    uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to; PUSH_ROW: that
+                      // the PS has, where it travels as a change
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
     uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it
@@ -66,7 +68,7 @@ static inline uint32_t dp_op_shard(const dp_op *op, uint32_t shard_count)
 
 static inline void dp_op_set_shard(dp_op *op, uint32_t shard)
 {
-    op->flags = (uint8_t)((op->flags & DP_OP_STATE) | (shard + 1) << DP_OP_SHARD);
+    op->flags = (uint8_t)((op->flags & (DP_OP_STATE | DP_OP_WHOLE)) | (shard + 1) << DP_OP_SHARD);
 }
 
 typedef struct {

@@ -232,7 +232,8 @@ static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
 {
     WRITABLE(view->push_slots, uint32_t)[at] = op->slot;
     WRITABLE(view->push_versions, uint32_t)[at] = op->version;
-    WRITABLE(view->push_reasons, uint8_t)[at] = op->reason;
+    WRITABLE(view->push_reasons, uint8_t)[at] =
+        (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
     put_home(view->push_homes, at, op);
 }
 
@@ -457,7 +458,7 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
         !are_shards(v->forget_homes, c->forget_count, limits))
         return bad(error, "a row's home is no shard of this run");
     for (uint32_t i = 0; i < c->push_count; i++) {
-        if (v->push_reasons[i] > DP_REASON_FLUSH)
+        if ((v->push_reasons[i] & ~DP_PUSH_WHOLE) > DP_REASON_FLUSH)
             return bad(error, "an unknown reason of a push");
     }
     for (uint32_t i = 0; i < c->pull_count; i++) {

@@ -14,6 +14,7 @@
 #define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
 #define DP_SLICE_WEIGHTED 4u // samples have weights
 #define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
+#define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
 
 typedef struct {
     uint32_t flags;
@@ -46,7 +47,8 @@ typedef struct {
     const uint32_t *row_slots, *row_versions;   // row_count
     const uint8_t *row_modes;                   // row_count, dp_mode
     const uint32_t *push_slots, *push_versions; // push_count
-    const uint8_t *push_reasons, *push_homes; // homes: shards, here and below, or NULL: hashed
+    const uint8_t *push_reasons;                // dp_reason, DP_PUSH_WHOLE
+    const uint8_t *push_homes; // shards, here and below; NULL: hashed
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;

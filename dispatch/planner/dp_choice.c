@@ -59,6 +59,8 @@ static uint32_t likeliest_of(const double *estimates, uint32_t count)
     double least = INFINITY;
     for (uint32_t k = 0; k < count; k++)
         least = fmin(least, estimates[k]);
+    if (estimates[0] <= least && isfinite(least))
+        return 1; // alone, a box shares no row
     uint32_t k = count;
     while (k > 1 && !(estimates[k - 1] <= (1 + DP_CHOICE_GAIN) * least))
         k--;
@@ -250,18 +252,21 @@ uint64_t dp_choice_result(const dp_choice *c)
 
 // ---- state -----------------------------------------------------------------------------------
 
+typedef void rate_visit(void *context, double *rate, dp_input_kind kind, uint32_t index);
+
+// How many rates there are of a kind.
+static uint32_t rate_count(dp_input_kind kind, uint32_t worker_count)
+{
+    if (kind == DP_INPUT_LINK_UP || kind == DP_INPUT_LINK_DOWN || kind == DP_INPUT_COMPUTE)
+        return worker_count;
+    return kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : 1;
+}
+
 // Rates by the records that change them, so that what is read back is what a record may say.
-static void each_rate(dp_rates *rates, uint32_t worker_count,
-                      void (*visit)(void *context, double *rate, dp_input_kind kind, uint32_t index),
-                      void *context)
+static void each_rate(dp_rates *rates, uint32_t worker_count, rate_visit *visit, void *context)
 {
     for (uint32_t kind = 0; kind < DP_INPUT_KINDS; kind++) {
-        const bool of_workers = kind == DP_INPUT_LINK_UP || kind == DP_INPUT_LINK_DOWN ||
-                                kind == DP_INPUT_COMPUTE;
-        const uint32_t count = of_workers                    ? worker_count
-                               : kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX
-                                                             : 1;
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < rate_count((dp_input_kind)kind, worker_count); i++) {
             double *rate = dp_rates_at(rates, (dp_input_kind)kind, i);
             if (rate)
                 visit(context, rate, (dp_input_kind)kind, i);

@@ -50,7 +50,7 @@ void dp_choice_order(const dp_planner_config *config, uint32_t *ranks);
 
 // Estimates of all prefixes (by k, of k + 1 workers; INFINITY where they do not fit or are fewer
 // than may train), and the mask of the one to take: of those within DP_CHOICE_GAIN of the least the
-// largest, as more boxes have more cache.
+// largest, as more boxes have more cache; but one box where that is the least, as it shares no row.
 uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *demand, double moved,
                             double *estimates);
 

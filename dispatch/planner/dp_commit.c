@@ -69,7 +69,7 @@ static uint32_t dense_chunk_floats(const dp_planner *planner)
         const dp_link *link = &config->rates.links[planner->rank_of[j]];
         slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
     }
-    return dp_dense_chunk_floats(slowest);
+    return dp_dense_chunk_floats(slowest, config->dense_wire);
 }
 
 static void collect(dp_planner *planner, dp_work *work)
@@ -102,8 +102,10 @@ static void collect(dp_planner *planner, dp_work *work)
 
 // ---- operations ------------------------------------------------------------------------------
 
+// Where rows travel rounded, the change of this one does, unless the PS has not got any more what it
+// is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
 static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
-                          dp_reason reason)
+                          dp_reason reason, bool stays)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
     if (!op)
@@ -113,6 +115,11 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
+    const bool has_ended = record->version_ps > 0 && record->version_ps < planner->floor;
+    if (planner->config.layout.wire != RT_CODING_FP32 && (stays || has_ended))
+        op->flags |= DP_OP_WHOLE;
+    else if (planner->config.layout.wire != RT_CODING_FP32)
+        op->base = record->version_ps;
     if (dp_homes_push(planner, plan, worker, plan->slices[worker].release.count - 1, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
@@ -251,10 +258,11 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
+    const bool stays = trainers >> holder & 1;
     if (record->version_ps < record->version && trainers != record->copies.holders &&
-        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE))
+        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE, stays))
         return RT_NO_MEMORY;
-    if (trainers >> holder & 1)
+    if (stays)
         return RT_OK;
     if (add_drop(planner, &work->plan, holder, record))
         return RT_NO_MEMORY;
@@ -271,7 +279,7 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE))
+        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE, true))
             return RT_NO_MEMORY;
     }
     planner->unsynced_count = 0;
@@ -292,7 +300,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         rt_assert(rt_bits_one(record->copies.holders));
         planner->turnover.evictions[worker]++;
         bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT)
+        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT, false)
                   : add_drop(planner, plan, worker, record))
             return RT_NO_MEMORY;
     }
@@ -413,13 +421,13 @@ static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker,
                             dp_record *record)
 {
     return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
-                          : push_row(planner, plan, worker, record, DP_REASON_FLUSH);
+                          : push_row(planner, plan, worker, record, DP_REASON_FLUSH, true);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
 static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
 {
-    const double bytes = dp_row_bytes(&planner->config.layout, 0, true);
+    const double bytes = dp_whole_row_bytes(&planner->config.layout, 0, true);
     const double rows = FLUSH_SHARE * planner->predicted_s *
                         planner->config.rates.links[worker].up_bytes_per_s / bytes;
     return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);

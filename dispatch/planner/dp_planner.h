@@ -53,6 +53,7 @@ typedef struct {
     rt_homes homes; // which shard a row is on; planned: boxes are told
     uint64_t shard_rows_max; // homes planned: rows that a shard takes; 0: any number
     dp_rates rates;
+    rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;

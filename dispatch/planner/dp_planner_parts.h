@@ -38,6 +38,7 @@ struct dp_planner {
     uint32_t served[RT_SITE_BOXES_MAX]; // gradients that met there in this iteration (dp_homes.h)
     uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
     double predicted_s;                // of the last iteration, where not all train
+    uint32_t floor; // of the last sweep: versions below are at no shard any more
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL

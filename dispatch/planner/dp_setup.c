@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/numbers/rt_stripes.h"
 
@@ -163,10 +164,12 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->rates.shards.count = config->ps_shard_count;
     planner->rates.shards.dense_count = rt_stripes_shards(config);
+    planner->dense_wire = config->dense_wire;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;
     planner->rows = rows_of(config);
     planner->layout.field_count = schema->field_count;
+    planner->layout.wire = config->row_wire;
     const rt_model_config *model = &config->model;
     if (model->embedding_dim_count && model->embedding_dim_count != schema->field_count)
         return rt_fail(error, RT_CONFIG,
@@ -200,7 +203,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
 void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner)
 {
     const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->state;
-    const uint64_t size = config->dense_wire == RT_DENSE_BF16 ? sizeof(uint16_t) : sizeof(float);
     planner->dense_bytes = dense_bytes;
-    planner->dense_return_bytes = dense_bytes / size * (1 + state.per_value) * sizeof(float);
+    planner->dense_return_bytes = rt_coding_dense_floats(config->dense_wire, dense_bytes) *
+                                  (1 + state.per_value) * sizeof(float);
 }

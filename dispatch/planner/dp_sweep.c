@@ -149,6 +149,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
             (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))
             return RT_NO_MEMORY;
     }
+    planner->floor = (uint32_t)rt_max_u64(planner->floor, floor);
     for (uint32_t i = 0; i < planner->forgotten_count; i++)
         dp_directory_erase(&planner->directory, planner->forgotten[i]);
     *ended_p =

@@ -21,8 +21,8 @@ rt_status dp_trial_create(const dp_planner_config *config, uint64_t workers, dou
                           dp_trial **trial_p);
 void dp_trial_destroy(dp_trial *trial);
 
-// Plans a batch in two halves: look-up and placement; then the commit. counts: the plan that becomes
-// final with it counts below. The batch must stay from one to the other. RT_NO_MEMORY.
+// Plans a batch in two halves: look-up and placement; then the commit. counts: the plan that
+// becomes final with it counts below. The batch must stay from one to the other. RT_NO_MEMORY.
 rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch);
 rt_status dp_trial_commit(dp_trial *trial, bool counts);
 

@@ -9,6 +9,7 @@ typedef struct {
     rt_message message;
     ew_slice_state *slice;
     uint32_t first, count;
+    bool whole; // rows travel rounded: these do not
 } row_group;
 
 static size_t header_bytes(const ew_executor *e)
@@ -16,12 +17,30 @@ static size_t header_bytes(const ew_executor *e)
     return e->config.bases ? sizeof(rt_wire_delta) : sizeof(rt_wire_row);
 }
 
+static bool is_change(const ew_executor *e, const row_group *group)
+{
+    return e->config.codes && !group->whole;
+}
+
+static uint32_t record_words(const ew_executor *e, const row_group *group)
+{
+    return (is_change(e, group) ? e->config.codes->words : e->config.values) + e->config.state;
+}
+
 static void write_header(const ew_executor *e, const ew_node *n, uint8_t *record)
 {
     const dp_slice_view *view = &ew_slice_of(e, n)->view;
     const uint64_t key = e->slots[n->slot].key;
-    const rt_wire_row row = {key, n->version, view->push_reasons[n->index]};
+    const rt_wire_row row = {key, n->version,
+                             view->push_reasons[n->index] & ~(uint32_t)DP_PUSH_WHOLE};
     memcpy(record, &row, sizeof row);
+}
+
+static void write_change_header(const ew_executor *e, const ew_node *n, uint8_t *record)
+{
+    const rt_wire_change change = {e->slots[n->slot].key, n->version,
+                                   e->config.codes->versions[n->slot]};
+    memcpy(record, &change, sizeof change);
 }
 
 static void write_delta_header(const ew_executor *e, const ew_node *n, uint8_t *record)
@@ -34,22 +53,58 @@ static void write_delta_header(const ew_executor *e, const ew_node *n, uint8_t *
     memcpy(record, &delta, sizeof delta);
 }
 
-// first: of the nodes' rows in the batch.
-static void capture_row_headers(ew_executor *e, ew_node *const *nodes, uint32_t count,
-                                size_t record_bytes, uint8_t *payload, uint32_t first)
+// Rows are read into their place in the message, or, to be rounded, beside it.
+static void capture_row_headers(ew_executor *e, const row_group *group, ew_node *const *nodes)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        uint8_t *record = payload + i * record_bytes;
-        (e->config.bases ? write_delta_header : write_header)(e, nodes[i], record);
-        e->batch_slots[first + i] = nodes[i]->slot;
-        e->batch_rows[first + i] = (float *)(void *)(record + header_bytes(e));
+    const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
+    const bool change = is_change(e, group);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t at = group->first + i;
+        uint8_t *record = rt_message_payload(&group->message) + i * record_bytes;
+        if (change)
+            write_change_header(e, nodes[at], record);
+        else
+            (e->config.bases ? write_delta_header : write_header)(e, nodes[at], record);
+        e->batch_slots[at] = nodes[at]->slot;
+        e->batch_rows[at] =
+            change ? ew_batch_row(e, at) : (float *)(void *)(record + header_bytes(e));
     }
+}
+
+// What has changed of the rows that were read goes into the message; their state as it is.
+static void encode_changes(ew_executor *e, const row_group *group)
+{
+    const uint32_t words = record_words(e, group), state = e->config.state;
+    const size_t record_bytes = header_bytes(e) + words * sizeof(float);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t slot = e->batch_slots[group->first + i];
+        float *row = ew_batch_row(e, group->first + i);
+        uint8_t *out = rt_message_payload(&group->message) + i * record_bytes + header_bytes(e);
+        ew_codes_change(e->config.codes, slot, e->slots[slot].key, row, out);
+        memcpy(out + (words - state) * sizeof(float), row + e->config.values,
+               state * sizeof(float));
+    }
+}
+
+// The copies of rows that went whole become what others get of them.
+static void round_copies(ew_executor *e, const row_group *group, ew_node *const *nodes)
+{
+    const float *rows[EW_BATCH_CODED];
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t at = group->first + i, slot = e->batch_slots[at];
+        float *row = ew_batch_row(e, at);
+        memcpy(row, e->batch_rows[at], e->config.values * sizeof *row);
+        ew_codes_round(e->config.codes, slot, nodes[at]->version, row);
+        rows[i] = row;
+    }
+    e->config.rows->write(e->config.rows_context, e->batch_slots + group->first, group->count,
+                          e->config.values, rows);
 }
 
 static uint8_t reason_of(const dp_slice_view *view, const ew_node *n)
 {
     return n->kind == NODE_PUSH_DELTA ? view->delta_reasons[n->index]
-                                      : view->push_reasons[n->index];
+                                      : view->push_reasons[n->index] & (uint8_t)~DP_PUSH_WHOLE;
 }
 
 static void count_push(rt_counts *done, uint8_t reason)
@@ -69,21 +124,21 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
     return count;
 }
 
-// The next message of the shard, but for its rows; nodes: room in the batch's.
-static rt_status begin_group(ew_executor *e, uint32_t shard, ew_node **nodes, uint32_t room,
+// The next message of a list, but for its rows; nodes: room in the batch's.
+static rt_status begin_group(ew_executor *e, ew_node_list *list, ew_node **nodes, uint32_t room,
                              row_group *group)
 {
-    size_t record_bytes = header_bytes(e) + (e->config.values + e->config.state) * sizeof(float);
+    const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
+    const rt_message_type type = e->config.bases       ? RT_MESSAGE_PUSH_DELTA
+                                 : is_change(e, group) ? RT_MESSAGE_PUSH_CHANGE
+                                                       : RT_MESSAGE_PUSH_ROW;
     uint32_t most = ew_records_per_message(e, record_bytes);
-    group->count =
-        take_group(e, &e->push_rows[shard], most < room ? most : room, nodes + group->first);
+    group->count = take_group(e, list, most < room ? most : room, nodes + group->first);
     group->slice = ew_slice_of(e, nodes[group->first]);
-    rt_status status =
-        ew_message_for(e, e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW,
-                       group->slice->sequence, group->count, record_bytes, &group->message);
+    rt_status status = ew_message_for(e, type, group->slice->sequence, group->count, record_bytes,
+                                      &group->message);
     if (!status)
-        capture_row_headers(e, nodes + group->first, group->count, record_bytes,
-                            rt_message_payload(&group->message), group->first);
+        capture_row_headers(e, group, nodes);
     return status;
 }
 
@@ -103,17 +158,17 @@ static rt_status end_group(ew_executor *e, uint32_t shard, ew_node **nodes, row_
 
 // Rows of many messages are read together: where slices alternate messages are small, and every
 // read costs a device a launch and a wait.
-static rt_status capture_batch(ew_executor *e, uint32_t shard)
+static rt_status capture_batch(ew_executor *e, uint32_t shard, ew_node_list *list)
 {
     ew_node *nodes[EW_BATCH_MAX];
     row_group groups[MESSAGES_MAX];
     uint32_t group_count = 0, count = 0;
     rt_status status = RT_OK;
-    while (!status && e->push_rows[shard].first && group_count < MESSAGES_MAX &&
-           count < EW_BATCH_MAX) {
+    while (!status && list->first && group_count < MESSAGES_MAX &&
+           count < ew_batch_max(e)) {
         row_group *group = &groups[group_count++];
-        *group = (row_group){.first = count};
-        status = begin_group(e, shard, nodes, EW_BATCH_MAX - count, group);
+        *group = (row_group){.first = count, .whole = list == &e->push_whole[shard]};
+        status = begin_group(e, list, nodes, ew_batch_max(e) - count, group);
         count += group->count;
     }
     if (!status)
@@ -121,6 +176,12 @@ static rt_status capture_batch(ew_executor *e, uint32_t shard)
                              e->config.values + e->config.state, e->batch_rows);
     for (uint32_t i = 0; i < count && !status && e->config.bases; i++)
         ew_bases_subtract(e->config.bases, e->batch_slots[i], e->batch_rows[i]);
+    for (uint32_t g = 0; g < group_count && !status && e->config.codes; g++) {
+        if (groups[g].whole)
+            round_copies(e, &groups[g], nodes);
+        else
+            encode_changes(e, &groups[g]);
+    }
     for (uint32_t g = 0; g < group_count; g++) {
         if (!status)
             status = end_group(e, shard, nodes, &groups[g]);
@@ -133,7 +194,9 @@ rt_status ew_capture_rows(ew_executor *e, uint32_t shard)
 {
     rt_status status = RT_OK;
     while (!status && e->push_rows[shard].first)
-        status = capture_batch(e, shard);
+        status = capture_batch(e, shard, &e->push_rows[shard]);
+    while (!status && e->push_whole[shard].first)
+        status = capture_batch(e, shard, &e->push_whole[shard]);
     return status;
 }
 
@@ -141,15 +204,16 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
 {
     ew_node *group[EW_BATCH_MAX];
     uint32_t values = e->config.values;
-    size_t record_bytes = sizeof(rt_wire_grad) + values * sizeof(float);
+    const ew_codes *codes = e->config.codes;
+    size_t record_bytes = sizeof(rt_wire_grad) + (codes ? codes->words : values) * sizeof(float);
     while (e->push_grads[shard].first) {
         rt_message message;
         uint32_t count =
             take_group(e, &e->push_grads[shard], ew_records_per_message(e, record_bytes), group);
         ew_slice_state *slice = ew_slice_of(e, group[0]);
         const dp_slice_view *view = &slice->view;
-        rt_status status = ew_message_for(e, RT_MESSAGE_PUSH_GRAD, view->counts.iteration, count,
-                                          record_bytes, &message);
+        rt_status status = ew_message_for(e, codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD,
+                                          view->counts.iteration, count, record_bytes, &message);
         if (status)
             return status;
         for (uint32_t i = 0; i < count; i++) {
@@ -161,8 +225,8 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
             rt_wire_grad header = {e->slots[group[i]->slot].key, view->grad_masks[at],
                                    view->grad_bases[at], keeper};
             memcpy(record, &header, sizeof header);
-            memcpy(record + sizeof header, e->gradients + (size_t)row * values,
-                   values * sizeof(float));
+            rt_coding_pack(codes ? codes->coding : RT_CODING_FP32,
+                           e->gradients + (size_t)row * values, values, record + sizeof header);
         }
         status = ew_outlet_put(&e->pushes[shard], &message);
         if (status)

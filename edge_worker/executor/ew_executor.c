@@ -18,13 +18,17 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     e->slices = rt_alloc(config->slice_count_max, sizeof *e->slices);
     e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
     e->push_rows = rt_alloc(config->shard_count, sizeof *e->push_rows);
+    e->push_whole = rt_alloc(config->shard_count, sizeof *e->push_whole);
     e->push_grads = rt_alloc(config->shard_count, sizeof *e->push_grads);
     e->pulls = rt_alloc(config->shard_count, sizeof *e->pulls);
     e->pushes = rt_alloc(config->shard_count, sizeof *e->pushes);
     e->batch_slots = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_slots);
     e->batch_keys = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_keys);
     e->batch_rows = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_rows);
-    if (!e->slices || !e->slots || !e->push_rows || !e->push_grads || !e->pulls || !e->pushes ||
+    if (config->codes)
+        e->batch_values =
+            rt_alloc((size_t)EW_BATCH_CODED * (config->values + config->state), sizeof(float));
+    if (!e->slices || !e->slots || (config->codes && !e->batch_values) || !e->push_rows || !e->push_whole || !e->push_grads || !e->pulls || !e->pushes ||
         !e->batch_slots || !e->batch_keys || !e->batch_rows) {
         ew_executor_destroy(e);
         return RT_NO_MEMORY;
@@ -60,12 +64,14 @@ void ew_executor_destroy(ew_executor *e)
     rt_free(e->slices);
     rt_free(e->slots);
     rt_free(e->push_rows);
+    rt_free(e->push_whole);
     rt_free(e->push_grads);
     rt_free(e->pulls);
     rt_free(e->pushes);
     rt_free(e->batch_slots);
     rt_free(e->batch_keys);
     rt_free(e->batch_rows);
+    rt_free(e->batch_values);
     rt_free(e);
 }
 
@@ -136,9 +142,27 @@ static uint32_t row_floats(const ew_executor *e, const ew_node *n)
     return e->config.values;
 }
 
+// In which it comes, of 4 bytes; at most so many as floats, and one.
+static uint32_t row_words(const ew_executor *e, const ew_node *n)
+{
+    const uint32_t floats = row_floats(e, n);
+    if (!e->config.codes || n->version == 0)
+        return floats;
+    return floats - e->config.values + e->config.codes->words;
+}
+
+// A row that came in words, as floats; the slot is its own from now on.
+static void decode_row(ew_executor *e, const ew_node *n, const float *words, float *row)
+{
+    ew_codes *codes = e->config.codes;
+    const uint32_t values = e->config.values, state = row_floats(e, n) - values;
+    ew_codes_take(codes, n->slot, n->version, words, row);
+    memcpy(row + values, words + row_words(e, n) - state, state * sizeof *row);
+}
+
 static uint32_t staging_stride(const ew_executor *e)
 {
-    return e->config.values + e->config.state;
+    return e->config.values + e->config.state + (e->config.codes != NULL);
 }
 
 // The keeper's step: the sum of the others in worker order, then its own gradient.
@@ -175,9 +199,13 @@ static void landed(ew_executor *e, const ew_node *n)
 static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     float *row = slice->staging + (size_t)n->index * staging_stride(e);
-    const float *const in = row;
+    const float *in = row;
     if (n->kind == NODE_PULL && e->config.bases)
         ew_bases_keep(e->config.bases, n->slot, row);
+    if (n->kind == NODE_PULL && e->config.codes) {
+        decode_row(e, n, row, e->batch_values);
+        in = e->batch_values;
+    }
     if (n->kind == NODE_PULL_SUM)
         land_sum(e, n, row);
     else
@@ -200,11 +228,20 @@ static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
     e->config.rows->init(e->config.rows_context, &n->slot, &n->key, 1);
     if (e->config.bases)
         ew_bases_first(e->config.bases, n->slot, n->key);
+    if (e->config.codes)
+        ew_codes_first(e->config.codes, n->slot);
     e->slots[n->slot].key = n->key;
     e->slots[n->slot].version = 0;
     e->slots[n->slot].full = true;
     slice->done.first_touch++;
     ew_node_complete(e, slice, n);
+}
+
+static ew_node_list *push_list(ew_executor *e, const ew_node *n)
+{
+    const bool whole = e->config.codes &&
+                       ew_slice_of(e, n)->view.push_reasons[n->index] & DP_PUSH_WHOLE;
+    return whole ? e->push_whole : e->push_rows;
 }
 
 static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
@@ -220,10 +257,10 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
                            "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
                            ", it has %" PRIu32,
                            slice->sequence, n->slot, n->version, slot->version);
-        ew_node_list_add(
-            &e->push_rows[ew_shard_of(
-                e, slot->key, n->kind == NODE_PUSH_ROW ? slice->view.push_homes : NULL, n->index)],
-            n);
+        ew_node_list_add(&push_list(e, n)[ew_shard_of(
+                             e, slot->key,
+                             n->kind == NODE_PUSH_DELTA ? NULL : slice->view.push_homes, n->index)],
+                         n);
         break;
     case NODE_DROP:
         slot->full = false;
@@ -522,17 +559,22 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
     uint32_t floats = row_floats(e, n);
     n->arrived = true;
     if (n->kind == NODE_PULL && n->ready) {
-        if (batch->count == EW_BATCH_MAX || batch->floats != floats)
+        if (batch->count == ew_batch_max(e) || batch->floats != floats)
             land_batch(e, s, batch);
         batch->floats = floats;
         if (e->config.bases)
             ew_bases_keep(e->config.bases, n->slot, data);
+        if (e->config.codes) {
+            decode_row(e, n, data, ew_batch_row(e, batch->count));
+            data = ew_batch_row(e, batch->count);
+        }
         batch->nodes[batch->count] = n;
         e->batch_slots[batch->count] = n->slot;
         e->batch_rows[batch->count++] = (float *)(uintptr_t)data;
         return;
     }
-    memcpy(s->staging + (size_t)n->index * staging_stride(e), data, floats * sizeof(float));
+    memcpy(s->staging + (size_t)n->index * staging_stride(e), data,
+           row_words(e, n) * sizeof(float));
     if (n->ready)
         land_staged(e, s, n);
     else
@@ -560,7 +602,7 @@ static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *
             memcpy(&row, head, sizeof row);
         rt_status status = head ? find_pull(e, s, &row, kind, shard, &n, error) : RT_WIRE;
         const float *data =
-            status ? NULL : rt_reader_take(&reader, row_floats(e, n), sizeof(float));
+            status ? NULL : rt_reader_take(&reader, row_words(e, n), sizeof(float));
         if (head && status)
             return status;
         if (!data)
@@ -596,6 +638,11 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
                        rt_message_type_name(header->type));
     switch (header->type) {
     case RT_MESSAGE_ROWS:
+    case RT_MESSAGE_ROWS_CODED:
+        if ((header->type == RT_MESSAGE_ROWS_CODED) != (e->config.codes != NULL))
+            return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s",
+                           shard, rt_message_type_name(header->type),
+                           e->config.codes ? "not \"fp32\"" : "\"fp32\"");
         return receive_rows(e, shard, message, NODE_PULL, error);
     case RT_MESSAGE_SUM_ROWS:
         return receive_rows(e, shard, message, NODE_PULL_SUM, error);

@@ -13,6 +13,7 @@
 
 #include "dispatch/plan/dp_slice_wire.h"
 #include "edge_worker/executor/ew_bases.h"
+#include "edge_worker/executor/ew_codes.h"
 #include "edge_worker/executor/ew_rows.h"
 
 typedef struct ew_executor ew_executor;
@@ -30,6 +31,7 @@ typedef struct {
     const ew_rows_ops *rows;
     void *rows_context;
     ew_bases *bases; // bounded staleness; or NULL: no PUSH_DELTA
+    ew_codes *codes; // rows travel rounded; or NULL: as they are
     // Takes the message on RT_OK; RT_AGAIN: it is offered again at the next call of the executor.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;
@@ -51,7 +53,7 @@ typedef struct {
 rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
 void ew_executor_destroy(ew_executor *executor);
 
-// Takes a message of type SLICE, ROWS, SUM_ROWS or PUSHED, in every case (it is empty afterwards).
+// Takes a message of type SLICE, ROWS, ROWS_CODED, SUM_ROWS or PUSHED, in every case (it is empty afterwards).
 // RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
 rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
                               rt_error *error);

@@ -12,7 +12,8 @@
 #include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/executor/ew_outlet.h"
 
-#define EW_BATCH_MAX 4096u // rows of one call to ew_rows
+#define EW_BATCH_MAX 4096u   // rows of one call to ew_rows
+#define EW_BATCH_CODED 512u  // of one where rows travel rounded
 
 typedef enum {
     NODE_PUSH_ROW,
@@ -86,6 +87,7 @@ struct ew_executor {
     ew_slot_state *slots;
     ew_node_list ready;      // to be looked at
     ew_node_list *push_rows; // by shard: ready to be captured, PUSH_DELTA too
+    ew_node_list *push_whole; // likewise, where rows travel rounded: those that do not
     ew_node_list *push_grads;
     ew_outlet *pulls, *pushes; // by shard
     const float *gradients;    // of the slice that was just trained
@@ -95,6 +97,7 @@ struct ew_executor {
     uint32_t *batch_slots; // scratch of one call to ew_rows
     uint64_t *batch_keys;
     float **batch_rows;
+    float *batch_values; // rows travel rounded: EW_BATCH_CODED x (values + state); or NULL
     ew_executor_statistics statistics;
 };
 
@@ -140,6 +143,17 @@ static inline uint32_t ew_shard_of_pull(const ew_executor *e, const ew_node *n)
 {
     const uint8_t *homes = n->kind == NODE_PULL ? ew_slice_of(e, n)->view.pull_homes : NULL;
     return ew_shard_of(e, n->key, homes, n->index);
+}
+
+// Rows of one call to ew_rows, and room for one of them as floats, where they travel rounded.
+static inline uint32_t ew_batch_max(const ew_executor *e)
+{
+    return e->config.codes ? EW_BATCH_CODED : EW_BATCH_MAX;
+}
+
+static inline float *ew_batch_row(const ew_executor *e, uint32_t i)
+{
+    return e->batch_values + (size_t)i * (e->config.values + e->config.state);
 }
 
 // An empty message to a shard. RT_NO_MEMORY.

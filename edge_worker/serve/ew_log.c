@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "runtime/config/rt_address.h"
 #include "runtime/live/rt_feed.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
@@ -21,6 +22,14 @@ rt_status ew_log_open(const rt_config *config, ew_log **log_p, rt_error *error)
     if (!*config->feed_to)
         return rt_fail(error, RT_CONFIG,
                        "feed.to: expected \"HOST:PORT\" of the run that takes what serve.log keeps");
+    char address[RT_NAME_MAX + 16];
+    const bool has_keys = *config->security_key || config->security_insecure;
+    snprintf(address, sizeof address, "tcp://%s", config->feed_to);
+    if (!has_keys && !rt_address_is_loopback(address))
+        return rt_fail(error, RT_CONFIG,
+                       "feed.to: %s is another machine, which can be reached only with keys "
+                       "(security.key), or security.insecure: true",
+                       config->feed_to);
     ew_log *log = rt_alloc(1, sizeof *log);
     if (!log)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -303,7 +303,9 @@ typedef enum {
     RT_COLLECTIVE_MPI,
     RT_COLLECTIVE_NCCL
 } rt_collective;
-typedef enum { RT_DENSE_FP32, RT_DENSE_BF16 } rt_dense_wire;
+
+// How floats travel: "network.dense_wire", "network.row_wire".
+typedef enum { RT_CODING_FP32, RT_CODING_BF16, RT_CODING_INT8 } rt_coding;
 
 typedef struct {
     char directory[256];       // "": checkpoints/ in the directory of the results
@@ -411,7 +413,8 @@ typedef struct {
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
     uint32_t guard_bad_batches_max;              // the run ends past so many
     rt_collective collective;               // "network.collective": how dense gradients are summed
-    rt_dense_wire dense_wire;               // "network.dense_wire"
+    rt_coding dense_wire;               // "network.dense_wire"
+    rt_coding row_wire;                 // "network.row_wire"
     bool dense_overlap;                     // "network.dense_overlap"
     char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
     char security_allow[RT_PATH_MAX];       // public keys of those that may join

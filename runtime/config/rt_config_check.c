@@ -433,6 +433,25 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// What travels rounded is a change against what the worker got of the PS, alone.
+static rt_status check_row_wire(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", "changes of several workers would add up what rounding lost",
+         config->consistency.staleness > 0},
+        {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "network.row_wire: \"%s\" not with %s: %s",
+                           rt_config_choice_name("network.row_wire", (int)config->row_wire),
+                           others[i].key, others[i].why);
+    return RT_OK;
+}
+
 static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
                                rt_error *error)
 {
@@ -538,6 +557,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
     if (!status)
         status = check_consistency(config, error);
     if (!status)
+        status = check_row_wire(config, error);
+    if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
@@ -547,10 +568,11 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_network(config, error);
     if (!status)
         status = check_security(config, error);
-    if (!status && config->dense_wire == RT_DENSE_BF16 &&
+    if (!status && config->dense_wire != RT_CODING_FP32 &&
         (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
         status = rt_fail(error, RT_CONFIG,
-                         "network.dense_wire: \"bf16\" is for network.collective \"ps\" only");
+                         "network.dense_wire: \"%s\" is for network.collective \"ps\" only",
+                         rt_config_choice_name("network.dense_wire", (int)config->dense_wire));
     if (!status && config->sim_iterations > 0 && config->sim_warmup >= config->sim_iterations)
         status =
             rt_fail(error, RT_CONFIG,

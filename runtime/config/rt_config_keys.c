@@ -222,8 +222,18 @@ static const rt_config_choice collectives[] = {
     {0},
 };
 static const rt_config_choice dense_wires[] = {
-    {"fp32", RT_DENSE_FP32, "as they are"},
-    {"bf16", RT_DENSE_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
+    {"fp32", RT_CODING_FP32, "as they are"},
+    {"bf16", RT_CODING_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
+    {"int8", RT_CODING_INT8,
+     "a quarter of the bytes, with a scale for every 256 of them; what rounding lost is added to "
+     "the next ones, by workers to gradients, by shards to sums"},
+    {0},
+};
+
+static const rt_config_choice row_wires[] = {
+    {"fp32", RT_CODING_FP32, "as they are"},
+    {"bf16", RT_CODING_BF16, "in 16 bits"},
+    {"int8", RT_CODING_INT8, "in 8 bits, with a scale for every row"},
     {0},
 };
 
@@ -740,8 +750,13 @@ const rt_config_key rt_config_keys[] = {
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", collectives,
            "How the workers' dense gradients are summed."),
-    CHOICE("network.dense_wire", dense_wire, rt_dense_wire, "\"fp32\"", dense_wires,
+    CHOICE("network.dense_wire", dense_wire, rt_coding, "\"fp32\"", dense_wires,
            "Dense gradients and their sums in messages (ps)."),
+    CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", row_wires,
+           "Values of rows, what workers changed of them, and gradients of rows in messages. "
+           "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
+           "optimizer, and rows that are flushed travel as they are. Not with "
+           "`consistency.staleness` above 0 nor `dispatch.keeper`."),
     BOOL("network.dense_overlap", dense_overlap, "true",
          "The dense gradients of a layer are sent while those of the layers below are computed. "
          "The model is the same, bit for bit."),

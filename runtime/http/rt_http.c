@@ -431,8 +431,8 @@ static rt_status check_address(const rt_http_config *config, rt_error *error)
     uint32_t port;
     if (rt_address_split(config->address, host, sizeof host, &port))
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s.listen: \"%s\" is no address, expected \"HOST:PORT\"",
-                   config->name, config->address);
+    return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no address, expected \"HOST:PORT\"",
+                   config->key, config->address);
 }
 
 static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt_error *error)
@@ -443,24 +443,24 @@ static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt
     const int on = 1;
     snprintf(text, sizeof text, "tcp://%s", address);
     if (!rt_address_resolve(text, &place, &length))
-        return rt_fail(error, RT_IO, "%s.listen: the host of %s is unknown", http->config.name,
+        return rt_fail(error, RT_IO, "%s: the host of %s is unknown", http->config.key,
                        address);
     const int listener = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0)
-        return rt_fail(error, RT_LIMIT, "%s: no socket: %s", http->config.name, strerror(errno));
+        return rt_fail(error, RT_LIMIT, "%s: no socket: %s", http->config.key, strerror(errno));
     (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, (struct sockaddr *)&place, length) != 0 ||
         listen(listener, LISTEN_BACKLOG) != 0) {
         const int reason = errno;
         close(listener);
         rt_address_fail(error, "cannot listen on", address, reason, strerror(reason));
-        return rt_fail_in(error, "%s.listen", http->config.name);
+        return rt_fail_in(error, "%s", http->config.key);
     }
     length = sizeof place;
     if (getsockname(listener, (struct sockaddr *)&place, &length) != 0 ||
         !rt_address_write(&place, text, sizeof text)) {
         close(listener);
-        return rt_fail(error, RT_IO, "%s.listen: %s: the port cannot be read", http->config.name,
+        return rt_fail(error, RT_IO, "%s: %s: the port cannot be read", http->config.key,
                        address);
     }
     snprintf(http->url, sizeof http->url, "%s%s", http->secrets.certificate ? "https" : "http",

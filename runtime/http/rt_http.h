@@ -19,6 +19,7 @@ typedef void (*rt_http_handler)(void *context, rt_http_request *request);
 
 typedef struct {
     const char *name;        // of the section of keys, for messages: "stream.http"
+    const char *key;         // that names address, for messages: "stream.http.listen"
     const char *address;     // HOST:PORT; port 0: any free one
     const char *certificate; // PEM files; "": no TLS
     const char *certificate_key;

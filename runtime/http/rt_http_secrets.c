@@ -103,10 +103,10 @@ rt_status rt_http_secrets_load(const rt_http_config *config, bool is_loopback,
                        has_tls ? "certificate" : "certificate_key");
     if (!is_loopback && !(has_tls && has_token) && !config->insecure)
         return rt_fail(error, RT_CONFIG,
-                       "%s.listen: %s can be reached from other machines: that needs "
+                       "%s: %s can be reached from other machines: that needs "
                        "security.certificate, security.certificate_key and security.token, or "
                        "security.insecure: true",
-                       config->name, config->address);
+                       config->key, config->address);
     if (!is_loopback && !(has_tls && has_token))
         rt_warn("security.insecure: whoever reaches %s can read and send what %s takes",
                 config->address, config->name);

@@ -127,6 +127,7 @@ static rt_status open_intake(const rt_config *config, const rt_journals *journal
     rt_status status = rt_intake_begin(&in->core, "stream.http", config, journals, error);
     rt_http_defaults(config, &http);
     http.name = "stream.http";
+    http.key = "stream.http.listen";
     http.address = config->stream.http_listen;
     http.handle = handle;
     http.context = in;

@@ -273,6 +273,7 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
     rt_http_config http;
     rt_http_defaults(viewer->config, &http);
     http.name = "watch";
+    http.key = "watch.listen";
     http.address = viewer->config->watch.listen;
     http.body_bytes_max = BODY_BYTES_MAX;
     http.bodies_bytes_max = CONNECTIONS_MAX * BODY_BYTES_MAX;
@@ -281,7 +282,10 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
     http.takes_password = true;
     http.handle = handle;
     http.context = viewer;
-    return rt_http_open(&http, &viewer->http, error);
+    pthread_mutex_lock(&viewer->view_lock); // who asks at once waits until viewer->http is there
+    rt_status status = rt_http_open(&http, &viewer->http, error);
+    pthread_mutex_unlock(&viewer->view_lock);
+    return status;
 }
 
 static rt_status start(rt_viewer *viewer, rt_error *error)

@@ -58,6 +58,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_KEYS:
     case RT_MESSAGE_EVENTS:
     case RT_MESSAGE_KEPT:
+    case RT_MESSAGE_DENSE_GRAD_INT8:
+    case RT_MESSAGE_DENSE_SUM_INT8:
     case RT_MESSAGE_VITALS:
     case RT_MESSAGE_OUTCOMES:
         return (payload_rule){SHAPE_ANY, 0};
@@ -67,12 +69,16 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
     case RT_MESSAGE_LINK:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};
+    case RT_MESSAGE_ROWS_CODED:
     case RT_MESSAGE_ROWS: // with state or without, as each pull's tag asked
         return (payload_rule){SHAPE_ROWS, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_ROW:
     case RT_MESSAGE_SUM_ROWS:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
+    case RT_MESSAGE_PUSH_CHANGE:
+        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};
     case RT_MESSAGE_PUSH_GRAD:
+    case RT_MESSAGE_PUSH_GRAD_CODED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
     case RT_MESSAGE_PUSH_DELTA:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_delta)};

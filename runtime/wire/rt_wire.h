@@ -69,9 +69,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                what followed it has to come again */                              \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
     XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
-    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */           \
+    XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */    \
     XX(CONTROL, 60)         /* a visitor asks the coordinator for something: text, rt_ask.h */     \
-    XX(CONTROLLED, 61)      /* the answer; iteration: rt_reason; text: what was done, or why not */
+    XX(CONTROLLED, 61)      /* the answer; iteration: rt_reason; text: what was done, or why not */\
+    XX(DENSE_GRAD_INT8, 70) /* as DENSE_GRAD, in 8 bits: rt_wire_dense_int8, floats, rt_int8 */    \
+    XX(DENSE_SUM_INT8, 71)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */          \
+    XX(ROWS_CODED, 72)      /* as ROWS, values as network.row_wire says (rt_coding) */             \
+    XX(PUSH_CHANGE, 73)     /* worker to PS: count x (rt_wire_change, coded values, state) */      \
+    XX(PUSH_GRAD_CODED, 74) /* as PUSH_GRAD, likewise */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -85,7 +90,8 @@ const char *rt_message_type_name(uint32_t type);
 static inline bool rt_message_is_push(uint32_t type)
 {
     return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
-           type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_FORGET;
+           type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_PUSH_CHANGE ||
+           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_FORGET;
 }
 
 typedef struct {
@@ -146,6 +152,16 @@ static inline bool rt_wire_is_for_ps(uint32_t keeper)
     return keeper >= RT_WIRE_NO_STEP;
 }
 
+// PUSH_CHANGE: followed by what changed of the values since the worker got them, in words of
+// rt_coding, and by the state as it is now. The row has version base when it comes, and then the
+// other one.
+typedef struct {
+    uint64_t key;
+    uint32_t version;
+    uint32_t base; // below version; 0: the initial row, which the PS may create
+} rt_wire_change;
+_Static_assert(sizeof(rt_wire_change) == 16, "wire layout");
+
 // PUSH_DELTA: followed by what changed of the row since the worker got it, values and state. It is
 // added when the row has version base and so many pulls of that version were answered; then the row
 // has the other version.
@@ -205,6 +221,15 @@ typedef struct {
     uint64_t workers; // that take part in the iteration
 } rt_wire_dense;
 _Static_assert(sizeof(rt_wire_dense) == 8, "wire layout");
+
+// DENSE_GRAD_INT8, DENSE_SUM_INT8: followed by `whole` floats as they are, the last ones, and by
+// the others in blocks of RT_INT8_BLOCK (rt_int8). A verdict is not rounded with gradients.
+typedef struct {
+    uint64_t workers; // that take part in the iteration
+    uint32_t floats;  // 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX
+    uint32_t whole;   // of them, at most all
+} rt_wire_dense_int8;
+_Static_assert(sizeof(rt_wire_dense_int8) == 16, "wire layout");
 
 // DENSE_STEP: of the iteration whose sums this worker has, all of them. All say the same.
 typedef struct {

@@ -584,18 +584,18 @@ static void participants_change(void **state)
     }
 }
 
-// In 16 bits, too, whatever arrives when; residuals wait with the worker that sits out.
-static void participants_change_with_bf16(void **state)
+// In 16 bits and in 8, too, whatever arrives when; residuals wait with the worker that sits out.
+static void participants_change_with_short_wires(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 12; i++) {
         fabric_plan plan;
         fabric_result results[2];
         rt_random random = {i + 12};
         fabric_shape shape = small_shape(99500 + i);
         shape.change_every = 1 + i % 3;
         shape.shard_count = 1 + i % 3;
-        shape.bf16 = true;
+        shape.dense_wire = i < 6 ? RT_CODING_BF16 : RT_CODING_INT8;
         set_policy(&shape, 9);
         fabric_plan_init(&plan, &shape);
         for (uint32_t k = 0; k < 2; k++) {
@@ -723,5 +723,5 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300),
-          TEST_SLOW(participants_change, 300), TEST(participants_change_with_bf16),
+          TEST_SLOW(participants_change, 300), TEST(participants_change_with_short_wires),
           TEST(every_model))

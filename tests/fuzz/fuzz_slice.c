@@ -63,7 +63,7 @@ static void choose_ops(chooser *from, dp_slice *slice)
         op->slot = choose(from, limits.slot_count);
         op->version = choose(from, 4);
         op->reason = (uint8_t)choose(from, 3);
-        op->flags = (uint8_t)choose(from, 2);
+        op->flags = (uint8_t)choose(from, op->kind == DP_OP_PUSH_ROW ? 4 : 2);
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
         if (slice->rows[r].mode == DP_MODE_OWN)
@@ -124,7 +124,7 @@ static bool train(ew_executor *executor)
 }
 
 // The input is a list of messages: type and length, one byte each, payload.
-static void run(ew_executor *executor, const uint8_t *bytes, size_t size)
+static void run(ew_executor *executor, bool coded, const uint8_t *bytes, size_t size)
 {
     uint64_t sequence = 0;
     rt_error error;
@@ -133,7 +133,9 @@ static void run(ew_executor *executor, const uint8_t *bytes, size_t size)
         uint8_t kind = bytes[0] % 5;
         rt_message message = {0};
         uint32_t peer = rt_peer(RT_ROLE_PS, 0);
-        rt_message_type type = kind == 1 ? RT_MESSAGE_ROWS : RT_MESSAGE_SUM_ROWS;
+        rt_message_type type = kind != 1 ? RT_MESSAGE_SUM_ROWS
+                               : coded   ? RT_MESSAGE_ROWS_CODED
+                                         : RT_MESSAGE_ROWS;
         if (kind == 0) {
             peer = rt_peer(RT_ROLE_COORDINATOR, 0);
             message = wrap(bytes + 2, length, RT_MESSAGE_SLICE, ++sequence, 1);
@@ -156,9 +158,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     ew_executor *executor;
     ew_host_rows rows;
+    ew_codes codes = {0};
+    const rt_coding coding = (rt_coding)(size ? bytes[size - 1] % 3 : 0);
     rt_optimizer_config optimizer = {.kind = RT_OPTIMIZER_ADAGRAD, .learning_rate = 0.1f};
     if (ew_host_rows_init(&rows, limits.slot_count, VALUES, &optimizer, 1, 0.1f))
         return 0;
+    if (coding && ew_codes_init(&codes, coding, limits.slot_count, VALUES, 1, 0.1f)) {
+        ew_host_rows_fini(&rows);
+        return 0;
+    }
     ew_executor_config config = {.rank = 1,
                                  .shard_count = 1,
                                  .slice_count_max = 3,
@@ -169,11 +177,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                                  .state = rows.state,
                                  .rows = &ew_host_rows_ops,
                                  .rows_context = &rows,
+                                 .codes = coding ? &codes : NULL,
                                  .send = swallow};
     if (ew_executor_create(&config, &executor) == RT_OK) {
-        run(executor, bytes, size);
+        run(executor, coding != RT_CODING_FP32, bytes, size);
         ew_executor_destroy(executor);
     }
     ew_host_rows_fini(&rows);
+    ew_codes_fini(&codes);
     return 0;
 }

@@ -13,7 +13,7 @@ static void mend(rt_message *message)
     rt_wire_header *header = rt_message_header(message);
     header->magic = RT_WIRE_MAGIC;
     header->version = RT_WIRE_VERSION;
-    header->type %= 48;
+    header->type %= 76;
     header->sender = rt_peer((rt_role)(1 + header->sender % 3), 0);
     header->stamp = 0;
     header->payload_bytes = message->size - sizeof *header;
@@ -25,11 +25,15 @@ static void read_all(const rt_message *message)
     rt_reader reader = rt_message_reader(message);
     volatile uint8_t last = 0;
     _Static_assert(sizeof(rt_wire_delta) == sizeof(rt_wire_grad), "one size below");
-    const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA;
+    _Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_pull), "likewise");
+    const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA ||
+                          header->type == RT_MESSAGE_PUSH_GRAD_CODED;
+    const bool is_coded = header->type == RT_MESSAGE_ROWS_CODED ||
+                          header->type == RT_MESSAGE_PUSH_CHANGE;
     size_t record_bytes = is_delta || header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad)
                                                                            : sizeof(rt_wire_pull);
     bool has_records = (header->type >= RT_MESSAGE_PULL && header->type <= RT_MESSAGE_PUSH_GRAD) ||
-                       is_delta || header->type == RT_MESSAGE_PULL_SUM || header->type == RT_MESSAGE_SUM_ROWS;
+                       is_delta || is_coded || header->type == RT_MESSAGE_PULL_SUM || header->type == RT_MESSAGE_SUM_ROWS;
     const uint8_t *records = rt_reader_take(&reader, header->count, record_bytes);
     rt_assert(records || !has_records); // validation has compared count and size
     if (records && header->count)

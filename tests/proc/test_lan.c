@@ -509,6 +509,6 @@ static void wrong_use_is_named(void **state)
 
 TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_lan_leaves_nothing),
           TEST(probes_find_the_shaped_rate), TEST(measured_links_reach_the_planner),
-          TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange), TEST_SLOW(measured_rates_are_near, 120),
-          TEST_SLOW(a_change_is_followed, 170), TEST(boxes_have_files_of_their_own),
+          TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange),
+          TEST_SLOW(measured_rates_are_near, 120), TEST_SLOW(a_change_is_followed, 170), TEST(boxes_have_files_of_their_own),
           TEST(wrong_use_is_named))

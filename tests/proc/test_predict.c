@@ -265,6 +265,41 @@ static void rows_may_be_on_disk(void **state)
     script("disk", program, out, NULL, NULL, NULL);
 }
 
+// ---- the Python package ------------------------------------------------------------------------
+
+static void the_package_installs(void **state)
+{
+    process p;
+    char command[3000], out[500];
+    (void)state;
+    need_numpy();
+    p = (process){0};
+    const char *const there[] = {"/usr/bin/python3", "-c", "import venv, ensurepip, setuptools",
+                                 NULL};
+    if (process_run(&p, there, RUN_S) != 0)
+        test_skip("/usr/bin/python3 has no venv, ensurepip or setuptools (Debian packages "
+                  "python3-venv, python3-setuptools)");
+    process_fini(&p);
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    train(config_of(wdl), out,
+          (const char *const[]){"stream={\"format\": \"synthetic\", \"samples_max\": 1280, "
+                                "\"synthetic\": {\"scale\": 0.001}}",
+                                NULL});
+    // The sources are copied: a build writes beside them.
+    snprintf(command, sizeof command,
+             "set -e; cd '%s/..'; cp -rL \"$OLDPWD/python\" source; cp \"$OLDPWD/%s\" here.so; "
+             "/usr/bin/python3 -m venv --system-site-packages venv; "
+             "venv/bin/pip install -q --no-build-isolation --no-deps ./source; "
+             "LANYARD_LIBRARY=\"$PWD/here.so\" venv/bin/python -c \"import lanyard; "
+             "model = lanyard.Model('out/model'); assert '/venv/' in lanyard.__file__; "
+             "assert len(model.predict({'C1': [1, 2]})) == 2; "
+             "assert len(lanyard.read('out/model').keys) > 100\"",
+             out, process_beside("liblanyard.so"));
+    const char *const install[] = {"/bin/bash", "-c", command, NULL};
+    must_run(&p, install);
+    process_fini(&p);
+}
+
 // ---- published ---------------------------------------------------------------------------------
 
 static void published_models_are_followed(void **state)
@@ -301,5 +336,5 @@ static void published_models_are_copied(void **state)
 TEST_MAIN(TEST_SLOW(same_answers_criteo, 240), TEST_SLOW(same_answers_avazu, 240),
           TEST_SLOW(same_answers_movielens, 240), TEST_SLOW(same_answers_on_real_rows, 900),
           TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(columns_of_every_kind, 120),
-          TEST_SLOW(rows_may_be_on_disk, 120), TEST_SLOW(published_models_are_followed, 240),
+          TEST_SLOW(rows_may_be_on_disk, 120), TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),
           TEST_SLOW(published_models_are_copied, 240))

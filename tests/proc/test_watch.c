@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +213,23 @@ static void says_what_is_wrong(void **state)
     process_fini(&p);
 }
 
+static unsigned free_port(void)
+{
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof place;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&place, sizeof place), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&place, &length), 0);
+    close(fd);
+    return ntohs(place.sin_port);
+}
+
 // ---- disturbance -----------------------------------------------------------------------------
+
+typedef struct {
+    char address[64];
+    atomic_bool ends;
+} hammering;
 
 static int connect_to(const char *address)
 {
@@ -225,6 +243,46 @@ static int connect_to(const char *address)
         return -1;
     }
     return fd;
+}
+
+// Asks for events again and again, from before the run listens until it is told to end.
+static void *hammer(void *context)
+{
+    hammering *h = context;
+    static const char question[] = "GET /events HTTP/1.1\r\nHost: x\r\n\r\n";
+    while (!atomic_load(&h->ends)) {
+        const int fd = connect_to(h->address);
+        if (fd >= 0) {
+            (void)!send(fd, question, sizeof question - 1, MSG_NOSIGNAL);
+            close(fd);
+        }
+    }
+    return NULL;
+}
+
+// Who is there too early is answered like others.
+static void begins_under_fire(void **state)
+{
+    (void)state;
+    process p;
+    pthread_t threads[4];
+    hammering h = {.ends = false};
+    char listen_at[96], out[32];
+    for (int round = 0; round < 3; round++) {
+        snprintf(h.address, sizeof h.address, "127.0.0.1:%u", free_port());
+        snprintf(listen_at, sizeof listen_at, "watch.listen=%s", h.address);
+        atomic_store(&h.ends, false);
+        for (size_t i = 0; i < RT_COUNT_OF(threads); i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, hammer, &h), 0);
+        snprintf(out, sizeof out, "early%d", round);
+        run_start_up(&p, config, out, NULL, (const char *const[]){listen_at, NULL});
+        run_await_iterations(&p, out, 5);
+        atomic_store(&h.ends, true);
+        for (size_t i = 0; i < RT_COUNT_OF(threads); i++)
+            pthread_join(threads[i], NULL);
+        stop(&p);
+        process_fini(&p);
+    }
 }
 
 // Listeners that never read, requests without an end, nonsense, and questions all the while: the
@@ -265,17 +323,6 @@ static void holds_nothing_up(void **state)
 }
 
 // ---- a run that starts again -----------------------------------------------------------------
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof place;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&place, sizeof place), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&place, &length), 0);
-    close(fd);
-    return ntohs(place.sin_port);
-}
 
 // The same address, and what was before is still in the page.
 static void goes_on(void **state)
@@ -334,5 +381,5 @@ static void tells_somebody(void **state)
     process_fini(&p); // and nothing of the command is left, or its end would not have come
 }
 
-TEST_MAIN(TEST(shows_a_run), TEST(says_what_is_wrong), TEST(holds_nothing_up), TEST(goes_on),
+TEST_MAIN(TEST(shows_a_run), TEST(says_what_is_wrong), TEST(begins_under_fire), TEST(holds_nothing_up), TEST(goes_on),
           TEST(tells_somebody))

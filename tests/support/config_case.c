@@ -88,7 +88,7 @@ const char config_everything[] =
     "\"message_bytes\": 65536, \"overlap\": false,"
     "  \"coordinator\": \"10.0.0.1:4711\", \"interface\": \"eth9\","
     "  \"ps\": [\"a:1\", \"b:2\", \"c:3\", \"d:4\", \"[::1]:5\"],"
-    "  \"collective\": \"ps\", \"dense_wire\": \"bf16\", \"dense_overlap\": false},"
+    "  \"collective\": \"ps\", \"dense_wire\": \"bf16\", \"row_wire\": \"int8\", \"dense_overlap\": false},"
     " \"metrics\": {\"bytes_max\": 54321},"
     " \"guards\": {\"skip_bad_batches\": false, \"bad_batches_max\": 7},"
     " \"security\": {\"key\": \"k\", \"allow\": \"l\", \"server_key\": \"s\", \"insecure\": true},"

@@ -24,6 +24,7 @@ typedef struct {
     ew_executor *executor;
     ew_host_rows rows;
     ew_bases bases; // bounded staleness
+    ew_codes codes; // rows travel rounded
     ew_model *model;
     ew_job job;
     bool found, training, stepped; // the job is known; began; its step is done
@@ -52,6 +53,7 @@ struct fabric {
     const fabric_plan *plan;
     const fabric_schedule *schedule;
     fabric_result *result;
+    dp_traffic bytes; // of rows, that were sent
     uint32_t n, s; // workers, shards
     worker *workers;
     shard *shards;
@@ -70,6 +72,12 @@ static bool queue_has_room(const fabric *f, const fabric_queue *q)
     return f->schedule->queue_max == 0 || q->count < f->schedule->queue_max;
 }
 
+static bool is_of_rows(uint32_t type)
+{
+    return type == RT_MESSAGE_PULL || type == RT_MESSAGE_PULL_SUM || type == RT_MESSAGE_ROWS ||
+           type == RT_MESSAGE_ROWS_CODED || type == RT_MESSAGE_SUM_ROWS || rt_message_is_push(type);
+}
+
 static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
 {
     if (!queue_has_room(f, q)) {
@@ -84,8 +92,10 @@ static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
 {
     worker *w = context;
     fabric *f = w->fabric;
+    const rt_wire_header header = *rt_message_header(message);
     rt_status status = offer(f, &f->up[w->rank * f->s + to], message);
     w->blocked |= status == RT_AGAIN;
+    f->bytes.up += !status && is_of_rows(header.type) ? header.payload_bytes : 0;
     return status;
 }
 
@@ -93,8 +103,11 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
 {
     shard *s = context;
     fabric *f = s->fabric;
+    const rt_wire_header header = *rt_message_header(message);
     assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
-    return offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
+    rt_status status = offer(f, &f->back[s->rank * f->n + rt_peer_rank(peer)], message);
+    f->bytes.down += !status && is_of_rows(header.type) ? header.payload_bytes : 0;
+    return status;
 }
 
 // ---- parts -----------------------------------------------------------------------------------
@@ -119,7 +132,7 @@ static void create_exchange(fabric *f, worker *w)
     uint32_t count;
     rt_error error = {0};
     ew_exchange_config exchange = {.collective = RT_COLLECTIVE_PS,
-                                   .wire = f->plan->shape.bf16 ? RT_DENSE_BF16 : RT_DENSE_FP32,
+                                   .wire = f->plan->shape.dense_wire,
                                    .rank = w->rank,
                                    .worker_count = f->n,
                                    .shard_count = dense_shards(f),
@@ -157,6 +170,11 @@ static void create_worker(fabric *f, uint32_t rank)
         assert_int_equal(ew_bases_init(&w->bases, slots, shape->model.embedding_dim, &shape->rows,
                                        shape->seed, (float)shape->model.init_scale),
                          RT_OK);
+    if (shape->row_wire != RT_CODING_FP32)
+        assert_int_equal(ew_codes_init(&w->codes, shape->row_wire, slots,
+                                       shape->model.embedding_dim, shape->seed,
+                                       (float)shape->model.init_scale),
+                         RT_OK);
     if (ew_model_create(&model, fabric_device(), &w->model, &error))
         fail_msg("%s", error.text);
     ew_executor_config executor = {
@@ -177,6 +195,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .rows = &ew_host_rows_ops,
         .rows_context = &w->rows,
         .bases = w->bases.rows ? &w->bases : NULL,
+        .codes = w->codes.rows ? &w->codes : NULL,
         .send = send_to_shard,
         .send_context = w,
     };
@@ -199,6 +218,7 @@ static void create_shard(fabric *f, uint32_t rank)
                               .seed = shape->seed,
                               .init_scale = (float)shape->model.init_scale,
                               .adds_deltas = shape->consistency.staleness > 0,
+                              .row_wire = shape->row_wire,
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
@@ -249,6 +269,7 @@ static void destroy(fabric *f)
         ew_model_destroy(f->workers[i].model);
         ew_host_rows_fini(&f->workers[i].rows);
         ew_bases_fini(&f->workers[i].bases);
+        ew_codes_fini(&f->workers[i].codes);
         free(f->workers[i].before);
         fabric_queue_fini(&f->down[i]);
     }
@@ -696,6 +717,8 @@ static void check_workers(fabric *f)
                             count * sizeof *dense);
     }
     assert_memory_equal(&done, &f->plan->planned, sizeof done);
+    assert_int_equal(f->bytes.up, f->plan->traffic.up);
+    assert_int_equal(f->bytes.down, f->plan->traffic.down);
     f->result->dense_count = count;
     f->result->dense = malloc(count * sizeof *dense);
     memcpy(f->result->dense, dense, count * sizeof *dense);

@@ -8,6 +8,7 @@
 #ifndef FABRIC_H
 #define FABRIC_H
 
+#include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "edge_worker/executor/ew_executor.h"
@@ -22,7 +23,7 @@ typedef struct {
     uint32_t iterations;
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
-    bool bf16;             // the dense exchange
+    rt_coding dense_wire, row_wire;
     uint32_t bad_every;    // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;
@@ -62,6 +63,7 @@ typedef struct {
     uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned; // all workers, all slices
+    dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
 
 // Makes samples and plans of the whole run.
@@ -86,7 +88,8 @@ typedef struct {
 } fabric_result;
 
 // Carries the plan out. Checks on the way: stale reads, rows that change while they are trained,
-// operations executed against those planned (slice by slice), versions, nothing left anywhere.
+// operations executed against those planned (slice by slice), bytes of rows against those that the
+// cost model counts, versions, nothing left anywhere.
 void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric_result *result);
 void fabric_result_fini(fabric_result *result);
 

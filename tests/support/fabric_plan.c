@@ -43,6 +43,7 @@ static void configure_planner(fabric_plan *plan)
                                   .participants_min = shape->change_every ? 1 : 0,
                                   .rows = shape->ends,
                                   .layout.field_count = shape->field_count,
+                                  .layout.wire = shape->row_wire,
                                   .dispatch = shape->dispatch,
                                   .consistency = shape->consistency,
                                   .seed = shape->seed};
@@ -155,6 +156,9 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
                          RT_OK);
         dp_counts_add_slice(&plan->counts[at], &final->slices[w]);
         rt_counts_add(&plan->planned, &plan->counts[at]);
+        const dp_traffic traffic = dp_slice_traffic(&plan->planner.layout, &final->slices[w]);
+        plan->traffic.up += traffic.up;
+        plan->traffic.down += traffic.down;
     }
     plan->slice_count++;
 }

@@ -33,6 +33,7 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .lookahead = shape->lookahead,
                                   .participants_min = shape->participants_min,
                                   .layout.field_count = shape->field_count,
+                                  .layout.wire = shape->row_wire,
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,
                                   .dispatch = shape->dispatch,

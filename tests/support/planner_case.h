@@ -28,6 +28,7 @@ typedef struct {
     uint32_t participants_min; // 0: all workers train, always
     rt_dispatch_config dispatch; // micro_batch_min and _max included
     rt_consistency_config consistency; // staleness 0, if any
+    rt_coding row_wire;
 } planner_shape;
 
 typedef struct {

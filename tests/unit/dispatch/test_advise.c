@@ -87,7 +87,7 @@ static bool has_line(const dp_advice *one, const char *line)
     return found;
 }
 
-// Every policy with and without stale reads; optimizers that cannot have them leave the strict ones.
+// Every policy with and without stale reads; optimizers that cannot have them leave the others.
 static void staleness_is_tried(void **state)
 {
     (void)state;
@@ -100,7 +100,8 @@ static void staleness_is_tried(void **state)
         for (uint32_t i = 0; i < advices.count; i++) {
             const dp_advice *one = &advices.items[i];
             strict += !one->consistency.bounded && has_line(one, "consistency.staleness=off");
-            stale += one->consistency.staleness == 100 && has_line(one, "consistency.staleness=100");
+            stale += one->consistency.staleness == 100 &&
+                     has_line(one, "consistency.staleness=100");
         }
         assert_true(strict > 0);
         assert_int_equal(stale, adam ? 0 : strict);

@@ -127,8 +127,8 @@ static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
                  best * 1e3, now * 1e3);
 }
 
-// Every unit is at most half a planning; in the end the set is the one that planning all prefixes at
-// once finds.
+// Every unit is at most half a planning; in the end the set is the one that planning all prefixes
+// at once finds.
 static void in_units_the_same_is_found(void **state)
 {
     (void)state;
@@ -312,6 +312,10 @@ static void which_set_is_likeliest(void **state)
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     config->rates.links[1] = (dp_link){FAST / 10, FAST};
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 13);
+    config->rates.ps_bytes_per_s = FAST / 100; // as fast with any, but alone a box shares no row
+    config->dense_bytes = 0;
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
+    assert_true(estimates[1] < 1.05 * estimates[0]);
     config->participants_min = 4;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     assert_true(isinf(estimates[2]) && isfinite(estimates[3]));

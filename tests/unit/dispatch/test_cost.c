@@ -358,7 +358,7 @@ static void ticks_of_shards_are_the_predicted_time(void **state)
         {4, 4, {9e6, 2e6, 0, 5e6}},
         {3, 2, {5e6, 4e6, 3e6}}};
     static const double ps[] = {0, 1e7, 6e6, 0, 2e7, 2e7, 0};
-    const dp_layout layout = {1, {64}, {64}};
+    const dp_layout layout = {1, {64}, {64}, RT_CODING_FP32};
     const dp_link links[] = {{1e6, 1e6}, {2e6, 2e6}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         for (uint64_t dense = 0; dense < 4000000; dense += 900000) {
@@ -379,7 +379,7 @@ static void unit_of_cost(void **state)
     (void)state;
     dp_account_config config = {.worker_count = 2,
                                 .rates.links = {{1000, 2000}, {100, 4000}},
-                                .layout = {3, {8, 16, 4}, {8, 0, 100}}};
+                                .layout = {3, {8, 16, 4}, {8, 0, 100}, RT_CODING_FP32}};
     test_close(dp_account_unit_s(&config), (16 + 4 * 16) / 4000.0, 1e-12, 0, "unit");
 }
 
@@ -391,22 +391,35 @@ typedef struct {
     uint64_t first[RT_WORKERS_MAX];
     double up[RT_WORKERS_MAX], down[RT_WORKERS_MAX], requests[RT_WORKERS_MAX]; // bytes
     double cost_s, predicted_s;
-    uint64_t samples, lookups;
+    uint64_t samples, lookups, wholes;
 } tally;
+
+// Of values: in 32 bits, in 16, in 8 and a scale; words of 4 bytes.
+static uint32_t coded_bytes(const dp_layout *layout, uint32_t values)
+{
+    const uint32_t bytes = layout->wire == RT_CODING_BF16   ? 2 * values
+                           : layout->wire == RT_CODING_INT8 ? 4 + values
+                                                            : 4 * values;
+    return (bytes + 3) / 4 * 4;
+}
 
 static void tally_op(const dp_layout *layout, const dp_op *op, uint32_t j, tally *sum)
 {
     uint32_t field = (uint32_t)(op->key >> 56);
-    uint32_t values = layout->values[field], with_state = values + layout->state[field];
+    const uint32_t values = layout->values[field], state = 4 * layout->state[field];
+    const uint32_t coded = coded_bytes(layout, values);
+    const bool stays = layout->wire != RT_CODING_FP32 && op->flags & DP_OP_WHOLE;
     sum->kinds[j][op->kind][op->reason]++;
     sum->first[j] += op->kind == DP_OP_INIT || (op->kind == DP_OP_PULL && op->version == 0);
     if (op->kind == DP_OP_PULL) {
-        sum->down[j] += 16 + 4 * (op->flags & DP_OP_STATE ? with_state : values);
+        sum->down[j] += 16 + (op->version ? coded : 4 * values);
+        sum->down[j] += op->flags & DP_OP_STATE ? state : 0;
         sum->requests[j] += 16;
     } else if (op->kind == DP_OP_PUSH_ROW) {
-        sum->up[j] += 16 + 4 * with_state;
+        sum->up[j] += 16 + (stays ? 4 * values : coded) + state;
+        sum->wholes += stays;
     } else if (op->kind == DP_OP_PUSH_GRAD) {
-        sum->up[j] += 24 + 4 * values;
+        sum->up[j] += 24 + coded;
     }
 }
 
@@ -475,9 +488,10 @@ static void compare_sums(const dp_account *account, const tally *sum, uint32_t w
 static void sums_count_every_operation(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 12; i++) {
         planner_shape shape = {
             .seed = i,
+            .row_wire = (rt_coding)(i / 4),
             .worker_count = 5,
             .sample_count_max = 60,
             .field_count = 4,
@@ -505,6 +519,7 @@ static void sums_count_every_operation(void **state)
         }
         assert_int_equal(account.iterations, 40);
         compare_sums(&account, &sum, 5);
+        assert_int_equal(sum.wholes > 0, shape.row_wire != RT_CODING_FP32);
         planner_case_fini(&pc);
     }
 }
@@ -547,7 +562,7 @@ static void chunks_suit_the_slowest_link(void **state)
         config.rates.links[j] = (dp_link){fast, fast};
     config.rates.ps_bytes_per_s = 0;
     config.rates.shards = (dp_shards){.count = 3, .dense_count = 2};
-    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast, RT_CODING_FP32));
     double *const limits[] = {&config.rates.links[0].up_bytes_per_s,
                               &config.rates.links[3].up_bytes_per_s,
                               &config.rates.links[2].down_bytes_per_s, &config.rates.ps_bytes_per_s,
@@ -559,7 +574,7 @@ static void chunks_suit_the_slowest_link(void **state)
         *limits[i] = was;
     }
     config.rates.shards.bytes_per_s[2] = slow; // only rows pass here
-    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast));
+    assert_int_equal(chunk_of(&config, &pc.batch), dp_dense_chunk_floats(fast, RT_CODING_FP32));
     planner_case_fini(&pc);
 }
 

@@ -117,7 +117,7 @@ static void pass(run *r, dp_box_traffic *one, uint32_t from, uint32_t to, uint64
 static void pass_op(run *r, dp_box_traffic *one, uint32_t worker, const dp_op *op)
 {
     const uint32_t here = r->config.boxes.of_worker[worker];
-    const uint32_t planned = op->flags / 2;
+    const uint32_t planned = op->flags / 4;
     const uint32_t shard =
         planned ? planned - 1 : rt_key_shard(op->key, r->config.rates.shards.count);
     const uint32_t there = r->config.boxes.of_shard[shard];

@@ -142,7 +142,7 @@ static void costs_stay_in_range(void **state)
                                     .sample_count_max = 1,
                                     .keys_per_sample_max = keys,
                                     .slot_count = {keys},
-                                    .layout = {1, {16}, {0}},
+                                    .layout = {1, {16}, {0}, RT_CODING_FP32},
                                     .rates.links = {{1e6, 1e6}},
                                     .dispatch.evict_cost = true};
         dp_planner *planner;

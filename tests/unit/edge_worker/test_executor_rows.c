@@ -117,7 +117,8 @@ static void strangers_and_strange_messages(void **state)
     (void)state;
     static const rt_message_type types[] = {RT_MESSAGE_PULL,      RT_MESSAGE_PUSH_ROW,
                                             RT_MESSAGE_DENSE_SUM, RT_MESSAGE_WELCOME,
-                                            RT_MESSAGE_HEARTBEAT, RT_MESSAGE_REPORT};
+                                            RT_MESSAGE_HEARTBEAT, RT_MESSAGE_REPORT,
+                                            RT_MESSAGE_ROWS_CODED}; // rows travel as they are
     const uint32_t peers[] = {COORDINATOR, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, SHARDS)};
     rig r;
     rt_error error;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_int8.h"
 #include "runtime/rt_hash.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "tests/support/test.h"
@@ -219,6 +220,95 @@ static void test_bf16_sums(void **context)
     ps_dense_destroy(dense);
 }
 
+// A gradient in 8 bits with its last `whole` floats as they are.
+static rt_message blocks_message(uint32_t worker, uint64_t t, uint32_t first, const float *values,
+                                 uint32_t count, uint32_t whole)
+{
+    const uint32_t rounded = count - whole;
+    const rt_wire_dense_int8 head = {31, count, whole};
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_DENSE_GRAD_INT8,
+                                       rt_peer(RT_ROLE_WORKER, worker), t, first,
+                                       sizeof head + whole * 4 + rt_int8_bytes(rounded)),
+                     RT_OK);
+    uint8_t *payload = rt_message_payload(&message);
+    memcpy(payload, &head, sizeof head);
+    memcpy(payload + sizeof head, values + rounded, whole * 4);
+    rt_int8_pack_blocks(values, NULL, rounded, payload + sizeof head + whole * 4);
+    return message;
+}
+
+// In 8 bits: the sum of what came, in worker order, and what rounding the sums of this place lost
+// before, rounded; the whole floats are added as they are. Over iterations nothing gets lost.
+static void test_int8_sums(void **context)
+{
+    (void)context;
+    enum { WORKERS = 5, COUNT = 3001, WHOLE = 1, ROUNDED = COUNT - WHOLE, FIRST = 70 };
+    rt_error error = {RT_OK, ""};
+    static float values[COUNT], back[COUNT], want[COUNT], lost[COUNT];
+    static uint32_t packed[COUNT];
+    ps_dense *dense = dense_of(WORKERS, 1 << 20);
+    memset(lost, 0, sizeof lost);
+    for (uint64_t t = 1; t <= 4; t++) {
+        rt_message sum = {0};
+        for (uint32_t worker = 0; worker < WORKERS; worker++) {
+            rt_row_init(worker + 100 * t, 9, 1, COUNT, values);
+            rt_int8_pack_blocks(values, NULL, ROUNDED, packed);
+            rt_int8_unpack_blocks(packed, ROUNDED, back);
+            back[ROUNDED] = values[ROUNDED];
+            for (uint32_t i = 0; i < COUNT; i++)
+                want[i] = worker ? want[i] + back[i] : back[i];
+        }
+        for (uint32_t worker = WORKERS; worker-- > 0;) {
+            rt_row_init(worker + 100 * t, 9, 1, COUNT, values);
+            rt_message message = blocks_message(worker, t, FIRST, values, COUNT, WHOLE);
+            assert_int_equal(receive(dense, worker, &message, &sum, &error), RT_OK);
+            assert_int_equal(sum.data != NULL, worker == 0);
+        }
+        const rt_wire_header *header = rt_message_header(&sum);
+        const uint8_t *payload = rt_message_payload(&sum);
+        rt_wire_dense_int8 head;
+        memcpy(&head, payload, sizeof head);
+        assert_int_equal(header->type, RT_MESSAGE_DENSE_SUM_INT8);
+        assert_true(header->count == FIRST && header->iteration == t);
+        assert_true(head.workers == 31 && head.floats == COUNT && head.whole == WHOLE);
+        assert_int_equal(header->payload_bytes, sizeof head + 4 + rt_int8_bytes(ROUNDED));
+        assert_memory_equal(payload + sizeof head, &want[ROUNDED], 4);
+        rt_int8_pack_blocks(want, lost, ROUNDED, packed);
+        assert_memory_equal(payload + sizeof head + 4, packed, rt_int8_bytes(ROUNDED));
+        rt_message_release(&sum);
+    }
+    ps_dense_destroy(dense);
+}
+
+// Payloads that say of themselves what cannot be; places beyond what a shard keeps.
+static void test_strange_int8(void **context)
+{
+    (void)context;
+    static float values[400];
+    rt_error error = {RT_OK, ""};
+    rt_message sum = {0};
+    ps_dense *dense = dense_of(5, 1 << 20);
+    for (uint32_t i = 0; i < 5; i++) {
+        rt_message message = blocks_message(0, 1, i == 3 ? 1 << 18 : 0, values, 400, 1);
+        rt_wire_dense_int8 head = {31, 400, 1};
+        head.floats += i == 0;
+        head.whole = i == 1 ? 401 : head.whole;
+        head.whole += i == 2;
+        memcpy(rt_message_payload(&message), &head, sizeof head);
+        if (i == 4)
+            rt_message_finish(&message, 0, 12);
+        assert_int_equal(receive(dense, 0, &message, &sum, &error), i == 3 ? RT_LIMIT : RT_WIRE);
+        rt_message_release(&message);
+    }
+    rt_message one = blocks_message(0, 1, 0, values, 400, 1);
+    rt_message other = blocks_message(1, 1, 0, values, 400, 0);
+    assert_int_equal(receive(dense, 0, &one, &sum, &error), RT_OK);
+    assert_int_equal(receive(dense, 1, &other, &sum, &error), RT_WIRE); // another verdict
+    rt_message_release(&other);
+    ps_dense_destroy(dense);
+}
+
 // The answer is for all, once, and has every worker's record in its place.
 enum { JOINERS = 3 };
 
@@ -269,4 +359,5 @@ static void test_joins(void **state)
 }
 
 TEST_MAIN(TEST(test_random_orders_give_sums_in_worker_order), TEST(test_bytes_are_given_back),
-          TEST(test_number_of_sums_is_bounded), TEST(test_bf16_sums), TEST(test_joins))
+          TEST(test_number_of_sums_is_bounded), TEST(test_bf16_sums), TEST(test_int8_sums),
+          TEST(test_strange_int8), TEST(test_joins))

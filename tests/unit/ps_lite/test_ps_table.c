@@ -136,6 +136,20 @@ static void erase_against_naive(uint32_t row_floats, uint64_t seed)
         }
         check_walk(table, &map);
     }
+    assert_false(ps_table_erase(table, UINT64_MAX)); // nobody has it
+    while (map.count > 1) { // one by one, by name
+        const uint32_t gone = map.count / 3;
+        assert_true(ps_table_erase(table, map.keys[gone]));
+        assert_false(ps_table_erase(table, map.keys[gone]));
+        map.keys[gone] = map.keys[--map.count];
+        map.versions[gone] = map.versions[map.count];
+        assert_int_equal(ps_table_count(table), map.count);
+        if (map.count % 64 == 1)
+            check_walk(table, &map);
+        const uint32_t other = map.count / 2;
+        check_row(ps_table_row(table, ps_table_find(table, map.keys[other])), row_floats,
+                  map.keys[other]);
+    }
     uint64_t at = 0;
     while (ps_table_erase_below(table, UINT32_MAX, &at))
         continue;

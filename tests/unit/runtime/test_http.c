@@ -73,6 +73,7 @@ static rt_http_config make_config(service *s)
     assert_int_equal(rt_config_init(&config), RT_OK);
     rt_http_defaults(&config, &http);
     http.name = "test.http";
+    http.key = "test.http.listen";
     http.address = "127.0.0.1:0";
     http.handle = handle;
     http.context = s;

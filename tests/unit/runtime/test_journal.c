@@ -251,6 +251,28 @@ static void is_bounded(void **state)
     rt_journal_close(journal);
 }
 
+// With a life time segments are begun by age, too, and the first is old once its last event is.
+static void knows_how_old_events_are(void **state)
+{
+    (void)state;
+    rt_journal *journal = open_journal(1 << 20);
+    must_append(journal, "a\n");
+    usleep(300000);
+    must_append(journal, "b\n");
+    assert_int_equal(count_segments(), 1);
+    assert_false(rt_journal_is_old(journal));
+    rt_journal_keep_for(journal, 0.8);
+    must_append(journal, "c\n"); // after more than an eighth of that: a segment of its own
+    assert_int_equal(count_segments(), 2);
+    assert_false(rt_journal_is_old(journal));
+    for (int i = 0; i < 300 && !rt_journal_is_old(journal); i++)
+        usleep(10000);
+    assert_true(rt_journal_is_old(journal));
+    rt_journal_keep_for(journal, 1000);
+    assert_false(rt_journal_is_old(journal));
+    rt_journal_close(journal);
+}
+
 static void knows_origins(void **state)
 {
     (void)state;
@@ -457,6 +479,6 @@ static void counts_lines(void **state)
 }
 
 TEST_MAIN(TEST(keeps_lines_in_order), TEST(survives_torn_ends), TEST(passes_over_damage),
-          TEST(is_bounded), TEST(knows_origins), TEST(remembers_beyond_segments),
-          TEST(tells_what_it_cannot_keep), TEST(keeps_what_it_acknowledged_when_killed),
+          TEST(is_bounded), TEST(knows_how_old_events_are), TEST(knows_origins),
+          TEST(remembers_beyond_segments), TEST(tells_what_it_cannot_keep), TEST(keeps_what_it_acknowledged_when_killed),
           TEST(is_used_by_one), TEST(counts_lines))

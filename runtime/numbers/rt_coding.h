@@ -1,0 +1,19 @@
+// rt_coding - how floats travel (rt_coding of rt_config.h): as they are, in 16 bits, in 8.
+//
+// Of the dense exchange (network.dense_wire) and of rows (network.row_wire). Any thread.
+#ifndef RT_CODING_H
+#define RT_CODING_H
+
+#include "runtime/config/rt_config.h"
+
+// Bytes that so many floats of the dense vector take, and how many floats take so many bytes.
+uint64_t rt_coding_dense_bytes(rt_coding coding, uint64_t floats);
+uint64_t rt_coding_dense_floats(rt_coding coding, uint64_t bytes);
+
+// The values of one row: words of 4 bytes. int8 has one scale for all of them, in the first word;
+// bytes behind the last value are 0.
+uint32_t rt_coding_words(rt_coding coding, uint32_t count);
+void rt_coding_pack(rt_coding coding, const float *values, uint32_t count, void *words);
+void rt_coding_unpack(rt_coding coding, const void *words, uint32_t count, float *values);
+
+#endif

@@ -1,0 +1,474 @@
+// Rows that travel in 16 and in 8 bits give the model that the rule in docs/PROTOCOL.md gives: the
+// slices of the plan carried out one after the other on arrays, by loops; no executor, no PS, no
+// messages. It rounds and adds the same floats in the same order, so it gives the same bits, under
+// every order of events. And that model is close to the one of rows in 32 bits, by a stated bound.
+#include "tests/support/test.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/fabric.h"
+
+typedef struct {
+    float *row, *base; // as it is, as it came
+    uint32_t key;      // number of it
+    uint32_t version;  // that it came in
+} copy;
+
+typedef struct {
+    const fabric_plan *plan;
+    ew_model *model;
+    rt_coding coding;
+    uint32_t n, dim, floats;
+    float *rows;                // of the server: key_count x floats
+    uint32_t *versions;         // of these
+    copy *copies[RT_WORKERS_MAX];
+    float *slabs[RT_WORKERS_MAX]; // of the copies' rows
+    float *gradients;           // n x row_count_max x dim
+    float *dense, *sums;        // sum of dense gradients; key_count x dim
+    float *first;               // likewise: what the first of several trainers reads
+    uint64_t *summed;           // by key: whether sums has some of it
+    uint32_t row_count_max;
+    uint64_t wholes, changes, replicas, ended;
+} rule;
+
+// ---- rounding, by loops ----------------------------------------------------------------------
+
+static void round_bf16(float *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        const uint32_t rest = bits & 0xffff;
+        bits -= rest;
+        if (rest > 0x8000 || (rest == 0x8000 && bits & 0x10000))
+            bits += 0x10000;
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+}
+
+static void round_int8(float *values, uint32_t count)
+{
+    float largest = 0;
+    for (uint32_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    const float scale = largest / 127;
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = largest > 0 ? scale * (float)(int)nearbyintf(values[i] * (1 / scale)) : 0;
+}
+
+static void rounded(const rule *r, float *values)
+{
+    if (r->coding == RT_CODING_BF16)
+        round_bf16(values, r->dim);
+    if (r->coding == RT_CODING_INT8)
+        round_int8(values, r->dim);
+}
+
+// ---- the rule --------------------------------------------------------------------------------
+
+static uint32_t find_key(const fabric_plan *plan, uint64_t key)
+{
+    uint32_t at = 0;
+    while (plan->keys[at] != key)
+        at++;
+    return at;
+}
+
+static float *row_of(const rule *r, uint32_t key)
+{
+    return r->rows + (size_t)key * r->floats;
+}
+
+static void start_row(const rule *r, uint32_t key, float *row)
+{
+    const fabric_shape *shape = &r->plan->shape;
+    rt_row_init(r->plan->keys[key], shape->seed, (float)shape->model.init_scale, r->dim, row);
+    rt_optimizer_init_state(&shape->rows, r->dim, row + r->dim);
+}
+
+static bool is_given_up(const dp_slice_view *v, uint32_t slot)
+{
+    for (uint32_t i = 0; i < v->counts.drop_count; i++)
+        if (v->drop_slots[i] == slot)
+            return true;
+    return false;
+}
+
+// A copy that stays goes whole and becomes what others get of it; so does one whose row has ended at
+// the PS meanwhile. Of any other its change goes.
+static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
+{
+    copy *c = &r->copies[worker][v->push_slots[i]];
+    float *row = row_of(r, c->key), change[64];
+    const uint8_t reason = v->push_reasons[i] & 0x7f;
+    const bool stays = reason != DP_REASON_EVICT && (r->plan->shape.dispatch.full_sync ||
+                                                     !is_given_up(v, v->push_slots[i]));
+    const bool has_ended = r->versions[c->key] != c->version;
+    assert_int_equal(v->push_reasons[i] >> 7, stays || has_ended);
+    r->ended += has_ended;
+    if (stays || has_ended) {
+        memcpy(row, c->row, r->floats * sizeof *row);
+        rounded(r, c->row);
+        memcpy(c->base, c->row, r->dim * sizeof *row);
+        r->wholes++;
+    } else {
+        for (uint32_t k = 0; k < r->dim; k++)
+            change[k] = c->row[k] - c->base[k];
+        rounded(r, change);
+        for (uint32_t k = 0; k < r->dim; k++)
+            row[k] += change[k];
+        memcpy(row + r->dim, c->row + r->dim, (r->floats - r->dim) * sizeof *row);
+        r->changes++;
+    }
+    r->versions[c->key] = c->version = v->push_versions[i];
+}
+
+static void pull(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
+{
+    copy *c = &r->copies[worker][v->pull_slots[i]];
+    c->key = find_key(r->plan, v->pull_keys[i]);
+    assert_int_equal(r->versions[c->key], v->pull_versions[i]);
+    c->version = v->pull_versions[i];
+    memcpy(c->row, row_of(r, c->key),
+           (v->pull_flags[i] & DP_OP_STATE ? r->floats : r->dim) * sizeof(float));
+    if (v->pull_versions[i])
+        rounded(r, c->row);
+    memcpy(c->base, c->row, r->dim * sizeof(float));
+}
+
+static void init(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
+{
+    copy *c = &r->copies[worker][v->init_slots[i]];
+    c->key = find_key(r->plan, v->init_keys[i]);
+    start_row(r, c->key, c->row);
+    c->version = 0;
+    memcpy(c->base, c->row, r->dim * sizeof(float));
+}
+
+// False: the loss is not finite.
+static bool compute(rule *r, uint32_t worker, const dp_slice_view *v, bool is_first)
+{
+    const rt_wire_slice *c = &v->counts;
+    ew_step_result step;
+    rt_error error = {0};
+    uint32_t count;
+    ew_micro_batch own = {.sample_count = c->sample_count,
+                          .lookup_count = c->lookup_count,
+                          .row_count = c->row_count,
+                          .labels = v->labels,
+                          .dense = v->dense,
+                          .lookup_rows = v->lookup_rows,
+                          .bag_offsets = v->bag_offsets,
+                          .row_slots = v->row_slots,
+                          .slab = r->slabs[worker],
+                          .row_stride = r->floats,
+                          .scale = 1.0f / (float)c->batch_samples,
+                          .log_odds = is_first ? c->log_odds : 0}; // one model for all
+    if (ew_model_step(r->model, &own, NULL, NULL, &step, &error))
+        fail_msg("%s", error.text);
+    memcpy(r->gradients + (size_t)worker * r->row_count_max * r->dim, step.row_gradients,
+           (size_t)c->row_count * r->dim * sizeof(float));
+    const float *dense = ew_model_dense(r->model, EW_GRADIENTS, &count);
+    for (uint32_t i = 0; i < count; i++)
+        r->dense[i] = is_first ? dense[i] : r->dense[i] + dense[i];
+    return isfinite(step.loss_sum);
+}
+
+// Rows of one trainer are stepped where they are; gradients of several are rounded, then added.
+static void learn(rule *r, uint32_t worker, const dp_slice_view *v, bool applies)
+{
+    const rt_optimizer_config *optimizer = &r->plan->shape.rows;
+    for (uint32_t i = 0; i < v->counts.row_count; i++) {
+        copy *c = &r->copies[worker][v->row_slots[i]];
+        float *g = r->gradients + ((size_t)worker * r->row_count_max + i) * r->dim;
+        float *sum = r->sums + (size_t)c->key * r->dim;
+        if (v->row_modes[i] == DP_MODE_OWN) {
+            if (applies)
+                rt_optimizer_step(optimizer, r->dim, v->counts.iteration, c->row, c->row + r->dim,
+                                  g);
+            continue;
+        }
+        // Of one version all hold the same bits.
+        float *first = r->first + (size_t)c->key * r->dim;
+        if (!r->summed[c->key])
+            memcpy(first, c->row, r->dim * sizeof *g);
+        assert_memory_equal(first, c->row, r->dim * sizeof *g);
+        r->replicas += r->summed[c->key] != 0;
+        rounded(r, g);
+        for (uint32_t k = 0; k < r->dim; k++)
+            sum[k] = r->summed[c->key] ? sum[k] + g[k] : g[k];
+        r->summed[c->key] |= rt_bit(worker);
+    }
+}
+
+static void step_sums(rule *r, uint32_t iteration, bool applies)
+{
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        if (!r->summed[k])
+            continue;
+        if (applies)
+            rt_optimizer_step(&r->plan->shape.rows, r->dim, iteration, row_of(r, k),
+                              row_of(r, k) + r->dim, r->sums + (size_t)k * r->dim);
+        r->versions[k] = iteration;
+        r->summed[k] = 0;
+    }
+}
+
+static void carry_out(rule *r, uint32_t slice)
+{
+    dp_slice_view views[RT_WORKERS_MAX];
+    rt_error error = {0};
+    bool applies = true, is_first = true;
+    const ew_model_config model = fabric_model(r->plan, false);
+    for (uint32_t w = 0; w < r->n; w++) {
+        const dp_slice_limits limits = {.dense_count = r->plan->shape.dense_count,
+                                        .field_count = r->plan->shape.field_count,
+                                        .worker_count = r->n,
+                                        .sample_count_max = model.sample_count_max,
+                                        .lookup_count_max = model.lookup_count_max,
+                                        .slot_count = r->plan->planner.slot_count[w]};
+        if (dp_slice_decode(&r->plan->slices[slice * r->n + w], &limits, &views[w], &error))
+            fail_msg("%s", error.text);
+        for (uint32_t i = 0; i < views[w].counts.push_count; i++)
+            push(r, w, &views[w], i);
+    }
+    const uint32_t iteration = views[0].counts.iteration;
+    for (uint32_t w = 0; w < r->n; w++) {
+        for (uint32_t i = 0; i < views[w].counts.pull_count; i++)
+            pull(r, w, &views[w], i);
+        for (uint32_t i = 0; i < views[w].counts.init_count; i++)
+            init(r, w, &views[w], i);
+    }
+    for (uint32_t w = 0; w < r->n && iteration; w++) {
+        if (!(views[w].counts.workers >> w & 1))
+            continue;
+        applies = compute(r, w, &views[w], is_first) && applies;
+        is_first = false;
+    }
+    for (uint32_t w = 0; w < r->n && iteration; w++)
+        learn(r, w, &views[w], applies);
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        if (r->versions[k] >= r->plan->floors[slice])
+            continue;
+        start_row(r, k, row_of(r, k));
+        r->versions[k] = 0;
+    }
+    if (!iteration)
+        return;
+    step_sums(r, iteration, applies);
+    uint32_t count;
+    float *dense = ew_model_dense(r->model, EW_GRADIENTS, &count);
+    memcpy(dense, r->dense, count * sizeof *dense);
+    if (applies)
+        ew_model_dense_step(r->model, iteration);
+}
+
+// ---- runs ------------------------------------------------------------------------------------
+
+static void create(rule *r, const fabric_plan *plan)
+{
+    const fabric_shape *shape = &plan->shape;
+    const ew_model_config model = fabric_model(plan, false);
+    rt_error error = {0};
+    uint32_t count;
+    *r = (rule){.plan = plan,
+                .coding = shape->row_wire,
+                .n = shape->worker_count,
+                .dim = shape->model.embedding_dim,
+                .row_count_max = model.row_count_max};
+    r->floats = r->dim + rt_optimizer_state_floats(&shape->rows, r->dim);
+    r->rows = calloc((size_t)plan->key_count * r->floats, sizeof(float));
+    r->versions = calloc(plan->key_count, sizeof *r->versions);
+    r->gradients = calloc((size_t)r->n * r->row_count_max * r->dim, sizeof(float));
+    r->sums = calloc((size_t)plan->key_count * r->dim, sizeof(float));
+    r->first = calloc((size_t)plan->key_count * r->dim, sizeof(float));
+    r->summed = calloc(plan->key_count, sizeof *r->summed);
+    for (uint32_t k = 0; k < plan->key_count; k++)
+        start_row(r, k, row_of(r, k));
+    for (uint32_t w = 0; w < r->n; w++) {
+        const uint32_t slots = plan->planner.slot_count[w];
+        r->copies[w] = calloc(slots, sizeof *r->copies[w]);
+        r->slabs[w] = calloc((size_t)slots * (r->floats + r->dim), sizeof(float));
+        for (uint32_t s = 0; s < slots; s++) {
+            r->copies[w][s].row = r->slabs[w] + (size_t)s * r->floats;
+            r->copies[w][s].base = r->slabs[w] + (size_t)slots * r->floats + (size_t)s * r->dim;
+        }
+    }
+    if (ew_model_create(&model, fabric_device(), &r->model, &error))
+        fail_msg("%s", error.text);
+    ew_model_dense(r->model, EW_GRADIENTS, &count);
+    r->dense = calloc(count, sizeof(float));
+}
+
+static void destroy(rule *r)
+{
+    for (uint32_t w = 0; w < r->n; w++) {
+        free(r->copies[w]);
+        free(r->slabs[w]);
+    }
+    ew_model_destroy(r->model);
+    void *const all[] = {r->rows, r->versions, r->gradients, r->sums, r->summed, r->dense, r->first};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
+        free(all[i]);
+}
+
+static fabric_schedule schedule_of(rt_random *random, uint32_t i)
+{
+    return (fabric_schedule){.seed = rt_random_u64(random),
+                             .run_ahead = rt_random_below(random, 5),
+                             .push_credits = 1 + rt_random_below(random, 4),
+                             .message_bytes = i % 2 ? 200 : 1 << 18,
+                             .one_at_a_time = rt_random_below(random, 3) == 0,
+                             .queue_max = rt_random_below(random, 4)};
+}
+
+static uint64_t wholes, changes, replicas, ended; // of all cases: none is left out
+
+static void check(const fabric_shape *shape, uint32_t schedules)
+{
+    fabric_plan plan;
+    rule r;
+    uint32_t count;
+    rt_random random = {rt_mix(shape->seed)};
+    printf("seed %" PRIu64 ": coding %d, %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
+           shape->seed, shape->row_wire, shape->worker_count, shape->shard_count,
+           shape->dispatch.policy, shape->cache, shape->rows.kind);
+    fabric_plan_init(&plan, shape);
+    create(&r, &plan);
+    for (uint32_t s = 0; s < plan.slice_count; s++)
+        carry_out(&r, s);
+    for (uint32_t i = 0; i < schedules; i++) {
+        fabric_result result;
+        const fabric_schedule schedule = schedule_of(&random, i);
+        fabric_run(&plan, &schedule, &result);
+        assert_int_equal(result.row_floats, r.floats);
+        assert_memory_equal(result.rows, r.rows, (size_t)plan.key_count * r.floats * sizeof(float));
+        assert_memory_equal(result.dense, ew_model_dense(r.model, EW_VALUES, &count),
+                            result.dense_count * sizeof(float));
+        fabric_result_fini(&result);
+    }
+    wholes += r.wholes;
+    changes += r.changes;
+    replicas += r.replicas;
+    ended += r.ended;
+    destroy(&r);
+    fabric_plan_fini(&plan);
+}
+
+static fabric_shape shape_of(uint64_t seed, rt_coding coding)
+{
+    const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
+                                         .learning_rate = 0.05f,
+                                         .epsilon = 1e-2f,
+                                         .initial_accumulator = 0.1f};
+    return (fabric_shape){
+        .seed = seed,
+        .worker_count = 4,
+        .shard_count = 2,
+        .samples_per_worker = 8,
+        .iterations = 40,
+        .row_wire = coding,
+        .field_count = 4,
+        .ids_per_field = 40,
+        .bag_max = 1,
+        .dense_count = 3,
+        .zipf = 1.0,
+        .cache = CACHE_MIDDLE,
+        .eviction = RT_EVICT_LRU,
+        .dispatch = {.policy = RT_POLICY_LAIA, .alpha = 1, .search_evaluations = 300},
+        .model = {.kind = RT_MODEL_WDL,
+                  .embedding_dim = 8,
+                  .deep_input = RT_DEEP_ALL,
+                  .mlp_layer_count = 2,
+                  .mlp = {12, 6},
+                  .init_scale = 0.1,
+                  .base_rate_auto = true},
+        .rows = adagrad,
+        .dense = adagrad};
+}
+
+static void every_policy_gives_the_rules_bits(void **state)
+{
+    static const rt_optimizer_kind optimizers[] = {RT_OPTIMIZER_SGD, RT_OPTIMIZER_ADAGRAD,
+                                                   RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_ADAM,
+                                                   RT_OPTIMIZER_FTRL};
+    rt_random random = {3};
+    (void)state;
+    wholes = changes = replicas = ended = 0;
+    for (uint32_t i = 0; i < RT_POLICY_COUNT * 8; i++) {
+        fabric_shape shape =
+            shape_of(i + 1, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
+        shape.dispatch.policy = (rt_policy_kind)(i / 8);
+        shape.worker_count = 1 + rt_random_below(&random, 6);
+        shape.shard_count = 1 + rt_random_below(&random, 3);
+        shape.cache = (cache_size)rt_random_below(&random, 3);
+        shape.eviction = rt_random_below(&random, 2) ? RT_EVICT_LRU : RT_EVICT_EMARK;
+        shape.rows.kind = optimizers[rt_random_below(&random, RT_COUNT_OF(optimizers))];
+        shape.bag_max = rt_random_below(&random, 2) ? 1 : 2;
+        shape.model.embedding_dim = 1 + rt_random_below(&random, 16);
+        shape.dispatch.first_touch = (rt_first_touch)rt_random_below(&random, 2);
+        shape.dispatch.full_sync = i % 8 == 7;
+        shape.last_samples = rt_random_below(&random, 2) * 3;
+        shape.bad_every = i % 8 == 5 ? 3 : 0;
+        shape.change_every = i % 8 == 6 ? 3 : 0;
+        shape.ends = (dp_rows){.expire_iterations = i % 8 == 4 ? 2 + i % 5 : 0};
+        check(&shape, 3);
+    }
+    assert_true(wholes > 100 && changes > 100 && replicas > 100 && ended > 10);
+}
+
+// One plan, many orders of events: the same bits.
+static void schedules_do_not_matter(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        fabric_shape shape = shape_of(500 + i, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
+        shape.dispatch.first_touch = (rt_first_touch)(i / 2);
+        shape.cache = i % 2 ? CACHE_SMALLEST : CACHE_MIDDLE;
+        shape.iterations = 20;
+        check(&shape, 40);
+    }
+}
+
+// Of every step of a row, at a worker or at the PS, rounding loses at most EPSILON of its largest
+// component: 2^-9 in 16 bits, 1/254 in 8; and rows are read with as much of their own lost, which
+// changes gradients by about that share. PATH, how far a weight goes in all, is bounded by what 40
+// steps of at most the learning rate 0.05 come to in changing directions: 1.
+static void close_to_32_bits(void **state)
+{
+    static const double epsilon[] = {0, 0x1p-9, 1.0 / 254};
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        fabric_result results[3];
+        for (rt_coding coding = RT_CODING_FP32; coding <= RT_CODING_INT8; coding++) {
+            fabric_plan plan;
+            rt_random random = {i + 1};
+            fabric_shape shape = shape_of(700 + i, coding);
+            shape.dispatch.policy = i % 2 ? RT_POLICY_LAIA : RT_POLICY_ESD;
+            shape.rows.kind = i % 3 ? RT_OPTIMIZER_ADAGRAD : RT_OPTIMIZER_SGD;
+            fabric_plan_init(&plan, &shape);
+            const fabric_schedule schedule = schedule_of(&random, i);
+            fabric_run(&plan, &schedule, &results[coding]);
+            fabric_plan_fini(&plan);
+            const fabric_result *a = &results[0], *b = &results[coding];
+            double worst = 0, dense = 0;
+            for (size_t k = 0; k < (size_t)a->key_count * a->row_floats; k++)
+                worst = fmax(worst, fabs((double)a->rows[k] - b->rows[k]));
+            for (size_t k = 0; k < a->dense_count; k++)
+                dense = fmax(dense, fabs((double)a->dense[k] - b->dense[k]));
+            printf("coding %d: rows %.2g, dense %.2g of %.2g\n", coding, worst, dense,
+                   2 * epsilon[coding]);
+            assert_true(worst <= 2 * epsilon[coding] && dense <= 2 * epsilon[coding]);
+            assert_true(coding == RT_CODING_FP32 || worst > 0);
+        }
+        for (uint32_t k = 0; k < 3; k++)
+            fabric_result_fini(&results[k]);
+    }
+}
+
+TEST_MAIN(TEST_SLOW(every_policy_gives_the_rules_bits, 180),
+          TEST_SLOW(schedules_do_not_matter, 180), TEST(close_to_32_bits))
