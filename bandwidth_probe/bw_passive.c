@@ -198,6 +198,8 @@ void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool p
                      uint64_t now_us)
 {
     bw_stream *stream = &passive->streams[shard];
+    if (passive->local >> shard & 1)
+        return;
     if (stream->bytes == 0)
         stream->begun_us = (int64_t)now_us;
     stream->bytes += bytes;
@@ -217,6 +219,8 @@ void bw_passive_sent(bw_passive *passive, uint32_t shard, uint64_t bytes, bool p
 void bw_passive_confirmed(bw_passive *passive, uint32_t shard, uint32_t stamp, uint64_t now_us)
 {
     bw_stream *stream = &passive->streams[shard];
+    if (passive->local >> shard & 1)
+        return;
     if (stream->count == 0) {
         stream->unfollowed -= stream->unfollowed > 0;
         return;
@@ -240,6 +244,8 @@ void bw_passive_received(bw_passive *passive, uint32_t shard, uint64_t bytes, ui
         down->all_bytes += down->open ? bytes : 0;
         return;
     }
+    if (passive->local >> shard & 1)
+        return;
     bw_delay *delay = &passive->streams[shard].down;
     const int64_t took_us = excess_us(delay, stamp >> 1, (uint32_t)now_us, now_us);
     const int64_t handed_us = (int64_t)now_us - took_us;

@@ -102,6 +102,7 @@ typedef struct {
 typedef struct {
     bw_stretch ways[BW_WAYS];
     bw_stream streams[RT_SHARDS_MAX];
+    uint32_t local; // mask of shards on the worker's own box: what they exchange passes no link
 } bw_passive;
 
 void bw_passive_init(bw_passive *passive);

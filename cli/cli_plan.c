@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/cli_boxes.h"
 #include "dispatch/planner/dp_setup.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/live/rt_live.h"
@@ -122,6 +123,7 @@ static double time_ms(uint64_t bytes, double gbps)
 
 static void print_links(const cli_plan *plan, const rt_config *config, FILE *file)
 {
+    cli_boxes_print_site(config, file);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const rt_link_config *link = &config->links.workers[j];
         fprintf(file,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/cli_boxes.h"
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/sim/dp_fixed.h"
 #include "dispatch/sim/dp_peers.h"
@@ -88,6 +89,7 @@ static void write_by_worker(rt_json *json, const dp_sim_result *result)
     rt_json_doubles(json, "bytes_up", up, n);
     rt_json_doubles(json, "bytes_down", down, n);
     rt_json_doubles(json, "micro_batch", samples, n);
+    cli_boxes_write(json, account, result->costs.boxes.count);
 }
 
 static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
@@ -251,7 +253,7 @@ static void print_peer(const sim_run *run)
     printf("\n");
 }
 
-static void print_table(const sim_run *runs, uint32_t count)
+static void print_table(const rt_config *config, const sim_run *runs, uint32_t count)
 {
     const dp_sim_result *first = &runs[0].result;
     printf("%" PRIu64 " iterations of %u samples after %" PRIu64 " of warm-up, %u workers, "
@@ -285,6 +287,8 @@ static void print_table(const sim_run *runs, uint32_t count)
         print_best_set(&runs[i]);
         print_own_table(&runs[i]);
         print_peer(&runs[i]);
+        if (runs[i].result.costs.boxes.count)
+            cli_boxes_print(runs[i].spec, config, &runs[i].result.account);
     }
 }
 
@@ -300,6 +304,9 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_se
     const bool is_peer = status == RT_OK;
     if (status == RT_NOT_FOUND)
         status = run->spec[0] ? dp_sim_apply_spec(&config, run->spec, error) : RT_OK;
+    if (is_peer && config.box_count)
+        status = rt_fail(error, RT_CONFIG, "boxes: %s has one link for each worker, none for shards",
+                         run->spec);
     if (!status)
         status = rt_config_check(&config, error);
     run->policy = is_peer ? RT_POLICY_RANDOM : config.dispatch.policy;
@@ -344,6 +351,7 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     }
     config.links.workers[0] = base->links.workers[fastest];
     config.links.given_count = 1;
+    config.box_count = 0;
     config.worker_count = 1;
     config.samples_per_worker = batch;
     config.cache.rows =
@@ -462,14 +470,15 @@ int cli_sim(int argc, char **argv)
         status = open_outputs(&paths, count, &sim, &error);
     if (!status)
         status = run_all(&config, runs, &count, sim, fixed_sets, &error);
-    rt_config_fini(&config);
     dp_inputs_fini(&inputs);
     close_output(sim.trace, paths.trace, &status, &error);
     close_output(sim.placements, paths.placements, &status, &error);
     if (status)
-        return cli_fail(&error);
-    if (json)
-        return print_json(runs, count);
-    print_table(runs, count);
-    return CLI_OK;
+        code = cli_fail(&error);
+    else if (json)
+        code = print_json(runs, count);
+    else
+        print_table(&config, runs, count);
+    rt_config_fini(&config);
+    return code;
 }

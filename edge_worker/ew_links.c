@@ -42,6 +42,15 @@ static rt_status measure_box(const ew_links_config *config, const uint32_t *box_
     return RT_OK;
 }
 
+// Of boxes, the worker's own is not beyond its link. Where there is no other, nothing is measured.
+static bool is_own(const ew_links_config *config, const uint32_t *box_of, uint32_t box)
+{
+    for (uint32_t s = box; s < config->shard_count; s++)
+        if (box_of[s] == box && config->passive->local >> s & 1)
+            return true;
+    return false;
+}
+
 // The best box shows what the worker's own link carries.
 static void tell_rates(const ew_links_config *config, const rt_wire_link *links, uint32_t count)
 {
@@ -62,10 +71,10 @@ rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, u
     *count = 0;
     bw_boxes(config->addresses, config->shard_count, box_of);
     for (uint32_t s = 0; s < config->shard_count && !status; s++) {
-        if (box_of[s] == s)
+        if (box_of[s] == s && !is_own(config, box_of, s))
             status = measure_box(config, box_of, s, &links[(*count)++], error);
     }
-    if (!status)
+    if (!status && *count)
         tell_rates(config, links, *count);
     return status;
 }

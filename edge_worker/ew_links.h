@@ -21,7 +21,8 @@ typedef struct {
     void *context;
 } ew_links_config;
 
-// Fills in links (RT_SHARDS_MAX), one for each box, in order of the first shard there. Errors are
+// Fills in links (RT_SHARDS_MAX), one for each box but the worker's own (passive->local), in order
+// of the first shard there. There may be no other: *count is 0. Errors are
 // bw_probe_run's; RT_PEER: a shard is gone.
 rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, uint32_t *count,
                            rt_error *error);

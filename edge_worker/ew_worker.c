@@ -117,22 +117,24 @@ static rt_status create_model(ew_run *w, rt_error *error)
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
-static dp_slice_limits slice_limits(const rt_wire_welcome *welcome)
+static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welcome *welcome)
 {
+    const bool planned = config->ps_homes == RT_HOMES_PLANNED;
     return (dp_slice_limits){.dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
-                             .slot_count = welcome->slot_count};
+                             .slot_count = welcome->slot_count,
+                             .shard_count = planned ? config->ps_shard_count : 0};
 }
 
 static rt_status create_planner(ew_run *w, rt_error *error)
 {
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
-                                       .limits = slice_limits(&w->member.welcome),
+                                       .limits = slice_limits(w->config->config, &w->member.welcome),
                                        .rank = w->rank,
                                        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
@@ -184,7 +186,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
         .one_at_a_time = !w->config->config->network_overlap,
-        .limits = slice_limits(welcome),
+        .limits = slice_limits(w->config->config, welcome),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
                                            w->config->config->model.embedding_dim),
@@ -198,6 +200,18 @@ static rt_status create_executor(ew_run *w, rt_error *error)
     if (ew_executor_create(&executor, &w->executor))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the executor");
     return RT_OK;
+}
+
+// Shards on the box of this worker, where boxes are told and all workers take part in the run.
+static uint32_t local_shards(const rt_config *config, const rt_wire_welcome *welcome, uint32_t rank)
+{
+    uint32_t shards = 0;
+    if (!config->box_count || welcome->worker_count != config->worker_count)
+        return 0;
+    const uint32_t box = rt_config_box_of_worker(config, rank);
+    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+        shards |= rt_config_box_of_shard(config, s) == box ? 1u << s : 0;
+    return shards;
 }
 
 rt_status ew_run_measure_links(ew_run *w, double silence_s,
@@ -288,6 +302,8 @@ static rt_status join(ew_run *w, rt_error *error)
     w->rank = rt_member_rank(&w->member);
     if (!status)
         status = connect_shards(w, error);
+    if (!status)
+        w->link.local = local_shards(config->config, &w->member.welcome, w->rank);
     if (!status)
         status = create_model(w, error);
     if (!status)

@@ -169,8 +169,8 @@ static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, 
 }
 
 rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_t schema,
-                             uint32_t rank, uint32_t shard_count, ps_progress progress,
-                             void *context, rt_message *answer, rt_error *error)
+                             uint32_t rank, ps_progress progress, void *context,
+                             rt_message *answer, rt_error *error)
 {
     rt_wire_load load;
     rt_error found = {0};
@@ -186,8 +186,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     uint32_t file = 0;
     for (uint32_t f = 0; f < load.shard_count && !status; f++) {
         file = f;
-        // With as many shards as there were, only its own file has rows of this one.
-        if (load.shard_count != shard_count || f == rank)
+        if (ps_shard_wants_file(shard, f, load.shard_count, load.flags & RT_WIRE_LOAD_HOMES))
             status = load_file(&l, &load, f, &found);
     }
     if (l.stopped) {

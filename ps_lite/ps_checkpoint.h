@@ -39,8 +39,8 @@ rt_status ps_checkpoint_poll(ps_checkpoint *checkpoint, rt_message *answer);
 // Carries out a LOAD; the shard is empty if it is the first. *answer is a LOADED, which tells what
 // is wrong with the files. RT_WIRE, RT_NO_MEMORY; or what progress returned.
 rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_t schema,
-                             uint32_t rank, uint32_t shard_count, ps_progress progress,
-                             void *context, rt_message *answer, rt_error *error);
+                             uint32_t rank, ps_progress progress, void *context,
+                             rt_message *answer, rt_error *error);
 
 // The answer to a KEYS.
 rt_status ps_checkpoint_keys(const ps_shard *shard, const rt_message *message, uint32_t rank,

@@ -5,6 +5,7 @@
 #ifndef PS_MODEL_FILE_H
 #define PS_MODEL_FILE_H
 
+#include "runtime/config/rt_config.h"
 #include "runtime/files/rt_pack.h"
 #include "runtime/files/rt_sink.h"
 
@@ -29,6 +30,7 @@ typedef struct {
     uint32_t iteration;    // of the cut that the rows belong to; 0: not a checkpoint
     uint32_t base;         // only rows that changed after this iteration; 0: all
     uint32_t floor;        // rows of older files whose version is below have ended; 0: none have
+    rt_homes homes;        // of who reads: which of a file's rows are its own (ps_snapshot.c)
     bool packed;           // blocks are packed with zstd where that is worth it
 } ps_model_info;
 

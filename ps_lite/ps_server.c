@@ -105,6 +105,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .optimizer = config->optimizer_rows,
                                    .seed = config->seed,
                                    .init_scale = (float)config->model.init_scale,
+                                   .homes = config->ps_homes,
                                    .adds_deltas = config->consistency.staleness > 0,
                                    .row_wire = config->row_wire,
                                    .memory_bytes_max = memory,
@@ -303,11 +304,11 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
         memcpy(&head, rt_message_payload(message), sizeof head);
     if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
         ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
-    if (is_whole && head.first && ps_shard_clear(s->shard))
+    if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
-        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank,
-                           s->config->config->ps_shard_count, meanwhile, s, &answer, error);
+        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank, meanwhile, s,
+                           &answer, error);
     return status ? status : rt_member_send(&s->member, &answer, error);
 }
 

@@ -142,6 +142,8 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
          ps_shard_apply_deltas},
         {RT_MESSAGE_PULL_SUM, sizeof(rt_wire_pull), 0, ps_shard_check_sum_pulls,
          ps_shard_apply_sum_pulls},
+        {RT_MESSAGE_FORGET, sizeof(rt_wire_pull), 0, ps_shard_check_forgets,
+         ps_shard_apply_forgets},
         {RT_MESSAGE_PUSH_CHANGE, sizeof(rt_wire_change), ps_shard_change_floats(shard),
          ps_shard_check_changes, ps_shard_apply_changes},
     };

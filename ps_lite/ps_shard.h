@@ -23,6 +23,11 @@
 
 typedef struct ps_shard ps_shard;
 
+// Whether a file of a checkpoint of file_count shards may have rows of this one. was_planned: the
+// homes of the checkpoint's rows were (RT_WIRE_LOAD_HOMES).
+bool ps_shard_wants_file(const ps_shard *shard, uint32_t file, uint32_t file_count,
+                         bool was_planned);
+
 typedef struct {
     uint32_t rank; // of this shard, below shard_count
     uint32_t shard_count;
@@ -32,6 +37,7 @@ typedef struct {
     rt_optimizer_config optimizer;
     uint64_t seed;
     float init_scale;
+    rt_homes homes;              // planned: any key may be on this shard
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
     rt_coding row_wire;          // of values and gradients: other than fp32, PUSH_CHANGE is taken
     uint64_t memory_bytes_max;   // rows
@@ -66,6 +72,7 @@ typedef struct {
     uint64_t steps_skipped; // versions made without one (RT_WIRE_NO_STEP)
     uint64_t sums_pulled;
     uint64_t rows_ended;
+    uint64_t rows_forgotten; // their home is elsewhere
     uint64_t dense_sums;
     uint64_t dense_pieces;       // of weights that were fetched
     uint64_t messages_discarded; // of other epochs

@@ -13,7 +13,8 @@ static ps_model_info info_of(const ps_shard *shard, uint64_t schema)
                            .shard_count = config->shard_count,
                            .dim = config->dim,
                            .state_floats = shard->row_floats - config->dim,
-                           .optimizer = config->optimizer.kind};
+                           .optimizer = config->optimizer.kind,
+                           .homes = config->homes};
 }
 
 rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,

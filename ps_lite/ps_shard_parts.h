@@ -140,6 +140,11 @@ rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *
 rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 
+// ---- ps_shard_homes.c: rows that have another home ----
+
+rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
+rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
+
 // ---- ps_shard_change.c: rows and gradients that travel rounded ----
 
 static inline rt_wire_change ps_change_at(const ps_request *in, uint32_t i)

@@ -21,7 +21,7 @@ rt_status ps_reject(const ps_request *in, uint64_t key, rt_error *error, const c
 rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64_t key,
                              rt_error *error)
 {
-    if (shard->config.shard_count == 1)
+    if (shard->config.shard_count == 1 || shard->config.homes == RT_HOMES_PLANNED)
         return RT_OK;
     const uint32_t owner = rt_key_shard(key, shard->config.shard_count);
     if (RT_LIKELY(owner == shard->config.rank))

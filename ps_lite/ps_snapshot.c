@@ -110,13 +110,24 @@ typedef struct {
     ps_table *table;
     const ps_model_info *own;
     const char *path;
+    uint32_t shard; // that the file is of
     bool replaces;
 } loading;
+
+// Where homes are planned a row stays with the shard that had it; those of shards that are gone are
+// dealt out by hash.
+static bool is_own(const loading *l, uint64_t key)
+{
+    const ps_model_info *own = l->own;
+    if (own->homes == RT_HOMES_PLANNED && l->shard < own->shard_count)
+        return l->shard == own->shard;
+    return rt_key_shard(key, own->shard_count) == own->shard;
+}
 
 static rt_status load_row(const loading *l, uint64_t key, uint32_t version, const float *row,
                           rt_error *error)
 {
-    if (rt_key_shard(key, l->own->shard_count) != l->own->shard)
+    if (!is_own(l, key))
         return RT_OK;
     ps_entry *entry = ps_table_find(l->table, key);
     if (entry && !l->replaces)
@@ -140,7 +151,7 @@ rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *pat
     rt_status status = ps_model_reader_open(path, progress, context, &found, &reader, error);
     if (status)
         return status;
-    const loading l = {table, info, path, found.base > 0};
+    const loading l = {table, info, path, found.shard, found.base > 0};
     status = check_info(info, path, &found, error);
     while (!status) {
         uint64_t key;

@@ -10,6 +10,7 @@
 
 #define RT_WORKERS_MAX 64u // holder sets are 64-bit masks
 #define RT_SHARDS_MAX 16u
+#define RT_SITE_BOXES_MAX 64u
 #define RT_THREADS_MAX 256u // of a worker
 #define RT_FIELDS_MAX 256u // the field is the top byte of a key
 

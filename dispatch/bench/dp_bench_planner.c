@@ -91,7 +91,10 @@ static rt_status measure_encode(stages *s, const dp_plan *plan)
                                   .sample_count_max = config->sample_count_max,
                                   .lookup_count_max =
                                       config->sample_count_max * config->keys_per_sample_max,
-                                  .slot_count = config->slot_count[w]};
+                                  .slot_count = config->slot_count[w],
+                                  .shard_count = config->homes == RT_HOMES_PLANNED
+                                                     ? config->rates.shards.count
+                                                     : 0};
         if (dp_slice_encode(plan, w, &s->one.batch, &limits, 0, plan->iteration, &message))
             return RT_NO_MEMORY;
         rt_message_release(&message);

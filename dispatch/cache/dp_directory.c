@@ -32,9 +32,24 @@ rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected)
     return RT_OK;
 }
 
+rt_status dp_directory_keep_homes(dp_directory *directory)
+{
+    directory->homes = rt_alloc(directory->mask + 1, sizeof *directory->homes);
+    return directory->homes ? RT_OK : RT_NO_MEMORY;
+}
+
+void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t shard)
+{
+    if (record->home != DP_NO_HOME)
+        directory->home_counts[record->home]--;
+    directory->home_counts[shard]++;
+    record->home = (uint8_t)shard;
+}
+
 void dp_directory_fini(dp_directory *directory)
 {
     rt_free(directory->entries);
+    rt_free(directory->homes);
     rt_free(directory->records);
     rt_free(directory->free_records);
     memset(directory, 0, sizeof *directory);
@@ -53,8 +68,12 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
     if (count > ENTRIES_MAX)
         return RT_NO_MEMORY;
     dp_entry *entries = rt_alloc(count, sizeof(dp_entry));
-    if (!entries)
+    uint8_t *homes = directory->homes ? rt_alloc(count, sizeof *homes) : NULL;
+    if (!entries || (directory->homes && !homes)) {
+        rt_free(entries);
+        rt_free(homes);
         return RT_NO_MEMORY;
+    }
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *old = &directory->entries[i];
         if (entry_is_free(old))
@@ -63,11 +82,15 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
         while (!entry_is_free(&entries[at]))
             at = (at + 1) & (count - 1);
         entries[at] = *old;
+        if (homes)
+            homes[at] = directory->homes[i];
         if (old->record)
             directory->records[old->record - 1].entry = (uint32_t)at;
     }
     rt_free(directory->entries);
+    rt_free(directory->homes);
     directory->entries = entries;
+    directory->homes = homes;
     directory->mask = count - 1;
     return RT_OK;
 }
@@ -108,13 +131,15 @@ uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home
     uint32_t index = take_record(directory);
     entry->key = key;
     entry->record = index + 1;
+    const bool has_home = directory->homes && entry->version > 0;
     directory->records[index] = (dp_record){.key = key,
                                             .version = entry->version,
                                             .version_ps = entry->version,
                                             .entry = (uint32_t)at,
                                             .copies.first = DP_NO_COPY,
                                             .shown.first = DP_NO_COPY,
-                                            .keeper = DP_NO_KEEPER};
+                                            .keeper = DP_NO_KEEPER,
+                                            .home = has_home ? directory->homes[at] : DP_NO_HOME};
     return index;
 }
 
@@ -139,7 +164,8 @@ bool dp_directory_knows(const dp_directory *directory, uint64_t key)
     return false;
 }
 
-rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version)
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version,
+                           uint32_t home)
 {
     rt_assert(version > 0);
     rt_status status = grow_table(directory, directory->key_count + 1);
@@ -149,6 +175,10 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
     while (!entry_is_free(&directory->entries[at]))
         at = (at + 1) & directory->mask;
     directory->entries[at] = (dp_entry){key, version, 0};
+    if (directory->homes) {
+        directory->homes[at] = (uint8_t)home;
+        directory->home_counts[home]++;
+    }
     directory->key_count++;
     return RT_OK;
 }
@@ -161,6 +191,8 @@ void dp_directory_release(dp_directory *directory, uint32_t index)
     rt_assert(record->shown.first == DP_NO_COPY);
     rt_assert(record->version == record->version_ps && record->version > 0);
     entry->version = record->version;
+    if (directory->homes)
+        directory->homes[record->entry] = record->home;
     entry->record = 0;
     directory->free_records[directory->free_count++] = index;
     directory->record_count--;
@@ -246,11 +278,15 @@ static void erase_entry(dp_directory *directory, uint64_t gap)
 {
     dp_entry *entries = directory->entries;
     const uint64_t mask = directory->mask;
+    if (directory->homes)
+        directory->home_counts[directory->homes[gap]]--;
     for (uint64_t at = (gap + 1) & mask; !entry_is_free(&entries[at]); at = (at + 1) & mask) {
         const uint64_t distance = (at - dp_directory_home(directory, entries[at].key)) & mask;
         if (distance < ((at - gap) & mask))
             continue;
         entries[gap] = entries[at];
+        if (directory->homes)
+            directory->homes[gap] = directory->homes[at];
         if (entries[gap].record)
             directory->records[entries[gap].record - 1].entry = (uint32_t)gap;
         gap = at;
@@ -286,7 +322,7 @@ void dp_directory_erase(dp_directory *directory, uint64_t key)
 
 uint64_t dp_directory_bytes(const dp_directory *directory)
 {
-    return (directory->mask + 1) * sizeof(dp_entry) +
+    return (directory->mask + 1) * (sizeof(dp_entry) + (directory->homes ? 1 : 0)) +
            (uint64_t)directory->record_capacity * sizeof(dp_record) +
            (uint64_t)directory->free_capacity * sizeof(uint32_t);
 }

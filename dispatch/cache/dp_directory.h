@@ -16,6 +16,7 @@
 
 #define DP_NO_COPY UINT32_MAX
 #define DP_NO_RECORD UINT32_MAX
+#define DP_NO_HOME 0xffu // the key was never trained
 
 typedef struct {
     uint64_t key;
@@ -42,12 +43,15 @@ typedef struct {
     uint32_t distinct;   // index among the distinct keys of that iteration
     uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
     uint8_t pulls;       // of version L that were planned (bounded staleness)
-    uint8_t unused[2];
+    uint8_t home;        // shard, or DP_NO_HOME; where homes are planned
+    uint8_t unused;
 } dp_record;
 _Static_assert(sizeof(dp_record) == 64, "one cache line: a batch touches records at random");
 
 typedef struct {
     dp_entry *entries;
+    uint8_t *homes; // by entry, while it has no record: its shard; NULL: homes are not planned
+    uint64_t home_counts[RT_SHARDS_MAX]; // keys on every shard, those with a record too
     uint64_t mask; // entries - 1
     uint64_t key_count;
     dp_record *records;
@@ -61,6 +65,12 @@ typedef struct {
 // Room for keys_expected without growing (it grows beyond, too).
 rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected);
 void dp_directory_fini(dp_directory *directory);
+
+// Before its first key: every key has a home, a shard, from then on. RT_NO_MEMORY.
+rt_status dp_directory_keep_homes(dp_directory *directory);
+
+// The home of a record's key changes, or it has its first.
+void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t shard);
 
 // Makes sure that key_count more keys can be found without growing. RT_NO_MEMORY.
 rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count);
@@ -99,8 +109,9 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 // Whether it has an entry: it was trained, or is in the present batch. Makes none.
 bool dp_directory_knows(const dp_directory *directory, uint64_t key);
 
-// A key that is not there yet, at the PS in this version (> 0). RT_NO_MEMORY.
-rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version);
+// A key that is not there yet, at the PS in this version (> 0); home: its shard, where homes are
+// planned. RT_NO_MEMORY.
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version, uint32_t home);
 
 // Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);

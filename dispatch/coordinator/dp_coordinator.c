@@ -40,6 +40,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
         .lookup_count_max =
             dp_planner_micro_batch_max(&c->planner) * c->planner.keys_per_sample_max,
         .slot_count = c->planner.slot_count[0],
+        .shard_count = config->ps_homes == RT_HOMES_PLANNED ? config->ps_shard_count : 0,
         .is_trained = c->own.model != NULL,
     };
     c->prober = (dp_prober){.roster = c->roster,
@@ -342,6 +343,10 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "--init needs planner.placement \"coordinator\": workers that plan by "
                        "themselves do not know of the model");
+    if (c->given->ps_homes == RT_HOMES_PLANNED)
+        return rt_fail(error, RT_CONFIG,
+                       "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
+                       "planner has given them a home");
     if (c->given->rows.admit > 1)
         return rt_fail(error, RT_CONFIG,
                        "--init needs rows.admit 1: keys of the model's rows would be left out until "

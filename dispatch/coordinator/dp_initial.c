@@ -90,8 +90,9 @@ static rt_status compare_columns(const char *folder, const rt_schema *theirs, co
     return status;
 }
 
+// homes_p: where the model's rows are, by hash or not.
 static rt_status compare(const char *folder, const rt_config *ours, const rt_schema *schema,
-                         rt_error *error)
+                         rt_homes *homes_p, rt_error *error)
 {
     char path[PATH_SIZE];
     rt_config theirs;
@@ -109,6 +110,7 @@ static rt_status compare(const char *folder, const rt_config *ours, const rt_sch
         status = rt_stream_read_schema(&theirs.stream, theirs.seed, columns, error);
     if (!status)
         status = compare_columns(folder, columns, schema, error);
+    *homes_p = theirs.ps_homes;
     rt_config_fini(&theirs);
     rt_free(columns);
     return status;
@@ -220,6 +222,7 @@ rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_
 {
     char path[PATH_MAX];
     cJSON *root = NULL;
+    rt_homes homes = RT_HOMES_HASHED;
     *initial = (dp_initial){0};
     if (!realpath(folder, path))
         return rt_fail(error, RT_NOT_FOUND, "--init %s: %s", folder, strerror(errno));
@@ -231,9 +234,11 @@ rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_
         rt_fail(error, status, "%s: no " RT_MANIFEST_NAME ": expected the folder model/ of a run",
                 path);
     if (!status)
-        status = compare(path, config, schema, error);
+        status = compare(path, config, schema, &homes, error);
     if (!status)
         status = read_all(path, root, config, schema, initial, error);
+    if (!status && homes == RT_HOMES_PLANNED)
+        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
     cJSON_Delete(root);
     if (status) {
         dp_initial_fini(initial);

@@ -8,7 +8,7 @@
 
 void dp_links_init(const rt_config *config, dp_links *links)
 {
-    *links = (dp_links){0};
+    *links = (dp_links){.boxes_told = config->box_count > 0};
     bw_table_init(config, &links->table);
 }
 
@@ -78,8 +78,9 @@ rt_status dp_links_take(dp_links *links, uint32_t peer, const rt_message *messag
     char name[32];
     const uint32_t count = rt_message_header(message)->count, worker = rt_peer_rank(peer);
     rt_peer_name(peer, name);
-    if (rt_peer_role(peer) != RT_ROLE_WORKER || worker >= links->table.worker_count || count == 0 ||
-        count > links->table.shard_count || !rt_control_has(message, count * sizeof(rt_wire_link)))
+    if (rt_peer_role(peer) != RT_ROLE_WORKER || worker >= links->table.worker_count ||
+        (count == 0 && !links->boxes_told) || count > links->table.shard_count ||
+        !rt_control_has(message, count * sizeof(rt_wire_link)))
         return rt_fail(error, RT_WIRE, "%s: a LINK of %zu bytes with %" PRIu32 " boxes", name,
                        message->size - sizeof(rt_wire_header), count);
     memcpy(links->probes[worker], rt_message_payload(message), count * sizeof(rt_wire_link));

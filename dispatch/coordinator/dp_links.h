@@ -15,6 +15,7 @@ typedef struct {
     rt_wire_link probes[RT_WORKERS_MAX][RT_SHARDS_MAX];
     uint32_t probe_counts[RT_WORKERS_MAX];
     uint32_t iteration; // the last one that was complete
+    bool boxes_told;    // a worker that has all shards on its own box has no link to measure
 } dp_links;
 
 void dp_links_init(const rt_config *config, dp_links *links);

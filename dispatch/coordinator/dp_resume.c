@@ -111,7 +111,7 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     if (i == r->saved->count || r->damage.status)
         return RT_OK;
     rt_wire_load load = r->saved->loads[i];
-    load.first = i == 0;
+    load.flags |= i == 0 ? RT_WIRE_LOAD_FIRST : 0;
     if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
                                  r->saved->past[i].iteration, &load, sizeof load, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -240,7 +240,7 @@ static rt_status take_keys(resume *r, uint32_t shard, const rt_message *message,
         rt_wire_key record;
         if (!rt_reader_get(&reader, &record, 1, sizeof record))
             return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": keys are cut short", shard);
-        rt_status status = dp_planner_know(r->planner, record.key, record.version);
+        rt_status status = dp_planner_know(r->planner, record.key, record.version, shard);
         if (status)
             return rt_fail(error, status, "ps %" PRIu32 ": key %016" PRIx64 ": %s", shard,
                            record.key, rt_status_text(status));

@@ -70,9 +70,22 @@ static bool take_parts(const cJSON *root, manifest *m)
            m->dense.bytes > 0;
 }
 
+// Homes of rows were hashed where nothing is said.
+static bool take_homes(const cJSON *root, manifest *m)
+{
+    bool planned = false;
+    const cJSON *homes = cJSON_GetObjectItemCaseSensitive(root, "homes");
+    if (homes && !cJSON_IsString(homes))
+        return false;
+    if (homes)
+        planned = strcmp(homes->valuestring, "planned") == 0;
+    m->load.flags = planned ? RT_WIRE_LOAD_HOMES : 0;
+    return !homes || planned || strcmp(homes->valuestring, "hashed") == 0;
+}
+
 static bool take_manifest(const cJSON *root, manifest *m)
 {
-    return rt_manifest_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
+    return take_homes(root, m) && rt_manifest_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
            rt_manifest_u32(root, "base", UINT32_MAX, &m->base) &&
            rt_manifest_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
            rt_manifest_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&

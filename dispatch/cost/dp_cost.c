@@ -133,9 +133,43 @@ static void add_owed(const dp_view *view, uint32_t begin, uint32_t end, int32_t 
     }
 }
 
+// Where boxes are told, what a row costs depends on where it is, too.
+static void add_key_on_box(const dp_view *view, uint32_t index, int32_t *row)
+{
+    const dp_ticks *ticks = view->ticks;
+    const dp_distinct *key = &view->distinct[index];
+    int32_t pushes = 0;
+    for (uint64_t rest = key->dirty ? key->holders : 0; rest; rest &= rest - 1)
+        pushes += dp_box_push(ticks, key->field, key->box, rt_lowest_bit(rest));
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        const bool holds = key->holders >> j & 1;
+        if (!holds)
+            row[j] += dp_box_pull(ticks, key->field, key->box, j) + pushes +
+                      (view->evict ? view->evict[j] : 0);
+        else if (key->dirty)
+            row[j] += pushes - dp_box_push(ticks, key->field, key->box, j);
+        if (view->owed && view->owed[index] >> j & 1)
+            row[j] += dp_box_push(ticks, key->field, key->box, j);
+    }
+}
+
+static void cost_on_boxes(const dp_view *view, int32_t *cost, uint32_t stride)
+{
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        int32_t *row = cost + (size_t)i * stride;
+        memset(row, 0, view->worker_count * sizeof *row);
+        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++)
+            add_key_on_box(view, view->lookups[k], row);
+    }
+}
+
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
+    if (ticks->box_count) {
+        cost_on_boxes(view, cost, stride);
+        return;
+    }
     uint32_t n = view->worker_count;
     int32_t base[RT_WORKERS_MAX] = {0};
     kept_changes kept;

@@ -1,5 +1,38 @@
 #include "dispatch/cost/dp_site.h"
 
+#include <math.h>
+#include <string.h>
+
+// A box without workers is known by what is left for each of its shards, in equal parts.
+static void limit_by_shards(const dp_boxes *boxes, const dp_rates *rates, uint32_t box,
+                            dp_link *link)
+{
+    double sum = 0;
+    for (uint32_t s = 0; s < rates->shards.count; s++)
+        sum += boxes->of_shard[s] == box ? rates->shards.bytes_per_s[s] : 0;
+    if (sum > 0)
+        *link = (dp_link){sum, sum};
+}
+
+void dp_box_links(const dp_boxes *boxes, const dp_rates *rates, dp_link links[RT_SITE_BOXES_MAX])
+{
+    uint64_t measured = 0;
+    memcpy(links, boxes->given, boxes->count * sizeof *links);
+    for (uint32_t j = 0; j < boxes->worker_count; j++) {
+        dp_link *link = &links[boxes->of_worker[j]];
+        const dp_link *own = &rates->links[j];
+        const bool first = !(measured >> boxes->of_worker[j] & 1);
+        measured |= rt_bit(boxes->of_worker[j]);
+        link->up_bytes_per_s = first ? own->up_bytes_per_s
+                                     : fmax(link->up_bytes_per_s, own->up_bytes_per_s);
+        link->down_bytes_per_s = first ? own->down_bytes_per_s
+                                       : fmax(link->down_bytes_per_s, own->down_bytes_per_s);
+    }
+    for (uint32_t b = 0; b < boxes->count; b++)
+        if (!(measured >> b & 1))
+            limit_by_shards(boxes, rates, b, &links[b]);
+}
+
 double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index)
 {
     switch (kind) {

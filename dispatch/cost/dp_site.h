@@ -25,6 +25,15 @@ typedef struct {
     double bytes_per_s[RT_SHARDS_MAX]; // each way, shared by all workers; 0: no limit
 } dp_shards;
 
+// Machines with one link each, that their workers and shards share (rt_config, "boxes").
+typedef struct {
+    uint32_t count; // 0: every worker has a link of its own, and no shard is on its box
+    uint32_t worker_count;
+    uint8_t of_worker[RT_WORKERS_MAX];
+    uint8_t of_shard[RT_SHARDS_MAX];
+    dp_link given[RT_SITE_BOXES_MAX]; // bytes/s; of a box with workers their rates tell (dp_rates)
+} dp_boxes;
+
 // What input records change of it (dp_input): a planner and an account each have one.
 typedef struct {
     dp_link links[RT_WORKERS_MAX];
@@ -32,6 +41,9 @@ typedef struct {
     dp_shards shards;
     double compute_s_per_sample[RT_WORKERS_MAX]; // 0 where not known
 } dp_rates;
+
+// The links of all boxes, as far as it is known today.
+void dp_box_links(const dp_boxes *boxes, const dp_rates *rates, dp_link links[RT_SITE_BOXES_MAX]);
 
 // The value that records of a kind are about, of a worker or shard; NULL: none of these.
 double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dispatch/cost/dp_boxes.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
@@ -152,6 +153,49 @@ void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const d
     }
 }
 
+static void add_box_rows(const dp_layout *layout, const dp_link *links, dp_ticks *ticks)
+{
+    for (uint32_t f = 0; f < layout->field_count; f++) {
+        const double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
+        for (uint32_t b = 0; b < ticks->box_count; b++) {
+            ticks->box_up[f][b] = to_ticks(row, links[b].up_bytes_per_s, ticks->tick_s);
+            ticks->box_down[f][b] = to_ticks(row, links[b].down_bytes_per_s, ticks->tick_s);
+            ticks->box_grad[f][b] = to_ticks(grad, links[b].down_bytes_per_s, ticks->tick_s);
+        }
+        for (uint32_t j = 0; j < ticks->worker_count; j++) {
+            const dp_link *link = &links[ticks->box_of[j]];
+            ticks->pull[f][j] = ticks->box_down[f][ticks->box_of[j]];
+            ticks->push[f][j] = ticks->box_up[f][ticks->box_of[j]];
+            ticks->grad[f][j] = to_ticks(grad, link->up_bytes_per_s, ticks->tick_s);
+        }
+    }
+}
+
+void dp_ticks_add_boxes(const dp_layout *layout, const dp_boxes *boxes, const dp_rates *rates,
+                        uint64_t participants, uint64_t dense_bytes, dp_ticks *ticks)
+{
+    dp_link links[RT_SITE_BOXES_MAX];
+    dp_box_traffic dense = {0};
+    dp_box_links(boxes, rates, links);
+    ticks->box_count = boxes->count;
+    memset(ticks->box_of, DP_NO_BOX, sizeof ticks->box_of);
+    memcpy(ticks->box_of, boxes->of_worker, ticks->worker_count);
+    for (uint32_t s = 0; s < rates->shards.count; s++)
+        ticks->shard_boxes |= rt_bit(boxes->of_shard[s]);
+    add_box_rows(layout, links, ticks);
+    dp_boxes_add_dense(boxes, &rates->shards, participants, dense_bytes, &dense);
+    for (uint32_t b = 0; b < boxes->count; b++) {
+        ticks->box_dense_up[b] =
+            to_long_ticks((double)dense.up[b], links[b].up_bytes_per_s, ticks->tick_s);
+        ticks->box_dense_down[b] =
+            to_long_ticks((double)dense.down[b], links[b].down_bytes_per_s, ticks->tick_s);
+    }
+    for (uint32_t j = 0; j < ticks->worker_count; j++) {
+        ticks->dense_up[j] = ticks->box_dense_up[boxes->of_worker[j]];
+        ticks->dense_down[j] = ticks->box_dense_down[boxes->of_worker[j]];
+    }
+}
+
 double dp_ticks_shards(const dp_ticks *ticks, double row_ticks)
 {
     double longest = 0;
@@ -192,40 +236,45 @@ typedef struct {
     uint64_t requests;
 } movement;
 
+dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
+{
+    const uint32_t field = rt_key_field(op->key);
+    const bool state = op->flags & DP_OP_STATE;
+    switch ((dp_op_kind)op->kind) {
+    case DP_OP_PUSH_ROW:
+        return (dp_passing){.up = row_bytes(layout, field, true, op->flags & DP_OP_WHOLE)};
+    case DP_OP_PUSH_DELTA:
+        return (dp_passing){.up = dp_delta_bytes(layout, field)};
+    case DP_OP_PUSH_GRAD:
+        return (dp_passing){.up = dp_grad_bytes(layout, field)};
+    case DP_OP_PULL:
+        return (dp_passing){.down = row_bytes(layout, field, state, op->version == 0),
+                            .request = sizeof(rt_wire_pull)};
+    case DP_OP_PULL_SUM:
+        return (dp_passing){.down = dp_row_bytes(layout, field, false),
+                            .request = sizeof(rt_wire_pull)};
+    case DP_OP_FORGET:
+        return (dp_passing){.request = sizeof(rt_wire_pull)};
+    case DP_OP_DROP:
+    case DP_OP_INIT:
+    case DP_OP_SEND:
+    case DP_OP_RECV:
+    case DP_OP_KEEP:
+    case DP_OP_REDUCE:
+    case DP_OP_MARK:
+    case DP_OP_KINDS:
+        break;
+    }
+    return (dp_passing){0};
+}
+
 static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
-        const dp_op *op = &ops->items[i];
-        uint32_t field = rt_key_field(op->key);
-        switch ((dp_op_kind)op->kind) {
-        case DP_OP_PUSH_ROW:
-            sum->up_rows += row_bytes(layout, field, true, op->flags & DP_OP_WHOLE);
-            break;
-        case DP_OP_PUSH_DELTA:
-            sum->up_rows += dp_delta_bytes(layout, field);
-            break;
-        case DP_OP_PUSH_GRAD:
-            sum->up_rows += dp_grad_bytes(layout, field);
-            break;
-        case DP_OP_PULL:
-            sum->down_rows +=
-                row_bytes(layout, field, op->flags & DP_OP_STATE, op->version == 0);
-            sum->requests += sizeof(rt_wire_pull);
-            break;
-        case DP_OP_PULL_SUM:
-            sum->down_rows += dp_row_bytes(layout, field, false);
-            sum->requests += sizeof(rt_wire_pull);
-            break;
-        case DP_OP_DROP:
-        case DP_OP_INIT:
-        case DP_OP_SEND:
-        case DP_OP_RECV:
-        case DP_OP_KEEP:
-        case DP_OP_REDUCE:
-        case DP_OP_MARK:
-        case DP_OP_KINDS:
-            break;
-        }
+        const dp_passing bytes = dp_op_passing(layout, &ops->items[i]);
+        sum->up_rows += bytes.up;
+        sum->down_rows += bytes.down;
+        sum->requests += bytes.request;
     }
 }
 

@@ -28,6 +28,11 @@ void dp_ticks_add_load(const dp_link *links, uint64_t dense_bytes,
 void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const dp_shards *shards,
                          uint64_t dense_bytes, dp_ticks *ticks);
 
+// Boxes and their links, in place of dp_ticks_add_shards; dense_bytes: of one worker. participants:
+// who takes part.
+void dp_ticks_add_boxes(const dp_layout *layout, const dp_boxes *boxes, const dp_rates *rates,
+                        uint64_t participants, uint64_t dense_bytes, dp_ticks *ticks);
+
 // Ticks that the parameter servers take, one way, with rows that take so many of ps_row.
 double dp_ticks_shards(const dp_ticks *ticks, double row_ticks);
 
@@ -40,6 +45,12 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
 // first way up and the last way down have nothing beside them; each costs every process some work.
 // In 8 bits four times as many, as long as a message may have them.
 uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding);
+
+// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up).
+typedef struct {
+    uint64_t up, down, request;
+} dp_passing;
+dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op);
 
 // Bytes of one worker's row traffic in one iteration, requests included.
 typedef struct {

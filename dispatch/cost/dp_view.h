@@ -34,7 +34,21 @@ typedef struct {
         int64_t dense; // all workers' dense exchange on it, one way
     } ps_limits[3];    // all shards, the first, the slowest of the others: those that are known
     uint32_t ps_limit_count;
+
+    // Where boxes are told (dp_site.h): their links, in place of what is above for the parameter
+    // servers. A worker's pull, push and grad are then for its box's link, where they pass it.
+    uint32_t box_count; // 0: they are not
+    bool homes_move;    // a row that is pushed stays on the box of who pushes it
+    uint8_t box_of[RT_WORKERS_MAX]; // DP_NO_BOX beyond the workers
+    uint64_t shard_boxes;           // boxes with a shard
+    int32_t box_up[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a row
+    int32_t box_down[RT_FIELDS_MAX][RT_SITE_BOXES_MAX];
+    int32_t box_grad[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a gradient, down
+    int64_t box_dense_up[RT_SITE_BOXES_MAX]; // the whole dense exchange
+    int64_t box_dense_down[RT_SITE_BOXES_MAX];
 } dp_ticks;
+
+#define DP_NO_BOX 0xffu // of a row that is on no box yet
 
 // Thousands of slow transfers: nothing but computing matters beyond it.
 #define DP_COMPUTE_TICKS_MAX (INT32_C(1) << 30)
@@ -54,7 +68,7 @@ typedef struct {
     uint8_t held;     // DP_HELD_...
     uint8_t field;
     bool dirty; // the holders have what the PS lacks
-    uint8_t unused;
+    uint8_t box; // that others would have the row of; DP_NO_BOX: of none, or boxes are not told
 } dp_distinct;
 
 typedef struct {
@@ -84,6 +98,27 @@ typedef struct {
     const int32_t *evict;   // by worker: ticks that a fill there costs on top of its transfer, for
                             // the row that makes room (dp_turnover); NULL: left out
 } dp_view;
+
+// Where boxes are told: ticks of a pull by worker j of a row on a box, and of its push there. A
+// transfer is as fast as the slower of the two links that it passes.
+static inline int32_t dp_box_slower(int32_t one, int32_t other)
+{
+    return one > other ? one : other;
+}
+
+static inline int32_t dp_box_pull(const dp_ticks *ticks, uint32_t field, uint32_t box, uint32_t j)
+{
+    if (box == DP_NO_BOX || box == ticks->box_of[j])
+        return 0;
+    return dp_box_slower(ticks->pull[field][j], ticks->box_up[field][box]);
+}
+
+static inline int32_t dp_box_push(const dp_ticks *ticks, uint32_t field, uint32_t box, uint32_t j)
+{
+    if (box == DP_NO_BOX || box == ticks->box_of[j])
+        return 0;
+    return dp_box_slower(ticks->push[field][j], ticks->box_down[field][box]);
+}
 
 // ESD, Algorithm 1: cost[i][j] = sum over the keys of sample i whose latest version is not on j of
 // pull_j, plus push_o for every worker o that holds it dirty. (With several holders the paper does

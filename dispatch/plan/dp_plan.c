@@ -38,6 +38,7 @@ void dp_plan_clear(dp_plan *plan)
     plan->sample_count = 0;
     plan->returning = 0;
     plan->dense_chunk_floats = 0;
+    plan->moves = 0;
     plan->hits = (dp_hits){0};
     plan->clocks = (dp_clocks){0};
     for (uint32_t w = 0; w < plan->worker_count; w++) {
@@ -93,6 +94,7 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
     case DP_OP_KEEP:
     case DP_OP_REDUCE:
     case DP_OP_MARK:
+    case DP_OP_FORGET:
     case DP_OP_KINDS:
         break;
     }

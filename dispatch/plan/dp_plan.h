@@ -9,6 +9,7 @@
 #define DP_PLAN_H
 
 #include "runtime/rt_base.h"
+#include "runtime/rt_hash.h"
 #include "runtime/wire/rt_counts.h"
 
 typedef enum {
@@ -24,6 +25,7 @@ typedef enum {
     DP_OP_REDUCE,     // gradient joins an all-reduce among members
     DP_OP_PUSH_DELTA, // what this worker changed of a row since it came (bounded staleness)
     DP_OP_MARK,       // end of a worker's part of a cut
+    DP_OP_FORGET,     // a shard gives up a row, up to a version: it is at home elsewhere
     DP_OP_KINDS
 } dp_op_kind;
 
@@ -39,6 +41,7 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 #define DP_NO_KEEPER 0xffu
 #define DP_OP_STATE 1u // flag: optimizer state travels with the row
 #define DP_OP_WHOLE 2u // flag of PUSH_ROW where rows travel rounded: this one does not
+#define DP_OP_SHARD 2u // flags from this bit on: 1 + the shard, where homes are planned; else 0
 
 typedef struct {
     uint64_t key;
@@ -55,6 +58,18 @@ typedef struct {
     uint8_t flags;    // DP_OP_STATE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
+
+// The shard that an operation is about.
+static inline uint32_t dp_op_shard(const dp_op *op, uint32_t shard_count)
+{
+    const uint32_t planned = op->flags >> DP_OP_SHARD;
+    return planned ? planned - 1 : rt_key_shard(op->key, shard_count);
+}
+
+static inline void dp_op_set_shard(dp_op *op, uint32_t shard)
+{
+    op->flags = (uint8_t)((op->flags & (DP_OP_STATE | DP_OP_WHOLE)) | (shard + 1) << DP_OP_SHARD);
+}
 
 typedef struct {
     dp_op *items;
@@ -80,7 +95,7 @@ void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
 
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
 // DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
-// REDUCE, PUSH_DELTA).
+// REDUCE, PUSH_DELTA; PUSH_ROW of rows that are taken in, FORGET).
 typedef struct {
     uint32_t sample_count;
     uint32_t lookup_count;
@@ -107,6 +122,7 @@ typedef struct {
     uint64_t returning;          // of them, those that sat out before: they fetch dense weights
     uint32_t dense_chunk_floats; // of a message of the dense exchange
     dp_slice *slices;            // worker_count
+    uint64_t moves;              // rows that change their home
     dp_hits hits;
     dp_clocks clocks; // all 0 without bounded staleness
 } dp_plan;

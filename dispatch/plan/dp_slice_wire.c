@@ -27,11 +27,13 @@ static uint64_t padded(uint64_t bytes)
     XX(push_slots, uint32_t, c->push_count)                           \
     XX(push_versions, uint32_t, c->push_count)                        \
     XX(push_reasons, uint8_t, c->push_count)                          \
+    XX(push_homes, uint8_t, home_count(c, c->push_count))             \
     XX(drop_slots, uint32_t, c->drop_count)                           \
     XX(pull_keys, uint64_t, c->pull_count)                            \
     XX(pull_slots, uint32_t, c->pull_count)                           \
     XX(pull_versions, uint32_t, c->pull_count)                        \
     XX(pull_flags, uint8_t, c->pull_count)                            \
+    XX(pull_homes, uint8_t, home_count(c, c->pull_count))             \
     XX(init_keys, uint64_t, c->init_count)                            \
     XX(init_slots, uint32_t, c->init_count)                           \
     XX(pull_sum_keys, uint64_t, c->pull_sum_count)                    \
@@ -41,17 +43,26 @@ static uint64_t padded(uint64_t bytes)
     XX(grad_rows, uint32_t, c->grad_count)                            \
     XX(grad_bases, uint32_t, c->grad_count)                           \
     XX(grad_keepers, uint8_t, c->grad_count)                          \
+    XX(grad_homes, uint8_t, home_count(c, c->grad_count))             \
     XX(keep_rows, uint32_t, c->keep_count)                            \
     XX(delta_slots, uint32_t, c->delta_count)                         \
     XX(delta_held, uint32_t, c->delta_count)                          \
     XX(delta_versions, uint32_t, c->delta_count)                      \
     XX(delta_bases, uint32_t, c->delta_count)                         \
     XX(delta_pulls, uint8_t, c->delta_count)                          \
-    XX(delta_reasons, uint8_t, c->delta_count)
+    XX(delta_reasons, uint8_t, c->delta_count)                        \
+    XX(forget_keys, uint64_t, c->forget_count)                        \
+    XX(forget_versions, uint32_t, c->forget_count)                    \
+    XX(forget_homes, uint8_t, c->forget_count)
 
 static uint64_t weight_count(const rt_wire_slice *c)
 {
     return c->flags & DP_SLICE_WEIGHTED ? c->sample_count : 0;
+}
+
+static uint64_t home_count(const rt_wire_slice *c, uint32_t count)
+{
+    return c->flags & DP_SLICE_HOMES ? count : 0;
 }
 
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
@@ -98,6 +109,9 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_PUSH_DELTA:
             counts->delta_count++;
             break;
+        case DP_OP_FORGET:
+            counts->forget_count++;
+            break;
         case DP_OP_SEND:
         case DP_OP_RECV:
         case DP_OP_REDUCE:
@@ -116,7 +130,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                    slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
-                                     (plan->iteration == 0 ? DP_SLICE_FLUSH : 0),
+                                     (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |
+                                     (limits->shard_count ? DP_SLICE_HOMES : 0),
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
@@ -127,8 +142,10 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
     counts.delta_late = counts.delta_count;
+    counts.push_late = counts.push_count;
     count_ops(&slice->after, &counts);
     counts.delta_late = counts.delta_count - counts.delta_late;
+    counts.push_late = counts.push_count - counts.push_late;
     return counts;
 }
 
@@ -204,6 +221,29 @@ static void put_delta(const dp_op *op, const dp_slice_view *view, uint32_t at)
     WRITABLE(view->delta_reasons, uint8_t)[at] = op->reason;
 }
 
+// Where homes are hashed nobody is told.
+static void put_home(const uint8_t *homes, uint32_t at, const dp_op *op)
+{
+    if (homes)
+        WRITABLE(homes, uint8_t)[at] = (uint8_t)dp_op_shard(op, 1);
+}
+
+static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
+{
+    WRITABLE(view->push_slots, uint32_t)[at] = op->slot;
+    WRITABLE(view->push_versions, uint32_t)[at] = op->version;
+    WRITABLE(view->push_reasons, uint8_t)[at] =
+        (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
+    put_home(view->push_homes, at, op);
+}
+
+static void put_forget(const dp_op *op, const dp_slice_view *view, uint32_t at)
+{
+    WRITABLE(view->forget_keys, uint64_t)[at] = op->key;
+    WRITABLE(view->forget_versions, uint32_t)[at] = op->version;
+    put_home(view->forget_homes, at, op);
+}
+
 static void put_release(const dp_slice *slice, const dp_slice_view *view)
 {
     uint32_t push = 0, drop = 0, delta = 0;
@@ -217,10 +257,7 @@ static void put_release(const dp_slice *slice, const dp_slice_view *view)
             put_delta(op, view, delta++);
             continue;
         }
-        WRITABLE(view->push_slots, uint32_t)[push] = op->slot;
-        WRITABLE(view->push_versions, uint32_t)[push] = op->version;
-        WRITABLE(view->push_reasons, uint8_t)[push++] =
-            (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
+        put_push(op, view, push++);
     }
 }
 
@@ -240,7 +277,8 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
             WRITABLE(view->pull_keys, uint64_t)[pull] = op->key;
             WRITABLE(view->pull_slots, uint32_t)[pull] = op->slot;
             WRITABLE(view->pull_versions, uint32_t)[pull] = op->version;
-            WRITABLE(view->pull_flags, uint8_t)[pull++] = op->flags;
+            WRITABLE(view->pull_flags, uint8_t)[pull] = op->flags & DP_OP_STATE;
+            put_home(view->pull_homes, pull++, op);
         }
     }
 }
@@ -248,12 +286,21 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
 // Gradients name the row of the slice: rows and their operations stand in the same order.
 static void put_after(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t grad = 0, keep = 0, row = 0;
+    uint32_t grad = 0, keep = 0, row = 0, forget = 0;
     uint32_t delta = view->counts.delta_count - view->counts.delta_late;
+    uint32_t push = view->counts.push_count - view->counts.push_late;
     for (uint32_t i = 0; i < slice->after.count; i++) {
         const dp_op *op = &slice->after.items[i];
         if (op->kind == DP_OP_PUSH_DELTA) {
             put_delta(op, view, delta++);
+            continue;
+        }
+        if (op->kind == DP_OP_PUSH_ROW) {
+            put_push(op, view, push++);
+            continue;
+        }
+        if (op->kind == DP_OP_FORGET) {
+            put_forget(op, view, forget++);
             continue;
         }
         while (slice->rows[row].slot != op->slot) {
@@ -267,7 +314,8 @@ static void put_after(const dp_slice *slice, const dp_slice_view *view)
         WRITABLE(view->grad_masks, uint64_t)[grad] = op->mask;
         WRITABLE(view->grad_rows, uint32_t)[grad] = row;
         WRITABLE(view->grad_bases, uint32_t)[grad] = op->base;
-        WRITABLE(view->grad_keepers, uint8_t)[grad++] = op->keeper;
+        WRITABLE(view->grad_keepers, uint8_t)[grad] = op->keeper;
+        put_home(view->grad_homes, grad++, op);
     }
 }
 
@@ -332,7 +380,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "impossible log odds of its labels");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED) ||
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES) ||
+        !(c->flags & DP_SLICE_HOMES) != (limits->shard_count == 0) ||
         flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
@@ -352,7 +401,10 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
         c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
         c->keep_count > c->row_count || c->delta_count > 2 * (uint64_t)limits->slot_count ||
-        c->delta_late > c->delta_count || (flush && c->delta_late))
+        c->delta_late > c->delta_count || (flush && c->delta_late) ||
+        c->push_late > c->push_count || (flush && c->push_late) ||
+        (c->push_late && !(c->flags & DP_SLICE_HOMES)) ||
+        c->forget_count > (c->flags & DP_SLICE_HOMES ? 2 * (uint64_t)limits->slot_count : 0))
         return bad(error, "more operations than slots");
     return RT_OK;
 }
@@ -389,9 +441,22 @@ static rt_status check_modes(const dp_slice_view *v, rt_error *error)
     return RT_OK;
 }
 
+static bool are_shards(const uint8_t *homes, uint32_t count, const dp_slice_limits *limits)
+{
+    bool below = true;
+    for (uint32_t i = 0; homes && i < count; i++)
+        below &= homes[i] < limits->shard_count;
+    return below;
+}
+
 static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
 {
     const rt_wire_slice *c = &v->counts;
+    if (!are_shards(v->push_homes, c->push_count, limits) ||
+        !are_shards(v->pull_homes, c->pull_count, limits) ||
+        !are_shards(v->grad_homes, c->grad_count, limits) ||
+        !are_shards(v->forget_homes, c->forget_count, limits))
+        return bad(error, "a row's home is no shard of this run");
     for (uint32_t i = 0; i < c->push_count; i++) {
         if ((v->push_reasons[i] & ~DP_PUSH_WHOLE) > DP_REASON_FLUSH)
             return bad(error, "an unknown reason of a push");

@@ -13,6 +13,7 @@
 #define DP_SLICE_UNIFORM 1u  // every sample has one key per field: no bag offsets
 #define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
 #define DP_SLICE_WEIGHTED 4u // samples have weights
+#define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
 #define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
 
 typedef struct {
@@ -30,8 +31,10 @@ typedef struct {
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
     uint32_t reserved;           // zero
+    uint32_t push_late;          // of the pushes, the last so many follow the training
+    uint32_t forget_count;
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 88, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
@@ -45,10 +48,12 @@ typedef struct {
     const uint8_t *row_modes;                   // row_count, dp_mode
     const uint32_t *push_slots, *push_versions; // push_count
     const uint8_t *push_reasons;                // dp_reason, DP_PUSH_WHOLE
+    const uint8_t *push_homes; // shards, here and below; NULL: hashed
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;
     const uint8_t *pull_flags; // DP_OP_STATE
+    const uint8_t *pull_homes;
     const uint64_t *init_keys; // init_count
     const uint32_t *init_slots;
     const uint64_t *pull_sum_keys; // pull_sum_count
@@ -56,11 +61,15 @@ typedef struct {
     const uint64_t *grad_masks; // grad_count
     const uint32_t *grad_rows, *grad_bases;
     const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
+    const uint8_t *grad_homes;
     const uint32_t *keep_rows;   // keep_count
     const uint32_t *delta_slots; // delta_count
     const uint32_t *delta_held;  // version that the slot has
     const uint32_t *delta_versions, *delta_bases;
     const uint8_t *delta_pulls, *delta_reasons;
+    const uint64_t *forget_keys; // forget_count
+    const uint32_t *forget_versions;
+    const uint8_t *forget_homes; // shards that have to
 } dp_slice_view;
 
 typedef struct {
@@ -70,6 +79,7 @@ typedef struct {
     uint32_t sample_count_max;
     uint32_t lookup_count_max;
     uint32_t slot_count;
+    uint32_t shard_count; // 0: homes are not planned
     bool is_trained; // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 

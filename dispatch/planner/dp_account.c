@@ -27,6 +27,7 @@ void dp_account_init(const dp_planner_config *planner, dp_account_config *config
 {
     *config = (dp_account_config){.layout = planner->layout,
                                   .worker_count = planner->worker_count,
+                                  .boxes = planner->boxes,
                                   .rates = planner->rates,
                                   .dense_bytes = planner->dense_bytes,
                                   .dense_return_bytes = planner->dense_return_bytes};
@@ -37,6 +38,25 @@ void dp_account_apply(const dp_input *input, dp_account_config *config)
     double *rate = dp_rates_at(&config->rates, (dp_input_kind)input->kind, input->worker);
     if (rate)
         *rate = input->value;
+}
+
+// What a plan takes where boxes are told; returns its predicted time.
+static double add_boxes(const dp_account_config *config, const dp_plan *plan,
+                        const uint32_t *micro_batch, dp_account *account)
+{
+    const dp_boxes *boxes = &config->boxes;
+    const dp_shards *shards = &config->rates.shards;
+    dp_box_traffic traffic = {0};
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        dp_boxes_add_slice(boxes, &config->layout, shards->count, j, &plan->slices[j], &traffic);
+        account->cost_s[j] += dp_boxes_slice_cost_s(boxes, &config->layout, &config->rates, j,
+                                                    &plan->slices[j]);
+    }
+    dp_boxes_add_dense(boxes, shards, plan->participants, config->dense_bytes, &traffic);
+    dp_boxes_add_return(boxes, shards, plan->returning, config->dense_return_bytes, &traffic);
+    dp_box_traffic_add(&traffic, boxes->count, &account->boxes);
+    account->moved += plan->moves;
+    return dp_boxes_predict_s(boxes, &config->rates, plan->participants, &traffic, micro_batch);
 }
 
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account)
@@ -52,11 +72,14 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->traffic[j].down += traffic[j].down;
         account->micro_batch[j] += micro_batch[j];
         traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
-        account->cost_s[j] += dp_slice_cost_s(&config->layout, &config->rates.links[j], slice);
+        if (!config->boxes.count)
+            account->cost_s[j] += dp_slice_cost_s(&config->layout, &config->rates.links[j], slice);
     }
     account->iterations++;
     account->samples += plan->sample_count;
-    account->predicted_s += dp_predict_s(config, plan->participants, traffic, micro_batch);
+    account->predicted_s +=
+        config->boxes.count ? add_boxes(config, plan, micro_batch, account)
+                            : dp_predict_s(config, plan->participants, traffic, micro_batch);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;
     account->hits.keys += plan->hits.keys;

@@ -4,12 +4,14 @@
 #ifndef DP_ACCOUNT_H
 #define DP_ACCOUNT_H
 
+#include "dispatch/cost/dp_boxes.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/cost/dp_ticks.h"
 
 typedef struct {
     dp_layout layout;
     uint32_t worker_count;
+    dp_boxes boxes;
     dp_rates rates;
     uint64_t dense_bytes; // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
@@ -21,6 +23,8 @@ typedef struct {
     uint64_t samples;
     rt_counts workers[RT_WORKERS_MAX];
     dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
+    dp_box_traffic boxes;                 // where they are told: all that their links carry
+    uint64_t moved; // rows that changed their home
     uint64_t micro_batch[RT_WORKERS_MAX]; // samples
     double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
     double predicted_s;
@@ -43,7 +47,7 @@ double dp_account_cost_s(const dp_account *account, uint32_t worker_count);
 // Seconds that one row (without state) takes on the fastest link: the unit of reported costs.
 double dp_account_unit_s(const dp_account_config *config);
 
-// Iteration time of a plan:
+// Iteration time of a plan where boxes are not told (otherwise dp_boxes_predict_s):
 //     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
 // up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time per
 // sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out before

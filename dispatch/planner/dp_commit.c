@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_homes.h"
 #include "dispatch/cost/dp_ticks.h"
 
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
@@ -86,6 +86,7 @@ static void collect(dp_planner *planner, dp_work *work)
     plan->hits.distinct = view->distinct_count;
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
+    memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
     memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
@@ -119,6 +120,8 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
         op->flags |= DP_OP_WHOLE;
     else if (planner->config.layout.wire != RT_CODING_FP32)
         op->base = record->version_ps;
+    if (dp_homes_push(planner, plan, worker, plan->slices[worker].release.count - 1, record))
+        return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version_ps = record->version;
     return RT_OK;
@@ -186,7 +189,7 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     }
 }
 
-static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
+static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
 {
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
@@ -201,6 +204,7 @@ static rt_status add_gradient(dp_work *work, uint32_t worker, uint32_t row)
     op->version = work->plan.iteration;
     op->base = work->distinct[d].version;
     op->keeper = keeper;
+    dp_homes_name(planner, work->homes[d], op);
     slice->rows[row].mode = keeps ? DP_MODE_KEEP : DP_MODE_GRAD;
     if (keeps && work->row_fills[worker][row] != DP_NO_FILL) // it will step the row itself
         slice->fill.items[work->row_fills[worker][row]].flags |= DP_OP_STATE;
@@ -234,7 +238,7 @@ static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
             if (is_summed(planner, work->trainers[work->row_keys[w][r]]) &&
-                add_gradient(work, w, r))
+                add_gradient(planner, work, w, r))
                 return RT_NO_MEMORY;
         }
     }
@@ -337,8 +341,10 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    if (!is_summed(planner, work->trainers[d]))
+    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker)
         op->flags = DP_OP_STATE;
+    if (!local)
+        dp_homes_name(planner, record->home, op);
     slice->rows[row].slot = op->slot;
     return RT_OK;
 }
@@ -458,12 +464,14 @@ static rt_status flush_who_sits_out(dp_planner *planner, dp_plan *plan)
 // ---- train -----------------------------------------------------------------------------------
 
 // One trainer becomes the dirty owner. After several, the PS has the sum; see settle_key.
-static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
+static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
 {
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
     rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
+    if (dp_homes_train(planner, work, d))
+        return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
     if (is_summed(planner, trainers)) {
@@ -475,6 +483,7 @@ static void train_key(dp_planner *planner, dp_work *work, uint32_t d)
         planner->unsynced[planner->unsynced_count++] = index;
     }
     dp_turnover_enter(&planner->turnover, record);
+    return RT_OK;
 }
 
 // Ends a stage that began at since; returns when. Without a profile nothing is measured.
@@ -499,18 +508,21 @@ static uint64_t begin_stages(const dp_planner *planner)
 // *at: when the stage began.
 static rt_status plan_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
 {
+    dp_homes_begin(planner);
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
+        dp_homes_choose_mover(planner, work, d);
     }
+
     *at = stamp(planner, DP_STAGE_RELEASE, *at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
     *at = stamp(planner, DP_STAGE_PLACE, *at);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
-        train_key(planner, work, d);
+        status = train_key(planner, work, d);
     }
     return status;
 }

@@ -52,6 +52,7 @@ void dp_lineup_ticks(dp_planner *planner)
     for (uint32_t j = 0; j < count; j++) {
         seen->dense_up[j] = all->dense_up[planner->rank_of[j]];
         seen->dense_down[j] = all->dense_down[planner->rank_of[j]];
+        seen->box_of[j] = all->box_of[planner->rank_of[j]];
     }
 }
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_homes.h"
 #include "dispatch/cost/dp_ticks.h"
 
 #define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
@@ -48,10 +48,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->distinct = rt_alloc(lookups, sizeof *work->distinct);
     work->trainers = rt_alloc(lookups, sizeof *work->trainers);
     work->keepers = rt_alloc(lookups, sizeof *work->keepers);
+    work->movers = rt_alloc(lookups, sizeof *work->movers);
+    work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
-    if (!work->distinct || !work->trainers || !work->keepers || !work->row_keys ||
-        !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
+    if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
+        !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
@@ -157,9 +159,37 @@ static rt_status allocate(dp_planner *planner)
         !planner->row_of || !planner->unsynced ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
-        dp_directory_init(&planner->directory, config->keys_expected))
+        dp_directory_init(&planner->directory, config->keys_expected) ||
+        (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
         return RT_NO_MEMORY;
     return allocate_caches(planner, lookups);
+}
+
+// Ticks of the rows on all links that there are.
+static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
+{
+    const dp_planner_config *config = &planner->config;
+    dp_link links[RT_SITE_BOXES_MAX];
+    const bool boxes = config->boxes.count > 0;
+    if (boxes)
+        dp_box_links(&config->boxes, &config->rates, links);
+    dp_ticks_compute(&config->layout, boxes ? links : config->rates.links,
+                     boxes ? config->boxes.count : config->worker_count, keys_per_sample_max,
+                     &planner->ticks);
+    planner->ticks.worker_count = config->worker_count;
+}
+
+static void add_servers(dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    if (config->boxes.count)
+        dp_ticks_add_boxes(&config->layout, &config->boxes, &config->rates, planner->participants,
+                           config->dense_bytes, &planner->ticks);
+    else
+        dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
+                            config->dense_bytes * rt_bit_count(planner->participants),
+                            &planner->ticks);
+    planner->ticks.homes_move = config->homes == RT_HOMES_PLANNED;
 }
 
 static void compute_ticks(dp_planner *planner)
@@ -171,13 +201,10 @@ static void compute_ticks(dp_planner *planner)
     if (planner->shown)
         transfers = rt_max_u64(transfers, config->worker_count);
     transfers += config->dispatch.evict_cost;
-    dp_ticks_compute(&config->layout, config->rates.links, config->worker_count,
-                     (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2),
-                     &planner->ticks);
+    compute_row_ticks(planner, (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2));
     dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
-    dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
-                        config->dense_bytes * rt_bit_count(planner->participants), &planner->ticks);
+    add_servers(planner);
     dp_lineup_ticks(planner);
 }
 
@@ -186,6 +213,7 @@ rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error)
     const dp_planner_config *config = &planner->config;
     const dp_policy_config policy = {
         .worker_count = config->worker_count,
+        .box_count = config->boxes.count,
         .sample_count_max = config->sample_count_max,
         .distinct_count_max = config->sample_count_max * config->keys_per_sample_max,
         .seed = config->seed,
@@ -237,6 +265,8 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->distinct);
     rt_free(work->trainers);
     rt_free(work->keepers);
+    rt_free(work->movers);
+    rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);
     dp_plan_fini(&work->plan);
@@ -297,9 +327,11 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
                          dp_distinct *distinct)
 {
     uint32_t index = planner->view.distinct_count++;
-    const uint64_t holders = holders_of(planner, record_index, index);
+    uint64_t holders = holders_of(planner, record_index, index);
     bool dirty =
         !planner->stale && (record->version != record->version_ps || rt_bits_many(holders));
+    if (dp_homes_at_hand(planner, record))
+        holders = rt_bits_below(planner->view.worker_count);
     record->seen = planner->iteration;
     record->distinct = index;
     distinct[index] = (dp_distinct){.key = record->key,
@@ -308,7 +340,8 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
                                     .version = record->version,
                                     .held = held_byte(holders, dirty),
                                     .field = (uint8_t)rt_key_field(record->key),
-                                    .dirty = dirty};
+                                    .dirty = dirty,
+                                    .box = dp_homes_box(planner, record, dirty)};
     planner->latest[index] = planner->stale ? 0 : record->copies.holders; // dp_stale.c counts
     planner->held[index] = distinct[index].held;
 }

@@ -49,6 +49,9 @@ typedef struct {
     rt_eviction_kind eviction;
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
+    dp_boxes boxes;
+    rt_homes homes; // which shard a row is on; planned: boxes are told
+    uint64_t shard_rows_max; // homes planned: rows that a shard takes; 0: any number
     dp_rates rates;
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration

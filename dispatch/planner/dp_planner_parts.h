@@ -19,6 +19,8 @@ typedef struct {
     dp_distinct *distinct; // keys of the batch
     uint64_t *trainers;    // by distinct key: workers that train it
     uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
+    uint8_t *movers; // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
+    uint8_t *homes;  // by distinct key: its shard after the training, where homes are planned
     uint32_t **row_keys;   // by worker and row: distinct key
     uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
     dp_plan plan;
@@ -33,6 +35,7 @@ struct dp_planner {
     uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
     uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
     dp_ticks view_ticks;               // of the participants, by number
+    uint32_t served[RT_SITE_BOXES_MAX]; // gradients that met there in this iteration (dp_homes.h)
     uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
     double predicted_s;                // of the last iteration, where not all train
     uint32_t floor; // of the last sweep: versions below are at no shard any more

@@ -124,6 +124,24 @@ static uint32_t fewest_workers(const dp_planner_config *planner)
     return (uint32_t)rt_min_u64(fewest, planner->worker_count);
 }
 
+static void set_boxes(const rt_config *config, dp_planner_config *planner)
+{
+    dp_boxes *boxes = &planner->boxes;
+    boxes->count = config->box_count;
+    if (!boxes->count)
+        return;
+    boxes->worker_count = config->worker_count;
+    planner->homes = config->ps_homes;
+    planner->shard_rows_max = rt_max_u64(1, rows_that_fit(config) / config->ps_shard_count);
+    for (uint32_t j = 0; j < config->worker_count; j++)
+        boxes->of_worker[j] = (uint8_t)rt_config_box_of_worker(config, j);
+    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+        boxes->of_shard[s] = (uint8_t)rt_config_box_of_shard(config, s);
+    for (uint32_t b = 0; b < boxes->count; b++)
+        boxes->given[b] = (dp_link){config->boxes[b].link.gbps_up * 1e9 / 8,
+                                    config->boxes[b].link.gbps_down * 1e9 / 8};
+}
+
 rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
                    dp_planner_config *planner, rt_error *error)
 {
@@ -168,6 +186,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         planner->rates.links[j] = (dp_link){config->links.workers[j].gbps_up * 1e9 / 8,
                                             config->links.workers[j].gbps_down * 1e9 / 8};
     }
+    set_boxes(config, planner);
     if (config->dispatch.participants == RT_PARTICIPANTS_LIST)
         planner->participants = config->dispatch.participant_mask;
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_homes.h"
 
 #define FORMAT 4u
 // Read, too: without who takes part, as all did.
@@ -174,7 +174,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
 
 // ---- loading ---------------------------------------------------------------------------------
 
-rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version)
+rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version, uint32_t shard)
 {
     if (version == 0) {
         planner->config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
@@ -182,7 +182,7 @@ rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version)
     }
     if (dp_directory_version(&planner->directory, key) != 0)
         return RT_DATA;
-    return dp_directory_add(&planner->directory, key, version);
+    return dp_directory_add(&planner->directory, key, version, shard);
 }
 
 static rt_status bad(rt_error *error, const char *what)
@@ -528,6 +528,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
             op->slot = slot;
             op->version = record->version;
             op->flags = DP_OP_STATE;
+            dp_homes_name(planner, record->home, op);
         }
     }
     *slot_p = first + pull_count_max;

@@ -9,7 +9,7 @@
 //     dp_planner_save(planner, &lineup, &bytes)              after a flush
 //
 //     dp_planner_create(config, &planner)                    the planner that goes on
-//     dp_planner_know(planner, key, version)                 for every row of every shard
+//     dp_planner_know(planner, key, version, shard)          for every row of every shard
 //     dp_planner_load(planner, &reader, &restored)
 //     while (dp_planner_refill(planner, ..., &plan)) ...     rows that go back into the caches
 #ifndef DP_SNAPSHOT_H
@@ -33,7 +33,8 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
 // The PS holds key in this version; 0: of a model that the run began with, and that it has not
 // trained, so that rows are pulled when they are touched first. Before dp_planner_load. RT_NO_MEMORY; RT_DATA:
 // it was told before.
-rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version);
+rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version,
+                          uint32_t shard);
 
 // Into a planner that has planned nothing. same_config: values that input records changed are in
 // force again; otherwise the planner's configuration has them. Where workers, slots or eviction

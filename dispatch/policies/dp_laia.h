@@ -5,10 +5,22 @@
 #include "dispatch/cost/dp_view.h"
 #include "runtime/rt_hash.h"
 
+// Where boxes are told: a point for every worker that has the row without a link.
+static inline void dp_laia_score_boxes(const dp_view *view, uint32_t lookup, uint32_t *score)
+{
+    const dp_distinct *key = &view->distinct[lookup];
+    for (uint32_t j = 0; j < view->worker_count; j++)
+        score[j] += key->holders >> j & 1 || key->box == view->ticks->box_of[j];
+}
+
 // A point for every worker that holds the latest version of the row of one look-up.
 static inline void dp_laia_score(const dp_view *view, uint32_t lookup, uint32_t *score)
 {
     uint32_t held = view->held[lookup];
+    if (view->ticks->box_count) {
+        dp_laia_score_boxes(view, lookup, score);
+        return;
+    }
     if (held == DP_HELD_BY_NONE)
         return;
     if (held != DP_HELD_BY_MANY) {

@@ -36,6 +36,10 @@ typedef struct {
 } weights;
 
 typedef struct {
+    double up[RT_SITE_BOXES_MAX], down[RT_SITE_BOXES_MAX];
+} box_weights;
+
+typedef struct {
     rt_dispatch_config dispatch;
     uint32_t worker_count, stride;
     int32_t *cost;
@@ -43,6 +47,8 @@ typedef struct {
     dp_search *search;
     rt_random random;
     weights weights;
+    box_weights boxes; // in their place, where boxes are told
+    uint32_t box_count;
     uint32_t last[RT_WORKERS_MAX]; // micro-batches to start from, by rank
     uint32_t last_count;           // their sum
     uint32_t evaluations;
@@ -72,9 +78,12 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->weights = (weights){.ps_up = 1, .ps_down = 1};
     for (uint32_t j = 0; j < n; j++)
         self->weights.up[j] = self->weights.down[j] = 1;
+    self->box_count = config->box_count;
+    for (uint32_t b = 0; b < config->box_count; b++)
+        self->boxes.up[b] = self->boxes.down[b] = 1;
     if (!self->cost || dp_solver_transport.create(config->sample_count_max, n, &self->solver) ||
-        dp_search_create(n, config->sample_count_max, config->distinct_count_max, &self->search) !=
-            RT_OK) {
+        dp_search_create(n, config->box_count, config->sample_count_max,
+                         config->distinct_count_max, &self->search)) {
         destroy(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples",
                        config->sample_count_max);
@@ -88,11 +97,27 @@ static uint32_t rank_of(const dp_view *view, uint32_t number)
     return view->ranks ? view->ranks[number] : number;
 }
 
+static void set_box_prices(const makespan *self, const dp_view *view, dp_prices *prices)
+{
+    const dp_ticks *ticks = view->ticks;
+    memcpy(prices->box_up, self->boxes.up, sizeof prices->box_up);
+    memcpy(prices->box_down, self->boxes.down, sizeof prices->box_down);
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        prices->up[j] = self->boxes.up[ticks->box_of[j]];
+        prices->down[j] = self->boxes.down[ticks->box_of[j]];
+        prices->sample[j] = (int32_t)(ticks->compute[j] * fmax(prices->up[j], prices->down[j]));
+    }
+}
+
 // A row counts on the worker's link and, at that link's rate, on the parameter servers'.
 static void set_prices(const makespan *self, const dp_view *view, dp_prices *prices)
 {
     const dp_ticks *ticks = view->ticks;
     const weights *w = &self->weights;
+    if (ticks->box_count) {
+        set_box_prices(self, view, prices);
+        return;
+    }
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const uint32_t rank = rank_of(view, j);
         double ps = ticks->ps_row[0];
@@ -110,8 +135,11 @@ static double link_times(const dp_loads *loads, const dp_ticks *ticks, weights *
     double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
         double compute = (double)ticks->compute[j] * loads->samples[j];
-        times->up[j] = (double)(loads->up[j] + ticks->dense_up[j]) + compute;
-        times->down[j] = (double)(loads->down[j] + ticks->dense_down[j]) + compute;
+        const uint32_t b = ticks->box_count ? ticks->box_of[j] : 0;
+        const int64_t up = ticks->box_count ? loads->box_up[b] : loads->up[j];
+        const int64_t down = ticks->box_count ? loads->box_down[b] : loads->down[j];
+        times->up[j] = (double)(up + ticks->dense_up[j]) + compute;
+        times->down[j] = (double)(down + ticks->dense_down[j]) + compute;
         longest = fmax(longest, fmax(times->up[j], times->down[j]));
     }
     return longest;
@@ -133,9 +161,38 @@ static double follow(double *weight, double share)
     return *weight;
 }
 
+// The same of boxes: a link's time with the longest computing of a worker that waits for it.
+static void adapt_boxes(makespan *self, const dp_view *view, const dp_loads *loads)
+{
+    const dp_ticks *ticks = view->ticks;
+    box_weights times, *w = &self->boxes;
+    double compute[RT_SITE_BOXES_MAX] = {0}, longest = 1, largest = 0;
+    for (uint32_t j = 0; j < view->worker_count; j++) {
+        double *of = &compute[ticks->box_of[j]];
+        *of = fmax(*of, (double)ticks->compute[j] * loads->samples[j]);
+    }
+    for (uint32_t b = 0; b < ticks->box_count; b++) {
+        times.up[b] = (double)(loads->box_up[b] + ticks->box_dense_up[b]) + compute[b];
+        times.down[b] = (double)(loads->box_down[b] + ticks->box_dense_down[b]) + compute[b];
+        longest = fmax(longest, fmax(times.up[b], times.down[b]));
+    }
+    for (uint32_t b = 0; b < ticks->box_count; b++) {
+        largest = fmax(largest, follow(&w->up[b], times.up[b] / longest));
+        largest = fmax(largest, follow(&w->down[b], times.down[b] / longest));
+    }
+    for (uint32_t b = 0; b < ticks->box_count; b++) {
+        w->up[b] = fmax(w->up[b] / largest, WEIGHT_MIN);
+        w->down[b] = fmax(w->down[b] / largest, WEIGHT_MIN);
+    }
+}
+
 static void adapt(makespan *self, const dp_view *view, const dp_loads *loads)
 {
     const dp_ticks *ticks = view->ticks;
+    if (ticks->box_count) {
+        adapt_boxes(self, view, loads);
+        return;
+    }
     weights times, *w = &self->weights;
     double longest = link_times(loads, ticks, &times), largest = 0;
     if (ticks->ps_row[0]) {
@@ -199,9 +256,13 @@ static void measure_shares(const dp_view *view, const dp_loads *loads, dp_share 
     link_times(loads, ticks, &times);
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const double all = fmax(times.up[j], times.down[j]);
+        const double compute = (double)ticks->compute[j] * loads->samples[j];
+        const bool up = times.up[j] > times.down[j];
+        const double own = (double)(up ? loads->up[j] : loads->down[j]);
         const double moving =
-            fmax(all - fixed_time(ticks, j) - (double)ticks->compute[j] * loads->samples[j], 0);
-        shares[j].fixed = fixed_time(ticks, j);
+            ticks->box_count ? own : fmax(all - fixed_time(ticks, j) - compute, 0);
+        // What a box serves does not grow with the samples of its worker.
+        shares[j].fixed = ticks->box_count ? all - own - compute : fixed_time(ticks, j);
         shares[j].per_sample = loads->samples[j] ? moving / loads->samples[j] : 0;
         rows += loads->samples[j] ? moving / row_ticks(ticks, j) : 0;
         samples += loads->samples[j];
@@ -308,6 +369,8 @@ static void save(const void *state, rt_bytes *bytes)
     rt_bytes_put(bytes, &self->weights, sizeof self->weights);
     rt_bytes_put(bytes, self->last, sizeof self->last);
     rt_bytes_put_u32(bytes, self->last_count);
+    if (self->box_count)
+        rt_bytes_put(bytes, &self->boxes, sizeof self->boxes);
 }
 
 static bool load(void *state, rt_reader *reader)
@@ -318,12 +381,17 @@ static bool load(void *state, rt_reader *reader)
     rt_reader_get(reader, &self->weights, 1, sizeof self->weights);
     rt_reader_get(reader, self->last, 1, sizeof self->last);
     self->last_count = rt_reader_u32(reader);
+    if (self->box_count)
+        rt_reader_get(reader, &self->boxes, 1, sizeof self->boxes);
     bool sane = w->ps_up >= 0 && w->ps_up <= 1 && w->ps_down >= 0 && w->ps_down <= 1;
     uint64_t samples = 0;
     for (uint32_t j = 0; j < self->worker_count; j++) {
         sane &= w->up[j] >= 0 && w->up[j] <= 1 && w->down[j] >= 0 && w->down[j] <= 1;
         samples += self->last[j];
     }
+    for (uint32_t b = 0; b < self->box_count; b++)
+        sane &= self->boxes.up[b] >= 0 && self->boxes.up[b] <= 1 && self->boxes.down[b] >= 0 &&
+                self->boxes.down[b] <= 1;
     return sane && samples == self->last_count && !reader->failed;
 }
 

@@ -14,6 +14,7 @@ typedef struct {
     uint32_t worker_count;
     uint32_t sample_count_max;
     uint32_t distinct_count_max;
+    uint32_t box_count; // 0: boxes are not told
     uint64_t seed;
     rt_dispatch_config dispatch;
     bool measure_error; // esd: dp_policy_report.error, at the price of a second solution

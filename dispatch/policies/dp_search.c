@@ -67,7 +67,7 @@ struct dp_search {
 
 #define NONE UINT32_MAX
 
-rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
+rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t sample_count_max,
                            uint32_t lookup_count_max, dp_search **search_p)
 {
     dp_search *s = rt_alloc(1, sizeof *s);
@@ -76,7 +76,7 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
     s->worker_count = worker_count;
     s->lane_count = (worker_count + LANES - 1) / LANES * LANES;
     size_t rows = (size_t)sample_count_max * s->lane_count;
-    s->classes = rt_alloc(CLASSES_MAX, sizeof *s->classes);
+    s->classes = rt_alloc((size_t)CLASSES_MAX * (box_count + 1), sizeof *s->classes);
     s->keys = rt_alloc(lookup_count_max, sizeof *s->keys);
     s->shared_of = rt_alloc(lookup_count_max, sizeof *s->shared_of);
     s->uses = rt_alloc((size_t)lookup_count_max / 2 + 1, s->lane_count);
@@ -138,13 +138,18 @@ static uint32_t most_keys_of_a_sample(const dp_view *view)
 static double scale_of(const dp_search *s, const dp_prices *prices)
 {
     const dp_ticks *ticks = s->view->ticks;
-    double highest = 0;
+    double highest = 0, served = 0; // what the box of a row adds to a transfer, at most
+    for (uint32_t f = 0; f < ticks->field_count; f++)
+        for (uint32_t b = 0; b < ticks->box_count; b++)
+            served = fmax(served, fmax(ticks->box_up[f][b] * prices->box_up[b],
+                                       fmax(ticks->box_down[f][b], ticks->box_grad[f][b]) *
+                                           prices->box_down[b]));
     for (uint32_t f = 0; f < ticks->field_count; f++) {
         double all = 0, push_max = 0;
         for (uint32_t j = 0; j < s->worker_count; j++) {
-            const double push = ticks->push[f][j] * prices->up[j];
-            all += ticks->pull[f][j] * prices->down[j] +
-                   fmax(ticks->grad[f][j] * prices->up[j], push * DP_SEARCH_LATER);
+            const double push = ticks->push[f][j] * prices->up[j] + served;
+            all += ticks->pull[f][j] * prices->down[j] + served +
+                   fmax(ticks->grad[f][j] * prices->up[j] + served, push * DP_SEARCH_LATER);
             push_max = fmax(push_max, push);
         }
         highest = fmax(highest, all + push_max);
@@ -158,16 +163,51 @@ static int32_t weighted(int32_t ticks, double weight)
     return (int32_t)rint(ticks * weight);
 }
 
-static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t field, row_class *c)
+// Of a row on a box. What passes links counts on both of them.
+static void price_on_box(const dp_search *s, const dp_prices *prices, uint32_t field, uint32_t box,
+                         uint32_t j, row_class *c)
 {
     const dp_ticks *ticks = s->view->ticks;
+    const uint32_t own = ticks->box_of[j];
+    const double up = prices->box_up[own] * s->scale, down = prices->box_down[own] * s->scale;
+    const bool stays = ticks->homes_move && ticks->shard_boxes >> own & 1;
+    if (box == DP_NO_BOX) { // it is made where it is trained; others' gradients go there
+        c->grad[j] = weighted(ticks->grad[field][j], up);
+        return;
+    }
+    if (box == own)
+        return;
+    const double there_up = prices->box_up[box] * s->scale;
+    const double there_down = prices->box_down[box] * s->scale;
+    c->pull[j] = weighted(ticks->pull[field][j], down) +
+                 weighted(ticks->box_up[field][box], there_up);
+    c->push[j] = weighted(ticks->push[field][j], up) +
+                 weighted(ticks->box_down[field][box], there_down);
+    c->grad[j] = weighted(ticks->grad[field][j], up) +
+                 weighted(ticks->box_grad[field][box], there_down);
+    c->later[j] = stays ? 0 : (int32_t)(c->push[j] * DP_SEARCH_LATER);
+}
+
+static void price_on_link(const dp_search *s, const dp_prices *prices, uint32_t field, uint32_t j,
+                          row_class *c)
+{
+    const dp_ticks *ticks = s->view->ticks;
+    const double up = prices->up[j] * s->scale, down = prices->down[j] * s->scale;
+    c->pull[j] = weighted(ticks->pull[field][j], down);
+    c->push[j] = weighted(ticks->push[field][j], up);
+    c->grad[j] = weighted(ticks->grad[field][j], up);
+    c->later[j] = weighted(ticks->push[field][j], up * DP_SEARCH_LATER);
+}
+
+static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t field, uint32_t box,
+                       row_class *c)
+{
     memset(c, 0, sizeof *c);
     for (uint32_t j = 0; j < s->worker_count; j++) {
-        const double up = prices->up[j] * s->scale, down = prices->down[j] * s->scale;
-        c->pull[j] = weighted(ticks->pull[field][j], down);
-        c->push[j] = weighted(ticks->push[field][j], up);
-        c->grad[j] = weighted(ticks->grad[field][j], up);
-        c->later[j] = weighted(ticks->push[field][j], up * DP_SEARCH_LATER);
+        if (s->view->ticks->box_count)
+            price_on_box(s, prices, field, box, j, c);
+        else
+            price_on_link(s, prices, field, j, c);
         // Bounded staleness: each of several trainers has a copy to push later, as one alone has.
         if (s->view->owed)
             c->grad[j] = c->later[j];
@@ -186,6 +226,22 @@ static bool cost_the_same(const dp_ticks *ticks, uint32_t a, uint32_t b)
            memcmp(ticks->grad[a], ticks->grad[b], size) == 0;
 }
 
+// The class of a key: that of its field, and of where it is.
+static uint16_t class_of(const dp_search *s, const dp_distinct *d)
+{
+    const uint32_t boxes = s->view->ticks->box_count;
+    const uint32_t box = d->box == DP_NO_BOX ? boxes : d->box;
+    return (uint16_t)(s->class_of_field[d->field] * (boxes + 1) + (boxes ? box : 0));
+}
+
+static void fill_classes(dp_search *s, const dp_prices *prices, uint32_t field, uint32_t class)
+{
+    const uint32_t boxes = s->view->ticks->box_count;
+    for (uint32_t b = 0; b <= boxes; b++)
+        fill_class(s, prices, field, b == boxes ? DP_NO_BOX : b,
+                   &s->classes[class * (boxes + 1) + b]);
+}
+
 // Fields whose rows are equally large share a class.
 static void make_classes(dp_search *s, const dp_prices *prices)
 {
@@ -198,7 +254,7 @@ static void make_classes(dp_search *s, const dp_prices *prices)
             c++;
         if (c == s->class_count) {
             first_field[s->class_count++] = f;
-            fill_class(s, prices, f, &s->classes[c]);
+            fill_classes(s, prices, f, c);
         }
         s->class_of_field[f] = (uint16_t)c;
     }
@@ -225,13 +281,14 @@ static void collect_keys(dp_search *s)
         s->shared_of[d] = NONE;
         if (distinct->uses < 2 || distinct->uses > USES_MAX)
             continue;
-        const row_class *c = &s->classes[s->class_of_field[distinct->field]];
+        const uint16_t class = class_of(s, distinct);
+        const row_class *c = &s->classes[class];
         uint8_t owner = dirty_owner(distinct, c);
         s->shared_of[d] = s->key_count;
         s->keys[s->key_count++] = (shared_key){.held = distinct->holders,
                                                .owed = view->owed ? view->owed[d] : 0,
                                                .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
-                                               .row_class = s->class_of_field[distinct->field],
+                                               .row_class = class,
                                                .owner = owner};
     }
     memset(s->uses, 0, (size_t)s->key_count * s->lane_count);
@@ -240,7 +297,7 @@ static void collect_keys(dp_search *s)
 // A key of this sample alone: its trainer pulls it, unless it holds it, and will own it.
 static void add_single(const dp_search *s, const dp_distinct *d, uint64_t owed, int32_t *row)
 {
-    const row_class *c = &s->classes[s->class_of_field[d->field]];
+    const row_class *c = &s->classes[class_of(s, d)];
     uint8_t owner = dirty_owner(d, c);
     int32_t push = owner == NO_OWNER ? 0 : c->push[owner];
     for (uint32_t j = 0; j < s->lane_count; j++)
@@ -576,9 +633,54 @@ uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *price
 
 // ---- totals ----------------------------------------------------------------------------------
 
+// From a worker to the box of a row (up), or back.
+static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool up, int32_t own,
+                        int32_t there, dp_loads *loads)
+{
+    const uint32_t here = view->ticks->box_of[worker];
+    if (here == box || box == DP_NO_BOX)
+        return;
+    (up ? loads->up : loads->down)[worker] += own;
+    (up ? loads->box_up : loads->box_down)[here] += own;
+    (up ? loads->box_down : loads->box_up)[box] += there;
+}
+
+// As add_loads, where boxes are told. A row that is nowhere yet will be with one of its trainers,
+// as will one that several train and none has at home, where homes are planned.
+static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, dp_loads *loads)
+{
+    const dp_ticks *ticks = view->ticks;
+    const dp_distinct *d = &view->distinct[index];
+    const int32_t *row_up = ticks->box_up[d->field], *row_down = ticks->box_down[d->field];
+    const int32_t *grad = ticks->box_grad[d->field];
+    if (d->dirty && d->holders && users != d->holders) {
+        const uint32_t owner = rt_lowest_bit(d->holders);
+        add_passing(view, owner, d->box, true, ticks->push[d->field][owner],
+                    d->box == DP_NO_BOX ? 0 : row_down[d->box], loads);
+    }
+    for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
+        const uint32_t j = rt_lowest_bit(rest);
+        add_passing(view, j, d->box, false, ticks->pull[d->field][j],
+                    d->box == DP_NO_BOX ? 0 : row_up[d->box], loads);
+    }
+    if (!(users & (users - 1)) && !view->always_summed)
+        return;
+    uint32_t box = d->box;
+    if (box == DP_NO_BOX)
+        box = ticks->box_of[rt_lowest_bit(users)];
+    for (uint64_t rest = users; rest; rest &= rest - 1) {
+        const uint32_t j = rt_lowest_bit(rest);
+        add_passing(view, j, box, true, ticks->grad[d->field][j], grad[box], loads);
+    }
+}
+
 static void add_loads(const dp_view *view, uint32_t index, uint64_t users, dp_loads *loads)
 {
     const dp_ticks *ticks = view->ticks;
+    if (ticks->box_count) {
+        add_box_loads(view, index, users, loads);
+        return;
+    }
     const dp_distinct *d = &view->distinct[index];
     bool dirty = d->dirty && d->holders;
     if (dirty && users != d->holders) {

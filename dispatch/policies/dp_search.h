@@ -30,6 +30,8 @@ typedef struct dp_search dp_search;
 typedef struct {
     double up[RT_WORKERS_MAX];
     double down[RT_WORKERS_MAX];
+    // Where boxes are told: of their links, in place of those by worker.
+    double box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX];
     int32_t sample[RT_WORKERS_MAX]; // ticks that one more sample costs
 } dp_prices;
 
@@ -43,12 +45,15 @@ typedef struct {
 // it on the link of the parameter servers.
 typedef struct {
     int64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];
+    // Where boxes are told: on their links, what they serve included.
+    int64_t box_up[RT_SITE_BOXES_MAX], box_down[RT_SITE_BOXES_MAX];
     int64_t ps_up, ps_down; // 0 where that link is no limit
     uint32_t samples[RT_WORKERS_MAX];
     uint32_t rows[RT_WORKERS_MAX]; // distinct; never fewer than there are
 } dp_loads;
 
-rt_status dp_search_create(uint32_t worker_count, uint32_t sample_count_max,
+// box_count: 0 where boxes are not told.
+rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t sample_count_max,
                            uint32_t lookup_count_max, dp_search **search_p);
 void dp_search_destroy(dp_search *search);
 

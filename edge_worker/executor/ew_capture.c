@@ -241,6 +241,42 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
     return RT_OK;
 }
 
+static rt_status put_forgets(ew_executor *e, const ew_slice_state *slice, uint32_t shard)
+{
+    const dp_slice_view *view = &slice->view;
+    const uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
+    rt_message message = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->counts.forget_count; i++) {
+        if (view->forget_homes[i] != shard)
+            continue;
+        if (count == 0 && ew_message_for(e, RT_MESSAGE_FORGET, slice->sequence, most,
+                                         sizeof(rt_wire_pull), &message))
+            return RT_NO_MEMORY;
+        const rt_wire_pull one = {view->forget_keys[i], view->forget_versions[i], 0};
+        memcpy(rt_message_payload(&message) + count++ * sizeof one, &one, sizeof one);
+        if (count < most)
+            continue;
+        if (ew_outlet_put(&e->pushes[shard], &message))
+            return RT_NO_MEMORY;
+        count = 0;
+    }
+    if (count == 0)
+        return RT_OK;
+    rt_message_finish(&message, count, count * sizeof(rt_wire_pull));
+    return ew_outlet_put(&e->pushes[shard], &message);
+}
+
+rt_status ew_capture_forgets(ew_executor *e, const ew_slice_state *slice)
+{
+    rt_status status = RT_OK;
+    if (slice->view.counts.forget_count == 0)
+        return RT_OK;
+    for (uint32_t s = 0; s < e->config.shard_count && !status; s++)
+        status = put_forgets(e, slice, s);
+    return status;
+}
+
 rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew_node *n)
 {
     rt_status status =

@@ -112,7 +112,7 @@ static void chain(ew_executor *e, ew_node *n)
 }
 
 // Slices that train nothing count as trained when their turn comes.
-static void free_done_slices(ew_executor *e)
+static rt_status free_done_slices(ew_executor *e)
 {
     for (;;) {
         const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
@@ -124,11 +124,14 @@ static void free_done_slices(ew_executor *e)
     for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
         ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
+            if (ew_capture_forgets(e, s))
+                return RT_NO_MEMORY;
             rt_counts_add(&e->statistics.done, &s->done);
             rt_message_release(&s->message);
             s->sequence = 0;
         }
     }
+    return RT_OK;
 }
 
 // ---- landing ---------------------------------------------------------------------------------
@@ -255,7 +258,10 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
                            "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
                            ", it has %" PRIu32,
                            slice->sequence, n->slot, n->version, slot->version);
-        ew_node_list_add(&push_list(e, n)[rt_key_shard(slot->key, e->config.shard_count)], n);
+        ew_node_list_add(&push_list(e, n)[ew_shard_of(
+                             e, slot->key,
+                             n->kind == NODE_PUSH_DELTA ? NULL : slice->view.push_homes, n->index)],
+                         n);
         break;
     case NODE_DROP:
         slot->full = false;
@@ -282,7 +288,8 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
         slice->train_left--;
         break;
     case NODE_PUSH_GRAD:
-        ew_node_list_add(&e->push_grads[rt_key_shard(slot->key, e->config.shard_count)], n);
+        ew_node_list_add(
+            &e->push_grads[ew_shard_of(e, slot->key, slice->view.grad_homes, n->index)], n);
         break;
     case NODE_KEEP: {
         if (slot->keeps)
@@ -314,7 +321,8 @@ static rt_status work(ew_executor *e, rt_error *error)
         }
         more = e->ready.first != NULL;
     }
-    free_done_slices(e);
+    if (free_done_slices(e))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for messages to the PS");
     return ew_executor_flush(e, error);
 }
 
@@ -356,7 +364,8 @@ static void add_nodes(ew_slice_state *s)
 {
     const dp_slice_view *v = &s->view;
     const rt_wire_slice *c = &v->counts;
-    for (uint32_t i = 0; i < c->push_count; i++)
+    const uint32_t early = c->push_count - c->push_late;
+    for (uint32_t i = 0; i < early; i++)
         add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
     for (uint32_t i = 0; i < c->drop_count; i++)
         add_node(s, NODE_DROP, v->drop_slots[i], i);
@@ -364,6 +373,8 @@ static void add_nodes(ew_slice_state *s)
     add_fills(s);
     for (uint32_t i = 0; i < c->row_count; i++)
         add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
+    for (uint32_t i = early; i < c->push_count; i++)
+        add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
     for (uint32_t i = 0; i < c->grad_count; i++)
         add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
     for (uint32_t i = 0; i < c->keep_count; i++)
@@ -374,7 +385,7 @@ static void add_nodes(ew_slice_state *s)
 static uint32_t first_pull_node(const ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
-    return c->push_count + c->drop_count + (c->delta_count - c->delta_late);
+    return c->push_count - c->push_late + c->drop_count + (c->delta_count - c->delta_late);
 }
 
 // Requests go out as soon as the slice is known: the staging buffer has room for every answer.
@@ -388,7 +399,7 @@ static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind ki
         uint32_t count = 0;
         for (uint32_t at = first; at < end; at++) {
             const ew_node *n = &s->nodes[at];
-            if (n->kind != kind || rt_key_shard(n->key, e->config.shard_count) != shard)
+            if (n->kind != kind || ew_shard_of_pull(e, n) != shard)
                 continue;
             if (count == 0 &&
                 ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
@@ -512,7 +523,7 @@ static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wir
     uint32_t at = row->tag & ~RT_WIRE_TAG_STATE;
     ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
     if (!n || n->kind != kind || n->arrived || n->key != row->key ||
-        rt_key_shard(n->key, e->config.shard_count) != shard)
+        ew_shard_of_pull(e, n) != shard)
         return rt_fail(error, RT_WIRE,
                        "PS shard %" PRIu32 " sent key %" PRIx64 ", which nobody asked for", shard,
                        row->key);

@@ -132,6 +132,19 @@ static inline ew_node *ew_node_list_take(ew_node_list *list)
     return n;
 }
 
+// The shard that a key's operation is about: by hash, or as the slice says.
+static inline uint32_t ew_shard_of(const ew_executor *e, uint64_t key, const uint8_t *homes,
+                                   uint32_t index)
+{
+    return homes ? homes[index] : rt_key_shard(key, e->config.shard_count);
+}
+
+static inline uint32_t ew_shard_of_pull(const ew_executor *e, const ew_node *n)
+{
+    const uint8_t *homes = n->kind == NODE_PULL ? ew_slice_of(e, n)->view.pull_homes : NULL;
+    return ew_shard_of(e, n->key, homes, n->index);
+}
+
 // Rows of one call to ew_rows, and room for one of them as floats, where they travel rounded.
 static inline uint32_t ew_batch_max(const ew_executor *e)
 {
@@ -157,6 +170,10 @@ void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
 // shard into messages, and completes their nodes. RT_NO_MEMORY.
 rt_status ew_capture_rows(ew_executor *e, uint32_t shard);
 rt_status ew_capture_gradients(ew_executor *e, uint32_t shard);
+
+// All of the slice is carried out: what it trained, everybody has pulled (docs/PROTOCOL.md), so
+// shards that lost rows may forget them. RT_NO_MEMORY.
+rt_status ew_capture_forgets(ew_executor *e, const ew_slice_state *slice);
 
 // Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.
 // RT_NO_MEMORY.

@@ -110,15 +110,20 @@ void rt_config_keep_workers(rt_config *config, uint64_t workers)
 {
     rt_links_config *links = &config->links;
     const uint64_t participants = config->dispatch.participant_mask;
-    uint32_t kept = 0;
+    uint32_t kept = 0, gone[RT_SITE_BOXES_MAX] = {0};
     config->dispatch.participant_mask = 0;
     for (uint32_t w = 0; w < config->worker_count; w++) {
-        if (!(workers >> w & 1))
+        if (!(workers >> w & 1)) {
+            if (config->box_count)
+                gone[rt_config_box_of_worker(config, w)]++;
             continue;
+        }
         config->dispatch.participant_mask |= (participants >> w & 1) << kept;
         links->workers[kept] = links->workers[w];
         links->transports[kept++] = links->transports[w];
     }
+    for (uint32_t b = 0; b < config->box_count; b++)
+        config->boxes[b].worker_count -= gone[b];
     config->worker_count = kept;
     if (links->given_count > 0)
         links->given_count = kept;
@@ -239,6 +244,20 @@ static rt_status load_include(rt_config *config, const cJSON *tree, const char *
     return status ? rt_fail_in(error, "include") : RT_OK;
 }
 
+// Other keys follow from the boxes, so they are read first: a key of the same file that says
+// something else shows (rt_config_check_boxes), wherever it stands.
+static rt_status read_boxes(rt_config *config, cJSON *tree, rt_error *error)
+{
+    cJSON *boxes = cJSON_GetObjectItemCaseSensitive(tree, "boxes");
+    if (!boxes)
+        return RT_OK;
+    rt_status status = read_any(config, boxes, "boxes", error);
+    cJSON_DeleteItemFromObjectCaseSensitive(tree, "boxes");
+    if (!status && cJSON_GetObjectItemCaseSensitive(tree, "boxes"))
+        return rt_fail(error, RT_CONFIG, "boxes: stands twice in its object");
+    return status;
+}
+
 static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
                            const include_chain *link, rt_error *error)
 {
@@ -255,6 +274,8 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
     status = rt_config_check_version(tree, error);
     if (!status)
         status = rt_config_modernise(tree, path, error);
+    if (!status)
+        status = read_boxes(config, tree, error);
     return status ? status : read_section(config, tree, "", error);
 }
 

@@ -285,6 +285,18 @@ typedef struct {
     double probe_s;       // a link that nothing told of for so long is probed; 0: never
 } rt_links_config;
 
+// A machine with one link: its workers and shards share it, and what stays there needs none.
+typedef struct {
+    char name[RT_NAME_MAX];
+    char host[RT_NAME_MAX]; // of its addresses; "": they are not told
+    uint32_t port;          // of its first shard, the others follow
+    rt_link_config link;
+    rt_network_transport transport; // of its workers, where both are spoken
+    uint32_t worker_count, shard_count;
+} rt_box_config;
+
+typedef enum { RT_HOMES_HASHED, RT_HOMES_PLANNED } rt_homes; // which shard a row is on
+
 typedef enum {
     RT_COLLECTIVE_AUTO,
     RT_COLLECTIVE_PS,
@@ -367,6 +379,8 @@ typedef struct {
     uint64_t seed;
     char device[RT_NAME_MAX]; // of every worker: "auto", "cpu", "cuda", "cuda:N"
     rt_compute_config compute;
+    uint32_t box_count;          // "boxes"; 0: they are not told
+    rt_box_config boxes[RT_SITE_BOXES_MAX]; // ranks of workers and shards go up from the first on
     uint32_t worker_count;       // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
@@ -382,6 +396,7 @@ typedef struct {
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
+    rt_homes ps_homes;            // "ps.homes"
     rt_storage ps_storage;
     char ps_folder[RT_PATH_MAX]; // of rows on disk; "": /var/tmp
     uint64_t ps_disk_bytes_max;  // per shard
@@ -484,6 +499,10 @@ rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_co
 
 // Leaves only the workers of a mask, in their order, with their links.
 void rt_config_keep_workers(rt_config *config, uint64_t workers);
+
+// The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
+uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);
+uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard);
 
 // Reads a JSON file over the present values, then checks nothing but single keys. A file may name
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.

@@ -545,7 +545,9 @@ rt_status rt_config_check(const rt_config *config, rt_error *error)
 
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
-    rt_status status = check_links(config, error);
+    rt_status status = rt_config_check_boxes(config, error);
+    if (!status)
+        status = check_links(config, error);
     if (!status)
         status = check_participants(config, error);
     if (!status)

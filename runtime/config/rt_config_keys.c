@@ -302,6 +302,11 @@ const rt_config_key rt_config_keys[] = {
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
+    LIST("boxes", rt_config_boxes, "[]", "",
+         "The machines of a site: `workers`, `links.workers`, `ps.shards` and `network.ps` follow "
+         "from them, box by box, and may not say anything else. What a worker and a shard of one "
+         "box exchange takes no link; a box's link carries what its workers exchange with others "
+         "and what others want of its shards."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
@@ -572,6 +577,9 @@ const rt_config_key rt_config_keys[] = {
         "Planned before they are done."),
 
     U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
+    CHOICE("ps.homes", ps_homes, rt_homes, "\"hashed\"", rt_config_homes,
+           "Which shard a row is on. With `boxes`, and shards on boxes of workers, `planned` "
+           "moves fewer."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
         "For the rows of one shard. Before it is reached, the rows that were trained longest ago "

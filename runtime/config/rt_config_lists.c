@@ -269,7 +269,7 @@ typedef struct {
         .offset = offsetof(link_entry, member), .max = 1e4, .min_excluded = true \
     }
 
-static const rt_config_choice link_transports[] = {
+const rt_config_choice rt_config_link_transports[] = {
     {"ucx", RT_NETWORK_UCX, "UCX"}, {"zmq", RT_NETWORK_ZMQ, "ZeroMQ"}, {0}};
 
 static const rt_config_key link_members[] = {
@@ -282,7 +282,7 @@ static const rt_config_key link_members[] = {
      .help = "How the worker connects, where `network.transport` is `mixed`.",
      .unit = "",
      .offset = offsetof(link_entry, transport),
-     .choices = link_transports},
+     .choices = rt_config_link_transports},
     {.path = "count",
      .type = RT_KEY_U32,
      .fallback = "1",

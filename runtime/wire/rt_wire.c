@@ -65,6 +65,7 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
+    case RT_MESSAGE_FORGET:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
     case RT_MESSAGE_LINK:
         return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};

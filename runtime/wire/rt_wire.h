@@ -58,6 +58,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_STATE, 37)     /* the answer; and to PS, the weights that a run begins with:          \
                                rt_wire_dense_state, floats; count: as DENSE_GRAD's */              \
     XX(PUSH_DELTA, 38)      /* worker to PS: count x (rt_wire_delta, floats with state) */         \
+    XX(FORGET, 39)          /* worker to PS: rt_wire_pull[count], rows that have another home */    \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
@@ -90,7 +91,7 @@ static inline bool rt_message_is_push(uint32_t type)
 {
     return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
            type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_PUSH_CHANGE ||
-           type == RT_MESSAGE_PUSH_GRAD_CODED;
+           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_FORGET;
 }
 
 typedef struct {
@@ -107,7 +108,7 @@ typedef struct {
 } rt_wire_header;
 _Static_assert(sizeof(rt_wire_header) == 40, "wire layout");
 
-// PULL: answer with the row once it has this version.
+// PULL: answer with the row once it has this version. FORGET: give it up, unless it has a later one.
 typedef struct {
     uint64_t key;
     uint32_t version; // exact; 0: never trained, the PS may create it

@@ -421,11 +421,11 @@ static bool load_rows(const fixture *f, const dp_saved *saved, ps_shard *shard)
         rt_message order, answer;
         rt_error error = {0};
         rt_wire_load load = saved->loads[i];
-        load.first = i == 0;
+        load.flags = i == 0 ? RT_WIRE_LOAD_FIRST : 0;
         must(rt_control_create_struct(&order, RT_MESSAGE_LOAD, rt_peer(RT_ROLE_COORDINATOR, 0),
                                       saved->past[i].iteration, &load, sizeof load, NULL),
              &error);
-        must(ps_checkpoint_load(shard, &order, rt_config_schema(&f->config), 0, 1, NULL, NULL,
+        must(ps_checkpoint_load(shard, &order, rt_config_schema(&f->config), 0, NULL, NULL,
                                 &answer, &error),
              &error);
         memcpy(&loaded, rt_message_payload(&answer), sizeof loaded);
@@ -443,7 +443,7 @@ static rt_status know_keys(const ps_shard *shard, dp_planner *planner)
     for (uint64_t from = 0; count > 0 && !status; from += count) {
         count = ps_shard_keys(shard, from, RT_COUNT_OF(keys), keys);
         for (uint32_t i = 0; i < count && !status; i++)
-            status = dp_planner_know(planner, keys[i].key, keys[i].version);
+            status = dp_planner_know(planner, keys[i].key, keys[i].version, 0);
     }
     return status;
 }

@@ -6,7 +6,8 @@
 #   OUT     summary.json, metrics.jsonl, model/ as of `lanyard up --out`; logs/ of every process,
 #           and bytes: "BOX UP DOWN" that went through each box's interface
 # Box `ps` holds the coordinator and the PS shards, except shard N where there is a box psN; box wN
-# worker N. CONFIG is shown to all boxes, OUT and the input only to `ps`.
+# worker N. Where CONFIG has `boxes`, a shard is in the box of the first worker that shares its
+# machine. CONFIG is shown to all boxes, OUT and the input only to `ps`.
 # Environment: LANYARD (default build/lanyard). Exit status: that of the coordinator; its log and
 # those of members that failed go to standard error then.
 set -eu
@@ -65,8 +66,17 @@ member() { # box, name of the log, arguments
     started+=("$!")
 }
 shards=$(value ps.shards) workers=$(value workers)
+shard_boxes() { # of every shard a line: the box of its machine's first worker, or "ps"
+    python3 -c 'import json, sys
+worker = 0
+for box in json.load(sys.stdin)["boxes"]:
+    for shard in range(box["shards"]):
+        print("w%d" % worker if box["workers"] else "ps")
+    worker += box["workers"]' <<<"$resolved"
+}
+mapfile -t homes < <(shard_boxes)
 for ((i = 0; i < shards; i++)); do
-    box=ps
+    box=${homes[i]:-ps}
     [ ! -e "/run/lanyard-lan/ps$i" ] || box=ps$i
     member "$box" "ps$i" ps "$config" --rank "$i" \
         --set "network.bind=\"$("$lan" address "$box")\""

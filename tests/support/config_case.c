@@ -48,6 +48,7 @@ rt_config config_fresh(void)
 const char config_everything[] =
     "{\"log\": {\"level\": \"trace\"}, \"seed\": 9007199254740991,"
     " \"device\": \"cuda:1\", \"workers\": 3,"
+    " \"boxes\": [{\"name\": \"till\", \"gbps\": 3, \"workers\": 2, \"shards\": 1}],"
     " \"batch\": {\"samples_per_worker\": 17},"
     " \"stream\": {\"format\": \"table\", \"files\": [\"a,b.tsv\", \"-\"], \"samples_max\": 123,"
     "  \"dense_scaling\": \"none\","
@@ -82,7 +83,7 @@ const char config_everything[] =
     "   \"transport\": \"zmq\"}],"
     "  \"ps_gbps\": 40},"
     " \"planner\": {\"placement\": \"worker\", \"run_ahead\": 9},"
-    " \"ps\": {\"shards\": 5, \"memory_bytes_max\": 2097152},"
+    " \"ps\": {\"shards\": 5, \"homes\": \"planned\", \"memory_bytes_max\": 2097152},"
     " \"network\": {\"transport\": \"mixed\", \"bind\": \"10.0.0.1\", \"port\": 4711, "
     "\"message_bytes\": 65536, \"overlap\": false,"
     "  \"coordinator\": \"10.0.0.1:4711\", \"interface\": \"eth9\","

@@ -410,6 +410,25 @@ static void changes_show_at_once(void **state)
     assert_true(r.now_us > 600e6);
 }
 
+// What a worker exchanges with a shard on its own box says nothing of its link.
+static void what_passes_no_link_says_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t local = 0; local < 2; local++) {
+        rig r;
+        rig_init(&r, 200, 200);
+        r.passive.local = local; // shard 0
+        push(&r, 1, 2000, true);
+        for (uint32_t t = 0; t < 20; t++) {
+            push(&r, 8, 262144, true);
+            pull(&r, 8, 262144, true);
+        }
+        assert_int_equal(bw_passive_estimate(&r.passive, BW_UP) > 0, local == 0);
+        assert_int_equal(bw_passive_estimate(&r.passive, BW_DOWN) > 0, local == 0);
+        assert_true(local == 0 || bw_passive_at_least(&r.passive, BW_UP) <= 0);
+    }
+}
+
 // Clocks that nobody sets right differ by half an hour after a year; times on the wire start from 0
 // again 880 times.
 static void clocks_may_part_for_long(void **state)
@@ -478,7 +497,8 @@ static void strange_confirmations_do_no_harm(void **state)
     expect_rate(&r, BW_UP, 20, 0.03);
 }
 
-TEST_MAIN(TEST(busy_links_are_measured), TEST(idle_applications_say_nothing),
+TEST_MAIN(TEST(busy_links_are_measured), TEST(what_passes_no_link_says_nothing),
+          TEST(idle_applications_say_nothing),
           TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
           TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
           TEST(a_full_way_does_not_slow_the_other), TEST(waiting_pushes_hold_up_the_way_down),

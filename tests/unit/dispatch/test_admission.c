@@ -34,7 +34,7 @@ static void a_batch_keeps_what_was_seen_often_enough(void **state)
     static const uint64_t first[] = {10, 20, 30}, second[] = {10, 40}, third[] = {20, 10};
     rt_batch_init(&batch, 0);
     assert_int_equal(dp_directory_init(&directory, 100), RT_OK);
-    assert_int_equal(dp_directory_add(&directory, 40, 1), RT_OK); // it has a row
+    assert_int_equal(dp_directory_add(&directory, 40, 1, 0), RT_OK); // it has a row
     assert_int_equal(rt_batch_append(&batch, 1, NULL, first, 3), RT_OK);
     assert_int_equal(rt_batch_append(&batch, 0, NULL, second, 2), RT_OK);
     assert_int_equal(rt_batch_append(&batch, 1, NULL, third, 2), RT_OK);

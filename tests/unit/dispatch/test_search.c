@@ -138,12 +138,15 @@ static void fill_placement(rt_random *random, uint32_t *worker_of)
 static dp_search *make_search(void)
 {
     dp_search *search;
-    assert_int_equal(dp_search_create(p.view.worker_count, SAMPLES_MAX, KEYS_MAX, &search), RT_OK);
+    assert_int_equal(dp_search_create(p.view.worker_count, p.ticks.box_count, SAMPLES_MAX, KEYS_MAX,
+                                      &search),
+                     RT_OK);
     return search;
 }
 
 static void equal_limits(dp_search_limits *limits, uint32_t evaluations)
 {
+    memset(limits->rows_max, 0xff, sizeof limits->rows_max);
     limits->evaluations_max = evaluations;
     memcpy(limits->min, p.capacity, sizeof limits->min);
     memcpy(limits->max, p.capacity, sizeof limits->max);

@@ -71,7 +71,7 @@ static void know_all(const dp_planner *from, dp_planner *to)
         uint32_t version =
             entry->record ? directory->records[entry->record - 1].version : entry->version;
         if (version)
-            assert_int_equal(dp_planner_know(to, entry->key, version), RT_OK);
+            assert_int_equal(dp_planner_know(to, entry->key, version, 0), RT_OK);
     }
 }
 
@@ -397,10 +397,10 @@ static void rows_of_another_cut(void **context)
             if (key == missing && change < 2)
                 version += change == 1 ? 1 : (uint32_t)-version;
             if (version && dp_directory_version(dp_planner_directory(planner), key) == 0)
-                assert_int_equal(dp_planner_know(planner, key, version), RT_OK);
+                assert_int_equal(dp_planner_know(planner, key, version, 0), RT_OK);
         }
         if (change == 2)
-            assert_int_equal(dp_planner_know(planner, 0x77, 1), RT_OK);
+            assert_int_equal(dp_planner_know(planner, 0x77, 1, 0), RT_OK);
         assert_int_equal(dp_planner_load(planner, &reader, true, &restored, &error), RT_DATA);
         assert_non_null(strstr(error.text, "trained rows"));
         dp_planner_destroy(planner);

@@ -38,7 +38,7 @@ static void erase_from(bool clash, uint64_t seed)
             next++;
         } while (clash && (rt_mix(next) & 0x1f80) != 0x1f80);
         all[i] = (known){next, 1 + rt_random_below(&random, 100)};
-        assert_int_equal(dp_directory_add(&directory, next, all[i].version), RT_OK);
+        assert_int_equal(dp_directory_add(&directory, next, all[i].version, 0), RT_OK);
     }
     assert_int_equal(dp_directory_reserve(&directory, KEYS_MAX), RT_OK);
     for (uint32_t i = 0; i < KEYS_MAX; i += 7) { // some are in use, and stay
@@ -204,7 +204,7 @@ static void the_newest_are_found(void **state)
         for (uint32_t i = 0; i < 500; i++) {
             versions[i] = ((uint32_t)rt_random_u64(&random) & masks[m]) + (m < 4);
             versions[i] += versions[i] == 0;
-            assert_int_equal(dp_directory_add(&directory, 1000 + i, versions[i]), RT_OK);
+            assert_int_equal(dp_directory_add(&directory, 1000 + i, versions[i], 0), RT_OK);
         }
         qsort(versions, 500, sizeof *versions, compare_falling);
         for (uint32_t rank = 1; rank <= 500; rank++)

@@ -393,7 +393,7 @@ static void hold_file(held_file *held)
     const float row[DIM] = {1, 2, 3, 4};
     ps_model_writer *writer;
     rt_file_sum sum;
-    *held = (held_file){.load = {.shard_count = 1, .first = 1}, .writer = -1};
+    *held = (held_file){.load = {.shard_count = 1, .flags = RT_WIRE_LOAD_FIRST}, .writer = -1};
     snprintf(held->load.folder, sizeof held->load.folder, "%s", test_path(ROWS_FILE));
     *strrchr(held->load.folder, '/') = '\0';
     rt_file_place place = {.path = test_path(ROWS_FILE)};

@@ -163,6 +163,8 @@ static void test_columns(void **state)
     rt_error error = {0};
     config.security_insecure = false;          // keys and their absence exclude each other,
     config.network_transport = RT_NETWORK_ZMQ; // keys and UCX as well
+    config.box_count = 0;                      // and boxes what follows from others
+    config.ps_homes = RT_HOMES_HASHED;
     if (rt_config_check(&config, &error))
         fail_msg("%s", error.text);
     rt_config_fini(&config);

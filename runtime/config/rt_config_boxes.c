@@ -1,0 +1,298 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/config/rt_config_keys.h"
+
+// "boxes": the machines of a site, and the keys that follow from them.
+
+// As written: 0 where not given.
+#define HOST_MAX 53u // with its port it is an address
+typedef struct {
+    char name[RT_NAME_MAX], host[HOST_MAX];
+    double gbps, gbps_up, gbps_down;
+    uint32_t workers, shards, port;
+    rt_network_transport transport;
+} box_entry;
+
+const rt_config_choice rt_config_homes[] = {
+    {"hashed", RT_HOMES_HASHED, "the one that a hash of its key names"},
+    {"planned", RT_HOMES_PLANNED,
+     "that of the box which trains it first, and goes along with those who train it alone"},
+    {0},
+};
+
+#define MEMBER(path_, type_, default_, unit_, help_, member)                             \
+    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_,    \
+    .offset = offsetof(box_entry, member)
+#define RATE(path_, help_, member)                                                       \
+    {                                                                                    \
+        MEMBER(path_, RT_KEY_DOUBLE, NULL, "Gbit/s", help_, member), .max = 1e4,         \
+            .min_excluded = true                                                         \
+    }
+
+static const rt_config_key box_members[] = {
+    {MEMBER("name", RT_KEY_TEXT, NULL, "", "For messages and metrics; no two the same.", name),
+     .size = RT_NAME_MAX, .min = 1, .max = RT_NAME_MAX - 1, .is_required = true},
+    RATE("gbps", "Of its link, both ways; or", gbps),
+    RATE("gbps_up", "from the box, and", gbps_up),
+    RATE("gbps_down", "to the box.", gbps_down),
+    {MEMBER("workers", RT_KEY_U32, "1", "",
+            "Workers on it; their ranks follow those of the boxes before.", workers),
+     .min = 0, .max = RT_WORKERS_MAX},
+    {MEMBER("shards", RT_KEY_U32, "0", "", "Parameter server shards on it, likewise.", shards),
+     .min = 0, .max = RT_SHARDS_MAX},
+    {MEMBER("host", RT_KEY_TEXT, "\"\"", "",
+            "Its name or address, for `network.ps`: of all boxes with shards, or of none, where "
+            "members are told by the coordinator.",
+            host),
+     .size = HOST_MAX, .max = HOST_MAX - 1},
+    {MEMBER("port", RT_KEY_U32, "7001", "", "Of its first shard; the others follow.", port),
+     .min = 1, .max = 65535 - RT_SHARDS_MAX},
+    {MEMBER("transport", RT_KEY_CHOICE, "\"ucx\"", "",
+            "How its workers connect, where `network.transport` is `mixed`.", transport),
+     .choices = rt_config_link_transports},
+    {0},
+};
+
+static rt_status read_box(void *element, const cJSON *value, const char *path, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    box_entry *entry = element;
+    if (!cJSON_IsObject(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is no box, expected an object", path,
+                       rt_config_show(value, shown));
+    rt_status status = rt_config_members_read(box_members, entry, value, path, error);
+    if (status)
+        return status;
+    const bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
+    if (both ? up || down : !(up && down))
+        return rt_fail(error, RT_CONFIG,
+                       "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", path);
+    if (entry->workers + entry->shards == 0)
+        return rt_fail(error, RT_CONFIG, "%s: box \"%s\" has neither a worker nor a shard", path,
+                       entry->name);
+    return RT_OK;
+}
+
+// ---- what follows from boxes -------------------------------------------------------------------
+
+uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker)
+{
+    uint32_t first = 0;
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        first += config->boxes[b].worker_count;
+        if (worker < first)
+            return b;
+    }
+    return RT_SITE_BOXES_MAX;
+}
+
+uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard)
+{
+    uint32_t first = 0;
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        first += config->boxes[b].shard_count;
+        if (shard < first)
+            return b;
+    }
+    return RT_SITE_BOXES_MAX;
+}
+
+// Into lists that are zero; what becomes of network.ps where no host is known is the caller's.
+static void follow(const rt_box_config *boxes, uint32_t box_count, rt_config *config)
+{
+    uint32_t workers = 0, shards = 0;
+    for (uint32_t b = 0; b < box_count; b++) {
+        for (uint32_t i = 0; i < boxes[b].worker_count; i++, workers++) {
+            config->links.workers[workers] = boxes[b].link;
+            config->links.transports[workers] = boxes[b].transport;
+        }
+        for (uint32_t i = 0; i < boxes[b].shard_count && boxes[b].host[0]; i++)
+            snprintf(config->network_ps[shards++], RT_NAME_MAX, "%.52s:%" PRIu32, boxes[b].host,
+                     boxes[b].port + i);
+        if (!boxes[b].host[0])
+            shards += boxes[b].shard_count;
+    }
+    config->worker_count = workers;
+    config->links.given_count = workers;
+    config->ps_shard_count = shards;
+}
+
+static bool has_hosts(const rt_box_config *boxes, uint32_t box_count)
+{
+    for (uint32_t b = 0; b < box_count; b++)
+        if (boxes[b].shard_count && boxes[b].host[0])
+            return true;
+    return false;
+}
+
+static rt_status check_all(const rt_box_config *boxes, uint32_t count, const char *path,
+                           rt_error *error)
+{
+    const bool told = has_hosts(boxes, count);
+    uint32_t workers = 0, shards = 0;
+    for (uint32_t b = 0; b < count; b++) {
+        workers += boxes[b].worker_count;
+        shards += boxes[b].shard_count;
+        if (told && boxes[b].shard_count && !boxes[b].host[0])
+            return rt_fail(error, RT_CONFIG,
+                           "%s[%" PRIu32 "]: box \"%s\" has shards and no \"host\", as others have",
+                           path, b, boxes[b].name);
+        for (uint32_t i = 0; i < b; i++)
+            if (strcmp(boxes[i].name, boxes[b].name) == 0)
+                return rt_fail(error, RT_CONFIG,
+                               "%s[%" PRIu32 "]: \"%s\" is also the name of box %" PRIu32, path, b,
+                               boxes[b].name, i);
+    }
+    if (workers == 0 || workers > RT_WORKERS_MAX || shards == 0 || shards > RT_SHARDS_MAX)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: %" PRIu32 " workers and %" PRIu32
+                       " shards, expected 1 to %u and 1 to %u",
+                       path, workers, shards, RT_WORKERS_MAX, RT_SHARDS_MAX);
+    return RT_OK;
+}
+
+static rt_box_config box_of(const box_entry *entry)
+{
+    rt_box_config box = {.port = entry->port,
+                         .transport = entry->transport,
+                         .worker_count = entry->workers,
+                         .shard_count = entry->shards};
+    memcpy(box.name, entry->name, sizeof box.name);
+    memcpy(box.host, entry->host, sizeof entry->host);
+    box.link.gbps_up = entry->gbps > 0 ? entry->gbps : entry->gbps_up;
+    box.link.gbps_down = entry->gbps > 0 ? entry->gbps : entry->gbps_down;
+    return box;
+}
+
+static rt_status take_boxes(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                            const char *path, rt_error *error)
+{
+    const box_entry *entries = elements;
+    rt_box_config boxes[RT_SITE_BOXES_MAX] = {0};
+    (void)is_alone;
+    for (uint32_t b = 0; b < count; b++)
+        boxes[b] = box_of(&entries[b]);
+    rt_status status = count ? check_all(boxes, count, path, error) : RT_OK;
+    if (status)
+        return status;
+    config->box_count = count;
+    memcpy(config->boxes, boxes, sizeof boxes);
+    if (count == 0)
+        return RT_OK;
+    for (uint32_t j = 0; j < RT_WORKERS_MAX; j++) {
+        config->links.workers[j] = (rt_link_config){1, 1};
+        config->links.transports[j] = RT_NETWORK_UCX;
+    }
+    memset(config->network_ps, 0, sizeof config->network_ps);
+    follow(boxes, count, config);
+    config->network_ps_count = has_hosts(boxes, count) ? config->ps_shard_count : 0;
+    return RT_OK;
+}
+
+static void write_boxes(const rt_config *config, rt_json *json, const char *name)
+{
+    rt_json_begin_array(json, name);
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        const rt_box_config *box = &config->boxes[b];
+        rt_json_begin_object(json, NULL);
+        rt_json_string(json, "name", box->name);
+        rt_json_double(json, "gbps_up", box->link.gbps_up);
+        rt_json_double(json, "gbps_down", box->link.gbps_down);
+        rt_json_u64(json, "workers", box->worker_count);
+        rt_json_u64(json, "shards", box->shard_count);
+        rt_json_string(json, "host", box->host);
+        rt_json_u64(json, "port", box->port);
+        rt_json_string(json, "transport", box->transport == RT_NETWORK_ZMQ ? "zmq" : "ucx");
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_SITE_BOXES_MAX == 64, "the text below says so");
+const rt_config_list rt_config_boxes = {
+    .expected = "a list of at most 64 objects",
+    .count_max = RT_SITE_BOXES_MAX,
+    .element_size = sizeof(box_entry),
+    .element = read_box,
+    .take = take_boxes,
+    .write = write_boxes,
+    .members = box_members,
+};
+
+// ---- what may not stand beside them ------------------------------------------------------------
+
+static rt_status contradicts(const char *key, rt_error *error)
+{
+    return rt_fail(error, RT_CONFIG,
+                   "%s: says something else than boxes, from which it follows; give one of the two",
+                   key);
+}
+
+static bool same_links(const rt_config *config, const rt_config *other)
+{
+    if (config->links.given_count != other->links.given_count)
+        return false;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        const rt_link_config *a = &config->links.workers[j], *b = &other->links.workers[j];
+        if (a->gbps_up != b->gbps_up || a->gbps_down != b->gbps_down ||
+            config->links.transports[j] != other->links.transports[j])
+            return false;
+    }
+    return true;
+}
+
+static rt_status check_homes(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", "several workers change copies of a row at once",
+         config->consistency.bounded},
+        {"dispatch.keeper", "a kept gradient's sum is where the row was",
+         config->dispatch.keeper},
+        {"network.row_wire", "a change is added where the row was, not where it goes",
+         config->row_wire != RT_CODING_FP32},
+        {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
+         config->dispatch.first_touch == RT_FIRST_TOUCH_PULL},
+    };
+    if (config->ps_homes != RT_HOMES_PLANNED)
+        return RT_OK;
+    if (config->box_count == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "ps.homes: \"planned\" needs to know which shard is on whose box: boxes");
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "%s: not with ps.homes \"planned\": %s",
+                           others[i].key, others[i].why);
+    return RT_OK;
+}
+
+rt_status rt_config_check_boxes(const rt_config *config, rt_error *error)
+{
+    rt_status status = check_homes(config, error);
+    if (status || config->box_count == 0)
+        return status;
+    rt_config *expected = rt_alloc(1, sizeof *expected); // a few lists of it
+    if (!expected)
+        return RT_NO_MEMORY;
+    follow(config->boxes, config->box_count, expected);
+    const char *key = NULL;
+    if (config->worker_count != expected->worker_count)
+        key = "workers";
+    else if (config->ps_shard_count != expected->ps_shard_count)
+        key = "ps.shards";
+    else if (!same_links(config, expected))
+        key = "links.workers";
+    else if (config->links.ps_gbps > 0)
+        key = "links.ps_gbps";
+    else if (config->network_ps_count != (has_hosts(config->boxes, config->box_count)
+                                              ? config->ps_shard_count
+                                              : 0) ||
+             memcmp(config->network_ps, expected->network_ps, sizeof config->network_ps) != 0)
+        key = "network.ps";
+    rt_free(expected);
+    return key ? contradicts(key, error) : RT_OK;
+}

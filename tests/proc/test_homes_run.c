@@ -1,0 +1,102 @@
+// Boxes with worker and shard, and rows whose homes are planned: real processes against the
+// simulator, against a run that goes on from a checkpoint, with other numbers of shards, and with
+// homes that are hashed again.
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/rt_base.h"
+#include "tests/support/process_case.h"
+#include "tests/support/run_case.h"
+
+#define CONFIG(first, third)                                                                   \
+    "{\"boxes\": [{\"name\": \"a\", \"gbps\": 0.5, \"shards\": " first "},"                    \
+    " {\"name\": \"b\", \"gbps\": 0.5, \"shards\": 1},"                                        \
+    " {\"name\": \"c\", \"gbps\": 0.5, \"shards\": " third "}],"                               \
+    " \"batch\": {\"samples_per_worker\": 32},"                                                \
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"                          \
+    "  \"synthetic\": {\"scale\": 0.001}},"                                                    \
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"                                     \
+    " \"ps\": {\"homes\": \"planned\"}, \"sim\": {\"warmup\": 0},"                             \
+    " \"dispatch\": {\"policy\": \"makespan\", \"measure_compute\": false},"                   \
+    " \"cache\": {\"rows\": 1200}, \"timeouts\": {\"start_s\": 20},"                           \
+    " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}"
+
+static const char config[] = CONFIG("1", "1");
+
+static void run(const char *text, const char *out, const char *flag, const char *set)
+{
+    run_up(text, out, flag, (const char *const[]){set, NULL});
+}
+
+// The text of a member that stands once in a file.
+static void member_of(const char *text, const char *name, char value[64])
+{
+    const char *at = strstr(text, name);
+    assert_non_null(at);
+    snprintf(value, 64, "%.16s", at + strlen(name));
+}
+
+static void plans_are_those_of_the_simulator(void **state)
+{
+    process p;
+    char planned[64], real[64];
+    size_t size;
+    (void)state;
+    run(config, "out", NULL, "checkpoint.every_iterations=0"); // whose flushes change plans
+    run_start_config(&p, "sim", config, NULL, (const char *const[]){NULL});
+    run_must_end(&p, 0);
+    member_of(p.text, "\"plan_fingerprint\": \"", planned);
+    char *summary = run_file("out", "summary.json", &size);
+    member_of(summary, "\"plan_fingerprint\": \"", real);
+    assert_string_equal(real, planned);
+    assert_null(strstr(summary, "\"stale_reads\": 1"));
+    free(summary);
+    process_fini(&p);
+}
+
+static void remove_last_checkpoint(const char *out)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cd %s/%s && rm -r model summary.json && "
+             "rm -r $(ls -d checkpoints/ckpt-* | tail -1)", run_folder(), out);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_run_goes_on_as_if_nothing_had_been(void **state)
+{
+    (void)state;
+    run(config, "whole", NULL, NULL);
+    run(config, "again", NULL, NULL);
+    run_must_be_the_same("whole", "again", 3);
+    remove_last_checkpoint("again");
+    run(config, "again", "--resume", NULL);
+    run_must_be_the_same("whole", "again", 3);
+}
+
+// No row is lost, whoever holds it: the model knows every key of what it was trained on.
+static void other_shards_and_hashed_homes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *set;
+    } others[] = {{CONFIG("1", "0"), NULL},
+                  {CONFIG("2", "1"), NULL},
+                  {config, "ps.homes=hashed"}};
+    run(config, "out", NULL, NULL);
+    for (uint32_t i = 0; i < RT_COUNT_OF(others); i++) {
+        process p;
+        remove_last_checkpoint("out");
+        run(others[i].text, "out", "--resume", others[i].set);
+        run_start(&p, (const char *const[]){"eval", run_path("out/model"), NULL}, NULL);
+        run_must_end(&p, 0);
+        run_must_say(&p, "0.0% of look-ups are unknown keys");
+        process_fini(&p);
+    }
+}
+
+TEST_MAIN(TEST_SLOW(plans_are_those_of_the_simulator, 120),
+          TEST_SLOW(a_run_goes_on_as_if_nothing_had_been, 180),
+          TEST_SLOW(other_shards_and_hashed_homes, 240))

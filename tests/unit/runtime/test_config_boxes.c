@@ -1,0 +1,157 @@
+// "boxes": what follows from them, and what may not stand beside them.
+#define _GNU_SOURCE // mkstemp
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/config_case.h"
+
+#define BOX(name, rest) "{\"name\": \"" name "\", \"gbps\": 0.5" rest "}"
+#define FOUR                                                                                  \
+    "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", ", \"workers\": 2") ","                \
+    "{\"name\": \"c\", \"gbps_up\": 1, \"gbps_down\": 2, \"workers\": 0, \"shards\": 2}"      \
+    "," BOX("d", "") "]"
+
+static void workers_shards_and_links_follow(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    config_must_set(&config, "stream.files=x");
+    config_must_set(&config, "workers=17");
+    config_must_set(&config, FOUR);
+    assert_int_equal(config.worker_count, 4);
+    assert_int_equal(config.links.given_count, 4);
+    assert_int_equal(config.ps_shard_count, 3);
+    assert_int_equal(config.network_ps_count, 0);
+    const uint32_t workers[] = {0, 1, 1, 3}, shards[] = {0, 2, 2};
+    for (uint32_t j = 0; j < 4; j++) {
+        assert_int_equal(rt_config_box_of_worker(&config, j), workers[j]);
+        assert_true(config.links.workers[j].gbps_up == 0.5);
+    }
+    for (uint32_t s = 0; s < 3; s++)
+        assert_int_equal(rt_config_box_of_shard(&config, s), shards[s]);
+    assert_int_equal(rt_config_box_of_worker(&config, 4), RT_SITE_BOXES_MAX);
+    assert_int_equal(rt_config_check(&config, &error), RT_OK);
+    rt_config_keep_workers(&config, 0xd); // without the first one of b
+    assert_int_equal(config.worker_count, 3);
+    assert_int_equal(rt_config_box_of_worker(&config, 1), 1);
+    assert_int_equal(rt_config_box_of_worker(&config, 2), 3);
+    assert_int_equal(rt_config_check(&config, &error), RT_OK);
+    rt_config_fini(&config);
+}
+
+static void addresses_follow(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 2, \"host\": \"10.0.0.1\"") ","
+                                 BOX("b", ", \"shards\": 1, \"host\": \"shop\", \"port\": 9") "]");
+    assert_int_equal(config.network_ps_count, 3);
+    assert_string_equal(config.network_ps[0], "10.0.0.1:7001");
+    assert_string_equal(config.network_ps[1], "10.0.0.1:7002");
+    assert_string_equal(config.network_ps[2], "shop:9");
+    rt_config_fini(&config);
+}
+
+static void must_say(const char *const *sets, const char *text)
+{
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    rt_status status = RT_OK;
+    for (; *sets && !status; sets++)
+        status = rt_config_set(&config, *sets, &error);
+    if (!status)
+        status = rt_config_check(&config, &error);
+    assert_int_equal(status, RT_CONFIG);
+    if (!strstr(error.text, text))
+        fail_msg("\"%s\", expected \"%s\"", error.text, text);
+    rt_config_fini(&config);
+}
+
+#define SAYS(text, ...) must_say((const char *const[]){"stream.files=x", __VA_ARGS__, NULL}, text)
+
+static void what_contradicts_is_refused_by_name(void **state)
+{
+    (void)state;
+    SAYS("workers: says something else than boxes", FOUR, "workers=5");
+    SAYS("ps.shards: says something else than boxes", FOUR, "ps.shards=1");
+    SAYS("links.workers: says something else than boxes", FOUR, "links.workers=[1, 1, 1, 1]");
+    SAYS("links.ps_gbps: says something else than boxes", FOUR, "links.ps_gbps=1");
+    SAYS("network.ps: says something else than boxes", FOUR,
+         "network.ps=[\"x:1\", \"x:2\", \"x:3\"]");
+    SAYS("boxes[1]: \"a\" is also the name of box 0",
+         "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("a", "") "]");
+    SAYS("boxes: 1 workers and 0 shards", "boxes=[" BOX("a", "") "]");
+    SAYS("boxes[0]: box \"a\" has neither a worker nor a shard",
+         "boxes=[" BOX("a", ", \"workers\": 0") "]");
+    SAYS("boxes[0]: expected either \"gbps\"", "boxes=[{\"name\": \"a\", \"shards\": 1}]");
+    SAYS("boxes[0]: the key \"name\" is missing", "boxes=[{\"gbps\": 1, \"shards\": 1}]");
+    SAYS("boxes[0]: 5 is no box", "boxes=[5]");
+    SAYS("boxes[1]: box \"b\" has shards and no \"host\"",
+         "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"x\"") "," BOX("b", ", \"shards\": 1") "]");
+}
+
+static void homes_need_boxes(void **state)
+{
+    (void)state;
+    SAYS("ps.homes: \"planned\" needs to know", "ps.homes=planned");
+    SAYS("dispatch.keeper: not with ps.homes", FOUR, "ps.homes=planned", "dispatch.keeper=true");
+    SAYS("consistency.staleness: not with ps.homes", FOUR, "ps.homes=planned",
+         "consistency.staleness=3");
+    SAYS("dispatch.first_touch: not with ps.homes", FOUR, "ps.homes=planned",
+         "dispatch.first_touch=pull");
+}
+
+// In a file other keys show wherever they stand; what a file includes is overridden.
+static void order_in_a_file_means_nothing(void **state)
+{
+    (void)state;
+    const char *const texts[] = {
+        "{\"workers\": 3, \"boxes\": [" BOX("a", ", \"shards\": 1") "]}",
+        "{\"boxes\": [" BOX("a", ", \"shards\": 1") "], \"workers\": 3}"};
+    for (uint32_t i = 0; i < 2; i++) {
+        char path[] = "/tmp/lanyard-boxes-XXXXXX";
+        const int file = mkstemp(path);
+        rt_config config = config_fresh();
+        rt_error error = {0};
+        assert_true(file >= 0);
+        assert_int_equal(write(file, texts[i], strlen(texts[i])), (ssize_t)strlen(texts[i]));
+        close(file);
+        assert_int_equal(rt_config_load(&config, path, &error), RT_OK);
+        config_must_set(&config, "stream.files=x");
+        assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
+        assert_non_null(strstr(error.text, "workers: says something else than boxes"));
+        unlink(path);
+        rt_config_fini(&config);
+    }
+}
+
+// `up` hands its processes the whole configuration: it must come back as it was.
+static void written_and_read_again(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh(), again = config_fresh();
+    rt_error error = {0};
+    char *json, path[] = "/tmp/lanyard-boxes-XXXXXX";
+    uint32_t at = 0;
+    const int file = mkstemp(path);
+    config_must_set(&config, FOUR);
+    config_must_set(&config, "ps.homes=planned");
+    assert_int_equal(rt_config_to_json(&config, &json), RT_OK);
+    assert_int_equal(write(file, json, strlen(json)), (ssize_t)strlen(json));
+    close(file);
+    assert_int_equal(rt_config_load(&again, path, &error), RT_OK);
+    assert_null(rt_config_difference(&config, &again, &at));
+    unlink(path);
+    rt_free(json);
+    rt_config_fini(&config);
+    rt_config_fini(&again);
+}
+
+TEST_MAIN(TEST(workers_shards_and_links_follow), TEST(addresses_follow),
+          TEST(what_contradicts_is_refused_by_name), TEST(homes_need_boxes),
+          TEST(order_in_a_file_means_nothing), TEST(written_and_read_again))
