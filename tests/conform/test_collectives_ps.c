@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_stripes.h"
 #include "tests/support/test.h"
 
 // ---- ps: several shards ----------------------------------------------------------------------
