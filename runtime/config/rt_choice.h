@@ -1,7 +1,7 @@
 // rt_choice - what a user chooses by name and a programmer adds: one line each.
 //
 // XX(ENUMERATOR, name, help). From a line come the enumerator (rt_config.h), the name in a
-// configuration file and its line of docs/CONFIG.md (rt_config_keys.c), and the entry in the table
+// configuration file and its line of docs/CONFIG.md (rt_config_choices.c), and the entry in the table
 // of those who do the work: dp_policy_NAME (dp_policy.h), dp_solver_NAME (dp_solver.h), NAME in
 // rt_optimizer.c. A new line without its table of operations does not build. New lines go to the
 // end: the numbers of optimizers stand in model files.

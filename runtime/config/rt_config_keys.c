@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "runtime/config/rt_config_choices.h"
+
 // An offset that does not compile when the member has another type than the row says.
 #define OFFSET(object, member, member_type) \
     (offsetof(object, member) + 0 * _Generic(((object *)0)->member, member_type : 1))
@@ -47,11 +49,11 @@
         ROW(path_, RT_KEY_TEXT, "\"\"", "", help_), IN(0, sizeof((rt_config *)0)->member - 1), \
             .offset = TEXT_OFFSET(rt_config, member), .size = sizeof((rt_config *)0)->member   \
     }
-#define TEXT_OR(path_, member, default_, help_)                                                \
-    {                                                                                          \
-        ROW(path_, RT_KEY_TEXT, "\"" default_ "\"", "", help_),                                \
+#define TEXT_OR(path_, member, default_, help_)                                                  \
+    {                                                                                            \
+        ROW(path_, RT_KEY_TEXT, "\"" default_ "\"", "", help_),                                  \
             IN(0, sizeof((rt_config *)0)->member - 1), .offset = TEXT_OFFSET(rt_config, member), \
-            .size = sizeof((rt_config *)0)->member                                             \
+                                                       .size = sizeof((rt_config *)0)->member    \
     }
 #define LIST(path_, list_, default_, unit_, help_)                        \
     {                                                                     \
@@ -59,192 +61,6 @@
     }
 
 _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
-
-static const rt_config_choice log_levels[] = {
-    {"error", RT_LOG_ERROR, "what ends the run"}, {"warn", RT_LOG_WARN, "what needs attention"},
-    {"info", RT_LOG_INFO, "a few lines per run"}, {"debug", RT_LOG_DEBUG, "lines per object"},
-    {"trace", RT_LOG_TRACE, "lines per message"}, {0},
-};
-static const rt_config_choice losses[] = {
-    {"stop", RT_LOSS_STOP, "the run ends"},
-    {"restart", RT_LOSS_RESTART, "all processes start again, from the newest checkpoint"},
-    {"shrink", RT_LOSS_SHRINK,
-     "the same; without the worker, if it was one that was lost, until it is there again"},
-    {0},
-};
-static const rt_config_choice formats[] = {
-    {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
-    {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
-    {"json", RT_FORMAT_JSON, "an object per line; `stream.table.columns` says which members"},
-    {"libsvm", RT_FORMAT_LIBSVM, "`label index:value ...`, also of libFM; `stream.libsvm`"},
-    {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
-    {0},
-};
-static const rt_config_choice quote_rules[] = {
-    {"auto", RT_QUOTES_AUTO, "as rfc4180, but none where the delimiter is a tab"},
-    {"rfc4180", RT_QUOTES_RFC4180,
-     "a cell may be quoted: it may hold delimiters and line ends then, and \"\" stands for a "
-     "quote"},
-    {"none", RT_QUOTES_NONE, "a quote is a byte like any other"},
-    {0},
-};
-static const rt_config_choice outcome_formats[] = {
-    {"table", RT_FORMAT_TABLE, "delimited text"},
-    {"json", RT_FORMAT_JSON, "an object per line"},
-    {0},
-};
-static const rt_config_choice unanswered_events[] = {
-    {"negative", RT_JOIN_NEGATIVE, "it has label 0"},
-    {"drop", RT_JOIN_DROP, "it is left out, and counted"},
-    {0},
-};
-static const rt_config_choice late_outcomes[] = {
-    {"drop", RT_LATE_DROP, "it is counted"},
-    {"train", RT_LATE_TRAIN,
-     "its event is trained once more, with label 1 in place of the 0 that it had"},
-    {0},
-};
-static const rt_config_choice join_ends[] = {
-    {"train", RT_JOIN_END_TRAIN, "no outcome can come: they are trained as `unanswered` says"},
-    {"keep", RT_JOIN_END_KEEP, "they wait on, in the checkpoint (`checkpoint.at_end`)"},
-    {0},
-};
-#define XX(kind, name, help) {#name, RT_SOURCE_##kind, help},
-static const rt_config_choice sources[] = {RT_SOURCE_MAP(XX, XX){0}};
-#undef XX
-static const rt_config_choice dense_scalings[] = {
-    {"standard", RT_SCALING_STANDARD,
-     "less the mean, divided by the deviation, of all samples so far (after `transform`); at most "
-     "10 deviations"},
-    {"none", RT_SCALING_NONE, "none: as they are read"},
-    {0},
-};
-static const rt_config_choice synthetic_shapes[] = {
-    {"criteo", RT_SYNTHETIC_CRITEO, "fields and id counts of Criteo Kaggle"},
-    {"avazu", RT_SYNTHETIC_AVAZU, "of Avazu"},
-    {"search", RT_SYNTHETIC_SEARCH, "of Criteo Sponsored Search"},
-    {0},
-};
-static const rt_config_choice storages[] = {
-    {"memory", RT_STORAGE_MEMORY, "in memory"},
-    {"disk", RT_STORAGE_DISK,
-     "in a file: memory has those that are used, as far as it reaches (docs/ARCHITECTURE.md)"},
-    {0},
-};
-static const rt_config_choice placements[] = {
-    {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
-    {"worker", RT_PLACEMENT_WORKER,
-     "by every worker for itself, from batches that the coordinator sends to all; their plans are "
-     "compared"},
-    {0},
-};
-static const rt_config_choice models[] = {
-    {"wdl", RT_MODEL_WDL, "Wide & Deep"},
-    {"dfm", RT_MODEL_DFM, "DeepFM"},
-    {"dcn", RT_MODEL_DCN, "Deep & Cross"},
-    {"dlrm", RT_MODEL_DLRM, "DLRM"},
-    {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
-    {0},
-};
-static const rt_config_choice deep_inputs[] = {
-    {"dense", RT_DEEP_DENSE, "the dense features; embeddings join at the last layer"},
-    {"all", RT_DEEP_ALL, "dense features and all embeddings"},
-    {0},
-};
-static const rt_config_choice crosses[] = {
-    {"vector", RT_CROSS_VECTOR, "DCN, version 1"},
-    {"matrix", RT_CROSS_MATRIX, "DCN, version 2"},
-    {0},
-};
-static const rt_config_choice poolings[] = {
-    {"sum", RT_POOL_SUM, "the rows added up"},
-    {"mean", RT_POOL_MEAN, "divided by their number"},
-    {0},
-};
-#define XX(kind, name, help) {#name, RT_OPTIMIZER_##kind, help},
-static const rt_config_choice row_optimizers[] = {RT_OPTIMIZER_MAP(XX, RT_CHOICE_NONE){0}};
-static const rt_config_choice dense_optimizers[] = {RT_OPTIMIZER_MAP(XX, XX){0}};
-#undef XX
-static const rt_config_choice decays[] = {
-    {"none", RT_DECAY_NONE, "it stays"},
-    {"linear", RT_DECAY_LINEAR, "falls on a line"},
-    {"cosine", RT_DECAY_COSINE, "falls along half a cosine"},
-    {"inverse_sqrt", RT_DECAY_INVERSE_SQRT,
-     "divided by the root of 1 + iterations / decay_iterations"},
-    {0},
-};
-static const rt_config_choice evictions[] = {
-    {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
-    {"lru", RT_EVICT_LRU, "least recently used"},
-    {"lfu", RT_EVICT_LFU, "least frequently used"},
-    {"light_lfu", RT_EVICT_LIGHT_LFU,
-     "the same, but rows used ten times only count on, and stay until that count has decayed (HET)"},
-    {0},
-};
-#define XX(kind, name, help) {#name, RT_POLICY_##kind, help},
-static const rt_config_choice policies[] = {RT_POLICY_MAP(XX){0}};
-#undef XX
-static const rt_config_choice criteria[] = {
-    {"min2_min", RT_CRITERION_MIN2_MIN, "second smallest cost less the smallest"},
-    {"min3_min", RT_CRITERION_MIN3_MIN, "third smallest less the smallest"},
-    {"min3_min2", RT_CRITERION_MIN3_MIN2, "third smallest less the second smallest"},
-    {"row_mean", RT_CRITERION_ROW_MEAN, "mean cost"},
-    {0},
-};
-#define XX(kind, name, help) {#name, RT_SOLVER_##kind, help},
-static const rt_config_choice solvers[] = {RT_SOLVER_MAP(XX){0}};
-#undef XX
-static const rt_config_choice micro_batches[] = {
-    {"free", RT_MICRO_BATCH_FREE,
-     "as many for each worker as let all be done at the same time, at most eight equal shares"},
-    {"equal", RT_MICRO_BATCH_EQUAL, "all workers take equally many, unless micro_batch_max is set"},
-    {0},
-};
-static const rt_config_choice views[] = {
-    {"auto", RT_VIEW_AUTO, "`\"snapshot\"` for laia, herald and esd, `\"strict\"` for the others"},
-    {"snapshot", RT_VIEW_SNAPSHOT,
-     "caches simulated from the placements: every worker that trained a row in its last iteration "
-     "holds it (ESD, section 5; Herald, section 5)"},
-    {"strict", RT_VIEW_STRICT, "the workers' caches: of several trainers none holds the row"},
-    {0},
-};
-static const rt_config_choice first_touches[] = {
-    {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
-    {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},
-    {0},
-};
-
-static const rt_config_choice collectives[] = {
-    {"auto", RT_COLLECTIVE_AUTO, "nccl where every worker has a GPU of its own, else ps"},
-    {"ps", RT_COLLECTIVE_PS, "parameter server shard 0 adds them in worker order"},
-    {"mpi", RT_COLLECTIVE_MPI, "Open MPI; workers are started by `mpirun`"},
-    {"nccl", RT_COLLECTIVE_NCCL, "NCCL, from GPU to GPU"},
-    {0},
-};
-static const rt_config_choice dense_wires[] = {
-    {"fp32", RT_CODING_FP32, "as they are"},
-    {"bf16", RT_CODING_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
-    {"int8", RT_CODING_INT8,
-     "a quarter of the bytes, with a scale for every 256 of them; what rounding lost is added to "
-     "the next ones, by workers to gradients, by shards to sums"},
-    {0},
-};
-
-static const rt_config_choice row_wires[] = {
-    {"fp32", RT_CODING_FP32, "as they are"},
-    {"bf16", RT_CODING_BF16, "in 16 bits"},
-    {"int8", RT_CODING_INT8, "in 8 bits, with a scale for every row"},
-    {0},
-};
-
-static const rt_config_choice transports[] = {
-    {"zmq", RT_NETWORK_ZMQ, "ZeroMQ over TCP"},
-    {"ucx", RT_NETWORK_UCX, "UCX: RDMA where there is hardware, else TCP"},
-    {"mixed", RT_NETWORK_MIXED,
-     "servers speak both (UCX at the port after ZeroMQ's), every worker one: "
-     "`links.workers[].transport`"},
-    {0},
-};
 
 #define OPTIMIZER_KEYS(section, member, choices_, rate_)                                           \
     CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
@@ -269,7 +85,7 @@ static const rt_config_choice transports[] = {
               "penalty: of each row by itself, of all dense weights together; 0: off."),           \
         U32(section ".warmup_iterations", member.warmup_iterations, "0", IN(0, 1e9), "iterations", \
             "The learning rate grows linearly from the start (not ftrl)."),                        \
-        CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", decays,                  \
+        CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", rt_choices_decays,       \
                "How the learning rate falls after the warm-up (not ftrl, whose own falls)."),      \
         U32(section ".decay_iterations", member.decay_iterations, "10000", IN(1, 1e9),             \
             "iterations", "Length of the decay."),                                                 \
@@ -277,7 +93,7 @@ static const rt_config_choice transports[] = {
               "Share of the learning rate that the decay leaves.")
 
 const rt_config_key rt_config_keys[] = {
-    CHOICE("log.level", log_level, rt_log_level, "\"info\"", log_levels,
+    CHOICE("log.level", log_level, rt_log_level, "\"info\"", rt_choices_log_levels,
            "Volume of the log on standard error."),
     U64("metrics.bytes_max", metrics_bytes_max, "4000000000", IN(0, RT_CONFIG_INTEGER_MAX), "bytes",
         "When `metrics.jsonl` has half of it, it becomes `metrics.jsonl.1`, in place of the one "
@@ -315,9 +131,9 @@ const rt_config_key rt_config_keys[] = {
         "its "
         "first sample was read. 0: it waits until it is full."),
 
-    CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", formats,
+    CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", rt_choices_formats,
            "What the input looks like."),
-    CHOICE("stream.source", stream.source, rt_source_kind, "\"file\"", sources,
+    CHOICE("stream.source", stream.source, rt_source_kind, "\"file\"", rt_choices_sources,
            "Where it comes from (docs/STREAMS.md). What is sent is kept in a journal before its "
            "sender is told so, and trained once."),
     TEXT("stream.id", stream.id,
@@ -366,15 +182,16 @@ const rt_config_key rt_config_keys[] = {
            "The input ends in an error when more than this share of the last 5,000 to 10,000 lines "
            "cannot be parsed (judged from 1,000 lines on); what came before is trained and saved."),
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
-           dense_scalings, "How dense features are scaled; the numbers are part of the model."),
+           rt_choices_dense_scalings,
+           "How dense features are scaled; the numbers are part of the model."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
            "metrics and wherever the model is asked."),
     {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
      .offset = OFFSET(rt_config, stream.table.delimiter, char)},
-    CHOICE("stream.table.quotes", stream.table.quotes, rt_quotes, "\"auto\"", quote_rules,
-           "What a quote at the beginning of a cell means."),
+    CHOICE("stream.table.quotes", stream.table.quotes, rt_quotes, "\"auto\"",
+           rt_choices_quote_rules, "What a quote at the beginning of a cell means."),
     BOOL("stream.table.header", stream.table.has_header, "false",
          "The first line of every file holds names: a cell belongs to the column of its name, in "
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
@@ -394,7 +211,7 @@ const rt_config_key rt_config_keys[] = {
          "First index of every field; its ids go up to the next. Empty: all ids are one field."),
     U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
         "Further ids of a field and line are dropped."),
-    CHOICE("stream.join.source", stream.join.source, rt_source_kind, "\"file\"", sources,
+    CHOICE("stream.join.source", stream.join.source, rt_source_kind, "\"file\"", rt_choices_sources,
            "Where outcomes come from. file without `stream.join.outcomes`: samples have their "
            "labels with them, and this section is not looked at. http: `POST /outcomes` to "
            "`stream.http.listen`; mqtt and kafka: `stream.join.topic` of the same brokers; feed: "
@@ -406,12 +223,12 @@ const rt_config_key rt_config_keys[] = {
     TEXT_OR("stream.join.topic", stream.join.topic, "outcomes",
             "Of `stream.join.source` mqtt and kafka. The session at an MQTT broker is that of "
             "`stream.mqtt.client` with `-outcomes` behind it."),
-    CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"", outcome_formats,
-           "What lines of outcomes look like."),
+    CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"",
+           rt_choices_outcome_formats, "What lines of outcomes look like."),
     {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
      .offset = OFFSET(rt_config, stream.join.table.delimiter, char)},
-    CHOICE("stream.join.quotes", stream.join.table.quotes, rt_quotes, "\"auto\"", quote_rules,
-           "As `stream.table.quotes`."),
+    CHOICE("stream.join.quotes", stream.join.table.quotes, rt_quotes, "\"auto\"",
+           rt_choices_quote_rules, "As `stream.table.quotes`."),
     BOOL("stream.join.header", stream.join.table.has_header, "false", "As `stream.table.header`."),
     LIST("stream.join.columns", rt_config_join_columns, "[]", "",
          "As `stream.table.columns`; of kinds id (one), time, label and ignore. Without a label "
@@ -419,18 +236,18 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("stream.join.window_s", stream.join.window_s, "3600", IN(0, 1e9), "s",
            "An event waits so long for its outcome, by the times of events and outcomes."),
     CHOICE("stream.join.unanswered", stream.join.unanswered, rt_join_unanswered, "\"negative\"",
-           unanswered_events, "What an event is that has waited in vain."),
-    CHOICE("stream.join.late", stream.join.late, rt_join_late, "\"drop\"", late_outcomes,
+           rt_choices_unanswered_events, "What an event is that has waited in vain."),
+    CHOICE("stream.join.late", stream.join.late, rt_join_late, "\"drop\"", rt_choices_late_outcomes,
            "What an outcome with label 1 does that comes when its event was trained with 0."),
     DOUBLE("stream.join.late_s", stream.join.late_s, "86400", IN(0, 1e9), "s",
            "So long after its window an event is kept for late outcomes (late train)."),
     U32("stream.join.events_max", stream.join.events_max, "100000", IN(1, 100000000), "events",
         "That wait or are kept at once, and outcomes that wait for their events. When there are "
         "more the oldest ones go as if their time were over, and are counted."),
-    CHOICE("stream.join.at_end", stream.join.at_end, rt_join_at_end, "\"train\"", join_ends,
-           "What becomes of waiting events when both inputs have ended."),
+    CHOICE("stream.join.at_end", stream.join.at_end, rt_join_at_end, "\"train\"",
+           rt_choices_join_ends, "What becomes of waiting events when both inputs have ended."),
     CHOICE("stream.synthetic.shape", stream.synthetic_shape, rt_synthetic_shape, "\"criteo\"",
-           synthetic_shapes, "Fields and the sizes of their id spaces."),
+           rt_choices_synthetic_shapes, "Fields and the sizes of their id spaces."),
     DOUBLE("stream.synthetic.scale", stream.synthetic_scale, "0.05", ABOVE(0, 1), "",
            "Share of every id space that is used."),
     DOUBLE("stream.synthetic.zipf", stream.synthetic_zipf, "1.05", IN(0, 4), "",
@@ -442,19 +259,19 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 
-    CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", models, "The model."),
+    CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", rt_choices_models, "The model."),
     LIST("model.embedding_dim", rt_config_dims, "16", "floats",
          "Length of an embedding row. A list has one for every field, in order; only `sim` can do "
          "with different ones."),
-    CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", deep_inputs,
+    CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", rt_choices_deep_inputs,
            "What the MLP sees."),
-    CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", poolings,
+    CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", rt_choices_poolings,
            "How several rows of one field become one."),
     LIST("model.mlp", rt_config_mlp, "[256, 256, 256]", "", "Widths of the hidden layers."),
     LIST("model.mlp_bottom", rt_config_mlp_bottom, "[]", "",
          "Widths of the hidden layers under the interactions (dlrm); a last one of embedding_dim "
          "follows."),
-    CHOICE("model.cross", model.cross, rt_cross, "\"vector\"", crosses,
+    CHOICE("model.cross", model.cross, rt_cross, "\"vector\"", rt_choices_crosses,
            "Weights of a cross layer (dcn)."),
     U32("model.cross_layers", model.cross_layer_count, "3", IN(1, RT_CROSS_LAYERS_MAX), "",
         "Cross layers (dcn)."),
@@ -467,8 +284,8 @@ const rt_config_key rt_config_keys[] = {
      IN(1e-6, 1 - 1e-6), .offset = OFFSET(rt_config, model.base_rate, double), .word = "auto",
      .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
 
-    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, row_optimizers, "0.03"),
-    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, dense_optimizers, "0.005"),
+    OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, rt_choices_row_optimizers, "0.03"),
+    OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, rt_choices_dense_optimizers, "0.005"),
     FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
           "Decay of the step (momentum)."),
 
@@ -481,13 +298,13 @@ const rt_config_key rt_config_keys[] = {
            "worker's batch may need."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
-    CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", evictions,
+    CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", rt_choices_evictions,
            "Which row makes room."),
     U32("cache.lookahead", cache.lookahead, "0", IN(0, 32), "batches",
         "So many batches are read ahead of the one that is planned; a row that they need makes "
         "room last. A live stream is trained so many batches later."),
 
-    CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", policies,
+    CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", rt_choices_policies,
            "Which worker trains a sample."),
     {ROW("dispatch.alpha", RT_KEY_DOUBLE, "1", "",
          "Share of the samples that are placed exactly, the others greedily (esd). `\"auto\"`: the "
@@ -497,27 +314,30 @@ const rt_config_key rt_config_keys[] = {
      .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
     DOUBLE("dispatch.alpha_share", dispatch.alpha_share, "0.5", ABOVE(0, 10), "",
            "Share of the iteration time that a decision may take, with alpha \"auto\"."),
-    CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"", criteria,
+    CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"",
+           rt_choices_criteria,
            "Which samples are placed exactly: the largest of this (esd, alpha below 1)."),
-    CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", solvers,
+    CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", rt_choices_solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
          "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
          "shortest, "
          "found by planning the last batches on sets of workers; a box whose part of the dense "
-         "exchange takes longer than the others need sits out. It has no samples, serves what others "
+         "exchange takes longer than the others need sits out. It has no samples, serves what "
+         "others "
          "need of its cache, and fetches the dense weights from the shards when it comes back. No "
          "set is too small for its caches. `\"all\"` is the default because it is what was before: "
          "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
-         "iterations again, half of one beside each; but where links or boxes differ much `\"auto\"` is the one to take. "
+         "iterations again, half of one beside each; but where links or boxes differ much "
+         "`\"auto\"` is the one to take. "
          "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
          "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
-    CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", views,
+    CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", rt_choices_views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
-    CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"", first_touches,
-           "Where a row comes from that was never trained."),
+    CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"",
+           rt_choices_first_touches, "Where a row comes from that was never trained."),
     BOOL("dispatch.full_sync", dispatch.full_sync, "false",
          "Push every trained row to the parameter server after every iteration, needed elsewhere "
          "or not (what Herald calls vanilla)."),
@@ -530,7 +350,8 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
          "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
-           micro_batches, "How samples are shared out (makespan; the other policies: equally)."),
+           rt_choices_micro_batches,
+           "How samples are shared out (makespan; the other policies: equally)."),
     U32("dispatch.micro_batch_min", dispatch.micro_batch_min, "0", IN(0, 1 << 20), "samples",
         "The fewest samples of a worker and iteration, at most an equal share (makespan)."),
     U32("dispatch.micro_batch_max", dispatch.micro_batch_max, "0", IN(0, 1 << 20), "samples",
@@ -551,11 +372,12 @@ const rt_config_key rt_config_keys[] = {
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
 
-    LIST("consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
-         "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
-         "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
-         "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
-         "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
+    LIST(
+        "consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
+        "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
+        "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
+        "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
+        "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
 
     LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
@@ -571,8 +393,8 @@ const rt_config_key rt_config_keys[] = {
         "again while training waits, one that they say has changed after a tenth of that; about "
         "one second each, at most 1% of the time. 0: only when workers join."),
 
-    CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"", placements,
-           "Where plans are made; the plans are the same."),
+    CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"",
+           rt_choices_placements, "Where plans are made; the plans are the same."),
     U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
 
@@ -585,13 +407,13 @@ const rt_config_key rt_config_keys[] = {
         "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
         "end (`rows.max`)."),
 
-    CHOICE("ps.storage", ps_storage, rt_storage, "\"memory\"", storages,
+    CHOICE("ps.storage", ps_storage, rt_storage, "\"memory\"", rt_choices_storages,
            "Where the rows of a shard are."),
     TEXT("ps.folder", ps_folder,
          "`ps.storage` \"disk\": a folder on a disk of the shard's box, not one in memory; empty: "
          "/var/tmp. The file has no name there, and ends with the process."),
-    U64("ps.disk_bytes_max", ps_disk_bytes_max, "68719476736",
-        IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
+    U64("ps.disk_bytes_max", ps_disk_bytes_max, "68719476736", IN(1048576, RT_CONFIG_INTEGER_MAX),
+        "bytes",
         "`ps.storage` \"disk\": for the rows of one shard; `ps.memory_bytes_max` bounds what finds "
         "them, about 30 to 60 bytes a row."),
 
@@ -618,15 +440,19 @@ const rt_config_key rt_config_keys[] = {
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
     U64("journal.bytes_max", journal_bytes_max, "4294967296", IN(1048576, RT_CONFIG_INTEGER_MAX),
         "bytes",
-        "Of the journal. When it is full nothing more is taken: who sends is told to wait. When half "
+        "Of the journal. When it is full nothing more is taken: who sends is told to wait. When "
+        "half "
         "of it is in use a checkpoint is made, so that what it covers can go."),
-    DOUBLE("journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
-           "Events that are older go once the newest checkpoint holds what was trained on them, though "
-           "an older one could go on from them; a checkpoint is made where it does not. 0: they stay "
-           "as long as any checkpoint needs them."),
-    TEXT_OR("feed.listen", feed_listen, "127.0.0.1:7082",
-            "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
-            "(`security.key`)."),
+    DOUBLE(
+        "journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
+        "Events that are older go once the newest checkpoint holds what was trained on them, "
+        "though "
+        "an older one could go on from them; a checkpoint is made where it does not. 0: they stay "
+        "as long as any checkpoint needs them."),
+    TEXT_OR(
+        "feed.listen", feed_listen, "127.0.0.1:7082",
+        "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
+        "(`security.key`)."),
     TEXT("feed.to", feed_to, "`HOST:PORT` of the coordinator's box, for `lanyard feed`."),
 
     {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
@@ -645,12 +471,14 @@ const rt_config_key rt_config_keys[] = {
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
         "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
         "`checkpoint.full_every` - 1 folders, and the one that is being written."),
-    DOUBLE("checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
-           "Checkpoints that are older go when one is complete, but for the newest and what it builds "
-           "on. 0: whatever their age."),
+    DOUBLE(
+        "checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
+        "Checkpoints that are older go when one is complete, but for the newest and what it builds "
+        "on. 0: whatever their age."),
     TEXT("checkpoint.after", checkpoint.after,
          "A shell command for each checkpoint that is complete, with its folder as `$1`, one at a "
-         "time and beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`; empty: "
+         "time and beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`; "
+         "empty: "
          "none."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
         "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
@@ -722,16 +550,17 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
            "The last checkpoint is older than so many times `checkpoint.every_s`; 0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process takes this share of the memory that its control group or box has; 0: never told."),
+           "A process takes this share of the memory that its control group or box has; 0: never "
+           "told."),
 
-    CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", losses,
+    CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
            "`lanyard coordinator --restart` does when a worker is missing."),
     U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
         "In an hour; a run that needs more ends."),
 
-    CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"", transports,
-           "How messages travel."),
+    CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"",
+           rt_choices_transports, "How messages travel."),
     TEXT("network.coordinator", network_coordinator,
          "`HOST:PORT` where workers and shards find the coordinator, and where it listens. Empty: "
          "they are told (`--coordinator`)."),
@@ -748,11 +577,11 @@ const rt_config_key rt_config_keys[] = {
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
-    CHOICE("network.collective", collective, rt_collective, "\"auto\"", collectives,
+    CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
            "How the workers' dense gradients are summed."),
-    CHOICE("network.dense_wire", dense_wire, rt_coding, "\"fp32\"", dense_wires,
+    CHOICE("network.dense_wire", dense_wire, rt_coding, "\"fp32\"", rt_choices_dense_wires,
            "Dense gradients and their sums in messages (ps)."),
-    CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", row_wires,
+    CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", rt_choices_row_wires,
            "Values of rows, what workers changed of them, and gradients of rows in messages. "
            "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
            "optimizer, and rows that are flushed travel as they are. Not with "

@@ -1,7 +1,7 @@
 // rt_parser - the table of operations of those that make a sample of a line.
 //
 // To add a format of lines: one file with its operations, one line in the list of rt_parser.c, and
-// its name in rt_config_keys.c.
+// its name in rt_config_choices.c.
 #ifndef RT_PARSER_H
 #define RT_PARSER_H
 
