@@ -159,7 +159,7 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     const bool makes = checkpoint->every_iterations || checkpoint->every_s > 0 ||
                        checkpoint->at_end || config->publish.every_s > 0;
     fprintf(file, "after a year at most, beside about 100 MB of memory of each process:\n");
-    if (!rows) {
+    if (plan->rows_max == 0) {
         fprintf(file, "    it follows from the distinct keys of the input, which --count counts\n");
         return;
     }
