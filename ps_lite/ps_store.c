@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,28 +37,53 @@ static uint64_t whole_pages(const ps_store *store, uint64_t bytes)
 
 // ---- A page that cannot be read
 
-static const ps_store *shown; // whose pages they are; one process has one store
+#define SHOWN_MAX 8 // a shard has one store, a server that follows a run two
+
+static _Atomic(const ps_store *) shown[SHOWN_MAX]; // whose pages are named
+
+static const ps_store *find_shown(const uint8_t *at)
+{
+    for (uint32_t i = 0; i < SHOWN_MAX; i++) {
+        const ps_store *store = shown[i];
+        if (store && at >= store->base && at < store->base + store->bytes)
+            return store;
+    }
+    return NULL;
+}
 
 static void cannot_read(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    const uint8_t *at = info->si_addr;
-    if (!shown || at < shown->base || at >= shown->base + shown->bytes) {
+    const ps_store *store = find_shown(info->si_addr);
+    if (!store) {
         signal(number, SIG_DFL); // somebody else's: it comes again
         return;
     }
     static const char text[] = "lanyard: error: a row cannot be read from the disk of ps.folder ";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
-    (void)!write(STDERR_FILENO, shown->folder, strlen(shown->folder));
+    (void)!write(STDERR_FILENO, store->folder, strlen(store->folder));
     (void)!write(STDERR_FILENO, "\n", 1);
     _exit(EXIT_FAILURE);
 }
 
-static void watch(const ps_store *store)
+static void show(const ps_store *store)
 {
     struct sigaction action = {.sa_sigaction = cannot_read, .sa_flags = SA_SIGINFO};
-    shown = store;
+    for (uint32_t i = 0; i < SHOWN_MAX; i++) {
+        const ps_store *none = NULL;
+        if (atomic_compare_exchange_strong(&shown[i], &none, store))
+            break;
+    }
     sigaction(SIGBUS, &action, NULL);
+}
+
+static void hide(const ps_store *store)
+{
+    for (uint32_t i = 0; i < SHOWN_MAX; i++) {
+        const ps_store *own = store;
+        if (atomic_compare_exchange_strong(&shown[i], &own, NULL))
+            break;
+    }
 }
 
 // ---- The file
@@ -109,7 +135,7 @@ rt_status ps_store_create(const char *folder, uint64_t bytes_max, ps_store **sto
     }
     store->base = base;
     store->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    watch(store);
+    show(store);
     *store_p = store;
     return RT_OK;
 }
@@ -127,8 +153,7 @@ void ps_store_destroy(ps_store *store)
 {
     if (!store)
         return;
-    if (shown == store)
-        shown = NULL;
+    hide(store);
     if (store->base)
         munmap(store->base, store->bytes_max);
     if (store->file >= 0)

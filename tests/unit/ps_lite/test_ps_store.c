@@ -2,9 +2,12 @@
 #include "ps_lite/ps_store.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,6 +178,37 @@ static void a_full_disk(void **state)
     ps_store_destroy(store);
 }
 
+// What a bad disk does to a mapped page a file that is cut off does, too: it is not there.
+static void a_page_that_cannot_be_read(void **state)
+{
+    (void)state;
+    ps_store *other = make(BLOCK), *store = make(BLOCK);
+    volatile uint64_t *words = add(store);
+    int said[2], result;
+    char text[256] = "";
+    assert_int_equal(pipe(said), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        char path[64];
+        dup2(said[1], STDERR_FILENO);
+        for (int file = 3; file < 64; file++) { // that of the store is one of them
+            snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+            struct stat info;
+            if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
+                (void)!ftruncate(file, 0);
+        }
+        _exit(words[7] == 1 ? 3 : 4);
+    }
+    close(said[1]);
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    assert_true(read(said[0], text, sizeof text - 1) > 0);
+    close(said[0]);
+    assert_true(WIFEXITED(result) && WEXITSTATUS(result) == EXIT_FAILURE);
+    assert_non_null(strstr(text, "a row cannot be read from the disk of ps.folder /"));
+    ps_store_destroy(store);
+    ps_store_destroy(other);
+}
+
 // A table on disk beside one in memory: rows come, change and end.
 static void a_table_on_disk(void **state)
 {
@@ -231,4 +265,4 @@ static void a_table_on_disk(void **state)
 }
 
 TEST_MAIN(TEST(a_copy_sees_the_past), TEST(held_twice), TEST(bounds_and_folders), TEST(a_full_disk),
-          TEST(a_table_on_disk))
+          TEST(a_page_that_cannot_be_read), TEST(a_table_on_disk))
