@@ -290,19 +290,45 @@ static int coordinator_exit(rt_status status, const rt_error *error)
     return status == RT_PEER || status == RT_TIMEOUT ? CLI_ENDED : code;
 }
 
+// Checks what it needs and runs it. keys: loaded here, cleared by the caller.
+static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *keys, rt_error *error)
+{
+    const rt_config *config = coordinator->config;
+    const char *out = coordinator->directory;
+    rt_schema schema;
+    bool made = false;
+    rt_status status = rt_keys_load(config, keys, error) ? RT_CONFIG : RT_OK;
+    if (!status)
+        status = rt_config_check_input(config, error);
+    if (!status)
+        status = prepare_directory(out, &made, error);
+    if (!status)
+        status = hold_folder(out, error);
+    if (!status)
+        status = hold_folder(config->checkpoint.directory, error);
+    if (!status)
+        status = cli_schema(config, &schema, error);
+    if (!status)
+        status = cli_dense_bytes(config, &schema, &coordinator->dense_bytes, error);
+    if (!status)
+        status = dp_coordinator_run(coordinator, error);
+    if (status && made)
+        (void)rmdir(out); // unless something is in it
+    return status;
+}
+
 int cli_coordinator(int argc, char **argv)
 {
     rt_error error = {0};
     rt_config config;
     rt_keys keys;
-    rt_schema schema;
     const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
     const char *without = NULL, *model = NULL;
     uint64_t ranks = 0;
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
-    bool trace = false, resume = false, restart = false, made = false;
+    bool trace = false, resume = false, restart = false;
     const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
                                   {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},     {"bind", &bind, NULL},
@@ -347,24 +373,8 @@ int cli_coordinator(int argc, char **argv)
                                          .announce = announce,
                                          .saved = say_saved,
                                          .announce_context = &fd};
-    rt_status status = rt_keys_load(&config, &keys, &error) ? RT_CONFIG : RT_OK;
-    if (!status)
-        status = rt_config_check_input(&config, &error);
-    if (!status)
-        status = prepare_directory(out, &made, &error);
-    if (!status)
-        status = hold_folder(out, &error);
-    if (!status)
-        status = hold_folder(config.checkpoint.directory, &error);
-    if (!status)
-        status = cli_schema(&config, &schema, &error);
-    if (!status)
-        status = cli_dense_bytes(&config, &schema, &coordinator.dense_bytes, &error);
-    if (!status)
-        status = dp_coordinator_run(&coordinator, &error);
+    rt_status status = run_coordinator(&coordinator, &keys, &error);
     rt_notify_close(&notify);
-    if (status && made)
-        (void)rmdir(out); // unless something is in it
     rt_keys_clear(&keys);
     rt_config_fini(&config);
     return coordinator_exit(status, &error);
