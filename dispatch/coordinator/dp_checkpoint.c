@@ -470,6 +470,8 @@ static void begin_manifest(const dp_checkpoint *c, rt_json *json)
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
     rt_json_u64(json, "samples", c->content.samples);
+    if (c->scale.bytes)
+        rt_json_u64(json, "scale_samples", c->content.scale_samples);
     rt_json_u64(json, "epoch", c->config.epoch);
     rt_json_u64(json, "workers", config->worker_count);
     rt_json_u64(json, "shards", config->ps_shard_count);

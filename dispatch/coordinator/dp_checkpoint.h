@@ -47,6 +47,7 @@ typedef struct {
     rt_bytes state;            // of coordinator and planner; taken over
     rt_bytes dense;            // dense.bin; taken over
     rt_bytes scale;            // scale.bin; taken over; empty: none
+    uint64_t scale_samples;    // that it was learnt from
     double drain_ms;           // from the cut in the plan until all workers had carried it out
     double wait_ms;            // from then on until the checkpoint before was written
     double pause_ms;           // from then on until all rows were captured; set later

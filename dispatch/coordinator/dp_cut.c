@@ -93,6 +93,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
                                      .events = cut->planned->events,
                                      .dense = cut->dense,
                                      .scale = cut->planned->scale_bin,
+                                     .scale_samples = cut->planned->scale_samples,
                                      .drain_ms = (double)(cut->drained_ns - cut->begin_ns) * 1e-6};
     rt_wire_cut order;
     cut->dense = cut->planned->scale_bin = (rt_bytes){0};

@@ -33,13 +33,14 @@ typedef struct {
     uint64_t ended;            // keys that it ends
     uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // of them, those that people named
     uint32_t forgotten_count;
-    uint64_t keys;             // that the planner knows
-    uint64_t admitted;         // of them, since the iteration before
-    uint32_t refused;          // look-ups of keys that have no row yet (rows.admit)
-    rt_bytes state;            // rt_stream_tell, dp_planner_save
-    rt_bytes ids;              // rt_stream_save_ids
-    rt_bytes scale;     // rt_scale_save, rt_stream_save; empty: dense features stay as they are
-    rt_bytes scale_bin; // the same as a model's file: dp_feed_put_scale
+    uint64_t keys;          // that the planner knows
+    uint64_t admitted;      // of them, since the iteration before
+    uint32_t refused;       // look-ups of keys that have no row yet (rows.admit)
+    rt_bytes state;         // rt_stream_tell, dp_planner_save
+    rt_bytes ids;           // rt_stream_save_ids
+    rt_bytes scale;         // rt_scale_save, rt_stream_save; empty: dense features stay as they are
+    rt_bytes scale_bin;     // the same as a model's file: dp_feed_put_scale
+    uint64_t scale_samples; // that it was learnt from
     uint32_t sample_count;
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
@@ -58,7 +59,7 @@ typedef struct {
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement
-    uint64_t choice_ns; // of who trains it
+    uint64_t choice_ns;                                 // of who trains it
     uint64_t ready_ns;                                  // when, by rt_now_ns
 } dp_planned;
 

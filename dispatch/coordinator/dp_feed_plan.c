@@ -149,6 +149,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);
+    planned->scale_samples = dp_feed_scale_samples(feed);
     rt_stream_save(feed->stream, &feed->stood, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         planned->ids.failed || dp_feed_put_scale(feed, &planned->scale_bin))

@@ -17,15 +17,15 @@
 typedef struct {
     rt_times times;
     uint64_t dense_early_bytes;
-    uint64_t reported_ns; // of one iteration: when, by rt_now_ns
-} load;
+} load; // checkpoints have its sums as they are in memory
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
 // needs the others' gradients for that, not their reports.
 typedef struct {
     float *predictions; // worker by worker
     load workers[RT_WORKERS_MAX];
-    bool bad; // a loss is not finite
+    uint64_t reported_ns[RT_WORKERS_MAX]; // by rt_now_ns
+    bool bad;                             // a loss is not finite
 } reported;
 
 struct dp_tally {
@@ -42,7 +42,7 @@ struct dp_tally {
     load workers[RT_WORKERS_MAX]; // sums
     uint64_t stale_reads;
     uint64_t bad_batches;
-    dp_ranges ranges; // of the whole run
+    dp_ranges ranges;                // of the whole run
     dp_latency latency, latency_all; // of the last iteration; of this process
     uint64_t decision_ns, slice_bytes, placement_bytes[2];
     dp_decisions decisions;
@@ -163,20 +163,21 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally);
 }
 
-#define PLANNED_BYTES offsetof(dp_account, clocks)
+// How much of the sums of plans versions of the program have saved, the newest last.
+static const uint64_t planned_bytes[] = {offsetof(dp_account, clocks),
+                                         offsetof(dp_account, clocks) + sizeof(dp_clocks),
+                                         sizeof(dp_account)};
 
-// Plain numbers, as they are in memory: by their size a program knows its own. Those of before have
-// no clocks.
-static uint64_t size_of_sums(const dp_tally *t, bool has_clocks)
+// Plain numbers, as they are in memory: by their size a program knows those that it can read.
+static uint64_t size_of_sums(const dp_tally *t, uint64_t planned)
 {
-    return PLANNED_BYTES + has_clocks * sizeof t->planned.clocks + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
+    return planned + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
 }
 
 void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, size_of_sums(t, true));
-    rt_bytes_put(bytes, &t->planned, PLANNED_BYTES);
-    rt_bytes_put(bytes, &t->planned.clocks, sizeof t->planned.clocks);
+    rt_bytes_put_u64(bytes, size_of_sums(t, sizeof t->planned));
+    rt_bytes_put(bytes, &t->planned, sizeof t->planned);
     rt_bytes_put(bytes, t->executed, sizeof t->executed);
     rt_bytes_put(bytes, t->workers, sizeof t->workers);
     rt_bytes_put(bytes, t->placement_bytes, sizeof t->placement_bytes);
@@ -191,11 +192,10 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
     rt_meter_save(t->meter, bytes);
 }
 
-static bool take_sums(dp_tally *t, bool has_clocks, rt_reader *reader)
+static bool take_sums(dp_tally *t, uint64_t planned, rt_reader *reader)
 {
-    rt_reader_get(reader, &t->planned, 1, PLANNED_BYTES);
-    if (has_clocks)
-        rt_reader_get(reader, &t->planned.clocks, 1, sizeof t->planned.clocks);
+    t->planned = (dp_account){0};
+    rt_reader_get(reader, &t->planned, 1, planned);
     rt_reader_get(reader, t->executed, 1, sizeof t->executed);
     rt_reader_get(reader, t->workers, 1, sizeof t->workers);
     rt_reader_get(reader, t->placement_bytes, 1, sizeof t->placement_bytes);
@@ -212,10 +212,12 @@ static bool take_sums(dp_tally *t, bool has_clocks, rt_reader *reader)
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
 {
     const uint64_t size = rt_reader_u64(reader);
-    const bool has_clocks = size == size_of_sums(t, true);
-    if (!has_clocks && size != size_of_sums(t, false))
+    size_t version = RT_COUNT_OF(planned_bytes);
+    while (version > 0 && size != size_of_sums(t, planned_bytes[version - 1]))
+        version--;
+    if (version == 0)
         return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
-    if (take_sums(t, has_clocks, reader))
+    if (take_sums(t, planned_bytes[version - 1], reader))
         return RT_OK;
     t->planned = (dp_account){0};
     memset(t->executed, 0, sizeof t->executed);
@@ -256,7 +258,8 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     rt_counts_add(&tally->executed[worker], &report->done);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
-    *now = (load){report->times, report->dense_early_bytes, rt_now_ns()};
+    *now = (load){report->times, report->dense_early_bytes};
+    open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
     memcpy(open->predictions + planned->label_offsets[worker], predictions,
@@ -362,12 +365,12 @@ static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
 // When what happened, before this record.
 static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json)
 {
-    const load *workers = open_of(tally, planned)->workers;
+    const reported *open = open_of(tally, planned);
     const uint64_t now_ns = rt_now_ns();
     rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
     rt_json_begin_array(json, "reported_before_ms");
     for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
-        rt_json_double(json, NULL, (double)(now_ns - workers[j].reported_ns) * 1e-6);
+        rt_json_double(json, NULL, (double)(now_ns - open->reported_ns[j]) * 1e-6);
     rt_json_end_array(json);
 }
 

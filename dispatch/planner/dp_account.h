@@ -13,7 +13,7 @@ typedef struct {
     uint32_t worker_count;
     dp_boxes boxes;
     dp_rates rates;
-    uint64_t dense_bytes; // of one worker, each way and iteration
+    uint64_t dense_bytes;        // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
 } dp_account_config;
 
@@ -23,13 +23,14 @@ typedef struct {
     uint64_t samples;
     rt_counts workers[RT_WORKERS_MAX];
     dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
-    dp_box_traffic boxes;                 // where they are told: all that their links carry
-    uint64_t moved; // rows that changed their home
     uint64_t micro_batch[RT_WORKERS_MAX]; // samples
     double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
     double predicted_s;
     dp_hits hits;
-    dp_clocks clocks; // the last: dp_tally.c saves what is before it by itself
+    // From here on what versions have added: checkpoints have as much as theirs knew (dp_tally.c).
+    dp_clocks clocks;
+    dp_box_traffic boxes; // where they are told: all that their links carry
+    uint64_t moved;       // rows that changed their home
 } dp_account;
 
 // Seconds and rates that a planner starts with.
@@ -49,10 +50,10 @@ double dp_account_unit_s(const dp_account_config *config);
 
 // Iteration time of a plan where boxes are not told (otherwise dp_boxes_predict_s):
 //     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
-// up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time per
-// sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out before
-// (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits for
-// what the others push.
+// up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time
+// per sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out
+// before (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits
+// for what the others push.
 double dp_predict_s(const dp_account_config *config, uint64_t participants,
                     const dp_traffic *traffic, const uint32_t *micro_batch);
 
