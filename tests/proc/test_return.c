@@ -287,13 +287,13 @@ static void every_box_is_lost(void **state)
 
 // ---- what starting again does not mend -------------------------------------------------------
 
-// Flips a bit of every checkpoint's part on the coordinator's box.
+// Damages every checkpoint's part on the coordinator's box.
 static void damage_all(const char *out)
 {
     char command[700];
     snprintf(command, sizeof command,
              "for one in '%s/%s'/checkpoints/ckpt-*/planner.bin; do"
-             " printf x | dd of=\"$one\" bs=1 seek=100 conv=notrunc status=none || exit 1; done",
+             " printf damaged | dd of=\"$one\" bs=1 seek=100 conv=notrunc status=none || exit 1; done",
              run_folder(), out);
     assert_int_equal(system(command), 0);
 }
