@@ -1,9 +1,9 @@
 #include "ps_lite/ps_checkpoint.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/files/rt_ahead.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
@@ -124,31 +124,34 @@ static rt_status go_on(void *context, int wait_fd, rt_error *error)
     return l->stopped;
 }
 
-// XXH3 of all bytes of a file, of which nobody hears for longer than a block takes.
+// XXH3 of all bytes of a file, however slow its disk is.
 static rt_status sum_bytes(loading *l, const char *path, rt_file_sum *sum, rt_error *error)
 {
-    const size_t size = SUM_BYTES;
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
-                       strerror(errno));
+    rt_ahead *file;
+    size_t got = 0;
+    rt_status status = rt_ahead_open(path, &file, error);
+    if (status)
+        return status;
     rt_hasher *hasher = rt_hasher_create();
-    uint8_t *block = rt_alloc(size, 1);
-    rt_status status =
-        hasher && block ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    for (size_t got = 1; got > 0 && !status;) {
-        got = fread(block, 1, size, file);
-        rt_hasher_add(hasher, block, got);
-        sum->bytes += got;
-        status = ferror(file) ? rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno))
-                              : go_on(l, -1, error);
+    uint8_t *block = rt_alloc(SUM_BYTES, 1);
+    if (!hasher || !block)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    while (!status) {
+        status = rt_ahead_take(file, block, SUM_BYTES, &got, error);
+        if (status && status != RT_AGAIN)
+            break;
+        if (!status) {
+            rt_hasher_add(hasher, block, got);
+            sum->bytes += got;
+        }
+        status = go_on(l, status == RT_AGAIN ? rt_ahead_fd(file) : -1, error);
     }
-    if (!status)
+    if (status == RT_END)
         sum->hash = rt_hasher_sum(hasher);
     rt_free(block);
     rt_hasher_destroy(hasher);
-    fclose(file);
-    return status;
+    rt_ahead_close(file);
+    return status == RT_END ? RT_OK : status;
 }
 
 static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, rt_error *error)
