@@ -22,13 +22,13 @@ const rt_config_choice rt_config_homes[] = {
     {0},
 };
 
-#define MEMBER(path_, type_, default_, unit_, help_, member)                             \
-    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_,    \
+#define MEMBER(path_, type_, default_, unit_, help_, member)                          \
+    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_, \
     .offset = offsetof(box_entry, member)
-#define RATE(path_, help_, member)                                                       \
-    {                                                                                    \
-        MEMBER(path_, RT_KEY_DOUBLE, NULL, "Gbit/s", help_, member), .max = 1e4,         \
-            .min_excluded = true                                                         \
+#define RATE(path_, help_, member)                                                        \
+    {                                                                                     \
+        MEMBER(path_, RT_KEY_DOUBLE, NULL, "Gbit/s", help_, member), .max = 1e4,          \
+                                                                     .min_excluded = true \
     }
 
 static const rt_config_key box_members[] = {
@@ -77,26 +77,26 @@ static rt_status read_box(void *element, const cJSON *value, const char *path, r
 
 // ---- what follows from boxes -------------------------------------------------------------------
 
-uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker)
+// The box of one of those that boxes have so many of.
+static uint32_t box_with(const rt_config *config, bool is_shard, uint32_t rank)
 {
     uint32_t first = 0;
     for (uint32_t b = 0; b < config->box_count; b++) {
-        first += config->boxes[b].worker_count;
-        if (worker < first)
+        first += is_shard ? config->boxes[b].shard_count : config->boxes[b].worker_count;
+        if (rank < first)
             return b;
     }
     return RT_SITE_BOXES_MAX;
 }
 
+uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker)
+{
+    return box_with(config, false, worker);
+}
+
 uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard)
 {
-    uint32_t first = 0;
-    for (uint32_t b = 0; b < config->box_count; b++) {
-        first += config->boxes[b].shard_count;
-        if (shard < first)
-            return b;
-    }
-    return RT_SITE_BOXES_MAX;
+    return box_with(config, true, shard);
 }
 
 // Into lists that are zero; what becomes of network.ps where no host is known is the caller's.
@@ -251,8 +251,7 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
     } others[] = {
         {"consistency.staleness", "several workers change copies of a row at once",
          config->consistency.bounded},
-        {"dispatch.keeper", "a kept gradient's sum is where the row was",
-         config->dispatch.keeper},
+        {"dispatch.keeper", "a kept gradient's sum is where the row was", config->dispatch.keeper},
         {"network.row_wire", "a change is added where the row was, not where it goes",
          config->row_wire != RT_CODING_FP32},
         {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
@@ -265,8 +264,8 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
                        "ps.homes: \"planned\" needs to know which shard is on whose box: boxes");
     for (size_t i = 0; i < RT_COUNT_OF(others); i++)
         if (others[i].given)
-            return rt_fail(error, RT_CONFIG, "%s: not with ps.homes \"planned\": %s",
-                           others[i].key, others[i].why);
+            return rt_fail(error, RT_CONFIG, "%s: not with ps.homes \"planned\": %s", others[i].key,
+                           others[i].why);
     return RT_OK;
 }
 
@@ -288,9 +287,8 @@ rt_status rt_config_check_boxes(const rt_config *config, rt_error *error)
         key = "links.workers";
     else if (config->links.ps_gbps > 0)
         key = "links.ps_gbps";
-    else if (config->network_ps_count != (has_hosts(config->boxes, config->box_count)
-                                              ? config->ps_shard_count
-                                              : 0) ||
+    else if (config->network_ps_count !=
+                 (has_hosts(config->boxes, config->box_count) ? config->ps_shard_count : 0) ||
              memcmp(config->network_ps, expected->network_ps, sizeof config->network_ps) != 0)
         key = "network.ps";
     rt_free(expected);

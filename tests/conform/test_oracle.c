@@ -247,7 +247,8 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, no re-use %d, bags %u, row optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, no re-use %d, bags %u, row "
+             "optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
              s->dispatch.full_sync, s->consistency.bounded, s->bag_max, s->rows.kind);
@@ -292,7 +293,7 @@ static const struct {
     rt_policy_kind policy;
     double alpha;
     bool keeper, full_sync;
-    bool no_reuse; // consistency.staleness 0
+    bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
 } policies[] = {
@@ -564,8 +565,8 @@ static void participants_change(void **state)
 {
     (void)state;
     static const rt_optimizer_kind dense[] = {
-        RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ADAM, RT_OPTIMIZER_SGD,
-        RT_OPTIMIZER_FTRL,    RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_MOMENTUM,
+        RT_OPTIMIZER_ADAGRAD,         RT_OPTIMIZER_ADAM,     RT_OPTIMIZER_SGD, RT_OPTIMIZER_FTRL,
+        RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_MOMENTUM,
     };
     rt_random random = {11};
     for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
@@ -631,21 +632,28 @@ static void bad_batches(void **state)
     }
 }
 
+// Case i of those in which rows begin or end: workers, caches, eviction, optimizer, look-ahead.
+static fabric_shape varied_shape(uint64_t seed, uint32_t i)
+{
+    fabric_shape shape = small_shape(seed + i);
+    shape.worker_count = i % 4 ? 4 : 1;
+    shape.cache = (cache_size)(i % 3);
+    shape.eviction = (rt_eviction_kind)(i / 3 % 3);
+    shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
+    shape.lookahead = i % 5;
+    return shape;
+}
+
 // Rows end by age, by number, or by both, and start anew when their keys come back.
 static void rows_end(void **state)
 {
     (void)state;
     uint32_t sweeps = 0;
     for (uint32_t i = 0; i < RT_COUNT_OF(policies) * 3; i++) {
-        fabric_shape shape = small_shape(99000 + i);
+        fabric_shape shape = varied_shape(99000, i);
         fabric_plan plan;
-        shape.worker_count = i % 4 ? 4 : 1;
-        shape.cache = (cache_size)(i % 3);
-        shape.eviction = (rt_eviction_kind)(i / 3 % 3);
         shape.zipf = 0.3;
         shape.ids_per_field = 200;
-        shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
-        shape.lookahead = i % 5;
         shape.shard_count = 1 + i % 3;
         shape.dispatch.first_touch = (rt_first_touch)(i % 2);
         shape.ends = (dp_rows){.expire_iterations = i % 3 == 0 ? 0 : 2 + i % 9,
@@ -668,15 +676,10 @@ static void rows_begin(void **state)
     (void)state;
     uint64_t offered = 0, planned = 0;
     for (uint32_t i = 0; i < RT_COUNT_OF(policies) * 2; i++) {
-        fabric_shape shape = small_shape(87000 + i);
+        fabric_shape shape = varied_shape(87000, i);
         fabric_plan plan;
-        shape.worker_count = i % 4 ? 4 : 1;
-        shape.cache = (cache_size)(i % 3);
-        shape.eviction = (rt_eviction_kind)(i / 3 % 3);
         shape.zipf = 0.6;
         shape.ids_per_field = 150;
-        shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
-        shape.lookahead = i % 5;
         shape.bag_max = 1 + i % 3;
         shape.model.pooling = (rt_pooling)(i % 2);
         shape.change_every = i % 7 == 3 ? 5 : 0;
@@ -722,6 +725,5 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
-          TEST_SLOW(rows_begin, 300),
-          TEST_SLOW(participants_change, 300), TEST(participants_change_with_short_wires),
-          TEST(every_model))
+          TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
+          TEST(participants_change_with_short_wires), TEST(every_model))

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/fabric.h"
+#include "tests/support/fabric_case.h"
 
 typedef struct {
     bool there, valid;
@@ -282,7 +282,6 @@ static void check(const fabric_shape *shape, uint32_t schedules)
 {
     fabric_plan plan;
     het h;
-    uint32_t count;
     rt_random random = {rt_mix(shape->seed)};
     printf("seed %" PRIu64 ": s %" PRIu32
            ", %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
@@ -293,55 +292,16 @@ static void check(const fabric_shape *shape, uint32_t schedules)
     for (uint32_t t = 0; t < shape->iterations; t++)
         step(&h);
     flush(&h);
-    for (uint32_t i = 0; i < schedules; i++) {
-        fabric_result result;
-        const fabric_schedule schedule = {.seed = rt_random_u64(&random),
-                                          .run_ahead = rt_random_below(&random, 5),
-                                          .push_credits = 1 + rt_random_below(&random, 4),
-                                          .message_bytes = i % 2 ? 200 : 1 << 18,
-                                          .one_at_a_time = rt_random_below(&random, 3) == 0,
-                                          .queue_max = rt_random_below(&random, 4)};
-        fabric_run(&plan, &schedule, &result);
-        assert_int_equal(result.row_floats, h.floats);
-        assert_memory_equal(result.rows, h.rows, (size_t)plan.key_count * h.floats * sizeof(float));
-        assert_memory_equal(result.dense, ew_model_dense(h.models[0], EW_VALUES, &count),
-                            result.dense_count * sizeof(float));
-        fabric_result_fini(&result);
-    }
+    fabric_case_must_give(&plan, schedules, &random, h.rows, h.floats, h.models[0]);
     destroy(&h);
     fabric_plan_fini(&plan);
 }
 
 static fabric_shape shape_of(uint64_t seed, uint32_t staleness)
 {
-    const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
-                                         .learning_rate = 0.05f,
-                                         .epsilon = 1e-2f,
-                                         .initial_accumulator = 0.1f};
-    return (fabric_shape){
-        .seed = seed,
-        .worker_count = 4,
-        .shard_count = 2,
-        .samples_per_worker = 8,
-        .iterations = 40,
-        .field_count = 4,
-        .ids_per_field = 40,
-        .bag_max = 1,
-        .dense_count = 3,
-        .zipf = 1.0,
-        .cache = CACHE_MIDDLE,
-        .eviction = RT_EVICT_LRU,
-        .dispatch = {.policy = RT_POLICY_LAIA, .alpha = 1, .search_evaluations = 300},
-        .consistency = {true, staleness},
-        .model = {.kind = RT_MODEL_WDL,
-                  .embedding_dim = 8,
-                  .deep_input = RT_DEEP_ALL,
-                  .mlp_layer_count = 2,
-                  .mlp = {12, 6},
-                  .init_scale = 0.1,
-                  .base_rate_auto = true},
-        .rows = adagrad,
-        .dense = adagrad};
+    fabric_shape shape = fabric_case_shape(seed);
+    shape.consistency = (rt_consistency_config){true, staleness};
+    return shape;
 }
 
 static const uint32_t bounds[] = {1, 3, 10, 100, RT_STALENESS_INF};

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/fabric.h"
+#include "tests/support/fabric_case.h"
 
 typedef struct {
     float *row, *base; // as it is, as it came
@@ -23,14 +23,14 @@ typedef struct {
     ew_model *model;
     rt_coding coding;
     uint32_t n, dim, floats;
-    float *rows;                // of the server: key_count x floats
-    uint32_t *versions;         // of these
+    float *rows;        // of the server: key_count x floats
+    uint32_t *versions; // of these
     copy *copies[RT_WORKERS_MAX];
     float *slabs[RT_WORKERS_MAX]; // of the copies' rows
-    float *gradients;           // n x row_count_max x dim
-    float *dense, *sums;        // sum of dense gradients; key_count x dim
-    float *first;               // likewise: what the first of several trainers reads
-    uint64_t *summed;           // by key: whether sums has some of it
+    float *gradients;             // n x row_count_max x dim
+    float *dense, *sums;          // sum of dense gradients; key_count x dim
+    float *first;                 // likewise: what the first of several trainers reads
+    uint64_t *summed;             // by key: whether sums has some of it
     uint32_t row_count_max;
     uint64_t wholes, changes, replicas, ended;
 } rule;
@@ -98,15 +98,15 @@ static bool is_given_up(const dp_slice_view *v, uint32_t slot)
     return false;
 }
 
-// A copy that stays goes whole and becomes what others get of it; so does one whose row has ended at
-// the PS meanwhile. Of any other its change goes.
+// A copy that stays goes whole and becomes what others get of it; so does one whose row has ended
+// at the PS meanwhile. Of any other its change goes.
 static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->push_slots[i]];
     float *row = row_of(r, c->key), change[64];
     const uint8_t reason = v->push_reasons[i] & 0x7f;
-    const bool stays = reason != DP_REASON_EVICT && (r->plan->shape.dispatch.full_sync ||
-                                                     !is_given_up(v, v->push_slots[i]));
+    const bool stays = reason != DP_REASON_EVICT &&
+                       (r->plan->shape.dispatch.full_sync || !is_given_up(v, v->push_slots[i]));
     const bool has_ended = r->versions[c->key] != c->version;
     assert_int_equal(v->push_reasons[i] >> 7, stays || has_ended);
     r->ended += has_ended;
@@ -311,19 +311,10 @@ static void destroy(rule *r)
         free(r->slabs[w]);
     }
     ew_model_destroy(r->model);
-    void *const all[] = {r->rows, r->versions, r->gradients, r->sums, r->summed, r->dense, r->first};
+    void *const all[] = {r->rows,   r->versions, r->gradients, r->sums,
+                         r->summed, r->dense,    r->first};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);
-}
-
-static fabric_schedule schedule_of(rt_random *random, uint32_t i)
-{
-    return (fabric_schedule){.seed = rt_random_u64(random),
-                             .run_ahead = rt_random_below(random, 5),
-                             .push_credits = 1 + rt_random_below(random, 4),
-                             .message_bytes = i % 2 ? 200 : 1 << 18,
-                             .one_at_a_time = rt_random_below(random, 3) == 0,
-                             .queue_max = rt_random_below(random, 4)};
 }
 
 static uint64_t wholes, changes, replicas, ended; // of all cases: none is left out
@@ -332,25 +323,16 @@ static void check(const fabric_shape *shape, uint32_t schedules)
 {
     fabric_plan plan;
     rule r;
-    uint32_t count;
     rt_random random = {rt_mix(shape->seed)};
-    printf("seed %" PRIu64 ": coding %d, %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
+    printf("seed %" PRIu64
+           ": coding %d, %u workers, %u shards, policy %d, cache %d, optimizer %d\n",
            shape->seed, shape->row_wire, shape->worker_count, shape->shard_count,
            shape->dispatch.policy, shape->cache, shape->rows.kind);
     fabric_plan_init(&plan, shape);
     create(&r, &plan);
     for (uint32_t s = 0; s < plan.slice_count; s++)
         carry_out(&r, s);
-    for (uint32_t i = 0; i < schedules; i++) {
-        fabric_result result;
-        const fabric_schedule schedule = schedule_of(&random, i);
-        fabric_run(&plan, &schedule, &result);
-        assert_int_equal(result.row_floats, r.floats);
-        assert_memory_equal(result.rows, r.rows, (size_t)plan.key_count * r.floats * sizeof(float));
-        assert_memory_equal(result.dense, ew_model_dense(r.model, EW_VALUES, &count),
-                            result.dense_count * sizeof(float));
-        fabric_result_fini(&result);
-    }
+    fabric_case_must_give(&plan, schedules, &random, r.rows, r.floats, r.model);
     wholes += r.wholes;
     changes += r.changes;
     replicas += r.replicas;
@@ -361,34 +343,9 @@ static void check(const fabric_shape *shape, uint32_t schedules)
 
 static fabric_shape shape_of(uint64_t seed, rt_coding coding)
 {
-    const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
-                                         .learning_rate = 0.05f,
-                                         .epsilon = 1e-2f,
-                                         .initial_accumulator = 0.1f};
-    return (fabric_shape){
-        .seed = seed,
-        .worker_count = 4,
-        .shard_count = 2,
-        .samples_per_worker = 8,
-        .iterations = 40,
-        .row_wire = coding,
-        .field_count = 4,
-        .ids_per_field = 40,
-        .bag_max = 1,
-        .dense_count = 3,
-        .zipf = 1.0,
-        .cache = CACHE_MIDDLE,
-        .eviction = RT_EVICT_LRU,
-        .dispatch = {.policy = RT_POLICY_LAIA, .alpha = 1, .search_evaluations = 300},
-        .model = {.kind = RT_MODEL_WDL,
-                  .embedding_dim = 8,
-                  .deep_input = RT_DEEP_ALL,
-                  .mlp_layer_count = 2,
-                  .mlp = {12, 6},
-                  .init_scale = 0.1,
-                  .base_rate_auto = true},
-        .rows = adagrad,
-        .dense = adagrad};
+    fabric_shape shape = fabric_case_shape(seed);
+    shape.row_wire = coding;
+    return shape;
 }
 
 static void every_policy_gives_the_rules_bits(void **state)
@@ -400,8 +357,7 @@ static void every_policy_gives_the_rules_bits(void **state)
     (void)state;
     wholes = changes = replicas = ended = 0;
     for (uint32_t i = 0; i < RT_POLICY_COUNT * 8; i++) {
-        fabric_shape shape =
-            shape_of(i + 1, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
+        fabric_shape shape = shape_of(i + 1, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
         shape.dispatch.policy = (rt_policy_kind)(i / 8);
         shape.worker_count = 1 + rt_random_below(&random, 6);
         shape.shard_count = 1 + rt_random_below(&random, 3);
@@ -451,7 +407,7 @@ static void close_to_32_bits(void **state)
             shape.dispatch.policy = i % 2 ? RT_POLICY_LAIA : RT_POLICY_ESD;
             shape.rows.kind = i % 3 ? RT_OPTIMIZER_ADAGRAD : RT_OPTIMIZER_SGD;
             fabric_plan_init(&plan, &shape);
-            const fabric_schedule schedule = schedule_of(&random, i);
+            const fabric_schedule schedule = fabric_case_schedule(&random, i);
             fabric_run(&plan, &schedule, &results[coding]);
             fabric_plan_fini(&plan);
             const fabric_result *a = &results[0], *b = &results[coding];

@@ -91,9 +91,9 @@ typedef enum {
 #undef XX
         EX_BREAKS,
     // Of bounded staleness, for test_explore_stale.c.
-    EX_BREAK_DELTA_ANY_BASE, // PS: a change is added whatever the row's version
-    EX_BREAK_DELTA_NO_PULLS, // PS: and does not wait for the pulls of its base
-    EX_BREAK_DELTA_NO_WAKE,  // PS: changes that wait are not looked at again
+    EX_BREAK_DELTA_ANY_BASE,  // PS: a change is added whatever the row's version
+    EX_BREAK_DELTA_NO_PULLS,  // PS: and does not wait for the pulls of its base
+    EX_BREAK_DELTA_NO_WAKE,   // PS: changes that wait are not looked at again
     EX_BREAK_DELTA_UNCOUNTED, // PS: pulls are not counted
     EX_BREAK_STALE_END,
     // Of sweeps, for test_explore_sweep.c.
@@ -113,14 +113,15 @@ typedef struct {
     uint8_t trains[EX_ITERATIONS][EX_WORKERS]; // bits of keys, at most slot_count
     uint8_t run_ahead;
     uint8_t push_credits;
-    uint8_t cut; // a checkpoint follows this iteration; 0: none
+    uint8_t cut;   // a checkpoint follows this iteration; 0: none
     uint8_t floor; // in its place a sweep, which ends what was trained last before this iteration;
                    // 0: the cut is a checkpoint. Keys that end are born again
-    uint8_t bad; // guard: bits of iterations (bit 0: the first) with a bad batch
-    bool guard;  // a verdict comes back before a training is complete
+    uint8_t bad;   // guard: bits of iterations (bit 0: the first) with a bad batch
+    bool guard;    // a verdict comes back before a training is complete
     bool keeper, full_sync, lookahead;
     bool first_touch_pull;
-    bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed meanwhile
+    bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed
+                   // meanwhile
     rt_eviction_kind eviction;
     uint8_t staleness; // 0: synchronous training; else slot_count is what a cache keeps, and there
                        // are as many slots again within an iteration
@@ -173,8 +174,8 @@ typedef struct {
     uint64_t keys[EX_KEYS];
     uint8_t slice_count, cut_slice; // slices up to and with the cut's flush; 0: no cut
     ex_slice slices[EX_SLICES][EX_WORKERS];
-    uint8_t latest[EX_ITERATIONS + 1][EX_KEYS];   // version after an iteration
-    uint8_t expected[EX_ITERATIONS + 1][EX_KEYS]; // value that goes with it
+    uint8_t latest[EX_ITERATIONS + 1][EX_KEYS];            // version after an iteration
+    uint8_t expected[EX_ITERATIONS + 1][EX_KEYS];          // value that goes with it
     uint8_t reads[EX_ITERATIONS + 1][EX_WORKERS][EX_KEYS]; // staleness: values that are read
     uint8_t final_version[EX_KEYS], final_value[EX_KEYS];  // and that the PS has at the end
     ex_value values[EX_VALUES];

@@ -47,8 +47,8 @@ bool ex_may_cut(const ex_model *m, const ex_state *state, uint32_t shard)
     if (!cut || state->captured >> shard & 1)
         return false;
     for (uint32_t w = 0; w < n; w++) {
-        const bool early = m->broken == EX_BREAK_CUT_UNCONFIRMED ||
-                           m->broken == EX_BREAK_SWEEP_UNCONFIRMED;
+        const bool early =
+            m->broken == EX_BREAK_CUT_UNCONFIRMED || m->broken == EX_BREAK_SWEEP_UNCONFIRMED;
         bool marked = early ? ex_worker_done(m, state, w) : ex_idle(m, state, w);
         marks += state->workers[w].received >= cut && marked;
     }

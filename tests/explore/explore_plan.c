@@ -61,7 +61,8 @@ void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
     if (s->staleness)
         at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
     if (s->cut && s->floor)
-        at += (size_t)snprintf(text + at, size - at, ", sweep after %u, floor %u", s->cut, s->floor);
+        at +=
+            (size_t)snprintf(text + at, size - at, ", sweep after %u, floor %u", s->cut, s->floor);
     else if (s->cut)
         at += (size_t)snprintf(text + at, size - at, ", cut after %u", s->cut);
     for (uint32_t t = 0; t < s->iterations; t++) {
@@ -394,9 +395,8 @@ static void plan_iteration(planning *all, uint32_t t)
     while (s->lookahead && all->shown < s->iterations && all->shown <= t + 2)
         dp_planner_preview(all->planner, &all->batches[all->shown++]);
     for (uint32_t w = 0; w < s->worker_count && s->sits_out; w++) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
-                          .worker = w,
-                          .value = s->trains[t][w] ? 1 : 0};
+        dp_input input = {
+            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = s->trains[t][w] ? 1 : 0};
         assert_int_equal(dp_planner_apply(all->planner, &input, NULL), RT_OK);
     }
     assert_int_equal(dp_planner_look_up(all->planner, &all->batches[t]), RT_OK);

@@ -81,8 +81,7 @@ void ex_expect_stale(ex_program *p)
             train(&s, q, w);
         push_all(&s, q, true);
         for (uint32_t k = 0; k < p->scenario.key_count; k++) {
-            if (!p->scenario.floor || q + 1u != p->cut_slice ||
-                s.version[k] >= p->scenario.floor)
+            if (!p->scenario.floor || q + 1u != p->cut_slice || s.version[k] >= p->scenario.floor)
                 continue;
             s.version[k] = 0; // a sweep ends it
             s.value[k] = (uint8_t)k;

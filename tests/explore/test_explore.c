@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_hash.h"
-#include "tests/explore/explore.h"
+#include "tests/explore/explore_case.h"
 
 #define LIMIT_S 7200 // EXPLORE=full; tests/run has its own limit
 
@@ -37,16 +37,10 @@ typedef struct {
     uint32_t run_ahead_max;
     bool keeper, full_sync, guard, lookahead, first_touch_pull, cut, few_credits; // also with
     bool one_shard;                                                               // also with
-    bool sits_out;              // always
+    bool sits_out;                                                                // always
     bool all_names;             // plans every placement, not only the least of equal ones
     uint32_t every, every_full; // one of so many scenarios, 0: none; with EXPLORE=full
 } family;
-
-static bool is_full(void)
-{
-    const char *wanted = getenv("EXPLORE");
-    return wanted && strcmp(wanted, "full") == 0;
-}
 
 // ---- placements ------------------------------------------------------------------------------
 
@@ -289,8 +283,8 @@ static bool explore(void *context, const ex_scenario *scenario)
 #define THREE_BY_THREE .run_ahead_max = 2, .keeper = true, .cut = true, .one_shard = true
 
 // Who takes no part does not wait for a verdict: without a guard.
-#define SITTING_OUT                                                                           \
-    .run_ahead_max = 2, .keeper = true, .full_sync = true, .lookahead = true,                 \
+#define SITTING_OUT                                                           \
+    .run_ahead_max = 2, .keeper = true, .full_sync = true, .lookahead = true, \
     .first_touch_pull = true, .cut = true, .few_credits = true, .sits_out = true
 
 static const family families[] = {
@@ -340,7 +334,7 @@ static const family hunting_grounds[] = {
 
 static uint32_t every_of(const family *f)
 {
-    return is_full() ? f->every_full : f->every;
+    return ex_is_full() ? f->every_full : f->every;
 }
 
 static void explore_family(const family *f, bool replays, uint64_t operations[DP_OP_KINDS])

@@ -16,6 +16,7 @@
 
 #include "runtime/rt_base.h"
 #include "runtime/rt_hash.h"
+#include "tests/explore/explore_case.h"
 
 // What is explored, also of cases that pass: the runner shows the output of those that fail.
 static FILE *report;
@@ -416,16 +417,10 @@ static bool draw(uint64_t number, scenario *s)
     return number < 1u << s->iterations;
 }
 
-static bool is_full(void)
-{
-    const char *wanted = getenv("EXPLORE");
-    return wanted && strcmp(wanted, "full") == 0;
-}
-
 static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, uint64_t every)
 {
     uint64_t scenarios = 0, states = 0, transitions = 0;
-    for (uint64_t number = 0;; number += is_full() ? 1 : every) {
+    for (uint64_t number = 0;; number += ex_is_full() ? 1 : every) {
         search x;
         scenario s = {.workers = workers, .shards = shards, .iterations = iterations};
         if (!draw(number, &s))
@@ -452,7 +447,7 @@ static void every_order(void **context)
     explore_all(2, 2, 3, 1);
     explore_all(3, 1, 3, 7);
     explore_all(3, 2, 2, 31);
-    if (is_full())
+    if (ex_is_full())
         explore_all(3, 1, 4, 1);
 }
 

@@ -5,27 +5,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "tests/explore/explore.h"
+#include "tests/explore/explore_case.h"
 
 typedef struct {
     uint32_t worker_count, key_count, slot_count, iterations, shard_count;
     bool stale;
     uint32_t every; // one of so many placements
 } family;
-
-typedef struct {
-    uint64_t scenarios, states, transitions, ended, dropped;
-    ex_replayed replayed;
-} totals;
-
-static bool is_full(void)
-{
-    const char *wanted = getenv("EXPLORE");
-    return wanted && strcmp(wanted, "full") == 0;
-}
 
 // Sets of at most slot_count keys, by number.
 static uint32_t sets_of(const family *f, uint8_t sets[1 << EX_KEYS])
@@ -74,72 +61,36 @@ static uint32_t keys_that_end(const ex_scenario *s)
 
 static ex_scenario scenario_of_number(const family *f, uint64_t number)
 {
-    const uint8_t cut = (uint8_t)(2 + number / 3 % (f->iterations - 2));
-    return (ex_scenario){.worker_count = (uint8_t)f->worker_count,
-                         .key_count = (uint8_t)f->key_count,
-                         .slot_count = (uint8_t)f->slot_count,
-                         .shard_count = (uint8_t)f->shard_count,
-                         .iterations = (uint8_t)f->iterations,
-                         .cut = cut,
-                         .floor = (uint8_t)(2 + number / 7 % (cut - 1u)),
-                         .run_ahead = (uint8_t)(number % 3),
-                         .push_credits = number / 3 % 4 ? EX_QUEUE : 1,
-                         .first_touch_pull = number / 5 % 2,
-                         .guard = number / 7 % 3 == 0,
-                         .bad = number / 11 % 2 ? 2 : 0,
-                         .keeper = !f->stale && number / 13 % 3 == 0,
-                         .full_sync = !f->stale && number / 17 % 5 == 0,
-                         .eviction = (rt_eviction_kind)(number % 4),
-                         .staleness = f->stale ? (uint8_t)(1 + number / 13 % 2) : 0};
-}
-
-// False: violation says what is wrong.
-static bool explore(const ex_scenario *s, ex_break broken, bool replayed, totals *sum,
-                    char *violation, size_t size)
-{
-    ex_program *program = malloc(sizeof *program);
-    ex_counts counts;
-    assert_non_null(program);
-    ex_program_init(program, s);
-    const ex_options options = {.broken = broken,
-                                .reduction = EX_ANSWERS_FIRST,
-                                .leaf = replayed ? ex_replay : NULL,
-                                .context = &sum->replayed};
-    const bool right = ex_explore(program, &options, &counts, violation, size);
-    sum->scenarios++;
-    sum->states += counts.states;
-    sum->transitions += counts.transitions;
-    sum->ended += rt_bit_count(keys_that_end(s));
-    for (uint32_t w = 0; w < s->worker_count; w++)
-        sum->dropped += program->slices[program->cut_slice - 1][w].node_count;
-    ex_program_fini(program);
-    free(program);
-    return right;
+    ex_scenario s = ex_varied(f->worker_count, f->key_count, f->slot_count, f->shard_count,
+                              f->iterations, number);
+    s.cut = (uint8_t)(2 + number / 3 % (f->iterations - 2));
+    s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
+    s.keeper = !f->stale && number / 13 % 3 == 0;
+    s.full_sync = !f->stale && number / 17 % 5 == 0;
+    s.staleness = f->stale ? (uint8_t)(1 + number / 13 % 2) : 0;
+    return s;
 }
 
 static void explore_family(family f, uint32_t every_replay)
 {
-    totals sum = {0};
-    char violation[1024], text[512];
+    ex_totals sum = {0};
+    uint64_t ended = 0;
     const uint64_t count = placement_count(&f);
-    const uint32_t every = is_full() ? (f.every + 9) / 10 : f.every;
+    const uint32_t every = ex_is_full() ? (f.every + 9) / 10 : f.every;
     for (uint64_t number = 1; number < count; number += every) {
         ex_scenario s = scenario_of_number(&f, number);
         if (!place(&f, number, &s) || !keys_that_end(&s))
             continue;
-        if (explore(&s, EX_BREAK_NONE, sum.scenarios % every_replay == 0, &sum, violation,
-                    sizeof violation))
-            continue;
-        ex_scenario_print(&s, text, sizeof text);
-        fail_msg("%s: %s", text, violation);
+        ex_must_hold(&s, sum.scenarios % every_replay == 0, &sum);
+        ended += rt_bit_count(keys_that_end(&s));
     }
     printf("%u workers, %u keys, %u slots, %u shards, %u iterations%s: %" PRIu64
            " scenarios, %" PRIu64 " states, %" PRIu64 " transitions, %" PRIu64
            " keys ended, %" PRIu64 " copies given up, %" PRIu64 " actions replayed\n",
            f.worker_count, f.key_count, f.slot_count, f.shard_count, f.iterations,
-           f.stale ? ", stale" : "", sum.scenarios, sum.states, sum.transitions, sum.ended,
-           sum.dropped, sum.replayed.actions);
-    assert_true(sum.ended > 0 && sum.dropped > 0 && sum.replayed.actions > 0);
+           f.stale ? ", stale" : "", sum.scenarios, sum.states, sum.transitions, ended, sum.dropped,
+           sum.replayed.actions);
+    assert_true(ended > 0 && sum.dropped > 0 && sum.replayed.actions > 0);
 }
 
 static void two_workers(void **state)
@@ -178,7 +129,7 @@ static void broken_rules_are_found(void **state)
     _Static_assert(RT_COUNT_OF(names) == EX_BREAK_SWEEP_END - EX_BREAK_SWEEP_UNCONFIRMED,
                    "a name for each");
     for (ex_break broken = EX_BREAK_SWEEP_UNCONFIRMED; broken < EX_BREAK_SWEEP_END; broken++) {
-        totals sum = {0};
+        ex_totals sum = {0};
         char violation[1024] = "";
         bool found = false;
         for (uint64_t number = 1; number < placement_count(&f) && !found; number += 5) {
@@ -186,7 +137,7 @@ static void broken_rules_are_found(void **state)
             s.run_ahead = 2;
             s.guard = false;
             found = place(&f, number, &s) && keys_that_end(&s) &&
-                    !explore(&s, broken, false, &sum, violation, sizeof violation);
+                    !ex_explore_scenario(&s, broken, false, &sum, violation, sizeof violation);
         }
         printf("%s: %.160s\n", names[broken - EX_BREAK_SWEEP_UNCONFIRMED], violation);
         assert_true(found);

@@ -10,60 +10,11 @@
 #include "edge_worker/ew_weights.h"
 #include "ps_lite/ps_shard.h"
 #include "runtime/rt_hash.h"
-#include "tests/support/fabric_parts.h"
+#include "tests/support/fabric_worker.h"
 #include "tests/support/test.h"
 
 #define TURNS_MAX 20000000u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
-
-typedef struct fabric fabric;
-
-typedef struct {
-    fabric *fabric;
-    uint32_t rank;
-    ew_executor *executor;
-    ew_host_rows rows;
-    ew_bases bases; // bounded staleness
-    ew_codes codes; // rows travel rounded
-    ew_model *model;
-    ew_job job;
-    bool found, training, stepped; // the job is known; began; its step is done
-    bool awaits_verdict;           // its rows are as they were before the training
-    bool dense_open, apply;
-    bool blocked; // a full queue refused a message
-    ew_exchange *exchange;
-    ew_weights weights;
-    uint64_t iteration; // of the last job
-    uint64_t trained;   // sequence of the last job, or sweep
-    ew_step_result step;
-    double loss_sum;
-    float *before; // rows of the job when it began
-    uint32_t speed;
-} worker;
-
-typedef struct {
-    fabric *fabric;
-    uint32_t rank;
-    ps_shard *shard;
-    bool unsent;
-    uint32_t speed;
-} shard;
-
-struct fabric {
-    const fabric_plan *plan;
-    const fabric_schedule *schedule;
-    fabric_result *result;
-    dp_traffic bytes; // of rows, that were sent
-    uint32_t n, s; // workers, shards
-    worker *workers;
-    shard *shards;
-    fabric_queue *down; // coordinator to worker
-    fabric_queue *up;   // worker x shard
-    fabric_queue *back; // shard x worker
-    uint32_t handed;    // slices given out
-    uint32_t floor;     // of the sweep that was given out last and is not carried out; or 0
-    rt_random random;
-};
 
 // ---- queues ----------------------------------------------------------------------------------
 
@@ -90,7 +41,7 @@ static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
 
 static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
 {
-    worker *w = context;
+    fabric_worker *w = context;
     fabric *f = w->fabric;
     const rt_wire_header header = *rt_message_header(message);
     rt_status status = offer(f, &f->up[w->rank * f->s + to], message);
@@ -101,7 +52,7 @@ static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
 
 static rt_status send_to_worker(void *context, uint32_t peer, rt_message *message)
 {
-    shard *s = context;
+    fabric_shard *s = context;
     fabric *f = s->fabric;
     const rt_wire_header header = *rt_message_header(message);
     assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
@@ -127,7 +78,7 @@ static uint32_t dense_shards(const fabric *f)
     return is_whole && shape->change_every ? 1 : f->s;
 }
 
-static void create_exchange(fabric *f, worker *w)
+static void create_exchange(fabric *f, fabric_worker *w)
 {
     uint32_t count;
     rt_error error = {0};
@@ -158,11 +109,11 @@ static void create_exchange(fabric *f, worker *w)
 static void create_worker(fabric *f, uint32_t rank)
 {
     const fabric_shape *shape = &f->plan->shape;
-    worker *w = &f->workers[rank];
+    fabric_worker *w = &f->workers[rank];
     rt_error error = {0};
     uint32_t slots = f->plan->planner.slot_count[rank];
     ew_model_config model = fabric_model(f->plan, false);
-    *w = (worker){.fabric = f, .rank = rank, .speed = random_speed(f)};
+    *w = (fabric_worker){.fabric = f, .rank = rank, .speed = random_speed(f)};
     assert_int_equal(ew_host_rows_init(&w->rows, slots, shape->model.embedding_dim, &shape->rows,
                                        shape->seed, (float)shape->model.init_scale),
                      RT_OK);
@@ -208,8 +159,8 @@ static void create_worker(fabric *f, uint32_t rank)
 static void create_shard(fabric *f, uint32_t rank)
 {
     const fabric_shape *shape = &f->plan->shape;
-    shard *s = &f->shards[rank];
-    *s = (shard){.fabric = f, .rank = rank, .speed = random_speed(f)};
+    fabric_shard *s = &f->shards[rank];
+    *s = (fabric_shard){.fabric = f, .rank = rank, .speed = random_speed(f)};
     ps_shard_config config = {.rank = rank,
                               .shard_count = f->s,
                               .worker_count = f->n,
@@ -286,139 +237,6 @@ static void destroy(fabric *f)
     free(f->back);
 }
 
-// ---- training --------------------------------------------------------------------------------
-
-static void must(const worker *w, rt_status status, const rt_error *error)
-{
-    if (status)
-        fail_msg("worker %u: %s", w->rank, error->text);
-}
-
-static bool takes_part(const worker *w, const rt_wire_slice *slice)
-{
-    return slice->workers >> w->rank & 1;
-}
-
-static const float *row_at(const worker *w, uint32_t slot)
-{
-    return w->rows.slab + (size_t)slot * w->rows.stride;
-}
-
-static void assert_rows_untouched(const worker *w)
-{
-    const dp_slice_view *slice = w->job.slice;
-    for (uint32_t r = 0; r < slice->counts.row_count; r++)
-        assert_memory_equal(row_at(w, slice->row_slots[r]), w->before + r * w->rows.stride,
-                            w->rows.stride * sizeof(float));
-}
-
-static void step_job(worker *w)
-{
-    const dp_slice_view *slice = w->job.slice;
-    const rt_wire_slice *c = &slice->counts;
-    rt_error error = {0};
-    ew_micro_batch batch = {.sample_count = c->sample_count,
-                            .lookup_count = c->lookup_count,
-                            .row_count = c->row_count,
-                            .labels = slice->labels,
-                            .dense = slice->dense,
-                            .lookup_rows = slice->lookup_rows,
-                            .bag_offsets = slice->bag_offsets,
-                            .row_slots = slice->row_slots,
-                            .slab = w->rows.slab,
-                            .row_stride = w->rows.stride,
-                            .scale = 1.0f / (float)c->batch_samples,
-                            .log_odds = c->log_odds};
-    assert_rows_untouched(w);
-    if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
-        ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))
-        fail_msg("worker %u: %s", w->rank, error.text);
-    w->loss_sum += isfinite(w->step.loss_sum) ? w->step.loss_sum : 0;
-    w->stepped = true;
-}
-
-// Rows are remembered at the start; the step runs then or at the end, so that an operation that
-// touches a row during training is seen either way.
-static void begin_job(worker *w)
-{
-    const dp_slice_view *slice = w->job.slice;
-    for (uint32_t r = 0; r < slice->counts.row_count; r++)
-        memcpy(w->before + r * w->rows.stride, row_at(w, slice->row_slots[r]),
-               w->rows.stride * sizeof(float));
-    const rt_wire_slice *c = &slice->counts;
-    rt_error error = {0};
-    if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers))
-        must(w, ew_weights_begin(&w->weights, c->log_odds, &error), &error);
-    ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
-    w->training = w->dense_open = true;
-    w->stepped = false;
-    if (rt_random_below(&w->fabric->random, 2))
-        step_job(w);
-}
-
-static void send_dense(worker *w)
-{
-    uint32_t count;
-    rt_error error = {0};
-    float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    gradients[count] = isfinite(w->step.loss_sum) ? 0.0f : 1.0f;
-    ew_exchange_trained(w->exchange);
-    must(w, ew_exchange_advance(w->exchange, &error), &error);
-}
-
-static void end_job(worker *w)
-{
-    if (!w->stepped)
-        step_job(w);
-    w->training = w->found = false;
-    w->awaits_verdict = true;
-    send_dense(w);
-}
-
-// As ew_worker and ew_trainer do it.
-static void settle_job(worker *w, bool apply)
-{
-    rt_counts done;
-    rt_error error = {0};
-    const fabric_plan *plan = w->fabric->plan;
-    const dp_slice_view *slice = w->job.slice;
-    uint64_t sequence = w->job.sequence;
-    assert_true(w->awaits_verdict);
-    assert_rows_untouched(w);
-    w->awaits_verdict = false;
-    w->apply = apply;
-    w->trained = sequence;
-    for (uint32_t r = 0; apply && r < slice->counts.row_count; r++) {
-        const float *gradient = w->step.row_gradients + (size_t)r * w->rows.values;
-        if (slice->row_modes[r] == DP_MODE_OWN)
-            ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1,
-                                  slice->counts.iteration);
-    }
-    if (ew_executor_trained(w->executor, w->step.row_gradients, apply, &done, &error))
-        fail_msg("worker %u, trained %" PRIu64 ": %s", w->rank, sequence, error.text);
-    assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
-}
-
-// As ew_turn: the verdict may be there before the rest.
-static void take_dense_sum(worker *w, const rt_message *message)
-{
-    float verdict;
-    uint32_t count;
-    rt_error error = {0};
-    must(w, ew_exchange_receive(w->exchange, message, &error), &error);
-    if (w->awaits_verdict && ew_exchange_last(w->exchange, &verdict))
-        settle_job(w, verdict == 0);
-    rt_status status = ew_exchange_take(w->exchange, &error);
-    if (status == RT_AGAIN)
-        return;
-    must(w, status, &error);
-    w->dense_open = false;
-    const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    must(w, ew_weights_step(&w->weights, w->iteration, w->apply, gradients, &error), &error);
-    if (w->apply)
-        ew_model_dense_step(w->model, w->iteration);
-}
-
 // ---- choices ---------------------------------------------------------------------------------
 
 typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
@@ -462,22 +280,22 @@ static bool is_drained(const fabric *f)
 }
 
 // Whether the worker has the weights for its next iteration; after the last one, the last.
-static bool has_weights(worker *w)
+static bool has_weights(fabric_worker *w)
 {
     rt_error error = {0};
     const rt_wire_slice *next = ew_executor_next_counts(w->executor);
     uint64_t needed = w->weights.version;
-    if (next && takes_part(w, next))
+    if (next && fabric_takes_part(w, next))
         needed = next->iteration - 1;
     else if (!next && w->iteration == w->fabric->plan->shape.iterations)
         needed = w->fabric->plan->shape.iterations;
     rt_status status = ew_weights_get(&w->weights, needed, &error);
-    must(w, status == RT_AGAIN ? RT_OK : status, &error);
+    fabric_must(w, status == RT_AGAIN ? RT_OK : status, &error);
     w->fabric->result->fetched += status == RT_AGAIN;
     return !status;
 }
 
-static void sit_out(worker *w)
+static void sit_out(fabric_worker *w)
 {
     rt_counts done;
     rt_error error = {0};
@@ -486,17 +304,17 @@ static void sit_out(worker *w)
     assert_int_equal(w->job.slice->counts.sample_count, 0);
     assert_int_equal(w->job.slice->counts.row_count, 0);
     w->trained = sequence;
-    must(w, ew_executor_trained(w->executor, NULL, true, &done, &error), &error);
+    fabric_must(w, ew_executor_trained(w->executor, NULL, true, &done, &error), &error);
     assert_memory_equal(&done, &plan->counts[(sequence - 1) * w->fabric->n + w->rank], sizeof done);
 }
 
-static bool may_train(worker *w)
+static bool may_train(fabric_worker *w)
 {
     if (w->found || w->dense_open)
         return w->found;
     while (has_weights(w) && ew_executor_next_job(w->executor, &w->job) == RT_OK) {
         w->iteration = w->job.slice->counts.iteration;
-        w->found = takes_part(w, &w->job.slice->counts);
+        w->found = fabric_takes_part(w, &w->job.slice->counts);
         if (w->found)
             break;
         sit_out(w);
@@ -530,7 +348,7 @@ static lottery draw(fabric *f)
     if (f->floor && is_drained(f))
         enter(f, &all, EXPIRE, 0, 16);
     for (uint32_t i = 0; i < f->n; i++) {
-        worker *w = &f->workers[i];
+        fabric_worker *w = &f->workers[i];
         if (f->down[i].count)
             enter(f, &all, DOWN, i, f->down[i].speed);
         if (may_train(w))
@@ -586,7 +404,7 @@ static void deliver_up(fabric *f, uint32_t index)
 {
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_WORKER, index / f->s);
-    shard *s = &f->shards[index % f->s];
+    fabric_shard *s = &f->shards[index % f->s];
     rt_message message = fabric_queue_take(&f->up[index], peer);
     if (ps_shard_receive(s->shard, peer, &message, &error))
         fail_msg("shard %u: %s", s->rank, error.text);
@@ -597,12 +415,12 @@ static void deliver_back(fabric *f, uint32_t index)
 {
     rt_error error = {0};
     uint32_t peer = rt_peer(RT_ROLE_PS, index / f->n);
-    worker *w = &f->workers[index % f->n];
+    fabric_worker *w = &f->workers[index % f->n];
     rt_message message = fabric_queue_take(&f->back[index], peer);
     if (ew_exchange_takes(rt_message_header(&message)->type))
-        take_dense_sum(w, &message);
+        fabric_take_dense_sum(w, &message);
     else if (rt_message_header(&message)->type == RT_MESSAGE_DENSE_STATE)
-        must(w, ew_weights_receive(&w->weights, &message, &error), &error);
+        fabric_must(w, ew_weights_receive(&w->weights, &message, &error), &error);
     else if (ew_executor_receive(w->executor, peer, &message, &error))
         fail_msg("worker %u, from shard %u: %s", w->rank, index / f->n, error.text);
     rt_message_release(&message);
@@ -627,9 +445,9 @@ static void act(fabric *f, const action *a)
         break;
     case TRAIN:
         if (f->workers[a->index].training)
-            end_job(&f->workers[a->index]);
+            fabric_end_job(&f->workers[a->index]);
         else
-            begin_job(&f->workers[a->index]);
+            fabric_begin_job(&f->workers[a->index]);
         break;
     case FLUSH_WORKER:
         f->workers[a->index].blocked = false;
@@ -655,7 +473,7 @@ static void begin_slices(fabric *f)
 {
     rt_error error = {0};
     for (uint32_t i = 0; i < f->n; i++) {
-        worker *w = &f->workers[i];
+        fabric_worker *w = &f->workers[i];
         if (!w->dense_open && ew_executor_begin(w->executor, &error))
             fail_msg("worker %u begins a slice: %s", i, error.text);
     }
@@ -682,7 +500,7 @@ static void dump(const fabric *f)
 {
     printf("%u of %u slices handed out\n", f->handed, f->plan->slice_count);
     for (uint32_t i = 0; i < f->n; i++) {
-        const worker *w = &f->workers[i];
+        const fabric_worker *w = &f->workers[i];
         printf("worker %u: trained %" PRIu64 "%s%s%s%s, %u slices on the way\n", i, w->trained,
                w->training ? ", training" : "", w->dense_open ? ", awaits a dense sum" : "",
                ew_executor_idle(w->executor) ? ", idle" : ", busy", w->blocked ? ", blocked" : "",

@@ -24,7 +24,7 @@ typedef struct {
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
     rt_coding dense_wire, row_wire;
-    uint32_t bad_every;    // so many batches: one has a dense feature that is not finite; 0: none
+    uint32_t bad_every; // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;
     double zipf;
@@ -62,7 +62,7 @@ typedef struct {
     uint64_t *keys;       // key_count, ascending: all keys of all batches
     uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
-    rt_counts planned; // all workers, all slices
+    rt_counts planned;  // all workers, all slices
     dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
 
@@ -78,12 +78,12 @@ typedef struct {
     uint32_t key_count, row_floats; // values, then state
     float *rows;                    // key_count x row_floats, in the order of fabric_plan.keys
     uint32_t dense_count;
-    float *dense;    // weights of worker 0; all others' are the same bits
-    double loss_sum; // of all samples, each before it was trained
-    uint64_t turns;  // choices of the schedule
-    uint64_t early;  // rows that came before their slot was free
-    uint64_t parked; // most pulls that waited at one shard
-    uint64_t again;  // messages that a full queue refused
+    float *dense;     // weights of worker 0; all others' are the same bits
+    double loss_sum;  // of all samples, each before it was trained
+    uint64_t turns;   // choices of the schedule
+    uint64_t early;   // rows that came before their slot was free
+    uint64_t parked;  // most pulls that waited at one shard
+    uint64_t again;   // messages that a full queue refused
     uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 

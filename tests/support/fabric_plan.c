@@ -172,9 +172,8 @@ static void change_participants(const fabric_plan *plan, dp_planner *planner, ui
     uint64_t workers = rt_random_u64(&random) & all;
     workers = workers ? workers : rt_bit(rt_random_below(&random, shape->worker_count));
     for (uint32_t j = 0; j < shape->worker_count; j++) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
-                          .worker = j,
-                          .value = (double)(workers >> j & 1)};
+        dp_input input = {
+            .kind = DP_INPUT_PARTICIPATES, .worker = j, .value = (double)(workers >> j & 1)};
         assert_int_equal(dp_planner_apply(planner, &input, NULL), RT_OK);
     }
 }

@@ -1,19 +1,18 @@
 // "boxes": what follows from them, and what may not stand beside them.
-#define _GNU_SOURCE // mkstemp
 #include "tests/support/test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/support/config_case.h"
 
 #define BOX(name, rest) "{\"name\": \"" name "\", \"gbps\": 0.5" rest "}"
-#define FOUR                                                                                  \
-    "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", ", \"workers\": 2") ","                \
-    "{\"name\": \"c\", \"gbps_up\": 1, \"gbps_down\": 2, \"workers\": 0, \"shards\": 2}"      \
-    "," BOX("d", "") "]"
+#define FOUR                                                                            \
+    "boxes=[" BOX("a", ", \"shards\": 1") "," BOX(                                      \
+        "b", ", \"workers\": 2") ","                                                    \
+                                 "{\"name\": \"c\", \"gbps_up\": 1, \"gbps_down\": 2, " \
+                                 "\"workers\": 0, \"shards\": 2}"                       \
+                                 "," BOX("d", "") "]"
 
 static void workers_shards_and_links_follow(void **state)
 {
@@ -48,8 +47,8 @@ static void addresses_follow(void **state)
 {
     (void)state;
     rt_config config = config_fresh();
-    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 2, \"host\": \"10.0.0.1\"") ","
-                                 BOX("b", ", \"shards\": 1, \"host\": \"shop\", \"port\": 9") "]");
+    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 2, \"host\": \"10.0.0.1\"") "," BOX(
+                                 "b", ", \"shards\": 1, \"host\": \"shop\", \"port\": 9") "]");
     assert_int_equal(config.network_ps_count, 3);
     assert_string_equal(config.network_ps[0], "10.0.0.1:7001");
     assert_string_equal(config.network_ps[1], "10.0.0.1:7002");
@@ -91,8 +90,9 @@ static void what_contradicts_is_refused_by_name(void **state)
     SAYS("boxes[0]: expected either \"gbps\"", "boxes=[{\"name\": \"a\", \"shards\": 1}]");
     SAYS("boxes[0]: the key \"name\" is missing", "boxes=[{\"gbps\": 1, \"shards\": 1}]");
     SAYS("boxes[0]: 5 is no box", "boxes=[5]");
-    SAYS("boxes[1]: box \"b\" has shards and no \"host\"",
-         "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"x\"") "," BOX("b", ", \"shards\": 1") "]");
+    SAYS(
+        "boxes[1]: box \"b\" has shards and no \"host\"",
+        "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"x\"") "," BOX("b", ", \"shards\": 1") "]");
 }
 
 static void homes_need_boxes(void **state)
@@ -110,22 +110,16 @@ static void homes_need_boxes(void **state)
 static void order_in_a_file_means_nothing(void **state)
 {
     (void)state;
-    const char *const texts[] = {
-        "{\"workers\": 3, \"boxes\": [" BOX("a", ", \"shards\": 1") "]}",
-        "{\"boxes\": [" BOX("a", ", \"shards\": 1") "], \"workers\": 3}"};
+    const char *const texts[] = {"{\"workers\": 3, \"boxes\": [" BOX("a", ", \"shards\": 1") "]}",
+                                 "{\"boxes\": [" BOX("a", ", \"shards\": 1") "], \"workers\": 3}"};
     for (uint32_t i = 0; i < 2; i++) {
-        char path[] = "/tmp/lanyard-boxes-XXXXXX";
-        const int file = mkstemp(path);
         rt_config config = config_fresh();
         rt_error error = {0};
-        assert_true(file >= 0);
-        assert_int_equal(write(file, texts[i], strlen(texts[i])), (ssize_t)strlen(texts[i]));
-        close(file);
-        assert_int_equal(rt_config_load(&config, path, &error), RT_OK);
+        assert_int_equal(rt_config_load(&config, config_write_file("boxes.json", texts[i]), &error),
+                         RT_OK);
         config_must_set(&config, "stream.files=x");
         assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
         assert_non_null(strstr(error.text, "workers: says something else than boxes"));
-        unlink(path);
         rt_config_fini(&config);
     }
 }
@@ -136,17 +130,13 @@ static void written_and_read_again(void **state)
     (void)state;
     rt_config config = config_fresh(), again = config_fresh();
     rt_error error = {0};
-    char *json, path[] = "/tmp/lanyard-boxes-XXXXXX";
+    char *json;
     uint32_t at = 0;
-    const int file = mkstemp(path);
     config_must_set(&config, FOUR);
     config_must_set(&config, "ps.homes=planned");
     assert_int_equal(rt_config_to_json(&config, &json), RT_OK);
-    assert_int_equal(write(file, json, strlen(json)), (ssize_t)strlen(json));
-    close(file);
-    assert_int_equal(rt_config_load(&again, path, &error), RT_OK);
+    assert_int_equal(rt_config_load(&again, config_write_file("boxes.json", json), &error), RT_OK);
     assert_null(rt_config_difference(&config, &again, &at));
-    unlink(path);
     rt_free(json);
     rt_config_fini(&config);
     rt_config_fini(&again);

@@ -1,0 +1,60 @@
+#include "tests/explore/explore_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+bool ex_is_full(void)
+{
+    const char *wanted = getenv("EXPLORE");
+    return wanted && strcmp(wanted, "full") == 0;
+}
+
+bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool replayed,
+                         ex_totals *sum, char *violation, size_t size)
+{
+    ex_program *program = malloc(sizeof *program);
+    ex_counts counts;
+    assert_non_null(program);
+    ex_program_init(program, scenario);
+    const ex_options options = {.broken = broken,
+                                .reduction = EX_ANSWERS_FIRST,
+                                .leaf = replayed ? ex_replay : NULL,
+                                .context = &sum->replayed};
+    const bool right = ex_explore(program, &options, &counts, violation, size);
+    sum->scenarios++;
+    sum->states += counts.states;
+    sum->transitions += counts.transitions;
+    sum->deltas += program->operations[DP_OP_PUSH_DELTA];
+    for (uint32_t w = 0; scenario->floor && w < scenario->worker_count; w++)
+        sum->dropped += program->slices[program->cut_slice - 1][w].node_count;
+    ex_program_fini(program);
+    free(program);
+    return right;
+}
+
+void ex_must_hold(const ex_scenario *scenario, bool replayed, ex_totals *sum)
+{
+    char violation[1024], text[512];
+    if (ex_explore_scenario(scenario, EX_BREAK_NONE, replayed, sum, violation, sizeof violation))
+        return;
+    ex_scenario_print(scenario, text, sizeof text);
+    fail_msg("%s: %s", text, violation);
+}
+
+ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t shards,
+                      uint32_t iterations, uint64_t number)
+{
+    return (ex_scenario){.worker_count = (uint8_t)workers,
+                         .key_count = (uint8_t)keys,
+                         .slot_count = (uint8_t)slots,
+                         .shard_count = (uint8_t)shards,
+                         .iterations = (uint8_t)iterations,
+                         .run_ahead = (uint8_t)(number % 3),
+                         .push_credits = number / 3 % 4 ? EX_QUEUE : 1,
+                         .first_touch_pull = number / 5 % 2,
+                         .guard = number / 7 % 3 == 0,
+                         .bad = number / 11 % 2 ? 2 : 0,
+                         .eviction = (rt_eviction_kind)(number % 4)};
+}
