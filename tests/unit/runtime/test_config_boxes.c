@@ -35,7 +35,7 @@ static void workers_shards_and_links_follow(void **state)
         assert_int_equal(rt_config_box_of_shard(&config, s), shards[s]);
     assert_int_equal(rt_config_box_of_worker(&config, 4), RT_SITE_BOXES_MAX);
     assert_int_equal(rt_config_check(&config, &error), RT_OK);
-    rt_config_keep_workers(&config, 0xd); // without the first one of b
+    rt_config_keep_members(&config, 0xd, UINT64_MAX); // without the first one of b
     assert_int_equal(config.worker_count, 3);
     assert_int_equal(rt_config_box_of_worker(&config, 1), 1);
     assert_int_equal(rt_config_box_of_worker(&config, 2), 3);
