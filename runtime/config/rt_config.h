@@ -505,8 +505,9 @@ void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards
 void rt_config_members_of_boxes(const rt_config *config, uint64_t boxes, uint64_t *workers_p,
                                 uint64_t *shards_p);
 
-// The boxes that a run begins with: all but spare ones.
+// The boxes that a run begins with: all but spare ones; and leaving those away.
 uint64_t rt_config_first_boxes(const rt_config *config);
+void rt_config_leave_spares(rt_config *config);
 
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);

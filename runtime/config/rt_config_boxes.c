@@ -164,6 +164,15 @@ void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards
         links->given_count = kept;
 }
 
+void rt_config_leave_spares(rt_config *config)
+{
+    uint64_t workers, shards;
+    if (config->box_count == 0)
+        return;
+    rt_config_members_of_boxes(config, rt_config_first_boxes(config), &workers, &shards);
+    rt_config_keep_members(config, workers, shards);
+}
+
 // Into lists that are zero; what becomes of network.ps where no host is known is the caller's.
 static void follow(const rt_box_config *boxes, uint32_t box_count, rt_config *config)
 {

@@ -21,7 +21,8 @@ KNOWN = {
     "Description", "Wants", "After", "Before", "StartLimitIntervalSec", "RequiresMountsFor", "Type",
     "TimeoutStartSec", "WatchdogSec", "User", "Group", "Environment", "EnvironmentFile",
     "StateDirectory", "WorkingDirectory", "ExecStart", "ExecStartPre", "ExecReload", "Restart",
-    "RestartSec", "RestartPreventExitStatus", "KillSignal", "KillMode", "TimeoutStopSec", "UMask",
+    "RestartSec", "RestartPreventExitStatus", "SuccessExitStatus", "KillSignal", "KillMode",
+    "TimeoutStopSec", "UMask",
     "ProtectSystem", "ProtectHome", "PrivateTmp", "ReadWritePaths", "NoNewPrivileges",
     "CapabilityBoundingSet", "LimitNOFILE", "LimitCORE", "WantedBy"}
 NOT_DONE = re.compile(  # what only the kernel and systemd can do to a process
