@@ -182,7 +182,8 @@ class Unit:
     def ended(self, code):
         self.ready.clear()
         self.ends += 1
-        is_clean = code == 0 or -code in CLEAN_SIGNALS
+        is_clean = (code == 0 or -code in CLEAN_SIGNALS or
+                    str(code) in words_of(self.keys.get("SuccessExitStatus", [])))
         self.state = "inactive" if is_clean else "failed"
         if not self.wanted or str(code) in words_of(self.keys.get("RestartPreventExitStatus", [])):
             return False

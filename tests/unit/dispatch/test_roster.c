@@ -469,6 +469,9 @@ static void boxes_that_are_out_wait(void **state)
     rt_message message = receive(&f, other);
     assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
     rt_message_release(&message);
+    message = receive(&f, f.workers[0]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
+    rt_message_release(&message);
     const rt_member member = {.config = {.self = rt_peer(RT_ROLE_PS, 1)}, .welcome = welcome};
     assert_int_equal(rt_member_rank(&member), 0);
     dp_roster_dismiss(f.roster, 1, 0);
