@@ -227,6 +227,11 @@ void ex_program_fini(ex_program *program);
 // the order of their first use.
 uint64_t ex_program_hash(const ex_program *program, const uint8_t *workers, const uint8_t *keys);
 
+// What comes before and after every node of a worker, on its slot.
+void ex_link_nodes(ex_program *program, uint32_t worker);
+
+// ---- explore_break.c
+
 // Breaks a rule of the planner in the place number `place` where that is possible. False: there are
 // fewer, and nothing changed.
 bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
