@@ -32,7 +32,7 @@ typedef struct {
 // What every cell asks for stands first, in one cache line.
 typedef struct {
     int kind;       // rt_column_kind, or RT_COLUMN_PLAIN
-    uint32_t field; // categorical, multi
+    uint32_t field; // categorical, multi; of a label its number
     bool id_is_number;
     bool is_label_number; // label_value is a number
     bool is_label_one;    // it is 1, so that 0 is what other labels should be

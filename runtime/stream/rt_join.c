@@ -28,7 +28,9 @@ typedef struct {
     uint64_t turns[2];      // order among the ready, of READY and LATE
     event_state state;
     bool is_early;      // an outcome
-    bool label;         // of the outcome
+    uint8_t late;       // labels that a correction makes 1
+    rt_join_labels labels; // of outcomes that came before the training
+    uint64_t *told;        // of several labels: step in which each was known; else NULL
     bool is_unanswered; // it became ready because its window ended
     bool is_trained;    // as label 0
     float weight;
@@ -41,6 +43,8 @@ typedef struct {
 struct rt_join {
     rt_join_settings settings;
     int64_t window_ms, late_ms;
+    uint32_t label_count;
+    uint8_t all; // labels
     pthread_mutex_t lock; // all below: rt_join_save comes from another thread
     record *records;
     uint32_t record_count, record_capacity;
@@ -174,6 +178,7 @@ static void release(rt_join *join, uint32_t index)
 {
     record *one = &join->records[index];
     rt_free(one->payload);
+    rt_free(one->told);
     *one = (record){.state = GONE, .heap_at = NONE, .next = join->free};
     join->free = index;
 }
@@ -188,6 +193,7 @@ static rt_status reserve_one(rt_join *join, uint32_t *index_p)
                     sizeof *join->records))
             return RT_NO_MEMORY;
         join->records[join->record_count].payload = NULL;
+        join->records[join->record_count].told = NULL;
         release(join, join->record_count++);
     }
     *index_p = join->free;
@@ -205,12 +211,33 @@ static rt_status add(rt_join *join, record what, event_state state, uint32_t *in
     join->records[index] = what;
     if (insert(join, index)) {
         join->records[index].payload = NULL;
+        join->records[index].told = NULL;
         release(join, index);
         return RT_NO_MEMORY;
     }
     join->free = next_free;
     *index_p = index;
     return RT_OK;
+}
+
+// Where it is written when each of several labels was known.
+static rt_status reserve_told(const rt_join *join, record *one)
+{
+    if (join->label_count == 1)
+        return RT_OK;
+    one->told = rt_alloc(join->label_count, sizeof *one->told);
+    return one->told ? RT_OK : RT_NO_MEMORY;
+}
+
+// Labels that the record lacks so far, from this step on. False: it has them all.
+static bool learn(const rt_join *join, record *one, rt_join_labels labels)
+{
+    const uint8_t fresh_ones = labels.known & join->all & (uint8_t)~one->labels.known;
+    for (uint32_t l = 0; one->told && l < join->label_count; l++)
+        one->told[l] = fresh_ones >> l & 1 ? join->step : one->told[l];
+    one->labels.known |= fresh_ones;
+    one->labels.ones |= labels.ones & fresh_ones;
+    return fresh_ones != 0;
 }
 
 static record fresh(rt_join *join, uint64_t id, int64_t time_ms, event_state state)
@@ -272,9 +299,11 @@ static void end_one(rt_join *join, uint32_t index)
     const bool waited = one->state == WAITING;
     join->counts.unanswered += waited;
     join->counts.unmatched += one->is_early;
-    one->label = one->is_early ? one->label : false;
+    const bool is_kept = join->settings.join.unanswered == RT_JOIN_NEGATIVE;
     one->is_unanswered = waited;
-    enter(join, index, waited && join->settings.join.unanswered == RT_JOIN_NEGATIVE ? READY : GONE);
+    if (waited && is_kept)
+        learn(join, one, (rt_join_labels){.known = join->all});
+    enter(join, index, waited && (is_kept || one->labels.known) ? READY : GONE);
 }
 
 static void end_until(rt_join *join, int64_t time_ms)
@@ -332,7 +361,9 @@ rt_status rt_join_offer(rt_join *join, const rt_line_sample *sample)
         one.key_count = sample->key_count;
         one.payload = rt_alloc(keys + dense + 1, 1);
         // Beside the table: an outcome that came before has the place of its id.
-        status = one.payload ? reserve_one(join, &join->offered) : RT_NO_MEMORY;
+        status = one.payload ? reserve_told(join, &one) : RT_NO_MEMORY;
+        if (!status)
+            status = reserve_one(join, &join->offered);
         if (!status) {
             memcpy(one.payload, sample->keys, keys);
             memcpy(one.payload + keys, sample->dense, dense);
@@ -342,6 +373,7 @@ rt_status rt_join_offer(rt_join *join, const rt_line_sample *sample)
             join->records[join->offered] = one;
         } else {
             rt_free(one.payload);
+            rt_free(one.told);
         }
     }
     pthread_mutex_unlock(&join->lock);
@@ -372,10 +404,10 @@ static rt_status settle_offer(rt_join *join)
     record *one = &join->records[index];
     const uint32_t early = join->slot_count ? find(join, one->id) : NONE;
     const int64_t time_ms = known_time(join, one->time_ms);
-    bool is_answered = false, label = false;
+    rt_join_labels labels = {0};
     if (early != NONE) {
-        is_answered = join->records[early].known_ms >= time_ms - join->window_ms;
-        label = join->records[early].label;
+        if (join->records[early].known_ms >= time_ms - join->window_ms)
+            labels = join->records[early].labels;
         enter(join, early, GONE);
     }
     if (insert(join, index) ||
@@ -384,8 +416,8 @@ static rt_status settle_offer(rt_join *join)
     join->records[index].known_ms = time_ms;
     join->offered = NONE;
     enter(join, index, WAITING);
-    if (is_answered) {
-        join->records[index].label = label;
+    learn(join, &join->records[index], labels);
+    if (join->records[index].labels.known == join->all) {
         enter(join, index, READY);
         return RT_OK;
     }
@@ -409,31 +441,40 @@ rt_status rt_join_admit(rt_join *join)
 
 // ---- outcomes ----------------------------------------------------------------------------------
 
-static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, bool label)
+static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels)
 {
     uint32_t index;
     record one = fresh(join, id, time_ms, KEPT);
     one.known_ms = known_time(join, time_ms);
     one.is_early = true;
-    one.label = label;
-    rt_status status = add(join, one, KEPT, &index);
-    if (status)
+    rt_status status = reserve_told(join, &one);
+    if (!status) {
+        learn(join, &one, labels);
+        status = add(join, one, KEPT, &index);
+    }
+    if (status) {
+        rt_free(one.told);
         return status;
+    }
     join->counts.kept++;
     heap_add(join, index, end_of(join, &join->records[index], KEPT));
     return RT_OK;
 }
 
-static rt_status answer(rt_join *join, uint64_t id, int64_t time_ms, bool label)
+static rt_status answer(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels)
 {
     const uint32_t index = join->slot_count ? find(join, id) : NONE;
     if (index == NONE)
-        return keep_early(join, id, time_ms, label);
+        return keep_early(join, id, time_ms, labels);
     record *one = &join->records[index];
-    if (one->state == WAITING) {
-        one->label = label;
-        enter(join, index, READY);
-    } else if (one->state == KEPT && !one->is_early && label) {
+    const bool is_late = one->state == KEPT && !one->is_early;
+    if (one->state == WAITING || (one->state == KEPT && one->is_early)) {
+        if (!learn(join, one, labels))
+            join->counts.repeated++;
+        else if (one->state == WAITING && one->labels.known == join->all)
+            enter(join, index, READY);
+    } else if (is_late && (labels.ones & ~one->labels.ones & join->all)) {
+        one->late = labels.ones & (uint8_t)~one->labels.ones & join->all;
         enter(join, index, LATE);
         join->counts.late++;
     } else {
@@ -442,7 +483,8 @@ static rt_status answer(rt_join *join, uint64_t id, int64_t time_ms, bool label)
     return RT_OK;
 }
 
-rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, bool label, bool *taken_p)
+rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels,
+                          bool *taken_p)
 {
     rt_status status = RT_OK;
     pthread_mutex_lock(&join->lock);
@@ -453,7 +495,7 @@ rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, bool labe
     *taken_p = join->ready_first == NONE;
     if (*taken_p) {
         join->counts.outcomes++;
-        status = answer(join, id, time_ms, label);
+        status = answer(join, id, time_ms, labels);
     }
     pthread_mutex_unlock(&join->lock);
     return status;
@@ -474,19 +516,31 @@ bool rt_join_has_ready(const rt_join *join)
     return join->ready_first != NONE;
 }
 
+// A correction has nothing to say of labels that stay what they were.
+static void put_labels(const record *one, rt_batch *batch, uint32_t i)
+{
+    const bool is_late = one->state == LATE;
+    for (uint32_t l = 0; l < batch->label_count; l++) {
+        const size_t at = (size_t)i * batch->label_count + l;
+        const bool is_one = (is_late ? one->late : one->labels.ones) >> l & 1;
+        const bool is_known = one->labels.known >> l & 1;
+        const float weight = is_known ? one->weight : 0;
+        batch->labels[at] = is_one ? weight : 0;
+        batch->weights[at] = is_late && (one->is_trained || !is_one) ? 0 : weight;
+        if (!batch->is_weighted)
+            batch->labels[at] = is_one;
+    }
+}
+
 static void put(const record *one, rt_batch *batch)
 {
     const uint32_t i = batch->sample_count++;
     const size_t keys = one->key_count * sizeof *batch->keys;
-    const bool is_late = one->state == LATE;
     memcpy(batch->keys + batch->key_count, one->payload, keys);
     if (batch->dense_count)
         memcpy(batch->dense + (size_t)i * batch->dense_count, one->payload + keys,
                batch->dense_count * sizeof *batch->dense);
-    batch->labels[i] = one->label || is_late ? one->weight : 0;
-    batch->weights[i] = is_late && one->is_trained ? 0 : one->weight;
-    if (!batch->is_weighted)
-        batch->labels[i] = one->label;
+    put_labels(one, batch, i);
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += one->key_count;
     batch->key_offsets[i + 1] = batch->key_count;
@@ -497,7 +551,7 @@ static void give_first(rt_join *join, rt_batch *batch, bool *given_p)
 {
     const uint32_t index = join->ready_first;
     record *one = &join->records[index];
-    const bool is_negative = one->state == READY && !one->label;
+    const bool is_negative = one->state == READY && !one->labels.ones;
     join->ready_first = one->next;
     *given_p = !is_negative ||
                rt_negatives_keeps(join->settings.seed, one->id, join->settings.negatives_keep);
@@ -535,6 +589,8 @@ rt_status rt_join_create(const rt_join_settings *settings, rt_join **join_p, rt_
     if (!join)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a join");
     join->settings = *settings;
+    join->label_count = settings->label_count ? settings->label_count : 1;
+    join->all = (uint8_t)((1u << join->label_count) - 1);
     join->window_ms = (int64_t)(settings->join.window_s * 1000);
     join->late_ms = (int64_t)(settings->join.late_s * 1000);
     join->free = join->ready_first = join->gone_first = join->offered = NONE;
@@ -547,8 +603,10 @@ void rt_join_destroy(rt_join *join)
 {
     if (!join)
         return;
-    for (uint32_t i = 0; i < join->record_count; i++)
+    for (uint32_t i = 0; i < join->record_count; i++) {
         rt_free(join->records[i].payload);
+        rt_free(join->records[i].told);
+    }
     rt_free(join->records);
     rt_free(join->slots);
     rt_free(join->heap);
@@ -606,9 +664,43 @@ static event_state state_at(const record *one, uint64_t step)
     return state;
 }
 
-static void save_one(const rt_join *join, const record *one, event_state state, rt_bytes *bytes)
+// As they were known at the end of a step. Of one label the state says whether it is.
+static uint32_t label_flags(const rt_join *join, const record *one, uint64_t step)
 {
-    const uint32_t flags = (one->is_early ? 1u : 0) | (one->label ? 2u : 0) |
+    uint32_t known = 0;
+    if (join->label_count == 1)
+        return one->labels.ones ? 2u : 0;
+    for (uint32_t l = 0; l < join->label_count; l++)
+        known |= one->told[l] <= step ? one->labels.known & 1u << l : 0;
+    return known << 8 | (one->labels.ones & known) << 16 | (uint32_t)one->late << 24;
+}
+
+static rt_status read_labels(const rt_join *join, uint32_t flags, record *one)
+{
+    const bool is_one = flags & 2;
+    if (join->label_count == 1) {
+        one->labels.known = one->state != WAITING && one->state != OFFERED;
+        one->labels.ones = is_one && one->labels.known;
+        one->late = one->state == LATE;
+        return flags > 15 ? RT_DATA : RT_OK;
+    }
+    one->labels.known = flags >> 8 & 0xff;
+    one->labels.ones = flags >> 16 & 0xff;
+    one->late = (uint8_t)(flags >> 24);
+    if (((one->labels.known | one->late) & ~join->all) || (flags & 0xf2) ||
+        (one->labels.ones & ~one->labels.known))
+        return RT_DATA;
+    if (reserve_told(join, one))
+        return RT_NO_MEMORY;
+    for (uint32_t l = 0; l < join->label_count; l++)
+        one->told[l] = join->step;
+    return RT_OK;
+}
+
+static void save_one(const rt_join *join, const record *one, event_state state,
+                     uint64_t step, rt_bytes *bytes)
+{
+    const uint32_t flags = (one->is_early ? 1u : 0) | label_flags(join, one, step) |
                            (one->is_trained ? 4u : 0) | (one->is_unanswered ? 8u : 0);
     rt_bytes_put_u64(bytes, one->id);
     rt_bytes_put_u64(bytes, (uint64_t)one->time_ms);
@@ -638,7 +730,7 @@ void rt_join_save(rt_join *join, uint64_t step, rt_bytes *bytes)
         const record *one = &join->records[i];
         const event_state state = state_at(one, step);
         if (state != GONE)
-            save_one(join, one, state, bytes);
+            save_one(join, one, state, step, bytes);
     }
     pthread_mutex_unlock(&join->lock);
 }
@@ -665,17 +757,19 @@ static rt_status read_one(rt_join *join, rt_reader *bytes, record *one)
     const uint32_t flags = rt_reader_u32(bytes);
     rt_reader_get(bytes, &one->weight, 1, sizeof one->weight);
     one->key_count = rt_reader_u32(bytes);
-    if (bytes->failed || one->state >= GONE || flags > 15 || one->key_count > KEYS_MAX ||
+    if (bytes->failed || one->state >= GONE || one->key_count > KEYS_MAX ||
         one->number >= join->numbers || ((flags & 1) && one->state != KEPT))
         return RT_DATA;
     one->is_early = flags & 1;
-    one->label = flags & 2;
     one->is_trained = flags & 4;
     one->is_unanswered = flags & 8;
     one->turns[0] = one->turns[1] = turn;
     for (uint32_t s = 0; s < STATES; s++)
         one->since[s] = NEVER;
     one->since[one->state] = join->step;
+    rt_status status = read_labels(join, flags, one);
+    if (status)
+        return status;
     if (one->is_early)
         return one->key_count == 0 ? RT_OK : RT_DATA;
     const size_t size =
@@ -727,6 +821,7 @@ static rt_status put_back(rt_join *join, record *one)
     if (status)
         return status;
     one->payload = NULL; // the record's now
+    one->told = NULL;
     count_state(join, one, state, 1);
     if (state == WAITING || state == KEPT)
         heap_add(join, index, end_of(join, one, state));
@@ -747,6 +842,7 @@ rt_status rt_join_load(rt_join *join, rt_reader *bytes, rt_error *error)
         if (!status)
             status = put_back(join, &one);
         rt_free(one.payload);
+        rt_free(one.told);
     }
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "out of memory for a join");

@@ -122,7 +122,8 @@ static void put_outcome(rt_join *join, const input *one, outputs *out)
     bool is_taken = false;
     while (!is_taken) {
         drain(join, out);
-        assert_int_equal(rt_join_outcome(join, one->id, one->time_ms, one->label, &is_taken),
+        assert_int_equal(rt_join_outcome(join, one->id, one->time_ms,
+                                         (rt_join_labels){1, one->label}, &is_taken),
                          RT_OK);
     }
     drain(join, out);
