@@ -5,8 +5,7 @@ static const rt_table_config *table_of(const rt_stream_config *stream)
 {
     if (rt_config_has_join(stream))
         return &stream->join.table;
-    const bool has_columns =
-        stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON;
+    const bool has_columns = stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON;
     return has_columns ? &stream->table : NULL;
 }
 

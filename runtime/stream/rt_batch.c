@@ -69,7 +69,8 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
             return status;
     }
     uint32_t i = batch->sample_count++;
-    for (size_t at = (size_t)i * batch->label_count; at < (i + (size_t)1) * batch->label_count; at++) {
+    for (size_t at = (size_t)i * batch->label_count; at < (i + (size_t)1) * batch->label_count;
+         at++) {
         batch->labels[at] = label;
         batch->weights[at] = 1;
     }

@@ -43,7 +43,8 @@ void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted);
 // Room for sample_count samples and key_count keys in all, contents kept. RT_NO_MEMORY: unchanged.
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count);
 
-// Appends one sample of weight 1, with every label as given; dense has dense_count floats. RT_NO_MEMORY: unchanged.
+// Appends one sample of weight 1, with every label as given; dense has dense_count floats.
+// RT_NO_MEMORY: unchanged.
 rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
                           uint32_t key_count);
 

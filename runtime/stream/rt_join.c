@@ -27,12 +27,12 @@ typedef struct {
     uint64_t since[STATES]; // step in which a state began
     uint64_t turns[2];      // order among the ready, of READY and LATE
     event_state state;
-    bool is_early;      // an outcome
-    uint8_t late;       // labels that a correction makes 1
+    bool is_early;         // an outcome
+    uint8_t late;          // labels that a correction makes 1
     rt_join_labels labels; // of outcomes that came before the training
     uint64_t *told;        // of several labels: step in which each was known; else NULL
-    bool is_unanswered; // it became ready because its window ended
-    bool is_trained;    // as label 0
+    bool is_unanswered;    // it became ready because its window ended
+    bool is_trained;       // as label 0
     float weight;
     uint32_t key_count;
     uint8_t *payload; // keys, then dense features
@@ -44,7 +44,7 @@ struct rt_join {
     rt_join_settings settings;
     int64_t window_ms, late_ms;
     uint32_t label_count;
-    uint8_t all; // labels
+    uint8_t all;          // labels
     pthread_mutex_t lock; // all below: rt_join_save comes from another thread
     record *records;
     uint32_t record_count, record_capacity;
@@ -697,8 +697,8 @@ static rt_status read_labels(const rt_join *join, uint32_t flags, record *one)
     return RT_OK;
 }
 
-static void save_one(const rt_join *join, const record *one, event_state state,
-                     uint64_t step, rt_bytes *bytes)
+static void save_one(const rt_join *join, const record *one, event_state state, uint64_t step,
+                     rt_bytes *bytes)
 {
     const uint32_t flags = (one->is_early ? 1u : 0) | label_flags(join, one, step) |
                            (one->is_trained ? 4u : 0) | (one->is_unanswered ? 8u : 0);

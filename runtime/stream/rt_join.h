@@ -9,9 +9,9 @@
 //                                   └─► is kept late_s ──► label 1 comes: a correction (late)
 //
 // Of several labels an outcome fills those that it names, and each is filled once: a sample is
-// ready when all are known. What is not known when the window ends is 0; or absent, where unanswered
-// events are dropped and this one has an answer. A correction is of the labels of one outcome, and an
-// event has one at most.
+// ready when all are known. What is not known when the window ends is 0; or absent, where
+// unanswered events are dropped and this one has an answer. A correction is of the labels of one
+// outcome, and an event has one at most.
 //
 // The clock is the latest time that was seen. A time that is more than a day and a window ahead of
 // it does not move it until 16 in a row are: one wrong date does not end all waiting.

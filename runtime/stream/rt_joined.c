@@ -260,8 +260,8 @@ rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
     const bool is_good = rt_join_seek(joined->join, bytes);
     joined->has_head = rt_reader_u32(bytes) != 0;
     const uint32_t labels = rt_reader_u32(bytes);
-    joined->labels = (rt_join_labels){joined->label_count > 1 ? labels >> 8 & 0xff : 1,
-                                      labels & 0xff};
+    joined->labels =
+        (rt_join_labels){joined->label_count > 1 ? labels >> 8 & 0xff : 1, labels & 0xff};
     joined->id = rt_reader_u64(bytes);
     joined->time_ms = (int64_t)rt_reader_u64(bytes);
     const uint64_t size = rt_reader_u64(bytes);
