@@ -243,7 +243,7 @@ static rt_status check_label(const rt_table_config *table, const char *list, uin
     if (is_one_of_several && !column->name[0])
         return rt_fail(error, RT_CONFIG, AT ".name: is needed where there are several labels", list,
                        index);
-    if (column->loss_weight != 1 && !is_one_of_several)
+    if (column->loss_weight > 0 && column->loss_weight != 1 && !is_one_of_several)
         return rt_fail(error, RT_CONFIG, AT ".loss_weight: is for one of several labels", list,
                        index);
     return RT_OK;

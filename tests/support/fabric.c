@@ -136,6 +136,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .message_bytes = f->schedule->message_bytes,
         .one_at_a_time = f->schedule->one_at_a_time,
         .limits = {.dense_count = shape->dense_count,
+                   .more_labels = shape->more_labels,
                    .field_count = shape->field_count,
                    .worker_count = f->n,
                    .sample_count_max = model.sample_count_max,
