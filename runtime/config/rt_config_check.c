@@ -319,7 +319,9 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
     if (is_joined ? label_count > 0 : label_count < 1 || label_count > RT_LABELS_MAX)
         return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
                        label_count,
-                       is_joined ? "none: labels come by stream.join" : "one, or at most 8");
+                       is_joined          ? "none: labels come by stream.join"
+                       : label_count == 0 ? "one"
+                                          : "at most 8");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
                        "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",

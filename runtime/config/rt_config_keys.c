@@ -197,7 +197,8 @@ const rt_config_key rt_config_keys[] = {
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
-         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
+         "multi columns "
          "become fields in this order. In objects (json): the members that are read."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "The label is 1 from this number on, else 0."),

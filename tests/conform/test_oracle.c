@@ -720,6 +720,7 @@ static void every_model_with(uint32_t more_labels)
             shape.dense_count = 0;
         }
         shape.more_labels = more_labels;
+        shape.change_every = more_labels ? 3 : 0; // the shards have the dense weights
         set_policy(&shape, 9);
         check_shape(&shape, 2);
         shape.worker_count = 1; // the same bits

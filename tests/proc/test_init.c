@@ -250,6 +250,9 @@ static void more_labels(void **state)
                (const char *const[]){files_of("little"), "checkpoint.at_end=true", NULL});
     run_up(labelled, "parts", "--resume", (const char *const[]){both, NULL});
     run_must_be_the_same("parts", "whole", 1);
+    char *manifest = run_file("parts", "model/manifest.json", &size);
+    assert_non_null(strstr(manifest, "\"labels\": [\n    \"label\",\n    \"e\"\n  ]"));
+    free(manifest);
     char *whole = run_file("whole", "summary.json", &size), *parts;
     parts = run_file("parts", "summary.json", &size);
     assert_non_null(strstr(whole, "\"e\": {"));
