@@ -455,7 +455,31 @@ static uint32_t put_three(rt_join *join, const labelled *one, three *out, uint32
     return take_three(join, out, count);
 }
 
-// What steps give, saved and loaded into another join before one of them.
+// Goes on in a new join from where a step ended, as it is known after two steps more.
+static rt_join *move_three(rt_join *join, const rt_join_settings *settings, uint64_t step,
+                           const labelled *next, uint32_t next_count)
+{
+    three lost[16];
+    rt_bytes told = {0}, saved = {0};
+    rt_error error = {0};
+    rt_join_tell(join, &told);
+    for (uint32_t i = 0; i < next_count && i < 2; i++) {
+        rt_join_step(join);
+        put_three(join, &next[i], lost, 0);
+    }
+    rt_join_save(join, step, &saved);
+    rt_join_destroy(join);
+    rt_reader told_reader = rt_bytes_reader(&told), saved_reader = rt_bytes_reader(&saved);
+    join = make_join(settings);
+    rt_join_remember(join);
+    assert_true(rt_join_seek(join, &told_reader));
+    if (rt_join_load(join, &saved_reader, &error))
+        fail_msg("%s", error.text);
+    rt_bytes_fini(&told);
+    rt_bytes_fini(&saved);
+    return join;
+}
+
 static uint32_t run_three(rt_join_late late, rt_join_unanswered unanswered, const labelled *steps,
                           uint32_t step_count, uint32_t moves_at, three *out)
 {
@@ -463,24 +487,13 @@ static uint32_t run_three(rt_join_late late, rt_join_unanswered unanswered, cons
     settings.join.unanswered = unanswered;
     settings.label_count = 3;
     rt_join *join = make_join(&settings);
+    uint64_t step = 0;
     uint32_t count = 0;
     rt_join_remember(join);
     for (uint32_t i = 0; i < step_count; i++) {
-        const uint64_t at = rt_join_step(join);
-        if (i == moves_at) {
-            rt_bytes told = {0}, saved = {0};
-            rt_error error = {0};
-            rt_join_tell(join, &told);
-            rt_join_save(join, at, &saved);
-            rt_join_destroy(join);
-            rt_reader told_reader = rt_bytes_reader(&told), saved_reader = rt_bytes_reader(&saved);
-            join = make_join(&settings);
-            assert_true(rt_join_seek(join, &told_reader));
-            if (rt_join_load(join, &saved_reader, &error))
-                fail_msg("%s", error.text);
-            rt_bytes_fini(&told);
-            rt_bytes_fini(&saved);
-        }
+        if (i == moves_at)
+            join = move_three(join, &settings, step, &steps[i], step_count - i);
+        step = rt_join_step(join);
         count = put_three(join, &steps[i], out, count);
     }
     rt_join_end(join);
