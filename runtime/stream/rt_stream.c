@@ -1,6 +1,5 @@
 #include "runtime/stream/rt_stream.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "runtime/rt_log.h"
@@ -89,9 +88,7 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
-    stream->schema.label_count = rt_config_label_count(config);
-    for (uint32_t l = 0; l < stream->schema.label_count; l++)
-        snprintf(stream->schema.label_names[l], RT_NAME_MAX, "%s", rt_config_label(config, l));
+    rt_parser_put_labels(config, &stream->schema);
     if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {
