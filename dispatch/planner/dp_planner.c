@@ -49,11 +49,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->trainers = rt_alloc(lookups, sizeof *work->trainers);
     work->keepers = rt_alloc(lookups, sizeof *work->keepers);
     work->movers = rt_alloc(lookups, sizeof *work->movers);
+    work->senders = rt_alloc(lookups, sizeof *work->senders);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
+        !work->senders || !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
@@ -266,6 +267,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->trainers);
     rt_free(work->keepers);
     rt_free(work->movers);
+    rt_free(work->senders);
     rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);

@@ -415,6 +415,8 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
          is_stale && dispatch->evict_cost},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
+        {"sim.hand_over", "copies of several workers meet at the parameter server",
+         config->sim_hand_over},
         {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
          is_stale && dispatch->view == RT_VIEW_STRICT},
     };
@@ -443,6 +445,8 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
         {"consistency.staleness", "changes of several workers would add up what rounding lost",
          config->consistency.staleness > 0},
         {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
+        {"sim.hand_over", "what a worker has of another one is no change of what the PS has",
+         config->sim_hand_over},
     };
     for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
         if (others[i].given)
