@@ -111,6 +111,7 @@ static void run_family_with(family f, bool hand_over)
         shape.dispatch.tables = i % 3;
         shape.dispatch.evict_cost = i % 5 < 2;
         shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
+        shape.dispatch.window = i % 3 ? shape.lookahead + 1 : shape.lookahead / 2 + 1;
         shape.cache = (cache_size)(i / 4 % 3);
         shape.eviction = (rt_eviction_kind)(i / 12 % 3);
         shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
