@@ -67,7 +67,7 @@ static rt_status write_shard(const export *e, uint32_t shard, const ps_table *ta
     summed s = {.place.path = path, .sum = rt_hasher_create()};
     ps_model_info own = *info;
     rt_status status = s.sum ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    own.iteration = own.base = 0;
+    own.iteration = own.base = own.floor = own.left_count = 0;
     own.packed = false;
     if (!status)
         status = ps_model_file_path(e->draft, shard, info->shard_count, path, sizeof path, error);

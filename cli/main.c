@@ -91,7 +91,10 @@ static const cli_command commands[] = {
     {"set", "RUN KEY VALUE", "change a key of a run while it trains",
      "  RUN    the folder of the run, on the coordinator's box; or a CONFIG with "
      "network.coordinator\n"
-     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level\n"
+     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level;\n"
+     "         optimizer.rows.learning_rate, optimizer.dense.learning_rate: by a checkpoint from "
+     "which\n"
+     "         all start anew\n"
      "  VALUE  as after --set\n"
      "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
      cli_set},

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "edge_worker/ew_run.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_thread.h"
 
 #define PUSH_CREDITS 64u
@@ -90,7 +91,7 @@ static rt_status create_model(ew_run *w, rt_error *error)
     const rt_config *config = w->config->config;
     const rt_wire_welcome *welcome = &w->member.welcome;
     ew_model_config model = {.model = config->model,
-                             .optimizer = config->optimizer_dense,
+                             .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
                              .seed = config->seed,
                              .dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
@@ -108,7 +109,8 @@ static rt_status create_model(ew_run *w, rt_error *error)
     bool unified = w->device.unified;
     ew_trainer_config trainer = {.device = &w->device,
                                  .model = w->model,
-                                 .row_optimizer = config->optimizer_rows,
+                                 .row_optimizer = rt_optimizer_with_rate(
+                                     &config->optimizer_rows, welcome->row_rate),
                                  .slab = unified ? w->rows.slab : w->device_rows.slab,
                                  .slot_count = welcome->slot_count,
                                  .row_stride = unified ? w->rows.stride : w->device_rows.stride,
@@ -170,7 +172,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     ew_trainer_attach(w->trainer, w->exchange);
     w->weights = (ew_weights){.shared = keeps,
                               .stripes = {exchange.count - 1, exchange.shard_count},
-                              .optimizer = config->optimizer_dense,
+                              .optimizer = rt_optimizer_with_rate(
+                                  &config->optimizer_dense, w->member.welcome.dense_rate),
                               .sender = ew_run_self_to_shards(w),
                               .exchange = w->exchange,
                               .ops = &ew_trainer_weights,

@@ -194,9 +194,6 @@ bool dp_checkpoint_has_all(const dp_checkpoint *c)
 static uint32_t choose_base(const dp_checkpoint *c)
 {
     uint32_t length = 0;
-    // Changes do not say which rows have left a shard.
-    if (c->config.config->ps_homes == RT_HOMES_PLANNED)
-        return 0;
     for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
         length++;
     if (*c->published && !c->is_chained)

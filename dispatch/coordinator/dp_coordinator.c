@@ -123,7 +123,9 @@ static rt_status welcome(dp_run *c, rt_error *error)
                                .sample_count_max = c->limits.sample_count_max,
                                .run_ahead = c->flights.max,
                                .dense_bytes = c->own.dense_bytes,
-                               .epoch = c->epoch};
+                               .epoch = c->epoch,
+                               .row_rate = c->members.row_rate,
+                               .dense_rate = c->members.dense_rate};
     rt_status status = dp_roster_welcome(c->roster, &payload, error);
     if (!status)
         dp_links_place(&c->links, payload.shards);
@@ -273,10 +275,12 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
-// And one of these boxes. After the roster is made, whose members agree on the whole configuration.
+// And one of these boxes, with the rates that were set. After the roster is made, whose members agree on the whole configuration.
 static void keep_boxes(dp_run *c)
 {
     const dp_members *m = &c->members;
+    dp_members_set_rates(m, &c->kept);
+    dp_members_set_rates(m, &c->control.in_force);
     const uint64_t all[3] = {c->own.identity.config_hash, m->workers, m->shards};
     if (rt_bit_count(m->workers) == c->given->worker_count &&
         rt_bit_count(m->shards) == c->given->ps_shard_count)

@@ -351,6 +351,10 @@ const rt_config_key rt_config_keys[] = {
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
+    U32("dispatch.window", dispatch.window, "1", IN(1, 32), "batches",
+        "A batch is placed together with those that follow it, so many in all: a row had better be "
+        "where it is trained next (esd, makespan). Samples stay in their batches; so many less one "
+        "are read ahead, and a live stream is trained so much later."),
     BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
          "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
@@ -643,6 +647,9 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
+    BOOL("sim.hand_over", sim_hand_over, "false",
+         "A row that one worker alone has and another one alone needs goes from worker to worker "
+         "(Herald, appendix B)."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
