@@ -98,6 +98,7 @@ static rt_status create_model(ew_run *w, rt_error *error)
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max};
+    ew_model_labels(&model, &config->stream);
     model.row_count_max = (uint32_t)rt_min_u64(model.lookup_count_max, welcome->slot_count);
     rt_status status = ew_model_create(&model, &w->device, &w->model, error);
     if (status)
@@ -123,6 +124,7 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
 {
     const bool planned = config->ps_homes == RT_HOMES_PLANNED;
     return (dp_slice_limits){.dense_count = welcome->dense_count,
+                             .more_labels = rt_config_label_count(&config->stream) - 1,
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
                              .sample_count_max = welcome->sample_count_max,

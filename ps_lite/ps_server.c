@@ -100,6 +100,14 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     return RT_OK;
 }
 
+// Whether files of changes come again and again, which name what has left since.
+static bool names_left(const rt_config *config)
+{
+    const bool comes_again = config->checkpoint.every_iterations || config->checkpoint.every_s > 0 ||
+                             config->publish.every_s > 0;
+    return config->ps_homes == RT_HOMES_PLANNED && config->checkpoint.full_every > 1 && comes_again;
+}
+
 static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
@@ -116,6 +124,7 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .seed = config->seed,
                                    .init_scale = (float)config->model.init_scale,
                                    .homes = config->ps_homes,
+                                   .names_left = names_left(config),
                                    .adds_deltas = config->consistency.staleness > 0,
                                    .row_wire = config->row_wire,
                                    .memory_bytes_max = memory,

@@ -34,6 +34,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     dp_account_init(&c->planner, &c->costs);
     c->limits = (dp_slice_limits){
         .dense_count = schema->dense_count,
+        .more_labels = schema->label_count - 1,
         .field_count = schema->field_count,
         .worker_count = config->worker_count,
         .sample_count_max = dp_planner_micro_batch_max(&c->planner),

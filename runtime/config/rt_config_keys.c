@@ -197,7 +197,8 @@ const rt_config_key rt_config_keys[] = {
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
-         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
+         "multi columns "
          "become fields in this order. In objects (json): the members that are read."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "The label is 1 from this number on, else 0."),
@@ -256,6 +257,9 @@ const rt_config_key rt_config_keys[] = {
         "Interests of users, which tie the fields of a sample together; 0: none."),
     DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
            "Share of label 1; 0: that of the shape."),
+    U32("stream.synthetic.labels", stream.synthetic_labels, "1", IN(1, RT_LABELS_MAX), "",
+        "Labels of a sample, each with effects of its own; every one after the first is 1 half as "
+        "often as the one before."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 
@@ -347,6 +351,10 @@ const rt_config_key rt_config_keys[] = {
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
+    U32("dispatch.window", dispatch.window, "1", IN(1, 32), "batches",
+        "A batch is placed together with those that follow it, so many in all: a row had better be "
+        "where it is trained next (esd, makespan). Samples stay in their batches; so many less one "
+        "are read ahead, and a live stream is trained so much later."),
     BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
          "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
@@ -642,6 +650,9 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
+    BOOL("sim.hand_over", sim_hand_over, "false",
+         "A row that one worker alone has and another one alone needs goes from worker to worker "
+         "(Herald, appendix B)."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",

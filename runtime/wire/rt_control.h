@@ -127,9 +127,10 @@ _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
 #define RT_WIRE_LOAD_HOMES 2u // homes of rows were planned: a file has what its shard had, whatever
                               // a hash says
+#define RT_WIRE_LOAD_MODEL 4u // not of a checkpoint, but of a model that the run begins with: it
+                              // has not trained these rows (version 0)
 
-// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut; 0: those
-// of a model that a run begins with, whose rows this run has not trained (version 0).
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
     uint32_t shard_count; // 0: no rows
     uint32_t flags;       // RT_WIRE_LOAD_...
