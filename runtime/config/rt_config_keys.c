@@ -443,6 +443,9 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
         "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
         "counted for the first time."),
+    DOUBLE("rows.admit_share", rows.admit_share, "1", ABOVE(0, 1), "",
+           "In place of `rows.admit`: in every batch in which a key without a row comes, it gets one "
+           "with this probability, after 1 / share such batches on average. Needs no memory."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
