@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define SLICE_NS UINT64_C(500000)
+#define NICE_BEHIND 10
 #define SESSION_FILE "/proc/self/autogroup"
 #define SESSION_NICE "19"
 
@@ -57,4 +58,10 @@ void rt_priority_prompt(void)
                                .runtime = SLICE_NS};
     if (sched_getscheduler(0) == SCHED_OTHER) // else somebody has chosen for this process
         (void)syscall(SYS_sched_setattr, 0, &wanted, 0);
+}
+
+void rt_priority_behind(void)
+{
+    const int nice = getpriority(PRIO_PROCESS, 0); // of the thread, as Linux has it
+    (void)setpriority(PRIO_PROCESS, 0, nice < NICE_BEHIND ? NICE_BEHIND : nice);
 }

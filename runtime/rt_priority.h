@@ -16,4 +16,7 @@ bool rt_priority_is_idle(void);
 // another one's of several is over (Linux 6.12; before, nothing changes).
 void rt_priority_prompt(void);
 
+// Does what nobody waits for: its share is a tenth of another thread's, more where there is room.
+void rt_priority_behind(void);
+
 #endif

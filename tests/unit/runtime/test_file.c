@@ -163,6 +163,18 @@ static void a_child_gives_way(void **state)
     assert_int_equal(getpriority(PRIO_PROCESS, 0), priority);
 }
 
+static void a_thread_behind_others(void **state)
+{
+    (void)state;
+    rt_priority_prompt();
+    assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+    rt_priority_behind();
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), 10);
+    assert_int_equal(setpriority(PRIO_PROCESS, 0, 15), 0);
+    rt_priority_behind();
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), 15);
+}
+
 static void a_child_of_an_idle_one_stays_so(void **state)
 {
     (void)state;
@@ -182,4 +194,5 @@ static void a_child_of_an_idle_one_stays_so(void **state)
 
 TEST_MAIN(TEST(pieces_of_any_size), TEST(a_large_file_stays_out_of_the_page_cache),
           TEST(a_disk_that_gets_full), TEST(a_child_gives_way),
+          TEST(a_thread_behind_others),
           TEST(a_child_of_an_idle_one_stays_so))
