@@ -11,7 +11,7 @@
 #define WRITE_LIMIT_S 900.0
 #define SUM_BYTES ((size_t)1 << 20) // at a time
 
-void ps_checkpoint_init(ps_checkpoint *checkpoint, const ps_shard *shard, uint64_t schema,
+void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema,
                         uint32_t rank, uint32_t shard_count)
 {
     *checkpoint = (ps_checkpoint){.shard = shard,
@@ -89,6 +89,7 @@ rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_er
     if (!rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure) &&
         ps_shard_hold(c->shard, &c->failure))
         rt_child_end(&c->child); // it would see what changes from here on
+    ps_shard_cut(c->shard, c->cut.iteration, c->cut.base);
     return RT_OK;
 }
 
@@ -178,13 +179,14 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     rt_wire_load load;
     rt_error found = {0};
     const uint64_t iteration = rt_message_header(message)->iteration;
-    loading l = {shard, schema, progress, context, iteration == 0, RT_OK};
+    loading l = {shard, schema, progress, context, false, RT_OK};
     if (!rt_control_has(message, sizeof load))
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD of %zu bytes, expected %zu",
                        message->size - sizeof(rt_wire_header), sizeof load);
     memcpy(&load, rt_message_payload(message), sizeof load);
     if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
+    l.begins = load.flags & RT_WIRE_LOAD_MODEL;
     rt_status status = RT_OK;
     uint32_t file = 0;
     for (uint32_t f = 0; f < load.shard_count && !status; f++) {
@@ -196,6 +198,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
+    ps_shard_cut(shard, (uint32_t)iteration, 0);
     if (l.begins && !status)
         ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};

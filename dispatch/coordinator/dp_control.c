@@ -95,6 +95,23 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
     return RT_OK;
 }
 
+static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+{
+    rt_status status = dp_move_ask_rates(c, key, fresh, error);
+    c->move.visitor = status ? c->move.visitor : c->control.visitor;
+    return status;
+}
+
+static rt_status set_row_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.rows.learning_rate", fresh, error);
+}
+
+static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.dense.learning_rate", fresh, error);
+}
+
 static const struct {
     const char *key;
     rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
@@ -103,6 +120,8 @@ static const struct {
                 {"dispatch.budget_ms", set_search},
                 {"dispatch.policy", set_policy},
                 {"dispatch.participants", set_participants},
+                {"optimizer.rows.learning_rate", set_row_rate},
+                {"optimizer.dense.learning_rate", set_dense_rate},
                 {"log.level", set_log_level}};
 
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)

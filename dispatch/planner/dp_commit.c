@@ -348,6 +348,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     // A gradient needs no optimizer state: the PS has it.
     if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker)
         op->flags = DP_OP_STATE;
+    if (work->movers[d] == worker)
+        op->flags |= dp_homes_whole(planner);
     if (work->senders[d] != DP_NO_KEEPER)
         dp_handover_receive(planner, work, d, op);
     else if (!local)

@@ -334,8 +334,6 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
         {"consistency.staleness", "several workers change copies of a row at once",
          config->consistency.bounded},
         {"dispatch.keeper", "a kept gradient's sum is where the row was", config->dispatch.keeper},
-        {"network.row_wire", "a change is added where the row was, not where it goes",
-         config->row_wire != RT_CODING_FP32},
         {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
          config->dispatch.first_touch == RT_FIRST_TOUCH_PULL},
     };

@@ -45,10 +45,11 @@ typedef struct {
     uint32_t epoch;            // of all messages with rows and gradients
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
     uint64_t workers;   // mask of the workers' ranks that take part; shards know them by their place
+    float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 56 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 // Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
@@ -126,9 +127,10 @@ _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
 #define RT_WIRE_LOAD_HOMES 2u // homes of rows were planned: a file has what its shard had, whatever
                               // a hash says
+#define RT_WIRE_LOAD_MODEL 4u // not of a checkpoint, but of a model that the run begins with: it
+                              // has not trained these rows (version 0)
 
-// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut; 0: those
-// of a model that a run begins with, whose rows this run has not trained (version 0).
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
     uint32_t shard_count; // 0: no rows
     uint32_t flags;       // RT_WIRE_LOAD_...

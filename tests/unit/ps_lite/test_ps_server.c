@@ -426,7 +426,7 @@ static void await_reader(held_file *held)
     assert_true(held->writer >= 0);
 }
 
-// Of a checkpoint: iteration 0 would be a model's that a run begins with, which is read twice.
+// Of a checkpoint: a model's that a run begins with is read twice.
 static void load(fixture *f, const held_file *held)
 {
     send_bytes(f->coordinator, rt_peer(RT_ROLE_COORDINATOR, 0), rt_peer(RT_ROLE_PS, 0),
