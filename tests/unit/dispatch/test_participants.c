@@ -54,7 +54,7 @@ static uint64_t next(scene *s, uint64_t current)
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     random_batches_fill(&s->batches, &s->batch, SAMPLES);
-    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, 0, records, &count), RT_OK);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i].kind, DP_INPUT_PARTICIPATES);
         assert_int_equal(records[i].value, !(current >> records[i].worker & 1));
@@ -89,7 +89,7 @@ static void the_first_batch_is_trained_by_the_right_ones(void **state)
     random_batches_fill(&s.batches, &s.batch, 3); // this says nothing yet
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
-    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, 0, records, &count), RT_OK);
     assert_int_equal(count, 0);
     assert_int_equal(next(&s, 15), 11);
     assert_false(dp_participants_searches(s.chooser));
