@@ -189,6 +189,7 @@ static void put_origin(const ew_source *source, rt_json *json)
     if (rt_manifest_u64(root, "scale_samples", UINT64_C(1) << 53, &value))
         rt_json_u64(json, "scale_samples", value);
     rt_json_u64(json, "shards", source->config->ps_shard_count);
+    rt_manifest_put_labels(json, &source->config->stream);
     rt_manifest_put_hash(json, "schema", source->schema);
     if (rt_manifest_hash(root, "config", &value))
         rt_manifest_put_hash(json, "config", value);

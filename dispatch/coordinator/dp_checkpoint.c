@@ -473,6 +473,7 @@ static void begin_manifest(const dp_checkpoint *c, rt_json *json)
     rt_json_u64(json, "workers", config->worker_count);
     rt_json_u64(json, "shards", config->ps_shard_count);
     rt_json_string(json, "homes", rt_config_choice_name("ps.homes", (int)config->ps_homes));
+    rt_manifest_put_labels(json, &config->stream);
     rt_manifest_put_hash(json, "schema", c->config.schema);
     rt_manifest_put_hash(json, "config", c->config.config_hash);
 }

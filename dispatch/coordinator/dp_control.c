@@ -95,6 +95,23 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
     return RT_OK;
 }
 
+static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+{
+    rt_status status = dp_move_ask_rates(c, key, fresh, error);
+    c->move.visitor = status ? c->move.visitor : c->control.visitor;
+    return status;
+}
+
+static rt_status set_row_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.rows.learning_rate", fresh, error);
+}
+
+static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.dense.learning_rate", fresh, error);
+}
+
 static const struct {
     const char *key;
     rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
@@ -103,6 +120,8 @@ static const struct {
                 {"dispatch.budget_ms", set_search},
                 {"dispatch.policy", set_policy},
                 {"dispatch.participants", set_participants},
+                {"optimizer.rows.learning_rate", set_row_rate},
+                {"optimizer.dense.learning_rate", set_dense_rate},
                 {"log.level", set_log_level}};
 
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
@@ -296,6 +315,33 @@ void dp_control_step(dp_run *c)
     c->cut.is_wanted = true;
 }
 
+// ---- boxes -----------------------------------------------------------------------------------
+
+static rt_status move(dp_run *c, bool joins, const char *box, char *answer, size_t size,
+                      rt_error *error)
+{
+    rt_status status = dp_move_ask(c, joins, box, error);
+    if (status)
+        return status;
+    c->move.visitor = c->control.visitor;
+    snprintf(answer, size, "%s %s with the next checkpoint", box, joins ? "joins" : "leaves");
+    return RT_OK;
+}
+
+static rt_status add(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+                     rt_error *error)
+{
+    (void)second;
+    return move(c, true, box, answer, size, error);
+}
+
+static rt_status drain(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+                       rt_error *error)
+{
+    (void)second;
+    return move(c, false, box, answer, size, error);
+}
+
 // ---- requests --------------------------------------------------------------------------------
 
 typedef rt_status (*verb)(dp_run *c, const char *first, const char *second, char *answer,
@@ -305,7 +351,7 @@ static const struct {
     const char *name;
     uint32_t arguments;
     verb run;
-} verbs[] = {{"set", 2, set}, {"forget", 1, forget}};
+} verbs[] = {{"set", 2, set}, {"forget", 1, forget}, {"add", 1, add}, {"drain", 1, drain}};
 
 rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
 {

@@ -69,9 +69,10 @@ static rt_status allocate(dp_feed *feed)
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
+    const size_t label_bytes = (config->limits.more_labels + 1) * sizeof(float);
     for (uint32_t i = 0; i < config->planned_max; i++) {
-        feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
-        feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
+        feed->planned[i].labels = rt_alloc(feed->batch_size, label_bytes);
+        feed->planned[i].weights = rt_alloc(feed->batch_size, label_bytes);
         feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
         if (config->slice_field < config->limits.field_count) {
             feed->planned[i].slice_keys = rt_alloc(feed->batch_size, sizeof(uint64_t));

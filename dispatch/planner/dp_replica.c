@@ -31,6 +31,7 @@ rt_status dp_replica_create(const dp_replica_config *config, dp_replica **replic
     replica->config.planner = NULL;
     replica->lookahead = planner->lookahead;
     replica->limits = (dp_broadcast_limits){.dense_count = config->limits.dense_count,
+                                            .more_labels = config->limits.more_labels,
                                             .field_count = config->limits.field_count,
                                             .sample_count_max = planner->sample_count_max,
                                             .keys_per_sample_max = planner->keys_per_sample_max};

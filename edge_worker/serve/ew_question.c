@@ -314,18 +314,43 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
 
 // ---- answers -----------------------------------------------------------------------------------
 
-// Best first; equal ones as they were asked for.
+// Best first by the first of the labels; equal ones as they were asked for.
 static bool rank(ew_questions *q, const float *probabilities, uint32_t count)
 {
+    const size_t labels = q->schema.label_count;
     if (rt_grow(&q->ranking, &q->ranking_capacity, count, sizeof *q->ranking))
         return false;
     for (uint32_t i = 0; i < count; i++) { // few: insertion
         uint32_t at = i;
-        for (; at > 0 && probabilities[q->ranking[at - 1]] < probabilities[i]; at--)
+        for (; at > 0 && probabilities[q->ranking[at - 1] * labels] < probabilities[i * labels];
+             at--)
             q->ranking[at] = q->ranking[at - 1];
         q->ranking[at] = i;
     }
     return true;
+}
+
+// Of one label a number for every candidate, of several a list of numbers, and what they are of.
+static void put_probabilities(ew_questions *q, const float *probabilities, uint32_t count)
+{
+    rt_json *json = &q->json;
+    const uint32_t labels = q->schema.label_count;
+    if (labels > 1) {
+        rt_json_begin_array(json, "labels");
+        for (uint32_t l = 0; l < labels; l++)
+            rt_json_string(json, NULL, q->schema.label_names[l]);
+        rt_json_end_array(json);
+    }
+    rt_json_begin_array(json, "probabilities");
+    for (uint32_t i = 0; i < count; i++) {
+        if (labels > 1)
+            rt_json_begin_array(json, NULL);
+        for (uint32_t l = 0; l < labels; l++)
+            rt_json_float(json, NULL, probabilities[(size_t)i * labels + l]);
+        if (labels > 1)
+            rt_json_end_array(json);
+    }
+    rt_json_end_array(json);
 }
 
 static void put_json(ew_questions *q, const ew_question *question, const float *probabilities,
@@ -337,10 +362,7 @@ static void put_json(ew_questions *q, const ew_question *question, const float *
     rt_json_begin_object(json, NULL);
     if (question->id[0])
         rt_json_string(json, "id", question->id);
-    rt_json_begin_array(json, "probabilities");
-    for (uint32_t i = 0; i < question->count; i++)
-        rt_json_float(json, NULL, probabilities[i]);
-    rt_json_end_array(json);
+    put_probabilities(q, probabilities, question->count);
     rt_json_begin_array(json, "ranking");
     for (uint32_t i = 0; i < question->count; i++)
         rt_json_u64(json, NULL, q->ranking[i]);
@@ -361,17 +383,20 @@ rt_status ew_question_answer(ew_questions *q, const ew_question *question,
                              const float *probabilities, const ew_version *version, double now_s,
                              rt_bytes *bytes)
 {
-    const float *own = probabilities + question->first;
+    const uint32_t labels = q->schema.label_count;
+    const float *own = probabilities + (size_t)question->first * labels;
     const double age_s = now_s - version->trained_s;
     bytes->size = 0;
     bytes->failed = !rank(q, own, question->count);
     if (bytes->failed)
         return RT_NO_MEMORY;
     if (question->is_binary) {
-        const ew_answer_header header = {EW_ANSWER_MAGIC, question->count, version->iteration,
-                                         age_s};
+        const ew_answer_header header = {labels > 1 ? EW_ANSWERS_MAGIC : EW_ANSWER_MAGIC,
+                                         question->count, version->iteration, age_s};
         rt_bytes_put(bytes, &header, sizeof header);
-        rt_bytes_put(bytes, own, question->count * sizeof *own);
+        if (labels > 1)
+            rt_bytes_put_u64(bytes, labels);
+        rt_bytes_put(bytes, own, (size_t)question->count * labels * sizeof *own);
         rt_bytes_put(bytes, q->ranking, question->count * sizeof *q->ranking);
     } else {
         put_json(q, question, own, version, age_s, bytes);

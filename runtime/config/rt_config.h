@@ -16,6 +16,7 @@
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
+#define RT_LABELS_MAX 8        // of a sample
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
@@ -59,6 +60,7 @@ typedef struct {
     rt_column_kind kind;
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
+    double loss_weight; // label: of its loss in the sum
     rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
@@ -145,6 +147,7 @@ typedef struct {
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    uint32_t synthetic_labels;   // of a sample
     double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
 } rt_stream_config;
@@ -293,6 +296,7 @@ typedef struct {
     rt_link_config link;
     rt_network_transport transport; // of its workers, where both are spoken
     uint32_t worker_count, shard_count;
+    bool spare; // no part of a run until it is added
 } rt_box_config;
 
 typedef enum { RT_HOMES_HASHED, RT_HOMES_PLANNED } rt_homes; // which shard a row is on
@@ -461,6 +465,12 @@ static inline bool rt_config_source_is_live(const rt_stream_config *stream)
     return stream->format != RT_FORMAT_SYNTHETIC && rt_config_is_live(stream->source);
 }
 
+// Labels of a sample: how many, what each is called (of a format without names "label"), and what
+// its loss is multiplied by. Of a stream of outcomes: those that an outcome may fill.
+uint32_t rt_config_label_count(const rt_stream_config *stream);
+const char *rt_config_label(const rt_stream_config *stream, uint32_t label);
+double rt_config_label_weight(const rt_stream_config *stream, uint32_t label);
+
 // Whether labels come later (stream.join), and are sent.
 static inline bool rt_config_has_join(const rt_stream_config *stream)
 {
@@ -497,8 +507,16 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy);
 rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p);
 rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p);
 
-// Leaves only the workers of a mask, in their order, with their links.
-void rt_config_keep_workers(rt_config *config, uint64_t workers);
+// Leaves only the workers and shards of two masks, in their order, with their links and addresses.
+void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards);
+
+// Masks of the workers and shards of some boxes (a mask of those).
+void rt_config_members_of_boxes(const rt_config *config, uint64_t boxes, uint64_t *workers_p,
+                                uint64_t *shards_p);
+
+// The boxes that a run begins with: all but spare ones; and leaving those away.
+uint64_t rt_config_first_boxes(const rt_config *config);
+void rt_config_leave_spares(rt_config *config);
 
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);

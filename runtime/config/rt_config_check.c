@@ -222,15 +222,41 @@ static rt_status check_from(const rt_table_config *table, const char *list, uint
     return RT_OK;
 }
 
+static bool has_several_labels(const rt_table_config *table)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < table->column_count; i++)
+        count += table->columns[i].kind == RT_COLUMN_LABEL;
+    return count > 1;
+}
+
+static rt_status check_label(const rt_table_config *table, const char *list, uint32_t index,
+                             rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const rt_column *column = &table->columns[index];
+    const bool is_label = column->kind == RT_COLUMN_LABEL;
+    const bool is_one_of_several = is_label && has_several_labels(table);
+    if (is_label && column->label_rule == RT_LABEL_AT_LEAST && !is_number(column->label_value))
+        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
+                       list, index, rt_config_show_text(column->label_value, shown));
+    if (is_one_of_several && !column->name[0])
+        return rt_fail(error, RT_CONFIG, AT ".name: is needed where there are several labels", list,
+                       index);
+    if (column->loss_weight > 0 && column->loss_weight != 1 && !is_one_of_several)
+        return rt_fail(error, RT_CONFIG, AT ".loss_weight: is for one of several labels", list,
+                       index);
+    return RT_OK;
+}
+
 static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
                               uint32_t index, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
     const rt_column *column = &table->columns[index];
-    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
-        !is_number(column->label_value))
-        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
-                       list, index, rt_config_show_text(column->label_value, shown));
+    rt_status status = check_label(table, list, index, error);
+    if (status)
+        return status;
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG, AT ".separator: is also %.*sdelimiter", list, index,
                        (int)(strlen(list) - strlen("columns")), list);
@@ -252,7 +278,7 @@ static rt_status check_column(const rt_table_config *table, const char *list, bo
             return rt_fail(error, RT_CONFIG, AT ".name: column %u has the same name", list, index,
                            i);
     }
-    rt_status status = check_transform(column, list, index, error);
+    status = check_transform(column, list, index, error);
     return status ? status : check_from(table, list, index, error);
 }
 
@@ -289,10 +315,13 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
     if (status)
         return status;
     const uint32_t field_count = counts[RT_COLUMN_CATEGORICAL] + counts[RT_COLUMN_MULTI];
-    if (counts[RT_COLUMN_LABEL] != (is_joined ? 0 : 1))
+    const uint32_t label_count = counts[RT_COLUMN_LABEL];
+    if (is_joined ? label_count > 0 : label_count < 1 || label_count > RT_LABELS_MAX)
         return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
-                       counts[RT_COLUMN_LABEL],
-                       is_joined ? "none: labels come by stream.join" : "one");
+                       label_count,
+                       is_joined          ? "none: labels come by stream.join"
+                       : label_count == 0 ? "one"
+                                          : "at most 8");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
                        "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",
@@ -345,9 +374,9 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     if (!status && counts[RT_COLUMN_ID] != 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
                          counts[RT_COLUMN_ID]);
-    if (!status && counts[RT_COLUMN_LABEL] > 1)
-        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most one",
-                         list, counts[RT_COLUMN_LABEL]);
+    if (!status && counts[RT_COLUMN_LABEL] > RT_LABELS_MAX)
+        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most %d",
+                         list, counts[RT_COLUMN_LABEL], RT_LABELS_MAX);
     if (!status)
         status = check_outcomes(join, error);
     if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
@@ -374,6 +403,10 @@ static rt_status check_stream(const rt_stream_config *stream, rt_error *error)
         status = check_table(stream, error);
     if (!status && stream->format == RT_FORMAT_LIBSVM)
         status = check_libsvm(&stream->libsvm, error);
+    if (!status && stream->negatives_keep < 1 && rt_config_label_count(stream) > 1)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.negatives_keep: a sample of several labels is no negative of all "
+                         "of them, expected 1");
     if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: is for samples that are read; "

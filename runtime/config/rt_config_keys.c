@@ -197,7 +197,8 @@ const rt_config_key rt_config_keys[] = {
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
-         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
+         "multi columns "
          "become fields in this order. In objects (json): the members that are read."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "The label is 1 from this number on, else 0."),
@@ -256,6 +257,9 @@ const rt_config_key rt_config_keys[] = {
         "Interests of users, which tie the fields of a sample together; 0: none."),
     DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
            "Share of label 1; 0: that of the shape."),
+    U32("stream.synthetic.labels", stream.synthetic_labels, "1", IN(1, RT_LABELS_MAX), "",
+        "Labels of a sample, each with effects of its own; every one after the first is 1 half as "
+        "often as the one before."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 

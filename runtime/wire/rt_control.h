@@ -43,12 +43,13 @@ typedef struct {
     uint32_t run_ahead;        // slices that may be outstanding
     uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
     uint32_t epoch;            // of all messages with rows and gradients
-    uint32_t reserved;
-    uint64_t workers; // mask of the ranks that take part; shards know them by their place
+    uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
+    uint64_t workers;   // mask of the workers' ranks that take part; shards know them by their place
+    float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 56 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 // Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
@@ -198,7 +199,8 @@ _Static_assert(sizeof(rt_wire_key) == 16, "wire layout");
 typedef enum {
     RT_REASON_FAILED = 0, // to start again may help
     RT_REASON_COMPLETE,   // STOP: nothing is wrong
-    RT_REASON_LASTS       // it does not: somebody has to mend something
+    RT_REASON_LASTS,      // it does not: somebody has to mend something
+    RT_REASON_DRAINED     // STOP: the run goes on without the member's box
 } rt_reason;
 
 // Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with

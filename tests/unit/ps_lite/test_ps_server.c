@@ -108,6 +108,7 @@ static rt_wire_welcome welcome_of(const fixture *f)
                                .slot_count = 100,
                                .sample_count_max = 10,
                                .run_ahead = 1,
+                               .shards_in = 1,
                                .workers = rt_bit(f->config.worker_count) - 1};
     memcpy(welcome.shards[0], f->shard_address, RT_ADDRESS_MAX);
     return welcome;
