@@ -217,7 +217,7 @@ static void want_all_rows(dp_run *c)
 {
     const rt_config *config = c->own.config;
     c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
-                       config->cache.lookahead + PLANNED_MORE;
+                       rt_config_batches_ahead(config) + PLANNED_MORE;
     if (c->checkpoint)
         dp_checkpoint_want_all(c->checkpoint, c->control.after);
 }

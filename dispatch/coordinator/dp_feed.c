@@ -54,7 +54,7 @@ static rt_status allocate(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
     feed->planned = rt_alloc(config->planned_max, sizeof *feed->planned);
-    feed->batch_count = DP_FEED_BATCHES + config->config->cache.lookahead;
+    feed->batch_count = DP_FEED_BATCHES + rt_config_batches_ahead(config->config);
     if (!feed->planned || rt_queue_create(feed->batch_count, -1, &feed->free_batches) ||
         rt_queue_create(feed->batch_count, -1, &feed->full_batches) ||
         rt_queue_create(config->planned_max, -1, &feed->free_planned) ||

@@ -181,7 +181,7 @@ static rt_status await_batch(dp_feed *feed, void **item_p)
 static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
 {
     void *item;
-    while (feed->ahead_count <= feed->config.config->cache.lookahead) {
+    while (feed->ahead_count <= rt_config_batches_ahead(feed->config.config)) {
         rt_status status = await_batch(feed, &item);
         if (status == RT_AGAIN)
             return status;
@@ -193,7 +193,7 @@ static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
         if (dp_feed_workers_plan(feed) && dp_broadcast_add_batch(&feed->broadcast, batch))
             return RT_NO_MEMORY;
     }
-    feed->ended = feed->ahead_count <= feed->config.config->cache.lookahead;
+    feed->ended = feed->ahead_count <= rt_config_batches_ahead(feed->config.config);
     if (feed->ahead_count == 0)
         return RT_END;
     *batch_p = feed->ahead[0];

@@ -254,6 +254,7 @@ typedef struct {
     rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
+    uint32_t window; // batches that are placed together; 0 and 1: each by itself
     bool keeper;    // KEEP and PULL_SUM of the protocol
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
@@ -366,7 +367,14 @@ typedef struct {
     uint64_t keep_min;          // the newest so many stay, whatever their age
     uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
     uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
+    double admit_share;         // or: in a batch it gets one with this probability
 } rt_rows_config;
+
+// Whether keys may lack a row: it counts as zeros then, in training and wherever the model is asked.
+static inline bool rt_rows_are_admitted(const rt_rows_config *rows)
+{
+    return rows->admit > 1 || rows->admit_share < 1;
+}
 
 // What happens when a process of a run is lost.
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
@@ -374,6 +382,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 typedef struct {
     uint32_t threads; // "compute.threads"; 0: the cores that a process may use
     uint32_t nice;    // "compute.nice"
+    bool idle;        // "compute.idle"
     bool tf32;        // "compute.tf32"
 } rt_compute_config;
 
@@ -446,10 +455,18 @@ typedef struct {
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
+    bool sim_hand_over;           // rows may go from worker to worker
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
 // Whether events are sent to who reads this stream.
+// Batches that are read before the one that is planned: cache.lookahead, or what a window needs.
+static inline uint32_t rt_config_batches_ahead(const rt_config *config)
+{
+    const uint32_t window = config->dispatch.window;
+    return window > config->cache.lookahead + 1 ? window - 1 : config->cache.lookahead;
+}
+
 static inline bool rt_config_is_live(rt_source_kind source)
 {
 #define NO(kind, name, help) [RT_SOURCE_##kind] = false,

@@ -90,6 +90,11 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                        "rows.keep_min: %" PRIu64
                        " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
                        rows->keep_min, rows->max);
+    if (rows->admit > 1 && rows->admit_share < 1)
+        return rt_fail(error, RT_CONFIG,
+                       "rows.admit_share: %g, but rows.admit is %" PRIu32
+                       ": a key gets a row by one of the two; expected 1",
+                       rows->admit_share, rows->admit);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -448,6 +453,8 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
          is_stale && dispatch->evict_cost},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
+        {"sim.hand_over", "copies of several workers meet at the parameter server",
+         config->sim_hand_over},
         {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
          is_stale && dispatch->view == RT_VIEW_STRICT},
     };
@@ -466,6 +473,27 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// A window expects rows to be as synchronous training leaves them, on links of workers, and to be
+// those of the batches that were shown.
+static rt_status check_window(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", "it knows synchronous training only",
+         config->consistency.bounded},
+        {"boxes", "it knows links of workers, not of boxes", config->box_count > 0},
+        {"rows.admit", "batches are seen before it is known which keys have rows",
+         config->rows.admit > 1},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->dispatch.window > 1; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "dispatch.window: above 1 not with %s: %s",
+                           others[i].key, others[i].why);
+    return RT_OK;
+}
+
 // What travels rounded is a change against what the worker got of the PS, alone.
 static rt_status check_row_wire(const rt_config *config, rt_error *error)
 {
@@ -476,6 +504,8 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
         {"consistency.staleness", "changes of several workers would add up what rounding lost",
          config->consistency.staleness > 0},
         {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
+        {"sim.hand_over", "what a worker has of another one is no change of what the PS has",
+         config->sim_hand_over},
     };
     for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
         if (others[i].given)
@@ -589,6 +619,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_device(config, error);
     if (!status)
         status = check_consistency(config, error);
+    if (!status)
+        status = check_window(config, error);
     if (!status)
         status = check_row_wire(config, error);
     if (status == RT_OK)
