@@ -63,7 +63,7 @@ typedef struct {
     const dp_planner_config *config;
     const dp_demand *demand;
     double moved;
-    double away;    // share of the rows that are at home on boxes which do not take part
+    bool is_at_hand; // all rows are at home on the one box that takes part
     uint32_t count; // of workers
     uint32_t ranks[RT_WORKERS_MAX];
 } question;
@@ -81,6 +81,8 @@ double dp_estimate_dense_s(const dp_planner_config *config, uint32_t rank)
 static double row_bytes(const question *q, uint32_t samples)
 {
     const dp_demand *d = q->demand;
+    if (q->is_at_hand)
+        return 0;
     const double together = (double)d->bytes[d->sample_count] * samples / d->sample_count;
     return q->moved * ((1 - APART) * together + APART * (double)d->bytes[samples]);
 }
@@ -89,28 +91,25 @@ static double worker_s(const question *q, uint32_t rank, uint32_t samples)
 {
     const dp_rates *rates = &q->config->rates;
     return dp_estimate_dense_s(q->config, rank) +
-           q->away * row_bytes(q, samples) / slower_way(&rates->links[rank]) +
+           row_bytes(q, samples) / slower_way(&rates->links[rank]) +
            rates->compute_s_per_sample[rank] * samples;
 }
 
-// Where homes are planned a box that trains alone has all rows that its shards take; several boxes
+// Where homes are planned a box that trains alone has all rows, if it has a shard; several boxes
 // share rows, and move about as many as without.
-static double away_from(const dp_planner_config *config, uint64_t workers)
+static bool are_at_hand(const dp_planner_config *config, uint64_t workers)
 {
     const dp_boxes *boxes = &config->boxes;
     const uint32_t box = boxes->of_worker[rt_lowest_bit(workers)];
     uint32_t shards = 0;
     if (config->homes != RT_HOMES_PLANNED)
-        return 1;
+        return false;
     for (uint64_t rest = workers; rest; rest &= rest - 1)
         if (boxes->of_worker[rt_lowest_bit(rest)] != box)
-            return 1;
+            return false;
     for (uint32_t s = 0; s < config->rates.shards.count; s++)
         shards += boxes->of_shard[s] == box;
-    const double room = (double)shards * (double)config->shard_rows_max;
-    if (shards && (config->shard_rows_max == 0 || (double)config->keys_in_all <= room))
-        return 0;
-    return 1 - room / (double)rt_max_u64(config->keys_in_all, 1);
+    return shards > 0;
 }
 
 // The most samples, of least to most, with which a worker is done in time; at least the least.
@@ -151,7 +150,7 @@ static void level(const question *q, uint32_t least, uint32_t most, uint32_t *sa
 double dp_estimate_row_bytes(const dp_planner_config *config, const dp_demand *demand,
                              uint64_t workers)
 {
-    const question q = {.config = config, .demand = demand, .moved = 1, .away = 1};
+    const question q = {.config = config, .demand = demand, .moved = 1};
     const uint32_t count = rt_bit_count(workers);
     return count * row_bytes(&q, (demand->sample_count + count - 1) / count);
 }
@@ -162,7 +161,7 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
     question q = {.config = config,
                   .demand = demand,
                   .moved = moved,
-                  .away = away_from(config, workers)};
+                  .is_at_hand = are_at_hand(config, workers)};
     uint32_t samples[RT_WORKERS_MAX];
     double slowest = 0, rows = 0, sum = 0;
     for (uint64_t rest = workers; rest; rest &= rest - 1)
@@ -176,7 +175,7 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
     level(&q, least, most, samples);
     for (uint32_t j = 0; j < q.count; j++) {
         slowest = fmax(slowest, worker_s(&q, q.ranks[j], samples[j]));
-        rows += q.away * row_bytes(&q, samples[j]);
+        rows += row_bytes(&q, samples[j]);
         sum += samples[j];
     }
     const double dense = (double)config->dense_bytes * q.count;

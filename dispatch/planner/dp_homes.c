@@ -11,12 +11,8 @@ static bool is_planned(const dp_planner *planner)
 
 static bool has_room(const dp_planner *planner, uint32_t shard)
 {
-    const dp_directory *directory = &planner->directory;
-    const uint64_t most = planner->config.shard_rows_max, all = planner->config.keys_in_all;
-    if (most == 0 || all <= directory->key_count)
-        return most == 0 || directory->home_counts[shard] < most;
-    return (double)directory->home_counts[shard] * (double)all <
-           (double)most * (double)directory->key_count;
+    const uint64_t most = planner->config.shard_rows_max;
+    return most == 0 || planner->directory.home_counts[shard] < most;
 }
 
 // The shard of a box for a key: the one of several that the key's hash names. NO_SHARD: there is

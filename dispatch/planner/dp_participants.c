@@ -11,7 +11,7 @@
 #define CHANGE_LITTLE 0.1
 #define CHANGE_MUCH 0.4
 
-#define LAYOUT UINT64_C(0x33) // of the state as bytes; before it there was no such number
+#define LAYOUT UINT64_C(0x32) // of the state as bytes; before it there was no such number
 
 struct dp_participants {
     dp_planner_config config; // with the values in force
@@ -124,36 +124,11 @@ static bool estimate_is_due(const dp_participants *self, const rt_batch *batch)
            (self->change == 2 && self->seen - self->estimated >= DP_PARTICIPANTS_GAP);
 }
 
-// Rows that the shards on the boxes of a set take.
-static double room_of(const dp_participants *self, uint64_t workers)
-{
-    const dp_boxes *boxes = &self->config.boxes;
-    uint32_t shards = 0;
-    for (uint32_t s = 0; s < self->config.rates.shards.count; s++) {
-        bool is_there = false;
-        for (uint64_t rest = workers; rest; rest &= rest - 1)
-            is_there |= boxes->of_worker[rt_lowest_bit(rest)] == boxes->of_shard[s];
-        shards += is_there;
-    }
-    return (double)shards * (double)self->config.shard_rows_max;
-}
-
-// The table does not fit the boxes of the set in force, and has grown by a quarter since the last
-// search.
-static bool has_outgrown(const dp_participants *self, uint64_t current, uint64_t key_count)
-{
-    const uint64_t before = self->config.keys_in_all;
-    return self->config.homes == RT_HOMES_PLANNED && self->config.shard_rows_max &&
-           (double)key_count > room_of(self, current) && key_count >= before + before / 4;
-}
-
-static bool search_is_due(const dp_participants *self, uint64_t current, uint64_t key_count)
+static bool search_is_due(const dp_participants *self)
 {
     if (self->searched == 0)
         return self->seen >= DP_PARTICIPANTS_FIRST;
     return self->seen >= 3 * self->searched ||
-           (has_outgrown(self, current, key_count) &&
-            self->seen - self->searched >= DP_RECENT_MAX) ||
            (self->is_rough && self->seen - self->estimated >= DP_PARTICIPANTS_GAP) ||
            (self->change > 0 && self->seen - self->searched >= DP_RECENT_MAX);
 }
@@ -187,16 +162,15 @@ static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t
 }
 
 // One unit of a search; another set once it is done.
-static rt_status search(dp_participants *self, uint64_t key_count, uint64_t *workers_p)
+static rt_status search(dp_participants *self, uint64_t *workers_p)
 {
     dp_choice *choice = &self->choice;
     rt_status status = RT_OK;
     if (choice->runs && choice->current != *workers_p)
         dp_choice_end(choice); // somebody else has changed it
-    if (!choice->runs && !search_is_due(self, *workers_p, key_count))
+    if (!choice->runs && !search_is_due(self))
         return RT_OK;
     if (!choice->runs) {
-        self->config.keys_in_all = key_count;
         status = dp_choice_begin(choice, &self->config, &self->recent, self->moved, *workers_p);
         self->searched = self->seen;
         self->change = self->is_rough = 0;
@@ -213,7 +187,7 @@ static rt_status search(dp_participants *self, uint64_t key_count, uint64_t *wor
 }
 
 rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uint64_t current,
-                               uint64_t key_count, dp_input *records, uint32_t *count_p)
+                               dp_input *records, uint32_t *count_p)
 {
     uint64_t workers = current;
     rt_status status = RT_OK;
@@ -228,7 +202,7 @@ rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uin
         if (!status && estimate_is_due(self, batch))
             status = estimate(self, batch, &workers);
         else if (!status)
-            status = search(self, key_count, &workers);
+            status = search(self, &workers);
     }
     for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
@@ -249,7 +223,6 @@ void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, self->searched);
     rt_bytes_put_u64(bytes, self->change);
     rt_bytes_put_u64(bytes, self->is_rough);
-    rt_bytes_put_u64(bytes, self->config.keys_in_all);
     rt_bytes_put_double(bytes, self->moved);
     dp_recent_save(&self->recent, bytes);
     dp_choice_save(&self->choice, bytes);
@@ -267,7 +240,6 @@ static rt_status load(dp_participants *self, rt_reader *reader)
     self->searched = rt_reader_u64(reader);
     self->change = rt_reader_u64(reader);
     self->is_rough = rt_reader_u64(reader);
-    self->config.keys_in_all = rt_reader_u64(reader);
     self->moved = rt_reader_double(reader);
     if (reader->failed || self->seen > DP_ITERATIONS_MAX || self->estimated > self->seen ||
         self->searched > self->seen || self->change > 2 || self->is_rough > 1 ||
@@ -290,7 +262,6 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     if (!status)
         return RT_OK;
     self->recent.count = self->recent.next = 0;
-    self->config.keys_in_all = 0;
     self->seen = self->estimated = self->searched = self->change = self->is_rough = 0;
     self->moved = DP_ESTIMATE_MOVED;
     return rt_fail(error, status, "who takes part: %s",

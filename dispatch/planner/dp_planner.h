@@ -53,8 +53,6 @@ typedef struct {
     dp_boxes boxes;
     rt_homes homes; // which shard a row is on; planned: boxes are told
     uint64_t shard_rows_max; // homes planned: rows that a shard takes; 0: any number
-    uint64_t keys_in_all;    // of the table that this planner knows a part of, whose shards take that
-                             // part of their rows; 0: it knows all
     dp_rates rates;
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration

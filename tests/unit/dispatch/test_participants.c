@@ -48,25 +48,19 @@ static void close_scene(scene *s)
     rt_batch_fini(&s->batch);
 }
 
-// One iteration of a table of so many keys: the set that trains it.
-static uint64_t next_of(scene *s, uint64_t current, uint64_t key_count)
+// One iteration: the set that trains it.
+static uint64_t next(scene *s, uint64_t current)
 {
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     random_batches_fill(&s->batches, &s->batch, SAMPLES);
-    assert_int_equal(
-        dp_participants_next(s->chooser, &s->batch, current, key_count, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, records, &count), RT_OK);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i].kind, DP_INPUT_PARTICIPATES);
         assert_int_equal(records[i].value, !(current >> records[i].worker & 1));
         current ^= rt_bit(records[i].worker);
     }
     return current;
-}
-
-static uint64_t next(scene *s, uint64_t current)
-{
-    return next_of(s, current, 0);
 }
 
 static uint64_t run(scene *s, uint32_t iterations, uint64_t current)
@@ -95,7 +89,7 @@ static void the_first_batch_is_trained_by_the_right_ones(void **state)
     random_batches_fill(&s.batches, &s.batch, 3); // this says nothing yet
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
-    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, 0, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, records, &count), RT_OK);
     assert_int_equal(count, 0);
     assert_int_equal(next(&s, 15), 11);
     assert_false(dp_participants_searches(s.chooser));
@@ -128,39 +122,6 @@ static void a_link_that_drops_and_recovers(void **state)
     tell_link(&s, 2, FAST * 0.8); // a little: the batches are other ones by now
     assert_int_equal(next(&s, 15), 15);
     assert_true(dp_participants_searches(s.chooser));
-    close_scene(&s);
-}
-
-// Boxes with a shard each. One that holds the whole table is chosen; once it cannot any more, the
-// others' memory is a reason to take them in, too.
-static void a_table_that_outgrows_a_box(void **state)
-{
-    (void)state;
-    scene s;
-    open_scene(&s, WORKERS, SAMPLES * FIELDS);
-    dp_planner_config config = s.config;
-    config.homes = RT_HOMES_PLANNED;
-    config.shard_rows_max = 1000;
-    config.dense_bytes = 1000;
-    config.rates.shards = (dp_shards){WORKERS, WORKERS, {0}};
-    config.boxes = (dp_boxes){.count = WORKERS, .worker_count = WORKERS};
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        config.boxes.of_worker[w] = config.boxes.of_shard[w] = (uint8_t)w;
-        config.boxes.given[w] = config.rates.links[w] = (dp_link){1e6, 1e6};
-        config.rates.compute_s_per_sample[w] = 1e-6;
-    }
-    dp_participants_destroy(s.chooser);
-    assert_int_equal(dp_participants_create(&config, &s.chooser), RT_OK);
-    uint64_t current = 15;
-    for (uint32_t t = 0; t < 400; t++)
-        current = next_of(&s, current, 900);
-    assert_int_equal(current, 1);
-    assert_false(dp_participants_searches(s.chooser));
-    assert_int_equal(next_of(&s, current, 1000), 1);
-    assert_false(dp_participants_searches(s.chooser));
-    for (uint32_t t = 0; t < 100; t++)
-        current = next_of(&s, current, 8000);
-    assert_true(rt_bit_count(current) > 1);
     close_scene(&s);
 }
 
@@ -302,5 +263,5 @@ static void sets_rotate(void **state)
 }
 
 TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(a_link_that_drops_and_recovers),
-          TEST(a_table_that_outgrows_a_box), TEST(searches_become_rare), TEST(a_state_goes_on),
-          TEST(damaged_states), TEST(sets_rotate))
+          TEST(searches_become_rare), TEST(a_state_goes_on), TEST(damaged_states),
+          TEST(sets_rotate))
