@@ -213,12 +213,13 @@ class Model:
 
     def rows(self, keys):
         """Values of keys, of any shape; a key without a row has those that training starts from, or,
-        of a model with rows.admit above 1, zeros."""
+        of a model with rows.admit above 1 or rows.admit_share below it, zeros."""
         keys = np.asarray(keys, np.uint64)
         found = self.lookup(keys)
         values = self.values[found]
         missing = found < 0
-        if self.config.get("rows", {}).get("admit", 1) > 1:
+        admits = self.config.get("rows", {})
+        if admits.get("admit", 1) > 1 or admits.get("admit_share", 1) < 1:
             values[missing] = 0
             return values
         values[missing] = initial_rows(keys[missing], self.config["seed"],

@@ -373,11 +373,10 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
                        "planner has given them a home");
-    if (c->given->rows.admit > 1)
+    if (rt_rows_are_admitted(&c->given->rows))
         return rt_fail(error, RT_CONFIG,
-                       "--init needs rows.admit 1: keys of the model's rows would be left out until "
-                       "they had come %" PRIu32 " times again",
-                       c->given->rows.admit);
+                       "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
+                       "be left out until they had come often enough again");
     c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
     return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
 }

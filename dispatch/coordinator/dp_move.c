@@ -1,6 +1,7 @@
 #include "dispatch/coordinator/dp_move.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,7 +208,7 @@ void dp_move_iterated(dp_run *c)
     rt_error why = {0};
     if (members->still_s <= 0)
         return;
-    const double pause_s = rt_unix_s() - members->still_s;
+    const double pause_s = fmax(0, rt_unix_s() - members->still_s); // clocks may be set
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
     rt_json_begin_array(json, "boxes");
     for (uint64_t rest = members->boxes; rest; rest &= rest - 1)

@@ -147,6 +147,9 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     if (config->rows.admit > 1 &&
         dp_admission_create(config->rows.admit, config->rows.admit_bytes, &planner->admission))
         return RT_NO_MEMORY;
+    if (config->rows.admit_share > 0 && config->rows.admit_share < 1 &&
+        dp_admission_create_by_chance(config->rows.admit_share, config->seed, &planner->admission))
+        return RT_NO_MEMORY;
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
 
@@ -427,12 +430,12 @@ static rt_status enter_inputs(dp_planner *planner)
 // What is taken out is no use that is ahead, either.
 rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p)
 {
-    const dp_admission *admission = planner->admission;
+    dp_admission *admission = planner->admission;
     *refused_p = 0;
     if (!admission)
         return RT_OK;
-    rt_status status =
-        dp_admission_filter(planner->admission, &planner->directory, batch, refused_p);
+    admission->draw = planner->iteration + 1;
+    rt_status status = dp_admission_filter(admission, &planner->directory, batch, refused_p);
     for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
         (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
                                 planner->iteration + 1);

@@ -33,6 +33,7 @@ typedef struct {
     uint64_t keep_min;
     uint32_t admit;       // times that a key is seen; 0 or 1: every key has a row
     uint64_t admit_bytes; // of the counts
+    double admit_share;   // above 0 and below 1: by chance, in place of admit
 } dp_rows;
 
 typedef struct {

@@ -51,7 +51,7 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->lookup_count_max = lookups;
     scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
     scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
-    scorer->leaves_out = weights->config->rows.admit > 1;
+    scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
     scorer->is_known = rt_alloc(lookups, sizeof *scorer->is_known);
     scorer->bag_offsets =
         rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);

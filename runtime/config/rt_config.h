@@ -367,7 +367,14 @@ typedef struct {
     uint64_t keep_min;          // the newest so many stay, whatever their age
     uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
     uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
+    double admit_share;         // or: in a batch it gets one with this probability
 } rt_rows_config;
+
+// Whether keys may lack a row: it counts as zeros then, in training and wherever the model is asked.
+static inline bool rt_rows_are_admitted(const rt_rows_config *rows)
+{
+    return rows->admit > 1 || rows->admit_share < 1;
+}
 
 // What happens when a process of a run is lost.
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
@@ -375,6 +382,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 typedef struct {
     uint32_t threads; // "compute.threads"; 0: the cores that a process may use
     uint32_t nice;    // "compute.nice"
+    bool idle;        // "compute.idle"
     bool tf32;        // "compute.tf32"
 } rt_compute_config;
 

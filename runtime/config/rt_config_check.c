@@ -90,6 +90,11 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                        "rows.keep_min: %" PRIu64
                        " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
                        rows->keep_min, rows->max);
+    if (rows->admit > 1 && rows->admit_share < 1)
+        return rt_fail(error, RT_CONFIG,
+                       "rows.admit_share: %g, but rows.admit is %" PRIu32
+                       ": a key gets a row by one of the two; expected 1",
+                       rows->admit_share, rows->admit);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "

@@ -236,6 +236,72 @@ static void a_kill_brings_nobody_back(void **state)
     assert_false(has_person("model"));
 }
 
+// ---- clocks ----------------------------------------------------------------------------------
+
+#define CLOCK "/usr/lib/%s/faketime/libfaketimeMT.so.1"
+
+static void set_clock(const char *offset)
+{
+    run_write("clock", offset, strlen(offset));
+}
+
+// Of the processes that are started between the two; files have the times that they have.
+static void take_the_clock(void)
+{
+    static const char *const machines[] = {"x86_64-linux-gnu", "aarch64-linux-gnu"};
+    char library[100] = "";
+    for (size_t i = 0; i < 2 && access(library, R_OK) != 0; i++)
+        snprintf(library, sizeof library, CLOCK, machines[i]);
+    if (access(library, R_OK) != 0)
+        test_skip("no %s: install the package faketime", library);
+    set_clock("+0");
+    setenv("LD_PRELOAD", library, 1);
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1); // it stands before the sanitizer
+    setenv("FAKETIME_TIMESTAMP_FILE", run_path("clock"), 1);
+    setenv("FAKETIME_NO_CACHE", "1", 1);
+    setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1", 1);
+    setenv("NO_FAKE_STAT", "1", 1);
+}
+
+static void give_the_clock_back(void)
+{
+    unsetenv("LD_PRELOAD");
+}
+
+// A day ahead, two days back, on all boxes at once, and a worker is lost meanwhile: all rows are
+// trained, once, checkpoints are made, and nothing waits for the clock to come back.
+static void clocks_are_set(void **state)
+{
+    (void)state;
+    process up;
+    char files[400];
+    append_rows(320, true, 1);
+    snprintf(files, sizeof files, "stream.files=%s", run_path("rows.tsv"));
+    take_the_clock();
+    run_start_up(&up, live, "out", NULL,
+                 (const char *const[]){files, "on_worker_loss=restart", "checkpoint.every_s=0.3",
+                                       "checkpoint.keep_s=3600", "stream.samples_max=1600", NULL});
+    give_the_clock_back();
+    run_await_iterations(&up, "out", 10);
+    run_await_checkpoint(&up, "out");
+    set_clock("+1d");
+    append_rows(320, false, 2);
+    run_await_iterations(&up, "out", 20);
+    set_clock("-1d");
+    append_rows(320, false, 3);
+    run_await_iterations(&up, "out", 30);
+    assert_int_equal(kill(process_child(&up, "worker"), SIGKILL), 0);
+    set_clock("+0");
+    append_rows(640, false, 4);
+    run_must_end(&up, 0);
+    run_must_say(&up, "restart 1: worker");
+    if (strstr(up.text, "silent") || strstr(up.text, "restart 2"))
+        fail_msg("more was lost than the worker:\n%s", up.text);
+    process_fini(&up);
+    assert_true(run_samples("out") == 1600);
+    run_must_train_once("out", 1600, (uint32_t[]){2}, 1);
+}
+
 // ---- boxes -----------------------------------------------------------------------------------
 
 // One worker, so that sums have one order wherever rows are. Box c is not asked for.
@@ -360,7 +426,7 @@ static void rows_need_room(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(values_are_set_while_it_trains, 120),
-          TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
+          TEST_SLOW(clocks_are_set, 120), TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
           TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rates_change_as_by_hand, 120),
           TEST_SLOW(rows_need_room, 120),
           TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))

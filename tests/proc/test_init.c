@@ -366,6 +366,7 @@ static void what_cannot_fit_is_refused(void **state)
     must_refuse(config, "stream.format=json", "its stream.format is table, this run has json");
     must_refuse(config, "planner.placement=worker", "--init needs planner.placement");
     must_refuse(config, "rows.admit=2", "--init needs rows.admit 1");
+    must_refuse(config, "rows.admit_share=0.5", "--init needs rows.admit 1");
     snprintf(other, sizeof other, "%s", config);
     char *name = strstr(other, "\"name\": \"b\"");
     assert_non_null(name);
