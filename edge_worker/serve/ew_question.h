@@ -5,8 +5,6 @@
 #ifndef EW_QUESTION_H
 #define EW_QUESTION_H
 
-#include <cjson/cJSON.h>
-
 #include "edge_worker/predict/ew_cells.h"
 #include "edge_worker/serve/ew_event.h"
 #include "edge_worker/serve/ew_follower.h"

@@ -382,6 +382,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 typedef struct {
     uint32_t threads; // "compute.threads"; 0: the cores that a process may use
     uint32_t nice;    // "compute.nice"
+    bool idle;        // "compute.idle"
     bool tf32;        // "compute.tf32"
 } rt_compute_config;
 

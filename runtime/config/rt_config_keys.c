@@ -115,6 +115,11 @@ const rt_config_key rt_config_keys[] = {
         "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
         "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
         "they leave."),
+    BOOL("compute.idle", compute.idle, "false",
+         "All processes of the run on this box, not only workers, run when nobody else wants the "
+         "core, and leave it at once to whoever does (SCHED_IDLE); every box may have its own. For "
+         "a box that also answers (`lanyard serve`): with `compute.nice` an answer may wait until "
+         "a slice of training is over, some milliseconds."),
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),

@@ -135,17 +135,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .push_credits = f->schedule->push_credits,
         .message_bytes = f->schedule->message_bytes,
         .one_at_a_time = f->schedule->one_at_a_time,
-<<<<<<< HEAD
-        .limits = {.dense_count = shape->dense_count,
-                   .more_labels = shape->more_labels,
-                   .field_count = shape->field_count,
-                   .worker_count = f->n,
-                   .sample_count_max = model.sample_count_max,
-                   .lookup_count_max = model.lookup_count_max,
-                   .slot_count = slots},
-=======
         .limits = fabric_limits(f->plan, rank),
->>>>>>> main
         .values = w->rows.values,
         .state = w->rows.state,
         .rows = &ew_host_rows_ops,
