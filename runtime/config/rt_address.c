@@ -128,21 +128,14 @@ rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_
     return status;
 }
 
-// A name server that is away comes back by itself.
-static rt_status status_of_names(int reason)
-{
-    return reason == EAI_AGAIN ? RT_IO : RT_CONFIG;
-}
-
-// ZeroMQ listens on numbers only.
+// ZeroMQ listens on numbers only. Names may be known late: when the network is there, or a box.
 static rt_status resolve(const char *host, char *number, size_t size, rt_error *error)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     int reason = getaddrinfo(host, NULL, &hints, &found);
     if (reason)
-        return rt_fail(error, status_of_names(reason), "cannot listen on %s: %s", host,
-                       gai_strerror(reason));
+        return rt_fail(error, RT_IO, "cannot listen on %s: %s", host, gai_strerror(reason));
     reason = getnameinfo(found->ai_addr, found->ai_addrlen, number, (socklen_t)size, NULL, 0,
                          NI_NUMERICHOST);
     freeaddrinfo(found);
@@ -335,7 +328,7 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
     snprintf(service, sizeof service, "%u", port);
     int reason = getaddrinfo(host, service, &hints, &found);
     if (reason)
-        return rt_fail(error, status_of_names(reason), "%s: %s", toward, gai_strerror(reason));
+        return rt_fail(error, RT_IO, "%s: %s", toward, gai_strerror(reason));
     reason = find_local(found, host, sizeof host);
     freeaddrinfo(found);
     if (reason)

@@ -142,7 +142,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
         !next_address(address, next))
         return rt_address_fail(error, what, address, EINVAL, "");
     if (!rt_address_host_is_known(address))
-        return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
+        return rt_fail(error, RT_IO, "%s %s: unknown host", what, address); // so far
     rt_endpoint *endpoint = rt_alloc(1, sizeof *endpoint);
     if (!endpoint)
         return rt_fail(error, RT_NO_MEMORY, "%s %s: no memory", what, address);

@@ -328,7 +328,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
     if (!rt_address_is_valid(address) || strncmp(address, "tcp://", 6) != 0)
         return rt_address_fail(error, what, address, EINVAL, "");
     if (!rt_address_resolve(address, &to, &length))
-        return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
+        return rt_fail(error, RT_IO, "%s %s: unknown host", what, address); // so far
     if (rt_keys_check_address(false, transport->is_insecure, address, error))
         return RT_CONFIG;
     rt_endpoint *endpoint = endpoint_create(transport, self, address, &to, false, &status);

@@ -164,7 +164,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
     if (!rt_address_is_valid(address))
         return address_fail(error, what, address, EINVAL);
     if (!rt_address_host_is_known(address))
-        return rt_fail(error, RT_CONFIG, "%s %s: unknown host", what, address);
+        return rt_fail(error, RT_IO, "%s %s: unknown host", what, address); // so far
     if (rt_zap_check_address(transport->zap, address, error))
         return RT_CONFIG;
     rt_endpoint *endpoint = endpoint_create(transport, self, address);

@@ -297,7 +297,7 @@ static void connect_errors_are_named(const rt_transport_ops *ops)
 {
     const struct {
         const char *address, *reason;
-    } cases[] = {{"tcp://no-such-host.invalid:5000", "unknown host"},
+    } cases[] = {{"tcp://no-such-host.invalid:5000", "unknown host"}, // RT_IO: names may come late
                  {"tcp://127.0.0.1:notaport", "not an address"},
                  {"tcp://127.0.0.1:65536", "not an address"},
                  {"tcp://127.0.0.1", "not an address"},
@@ -309,7 +309,7 @@ static void connect_errors_are_named(const rt_transport_ops *ops)
         rt_error error = {0};
         assert_int_equal(
             ops->connect(transport, worker(0), COORDINATOR, cases[i].address, &endpoint, &error),
-            RT_CONFIG);
+            i == 0 ? RT_IO : RT_CONFIG);
         if (!strstr(error.text, cases[i].address) || !strstr(error.text, cases[i].reason) ||
             !strstr(error.text, "coordinator"))
             fail_msg("\"%s\" does not name \"%s\"", error.text, cases[i].reason);

@@ -285,6 +285,20 @@ static void every_box_is_lost(void **state)
     run_must_be_the_same("hit", "calm", 1);
 }
 
+// The name of the coordinator's box may be known later than a process starts: its unit starts it
+// again.
+static void an_unknown_name_is_tried_again(void **state)
+{
+    (void)state;
+    process p = {0};
+    const char *const arguments[] = {process_lanyard(), "worker",          config_path(), "--rank", "0",
+                                     "--coordinator",   "later.invalid:7000", NULL};
+    process_start(&p, arguments);
+    run_must_end(&p, 1); // 5 would keep it down
+    run_must_say(&p, "later.invalid:7000: unknown host");
+    process_fini(&p);
+}
+
 static void ask_for_box(const char *verb, int status, const char *says)
 {
     process p;
@@ -308,7 +322,8 @@ static void a_box_is_drained_and_added(void **state)
     start_boxes(&b, "hit", "restart");
     start_box(&b, &b.workers[1], "worker", "1");
     start_box(&b, &second, "ps", "1");
-    run_await_records(&b.coordinator, "hit", "\"row_bytes_max\"", 1); // shards have said what they hold
+    // Both shards have said what they hold.
+    run_await_records(&b.coordinator, "hit", "\"row_bytes_max\":8589934592", 2);
     ask_for_box("drain", 0, "b leaves");
     run_must_end(&b.workers[1], 6);
     run_must_end(&second, 6);
@@ -428,7 +443,8 @@ static void away_when_the_run_is_complete(void **state)
 
 TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
           TEST_SLOW(a_box_comes_back, 90), TEST_SLOW(a_box_comes_and_goes, 90),
-          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(a_box_is_drained_and_added, 120), TEST_SLOW(nothing_left_to_start_from, 90),
+          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(a_box_is_drained_and_added, 120),
+          TEST(an_unknown_name_is_tried_again), TEST_SLOW(nothing_left_to_start_from, 90),
           TEST_SLOW(a_checkpoint_of_another_model, 90),
           TEST_SLOW(a_box_with_another_configuration, 90),
           TEST_SLOW(away_when_the_run_is_complete, 90))
