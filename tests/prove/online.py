@@ -229,12 +229,12 @@ class Site:
         for shop in self.shops.values():
             selector.register(shop.process.stdout, selectors.EVENT_READ, shop)
         try:
-            self.go(selector)
-            return self.result(before)
+            return self.result(before, self.go(selector))
         finally:
             self.close()
 
     def go(self, selector):
+        """Until all events are trained; false: the time was over before."""
         end, looked, done_at, still = self.began + self.options.seconds, 0.0, None, (0, self.began)
         self.first_s = self.last_s = None
         while True:
@@ -262,16 +262,16 @@ class Site:
                     subprocess.check_call([LAN, "mend", self.cut])
                     self.note("plug of %s back" % self.cut)
                     self.cut = None
-                if trained >= self.next or now > max(done_at, still[1]) + STILL_S or now > done_at + DRAIN_S:
-                    return
+                if trained >= self.next or now > max(done_at, still[1]) + STILL_S:
+                    return True
             failed = [one for one in self.processes if one.status]
             if failed:
                 raise OSError("%s ended with status %d: %s" % (os.path.basename(failed[0].log), failed[0].status,
                                                                failed[0].said(400).strip().splitlines()[-1]))
             if now > end + DRAIN_S:
-                return
+                return False
 
-    def result(self, before):
+    def result(self, before, is_done):
         coordinator = self.processes[0]
         after = counted(self.options.boxes)
         coordinator.end(SAVE_S)
@@ -285,7 +285,8 @@ class Site:
         killed = sum(self.options.limits.killed(box) for box in self.options.boxes)
         if coordinator.status != 0:
             self.notes.append({"at": self.next, "s": 0, "text": "ended with status %s" % coordinator.status})
-        return {"events": self.next, "answered": self.answered, "trained": trained, "lost": self.answered - trained,
+        return {"events": self.next, "answered": self.answered, "trained": trained,
+                "lost": self.answered - trained if is_done else None, "untrained": self.answered - trained,
                 "served_from": self.served_from, "predictions": self.predictions[:self.next],
                 "unserved": sum(p is None for p in self.predictions[self.served_from or 0:self.next]),
                 "seconds": (self.last_s or time.monotonic()) - (self.first_s or self.began),

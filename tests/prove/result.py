@@ -42,7 +42,7 @@ def judge(options, found, today):
         one["curve"] = [float(part.mean()) for part in np.array_split(losses, min(POINTS, len(losses)))]
         if "log_loss_before_training" in run:
             one["before"] = run["log_loss_before_training"]
-        for key in ("samples_per_s", "lost", "unserved", "starts", "killed", "trained", "seconds", "join", "table_bytes"):
+        for key in ("samples_per_s", "lost", "untrained", "unserved", "starts", "killed", "trained", "seconds", "join", "table_bytes"):
             if key in run:
                 one[key] = run[key]
         if "bytes" in run:
@@ -59,13 +59,12 @@ def judge(options, found, today):
 
 def wrong(one):
     """What no run may end with, else an empty text."""
-    for name in ("lanyard", "one"):
-        run = one["systems"].get(name, {})
-        if "reason" in run:
-            return "%s: %s" % (TITLES[name], run["reason"])
-        if run.get("lost"):
-            return "%s: %d samples lost" % (TITLES[name], run["lost"])
-    return ""
+    run = one["systems"].get("lanyard", {})
+    if "reason" in run:
+        return run["reason"]
+    if run.get("lost") is None and "trained" in run:
+        return "%d samples were not trained in time" % run["untrained"]
+    return "%d samples lost" % run["lost"] if run.get("lost") else ""
 
 
 def cell(run, key, text):
@@ -89,9 +88,6 @@ def rows_of(one, columns):
 
 def circumstances(one):
     marks = "; ".join("%s after %d events" % (mark["text"], mark["at"]) for mark in one["marks"])
-    killed = sum(run.get("killed", 0) for run in one["systems"].values())
-    if killed:
-        marks += "; %d processes ended for want of memory, and were started again" % killed
     limits = "%d MB of memory each" % one["memory"] if not one["limits"] else "no bound of memory (%s)" % one["limits"]
     return ("%s, %d cores, load %.1f before, `make prove%s`: %d events of today after %d of yesterday (%s), the first %d warm up. "
             "Boxes: three with %d, two with %d Mbit/s, %s; yesterday's table has %.0f MB. %s." %
@@ -100,8 +96,17 @@ def circumstances(one):
              marks[:1].upper() + marks[1:] or "Nothing was pulled"))
 
 
+def late(one):
+    """Who was not done in time, and who ended for want of memory."""
+    for run in one["systems"].values():
+        if run.get("untrained") and run.get("lost") is None:
+            yield "%s: when the time was over %d events were kept and not trained yet." % (run["title"], run["untrained"])
+        if run.get("killed"):
+            yield "%s: %d processes ended for want of memory, and were started again." % (run["title"], run["killed"])
+
+
 def table(one):
-    return "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS)) + "\n"
+    return "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
 
 
 def short_table(one):
