@@ -3,7 +3,8 @@
 // A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
 // was printed), 2 wrong usage; and of the processes of a run 3 ended because it failed elsewhere, 4
 // (coordinator) ended so that all start anew, with workers that are back, 5 ended because of what
-// would only happen again until somebody mends it.
+// would only happen again until somebody mends it, 6 (members) ended because the run goes on without
+// their box.
 #ifndef CLI_H
 #define CLI_H
 
@@ -20,6 +21,7 @@
 #define CLI_ENDED 3
 #define CLI_ANEW 4
 #define CLI_MEND 5
+#define CLI_DRAINED 6
 #define CLI_SETS_MAX 256
 #define CLI_SAVED "saved" // on --announce-fd, after the address: model and summary are on disk
 
@@ -58,6 +60,8 @@ int cli_doctor(int argc, char **argv);
 int cli_feed(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_forget(int argc, char **argv);
+int cli_add(int argc, char **argv);
+int cli_drain(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 

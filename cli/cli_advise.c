@@ -181,6 +181,7 @@ int cli_advise(int argc, char **argv)
     int code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
+    rt_config_leave_spares(&config);
     dp_advices *advices = rt_alloc(1, sizeof *advices);
     rt_status status = advices ? advise(&config, iterations, advices, &error)
                                : rt_fail(&error, RT_NO_MEMORY, "out of memory");

@@ -1,4 +1,4 @@
-// `lanyard set` and `lanyard forget`: what people ask of a run that trains.
+// `lanyard set`, `forget`, `add` and `drain`: what people ask of a run that trains.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +10,14 @@
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
+#define CHECKPOINT_S 600.0 // for what comes with a checkpoint
 
-typedef struct {
+typedef struct request_kind {
     const char *name, *help; // of the usage
-    rt_status (*make)(const rt_config *config, char **words, char *request, size_t size,
-                      rt_error *error);
+    uint32_t words;          // after RUN
+    double timeout_s;
+    rt_status (*make)(const struct request_kind *kind, const rt_config *config, char **words,
+                      char *request, size_t size, rt_error *error);
 } request_kind;
 
 // The configuration of RUN: a file, or running.json in the folder of a run.
@@ -32,8 +35,8 @@ static int load(const char *run, const char *const *sets, uint32_t set_count, rt
     return cli_load_model(path, sets, set_count, "lanyard", config);
 }
 
-static rt_status ask(const rt_config *config, const char *request, char text[RT_ASK_BYTES_MAX],
-                     rt_error *error)
+static rt_status ask(const rt_config *config, double timeout_s, const char *request,
+                     char text[RT_ASK_BYTES_MAX], rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
     rt_keys *keys = rt_alloc(1, sizeof *keys);
@@ -50,7 +53,7 @@ static rt_status ask(const rt_config *config, const char *request, char text[RT_
         const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
                                    .keys = keys,
                                    .coordinator = address,
-                                   .timeout_s = ANSWER_S};
+                                   .timeout_s = timeout_s};
         status = rt_ask(&own, request, text, error);
     }
     rt_keys_clear(keys);
@@ -58,7 +61,7 @@ static rt_status ask(const rt_config *config, const char *request, char text[RT_
     return status;
 }
 
-// argv: the command, RUN, two words, options.
+// argv: the command, RUN, one or two words, options.
 static int run(int argc, char **argv, const request_kind *kind)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];
@@ -66,14 +69,15 @@ static int run(int argc, char **argv, const request_kind *kind)
     uint32_t set_count;
     rt_config config;
     rt_error error = {0};
-    if (argc < 4 || strncmp(argv[1], "--", 2) == 0) {
+    const int last = 1 + (int)kind->words; // before the options
+    if (argc <= last || strncmp(argv[1], "--", 2) == 0) {
         fprintf(stderr, "lanyard %s: expected %s\n", kind->name, kind->help);
         return CLI_USAGE;
     }
-    char *words[2] = {argv[2], argv[3]};
-    argv[3] = argv[1];
-    argv[2] = argv[0];
-    if (!cli_parse(argc - 2, argv + 2, NULL, 0, &path, sets, &set_count))
+    char *words[2] = {argv[2], argv[last]};
+    argv[last] = argv[1];
+    argv[last - 1] = argv[0];
+    if (!cli_parse(argc - last + 1, argv + last - 1, NULL, 0, &path, sets, &set_count))
         return CLI_USAGE;
     if (strchr(words[0], '\n') || strchr(words[1], '\n')) {
         fprintf(stderr, "lanyard %s: a line end stands in an argument\n", kind->name);
@@ -82,9 +86,9 @@ static int run(int argc, char **argv, const request_kind *kind)
     int code = load(path, sets, set_count, &config);
     if (code != CLI_OK)
         return code;
-    rt_status status = kind->make(&config, words, request, sizeof request, &error);
+    rt_status status = kind->make(kind, &config, words, request, sizeof request, &error);
     if (!status)
-        status = ask(&config, request, text, &error);
+        status = ask(&config, kind->timeout_s, request, text, &error);
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);
@@ -92,18 +96,22 @@ static int run(int argc, char **argv, const request_kind *kind)
     return CLI_OK;
 }
 
-static rt_status make_set(const rt_config *config, char **words, char *request, size_t size,
-                          rt_error *error)
+// The words as they are.
+static rt_status make_plain(const request_kind *kind, const rt_config *config, char **words,
+                            char *request, size_t size, rt_error *error)
 {
     (void)config;
-    if ((size_t)snprintf(request, size, "set\n%s\n%s", words[0], words[1]) < size)
+    size_t used = (size_t)snprintf(request, size, "%s", kind->name);
+    for (uint32_t i = 0; i < kind->words && used < size; i++)
+        used += (size_t)snprintf(request + used, size - used, "\n%s", words[i]);
+    if (used < size)
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s: the value is too long", words[0]);
+    return rt_fail(error, RT_CONFIG, "%s: too long for a request", words[kind->words - 1]);
 }
 
 int cli_set(int argc, char **argv)
 {
-    static const request_kind kind = {"set", "RUN KEY VALUE", make_set};
+    static const request_kind kind = {"set", "RUN KEY VALUE", 2, ANSWER_S, make_plain};
     return run(argc, argv, &kind);
 }
 
@@ -130,9 +138,10 @@ static rt_status list_keys(const rt_batch *batch, const char *column, char *requ
 }
 
 // The values in cells are personal: what leaves this process is the key of their row.
-static rt_status make_forget(const rt_config *config, char **words, char *request, size_t size,
-                             rt_error *error)
+static rt_status make_forget(const request_kind *kind, const rt_config *config, char **words,
+                             char *request, size_t size, rt_error *error)
 {
+    (void)kind;
     ew_cells *cells;
     rt_batch batch;
     rt_status status = ew_cells_create(config, &cells, error);
@@ -158,6 +167,18 @@ static rt_status make_forget(const rt_config *config, char **words, char *reques
 
 int cli_forget(int argc, char **argv)
 {
-    static const request_kind kind = {"forget", "RUN COLUMN VALUE", make_forget};
+    static const request_kind kind = {"forget", "RUN COLUMN VALUE", 2, ANSWER_S, make_forget};
+    return run(argc, argv, &kind);
+}
+
+int cli_add(int argc, char **argv)
+{
+    static const request_kind kind = {"add", "RUN BOX", 1, CHECKPOINT_S, make_plain};
+    return run(argc, argv, &kind);
+}
+
+int cli_drain(int argc, char **argv)
+{
+    static const request_kind kind = {"drain", "RUN BOX", 1, CHECKPOINT_S, make_plain};
     return run(argc, argv, &kind);
 }

@@ -147,7 +147,7 @@ static int member_exit(rt_status status, const rt_error *error)
     if (status != RT_STOPPED)
         return fail(status, error);
     rt_info("told to end: %s", error->text);
-    return CLI_ENDED;
+    return strcmp(error->text, RT_BOX_DRAINED) == 0 ? CLI_DRAINED : CLI_ENDED;
 }
 
 int cli_worker(int argc, char **argv)
@@ -363,6 +363,7 @@ int cli_coordinator(int argc, char **argv)
                                          .model = resume ? NULL : model,
                                          .may_shrink = restart && cli_may_shrink(&config),
                                          .without = ranks,
+                                         .spawned = fd_text != NULL,
                                          .directory = out,
                                          .trace = trace,
                                          .stop_fd = open_stop_fd(),

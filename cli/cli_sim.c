@@ -461,6 +461,7 @@ int cli_sim(int argc, char **argv)
     int code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
+    rt_config_leave_spares(&config);
     rt_status status = RT_OK;
     if (records) {
         status = dp_inputs_load(records, config.worker_count, &inputs, &error);

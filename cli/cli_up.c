@@ -24,6 +24,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_flaps.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "edge_worker/device/ew_device.h"
 #include "runtime/wire/rt_control.h"
 
@@ -64,6 +65,7 @@ typedef struct {
     uint32_t restart_count;
     bool again;            // an attempt was made before
     dp_flaps flaps;        // workers that were lost of late
+    dp_members members;    // who takes part
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
     uint64_t back_ns[RT_WORKERS_MAX]; // when absent ones are to be started
 } run;
@@ -230,11 +232,12 @@ static rt_status spawn_all(run *r, rt_error *error)
 {
     rt_status status = spawn_coordinator(r, error);
     for (uint32_t i = 0; i < r->config->ps_shard_count && !status; i++)
-        status = spawn_member(r, RT_ROLE_PS, i, error);
+        if (r->members.shards >> i & 1)
+            status = spawn_member(r, RT_ROLE_PS, i, error);
     if (!status && r->config->collective == RT_COLLECTIVE_MPI)
         return spawn_mpi_workers(r, error);
     for (uint32_t i = 0; i < r->config->worker_count && !status; i++) {
-        if (!(r->absent >> i & 1))
+        if (r->members.workers >> i & 1 && !(r->absent >> i & 1))
             status = spawn_member(r, RT_ROLE_WORKER, i, error);
     }
     return status;
@@ -292,7 +295,8 @@ static void judge(run *r, child *c, int status)
     if (c == r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ANEW)
         return;
     // The coordinator told it that the run has failed, and says itself why.
-    if (c != r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ENDED)
+    if (c != r->children && WIFEXITED(status) &&
+        (WEXITSTATUS(status) == CLI_ENDED || WEXITSTATUS(status) == CLI_DRAINED))
         return;
     if (r->told && WIFSIGNALED(status))
         return;
@@ -439,7 +443,19 @@ static rt_status put_config(run *r, rt_error *error)
                    : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
 }
 
-// The coordinator ended the attempt because workers are back.
+static rt_status read_members(run *r, rt_error *error)
+{
+    char folder[RT_PATH_MAX + 16] = "";
+    if (*r->config->checkpoint.directory)
+        snprintf(folder, sizeof folder, "%s", r->config->checkpoint.directory);
+    else if (r->out)
+        snprintf(folder, sizeof folder, "%s/checkpoints", r->out);
+    rt_status status = dp_members_read(r->config, folder, &r->members, error);
+    r->absent &= r->members.workers;
+    return status;
+}
+
+// The coordinator ended the attempt because workers are back, or boxes come or go.
 static bool is_planned(const run *r)
 {
     const int how = r->children[0].failure;
@@ -455,6 +471,8 @@ static bool attempt(run *r)
     r->first_failed = NULL;
     r->told = false;
     rt_status status = put_config(r, &error);
+    if (!status)
+        status = read_members(r, &error);
     if (!status)
         status = spawn_all(r, &error);
     if (!status)
@@ -503,7 +521,7 @@ static bool restart_is_allowed(const run *r)
 static void choose_absent(run *r)
 {
     const rt_config *config = r->config;
-    const uint64_t all = rt_bits_below(config->worker_count);
+    const uint64_t all = r->members.workers;
     const uint32_t rank = rt_peer_rank(r->lost);
     r->absent &= ~r->back;
     if (rt_peer_role(r->lost) != RT_ROLE_WORKER || !cli_may_shrink(config))
@@ -530,7 +548,7 @@ static bool prepare_restart(run *r)
     rt_warn("restart %" PRIu32 ": %s was lost; %" PRIu32
             " workers go on from the newest checkpoint",
             r->restart_count, r->lost ? rt_peer_name(r->lost, name) : "a process",
-            config->worker_count - rt_bit_count(r->absent));
+            rt_bit_count(r->members.workers & ~r->absent));
     return true;
 }
 

@@ -93,6 +93,16 @@ static const cli_command commands[] = {
      "  VALUE  as after --set\n"
      "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
      cli_set},
+    {"add", "RUN BOX", "take a box of the configuration into a run that trains",
+     "  RUN  as of `lanyard set`\n"
+     "  BOX  its name in boxes; its workers and shards are started before, where `up` does not\n"
+     "Training stands still for a checkpoint, and goes on from it with the box (docs/OPERATIONS.md).\n",
+     cli_add},
+    {"drain", "RUN BOX", "go on without a box, whose rows move to the others",
+     "  RUN  as of `lanyard set`\n"
+     "  BOX  its name in boxes\n"
+     "Its workers and shards end with status 6, after which their units do not start them again.\n",
+     cli_drain},
     {"verify", "DIR", "read all of a model or of checkpoints, and say whether they are whole",
      "  DIR  a model, a checkpoint, or the folder of a run or of checkpoints: all of them\n"
      "Status 1 where one is damaged, or lacks what it builds on.\n",

@@ -19,7 +19,8 @@ static rt_status measure_box(const ew_links_config *config, const uint32_t *box_
     for (uint32_t s = box; s < config->shard_count; s++) {
         if (box_of[s] == box)
             streams[probe.stream_count++] =
-                (bw_stream_end){config->shards[s], config->self, rt_peer(RT_ROLE_PS, s)};
+                (bw_stream_end){config->shards[s], config->self,
+                                rt_peer(RT_ROLE_PS, rt_bit_at(config->shards_in, s))};
     }
     rt_status status = bw_probe_run(&probe, &result, error);
     if (status == RT_NOT_FOUND)

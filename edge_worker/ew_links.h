@@ -15,6 +15,7 @@ typedef struct {
     uint32_t shard_count;
     bw_passive *passive;                       // is told what the probes read
     uint32_t self;                             // as the shards know the worker
+    uint32_t shards_in;                        // rt_wire_welcome
     const char (*addresses)[RT_ADDRESS_MAX];   // of the shards: they tell which share a box
     double turn_s, silence_s;                  // bw_probe_config
     rt_status (*progress)(void *, rt_error *); // likewise, with context

@@ -137,15 +137,18 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
             return RT_OK; // nothing is expected of it; that the run is complete is on its way
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
-        if (!status)
+        if (!status) {
+            rt_message_header(&message)->sender = rt_peer(RT_ROLE_PS, shard);
             watch_link(w, shard, &message);
+        }
         const uint32_t type = status ? 0 : rt_message_header(&message)->type;
         if (!status && ew_exchange_takes(type))
             status = ew_exchange_receive(w->exchange, &message, error);
         else if (!status && type == RT_MESSAGE_DENSE_STATE)
             status = ew_weights_receive(&w->weights, &message, error);
         else if (!status)
-            status = ew_executor_receive(w->executor, peer, &message, error);
+            status = ew_executor_receive(w->executor, rt_peer(RT_ROLE_PS, shard), &message,
+                                         error);
         rt_message_release(&message);
         if (status)
             return status;

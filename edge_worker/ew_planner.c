@@ -61,7 +61,7 @@ static rt_status create_replica(const ew_planner_config *config, dp_replica **re
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
     *run = *config->config;
     run->cache.rows = welcome->slot_count; // however the coordinator came to it
-    rt_config_keep_workers(run, welcome->workers);
+    rt_config_keep_members(run, welcome->workers, welcome->shards_in);
     rt_status status = dp_setup(run, &schema, 0, &planner, error);
     if (!status)
         dp_setup_dense(run, welcome->dense_bytes, &planner);

@@ -75,6 +75,12 @@ static inline uint32_t ew_run_self(const ew_run *w)
     return rt_peer(RT_ROLE_WORKER, w->config->rank);
 }
 
+// The shard of a place: it listens under the rank that the configuration gives it.
+static inline uint32_t ew_run_shard(const ew_run *w, uint32_t place)
+{
+    return rt_peer(RT_ROLE_PS, rt_bit_at(w->member.welcome.shards_in, place));
+}
+
 static inline uint32_t ew_run_self_to_shards(const ew_run *w)
 {
     return rt_peer(RT_ROLE_WORKER, w->rank);

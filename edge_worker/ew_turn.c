@@ -145,11 +145,19 @@ static rt_status start_job(ew_run *w, rt_error *error)
     return status == RT_AGAIN ? RT_OK : status;
 }
 
+// Rows wait for the verdict, for it may be that nothing counts; and where homes of rows are planned,
+// because it says that all have pulled: only then may a shard forget what has gone elsewhere.
+static bool awaits_verdict(const ew_run *w)
+{
+    return w->config->config->guard_skip_bad_batches ||
+           w->config->config->ps_homes == RT_HOMES_PLANNED;
+}
+
 static void step_rows(ew_run *w, bool apply)
 {
     w->phase = EW_PHASE_STEPS_ROWS;
-    w->apply = apply;
-    ew_trainer_rows(w->trainer, w->job.slice, apply);
+    w->apply = apply || !w->config->config->guard_skip_bad_batches;
+    ew_trainer_rows(w->trainer, w->job.slice, w->apply);
 }
 
 static rt_status take_result(ew_run *w, rt_error *error)
@@ -171,7 +179,7 @@ static rt_status take_result(ew_run *w, rt_error *error)
         w->trained_ns = rt_now_ns();
         ew_exchange_trained(w->exchange);
         rt_status status = ew_exchange_advance(w->exchange, error);
-        if (!status && !w->config->config->guard_skip_bad_batches)
+        if (!status && !awaits_verdict(w))
             step_rows(w, true);
         return status;
     }

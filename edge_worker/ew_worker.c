@@ -23,7 +23,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     const uint64_t now_us = rt_now_ns() / 1000; // sending may wake others, who then run first
     rt_message_header(message)->epoch = w->member.welcome.epoch;
     rt_status status =
-        w->config->ops->send(w->endpoints[1 + shard], rt_peer(RT_ROLE_PS, shard), message);
+        w->config->ops->send(w->endpoints[1 + shard], ew_run_shard(w, shard), message);
     if (!status)
         bw_passive_sent(&w->link, shard, size, rt_message_is_push(type), now_us);
     return status;
@@ -46,12 +46,12 @@ static rt_status greet_shard(ew_run *w, uint32_t shard, rt_error *error)
 static rt_status connect_shards(ew_run *w, rt_error *error)
 {
     for (uint32_t s = 0; s < w->member.welcome.shard_count; s++) {
-        rt_status status = w->config->ops->trust(w->transport, rt_peer(RT_ROLE_PS, s),
+        rt_status status = w->config->ops->trust(w->transport, ew_run_shard(w, s),
                                                  w->member.welcome.shard_keys[s], error);
         if (status)
             return status;
         status =
-            w->config->ops->connect(w->transport, ew_run_self_to_shards(w), rt_peer(RT_ROLE_PS, s),
+            w->config->ops->connect(w->transport, ew_run_self_to_shards(w), ew_run_shard(w, s),
                                     w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
@@ -127,7 +127,7 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
                              .slot_count = welcome->slot_count,
-                             .shard_count = planned ? config->ps_shard_count : 0};
+                             .shard_count = planned ? welcome->shard_count : 0};
 }
 
 static rt_status create_planner(ew_run *w, rt_error *error)
@@ -152,7 +152,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
                                    .overlap = config->dense_overlap,
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
-                                   .shard_count = rt_stripes_shards(config),
+                                   .shard_count = (uint32_t)rt_min_u64(
+                                       rt_stripes_shards(config), w->member.welcome.shard_count),
                                    .device_state = w->device.unified ? NULL : w->device.state,
                                    .keyed = w->config->keys != NULL,
                                    .timeout_s = config->timeout_start_s,
@@ -202,16 +203,18 @@ static rt_status create_executor(ew_run *w, rt_error *error)
     return RT_OK;
 }
 
-// Shards on the box of this worker, where boxes are told and all workers take part in the run.
+// The places of shards on the box of this worker, where boxes are told. rank: of the configuration.
 static uint32_t local_shards(const rt_config *config, const rt_wire_welcome *welcome, uint32_t rank)
 {
-    uint32_t shards = 0;
-    if (!config->box_count || welcome->worker_count != config->worker_count)
+    uint32_t local = 0;
+    if (!config->box_count)
         return 0;
     const uint32_t box = rt_config_box_of_worker(config, rank);
-    for (uint32_t s = 0; s < config->ps_shard_count; s++)
-        shards |= rt_config_box_of_shard(config, s) == box ? 1u << s : 0;
-    return shards;
+    for (uint32_t s = 0; s < welcome->shard_count; s++) {
+        const uint32_t shard = rt_bit_at(welcome->shards_in, s);
+        local |= rt_config_box_of_shard(config, shard) == box ? 1u << s : 0;
+    }
+    return local;
 }
 
 rt_status ew_run_measure_links(ew_run *w, double silence_s,
@@ -225,6 +228,7 @@ rt_status ew_run_measure_links(ew_run *w, double silence_s,
                                     .shard_count = w->shard_count,
                                     .passive = &w->link,
                                     .self = ew_run_self_to_shards(w),
+                                    .shards_in = w->member.welcome.shards_in,
                                     .addresses = w->member.welcome.shards,
                                     .turn_s = w->config->config->timeout_start_s,
                                     .silence_s = silence_s,
@@ -303,7 +307,7 @@ static rt_status join(ew_run *w, rt_error *error)
     if (!status)
         status = connect_shards(w, error);
     if (!status)
-        w->link.local = local_shards(config->config, &w->member.welcome, w->rank);
+        w->link.local = local_shards(config->config, &w->member.welcome, config->rank);
     if (!status)
         status = create_model(w, error);
     if (!status)

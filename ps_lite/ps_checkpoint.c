@@ -178,13 +178,14 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     rt_wire_load load;
     rt_error found = {0};
     const uint64_t iteration = rt_message_header(message)->iteration;
-    loading l = {shard, schema, progress, context, iteration == 0, RT_OK};
+    loading l = {shard, schema, progress, context, false, RT_OK};
     if (!rt_control_has(message, sizeof load))
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD of %zu bytes, expected %zu",
                        message->size - sizeof(rt_wire_header), sizeof load);
     memcpy(&load, rt_message_payload(message), sizeof load);
     if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
+    l.begins = load.flags & RT_WIRE_LOAD_MODEL;
     rt_status status = RT_OK;
     uint32_t file = 0;
     for (uint32_t f = 0; f < load.shard_count && !status; f++) {

@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
     const ps_server_config *config;
+    uint32_t place; // among the shards that take part: that of its rows and files
     const rt_transport_ops *ops;
     rt_transport *transport;
     rt_endpoint *workers; // the listener
@@ -46,6 +47,12 @@ typedef struct {
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
 } server;
+
+// As others know it, whatever its place is.
+static uint32_t self_of(const server *s)
+{
+    return rt_peer(RT_ROLE_PS, s->config->rank);
+}
 
 // Credits bound the pushes of a worker; who sends more gets wrong times.
 static void note_arrival(server *s, uint32_t peer)
@@ -82,6 +89,7 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     server *s = context;
     char name[32];
     set_stamp(s, peer, rt_message_header(message));
+    rt_message_header(message)->sender = self_of(s);
     rt_status status = s->ops->send(s->workers, peer, message);
     if (status != RT_NOT_FOUND)
         return status;
@@ -98,8 +106,8 @@ static rt_status create_shard(server *s, rt_error *error)
     const uint64_t memory = config->ps_memory_bytes_max;
     if (ps_store_open(config, &s->store, error))
         return error->status;
-    const ps_shard_config shard = {.rank = s->config->rank,
-                                   .shard_count = config->ps_shard_count,
+    const ps_shard_config shard = {.rank = s->place,
+                                   .shard_count = s->member.welcome.shard_count,
                                    .worker_count = s->member.welcome.worker_count,
                                    .dim = config->model.embedding_dim,
                                    .optimizer = config->optimizer_rows,
@@ -123,14 +131,14 @@ static rt_status create_shard(server *s, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     struct epoll_event event = {.events = EPOLLIN};
     rt_status status =
-        ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->config->rank), error);
+        ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->place), error);
     if (status)
         return status;
     s->wait_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->wait_fd < 0 || epoll_ctl(s->wait_fd, EPOLL_CTL_ADD, s->files.wake_fd, &event) != 0)
         return rt_fail(error, RT_LIMIT, "out of descriptors");
-    ps_checkpoint_init(&s->checkpoint, s->shard, s->config->schema, s->config->rank,
-                       config->ps_shard_count);
+    ps_checkpoint_init(&s->checkpoint, s->shard, s->config->schema, s->place,
+                       s->member.welcome.shard_count);
     return RT_OK;
 }
 
@@ -140,10 +148,12 @@ static rt_status check_welcome(const server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const rt_wire_welcome *welcome = &s->member.welcome;
-    const bool may_shrink = config->on_worker_loss == RT_LOSS_SHRINK;
+    const bool may_lack_boxes = config->box_count > 0;
+    const bool may_shrink = may_lack_boxes || config->on_worker_loss == RT_LOSS_SHRINK;
     if ((welcome->worker_count == config->worker_count ||
          (may_shrink && welcome->worker_count < config->worker_count)) &&
-        welcome->shard_count == config->ps_shard_count)
+        (welcome->shard_count == config->ps_shard_count ||
+         (may_lack_boxes && welcome->shard_count < config->ps_shard_count)))
         return RT_OK;
     return rt_fail(error, RT_CONFIG,
                    "the coordinator runs %u workers and %u shards, this configuration has %u and "
@@ -156,7 +166,7 @@ static rt_status join(server *s, rt_error *error)
 {
     char address[RT_PATH_MAX], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
     const rt_config *config = s->config->config;
-    const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank);
+    const uint32_t self = self_of(s);
     const char *given =
         s->config->rank < config->network_ps_count ? config->network_ps[s->config->rank] : "";
     rt_status status = rt_address_listen(config->network_bind, given, config->network_interface, 0,
@@ -189,6 +199,7 @@ static rt_status join(server *s, rt_error *error)
     status = rt_member_join(&s->member, &member, error);
     if (!status)
         status = check_welcome(s, error);
+    s->place = status ? 0 : rt_member_rank(&s->member);
     if (!status)
         status = create_shard(s, error);
     if (!status)
@@ -218,7 +229,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
 static rt_status say_finished(server *s, rt_error *error)
 {
     rt_message message = {0};
-    if (rt_control_create(&message, RT_MESSAGE_FINISHED, rt_peer(RT_ROLE_PS, s->config->rank)) !=
+    if (rt_control_create(&message, RT_MESSAGE_FINISHED, rt_peer(RT_ROLE_PS, s->place)) !=
         RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     return rt_member_send(&s->member, &message, error);
@@ -275,7 +286,7 @@ static rt_status cut(server *s, const rt_message *message, rt_error *error)
     rt_status status = ps_checkpoint_begin(&s->checkpoint, message, error);
     if (status)
         return status;
-    if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->config->rank),
+    if (rt_message_create(&answer, RT_MESSAGE_CUT, rt_peer(RT_ROLE_PS, s->place),
                           rt_message_header(message)->iteration, 0, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     watch_child(s);
@@ -307,7 +318,7 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     rt_status status =
-        ps_checkpoint_load(s->shard, message, s->config->schema, s->config->rank, meanwhile, s,
+        ps_checkpoint_load(s->shard, message, s->config->schema, s->place, meanwhile, s,
                            &answer, error);
     return status ? status : rt_member_send(&s->member, &answer, error);
 }
@@ -315,7 +326,7 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
 static rt_status tell_keys(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
-    rt_status status = ps_checkpoint_keys(s->shard, message, s->config->rank, &answer, error);
+    rt_status status = ps_checkpoint_keys(s->shard, message, s->place, &answer, error);
     return status ? status : rt_member_send(&s->member, &answer, error);
 }
 
@@ -332,7 +343,7 @@ static rt_status expire(server *s, const rt_message *message, rt_error *error)
         order.rows += ps_shard_forget(s->shard, rt_reader_u64(&reader));
     if (status)
         return status;
-    if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE, rt_peer(RT_ROLE_PS, s->config->rank),
+    if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE, rt_peer(RT_ROLE_PS, s->place),
                                  rt_message_header(message)->iteration, &order, sizeof order, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     return rt_member_send(&s->member, &answer, error);
@@ -389,7 +400,7 @@ static rt_status take_hello(server *s, uint32_t peer, const rt_message *message,
     char name[32];
     rt_wire_hello hello;
     rt_message refusal;
-    const uint32_t self = rt_peer(RT_ROLE_PS, s->config->rank), rank = rt_peer_rank(peer);
+    const uint32_t self = self_of(s), rank = rt_peer_rank(peer);
     rt_status status = rt_control_hello(message, peer, self, &hello, error);
     if (!status)
         status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
@@ -420,7 +431,7 @@ static void log_stranger(server *s, const char *what)
 
 static bw_listener listener(const server *s)
 {
-    return (bw_listener){s->ops, s->workers, rt_peer(RT_ROLE_PS, s->config->rank)};
+    return (bw_listener){s->ops, s->workers, self_of(s)};
 }
 
 static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message, rt_error *error)

@@ -23,7 +23,8 @@ rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t itera
 {
     const uint32_t dim = shard->config.dim;
     const uint32_t state = head.tag & RT_WIRE_TAG_STATE ? shard->row_floats - dim : 0;
-    const rt_coding coding = head.version ? shard->config.row_wire : RT_CODING_FP32;
+    const bool whole = head.version == 0 || head.tag & RT_WIRE_TAG_WHOLE;
+    const rt_coding coding = whole ? RT_CODING_FP32 : shard->config.row_wire;
     const size_t bytes = rt_coding_words(coding, dim) * sizeof(float);
     uint8_t *record;
     rt_status status = ps_outbox_record(shard->outbox, worker, RT_MESSAGE_ROWS_CODED, iteration,

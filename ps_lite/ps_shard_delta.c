@@ -3,13 +3,6 @@
 
 #include "ps_lite/ps_shard_parts.h"
 
-static rt_wire_delta delta_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_delta delta;
-    memcpy(&delta, ps_record_at(in, i), sizeof delta);
-    return delta;
-}
-
 // The row, and what waits for it.
 static rt_status check_delta(ps_shard *shard, const ps_request *in, const rt_wire_delta *delta,
                              rt_error *error)
@@ -47,7 +40,7 @@ rt_status ps_shard_check_deltas(ps_shard *shard, const ps_request *in, rt_error 
                        "(consistency.staleness)",
                        in->worker);
     for (uint32_t i = 0; i < in->count && !status; i++) {
-        const rt_wire_delta delta = delta_at(in, i);
+        const rt_wire_delta delta = ps_delta_at(in, i);
         status = ps_shard_check_key(shard, in, delta.key, error);
         if (!status)
             status = check_delta(shard, in, &delta, error);
@@ -110,7 +103,7 @@ rt_status ps_shard_add_waiting(ps_shard *shard, ps_entry *entry, rt_error *error
 
 static rt_status take_delta(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
 {
-    const rt_wire_delta delta = delta_at(in, i);
+    const rt_wire_delta delta = ps_delta_at(in, i);
     const void *change = ps_record_at(in, i) + sizeof delta;
     ps_entry *entry = ps_table_find(shard->table, delta.key);
     if (!entry && delta.base == 0)

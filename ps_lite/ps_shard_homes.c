@@ -14,20 +14,13 @@ bool ps_shard_wants_file(const ps_shard *shard, uint32_t file, uint32_t file_cou
     return was_planned || file_count != config->shard_count || file == config->rank;
 }
 
-static rt_wire_pull forget_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_pull one;
-    memcpy(&one, ps_record_at(in, i), sizeof one);
-    return one;
-}
-
 rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     if (shard->config.homes != RT_HOMES_PLANNED)
         return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": FORGET, but homes of rows are hashed",
                        in->worker);
     for (uint32_t i = 0; i < in->count; i++) {
-        const rt_wire_pull one = forget_at(in, i);
+        const rt_wire_pull one = ps_pull_at(in, i);
         if (one.version == 0 || one.tag)
             return rt_fail(error, RT_WIRE,
                            "worker %" PRIu32 ": FORGET of key %016" PRIx64 ", version %" PRIu32
@@ -40,7 +33,7 @@ rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error
 rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     for (uint32_t i = 0; i < in->count; i++) {
-        const rt_wire_pull one = forget_at(in, i);
+        const rt_wire_pull one = ps_pull_at(in, i);
         const ps_entry *entry = ps_table_find(shard->table, one.key);
         if (!entry || entry->version > one.version)
             continue;

@@ -55,31 +55,24 @@ static inline const uint8_t *ps_record_at(const ps_request *in, uint32_t i)
     return in->records + i * in->record_size;
 }
 
-// Records of odd dimensions stand at any multiple of 4.
-static inline uint64_t ps_key_at(const ps_request *in, uint32_t i)
-{
-    uint64_t key;
-    memcpy(&key, ps_record_at(in, i), sizeof key);
-    return key;
-}
-static inline rt_wire_pull ps_pull_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_pull pull;
-    memcpy(&pull, ps_record_at(in, i), sizeof pull);
-    return pull;
-}
-static inline rt_wire_row ps_row_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_row row;
-    memcpy(&row, ps_record_at(in, i), sizeof row);
-    return row;
-}
-static inline rt_wire_grad ps_grad_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_grad grad;
-    memcpy(&grad, ps_record_at(in, i), sizeof grad);
-    return grad;
-}
+// ps_key_at, ps_pull_at, ...: the head of record i. Records of odd dimensions stand at any multiple
+// of 4.
+#define PS_HEAD_MAP(XX)        \
+    XX(key, uint64_t)          \
+    XX(pull, rt_wire_pull)     \
+    XX(row, rt_wire_row)       \
+    XX(grad, rt_wire_grad)     \
+    XX(change, rt_wire_change) \
+    XX(delta, rt_wire_delta)
+#define XX(name, type)                                                        \
+    static inline type ps_##name##_at(const ps_request *in, uint32_t i)       \
+    {                                                                         \
+        type head;                                                            \
+        memcpy(&head, ps_record_at(in, i), sizeof head);                      \
+        return head;                                                          \
+    }
+PS_HEAD_MAP(XX)
+#undef XX
 
 // ---- ps_shard_records.c ----
 
@@ -147,14 +140,8 @@ rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error
 
 // ---- ps_shard_change.c: rows and gradients that travel rounded ----
 
-static inline rt_wire_change ps_change_at(const ps_request *in, uint32_t i)
-{
-    rt_wire_change change;
-    memcpy(&change, ps_record_at(in, i), sizeof change);
-    return change;
-}
-
-// A row, its values rounded, with state where the tag asks for it; an initial row as it is.
+// A row, its values rounded unless the tag asks for them whole, with state where it asks for that;
+// an initial row as it is.
 rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
                                 rt_wire_row head, const float *row, rt_error *error);
 

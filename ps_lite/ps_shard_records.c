@@ -67,11 +67,8 @@ void ps_shard_announce_rows(const ps_shard *shard, const ps_request *in)
 // Whether the record makes a row when its key has none.
 static bool creates(const ps_request *in, uint32_t i)
 {
-    if (in->type == RT_MESSAGE_PUSH_DELTA) {
-        rt_wire_delta delta;
-        memcpy(&delta, ps_record_at(in, i), sizeof delta);
-        return delta.base == 0;
-    }
+    if (in->type == RT_MESSAGE_PUSH_DELTA)
+        return ps_delta_at(in, i).base == 0;
     if (in->type == RT_MESSAGE_PUSH_CHANGE)
         return ps_change_at(in, i).base == 0;
     if (in->type == RT_MESSAGE_PUSH_GRAD)

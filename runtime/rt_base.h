@@ -48,6 +48,18 @@ static inline uint32_t rt_bit_count(uint64_t mask)
 {
     return (uint32_t)__builtin_popcountll(mask);
 }
+// The bit of a mask with `place` others below it; there must be one.
+static inline uint32_t rt_bit_at(uint64_t mask, uint32_t place)
+{
+    for (; place > 0; place--)
+        mask &= mask - 1;
+    return rt_lowest_bit(mask);
+}
+// How many bits of a mask are below one: its place.
+static inline uint32_t rt_bits_under(uint64_t mask, uint32_t bit)
+{
+    return rt_bit_count(mask & ((UINT64_C(1) << bit) - 1));
+}
 // At least two bits, exactly one: cheaper than counting, which is a call on the oldest x86-64.
 static inline bool rt_bits_many(uint64_t mask)
 {

@@ -296,6 +296,33 @@ void dp_control_step(dp_run *c)
     c->cut.is_wanted = true;
 }
 
+// ---- boxes -----------------------------------------------------------------------------------
+
+static rt_status move(dp_run *c, bool joins, const char *box, char *answer, size_t size,
+                      rt_error *error)
+{
+    rt_status status = dp_move_ask(c, joins, box, error);
+    if (status)
+        return status;
+    c->move.visitor = c->control.visitor;
+    snprintf(answer, size, "%s %s with the next checkpoint", box, joins ? "joins" : "leaves");
+    return RT_OK;
+}
+
+static rt_status add(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+                     rt_error *error)
+{
+    (void)second;
+    return move(c, true, box, answer, size, error);
+}
+
+static rt_status drain(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+                       rt_error *error)
+{
+    (void)second;
+    return move(c, false, box, answer, size, error);
+}
+
 // ---- requests --------------------------------------------------------------------------------
 
 typedef rt_status (*verb)(dp_run *c, const char *first, const char *second, char *answer,
@@ -305,7 +332,7 @@ static const struct {
     const char *name;
     uint32_t arguments;
     verb run;
-} verbs[] = {{"set", 2, set}, {"forget", 1, forget}};
+} verbs[] = {{"set", 2, set}, {"forget", 1, forget}, {"add", 1, add}, {"drain", 1, drain}};
 
 rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
 {

@@ -5,6 +5,8 @@
 //     set KEY VALUE      VALUE as after --set. A key that a run takes over while it trains; the
 //                        value is checked with all others that are in force
 //     forget KEY         16 hexadecimal digits: the row of a key, and all copies of it, end
+//     add BOX            a box joins with the next checkpoint, or leaves (dp_move.h); answered then
+//     drain BOX
 //
 // What changes plans becomes input records, so that records.jsonl and checkpoints know it; every
 // request that was done is a record of the metrics. dp_iterations.c hands requests over. One
@@ -26,6 +28,7 @@ typedef struct {
     uint32_t forgotten_count;
     uint32_t after;    // none of them has a row after this iteration, unless it was trained anew
     uint64_t asked_ns; // when a checkpoint without them was asked for last
+    uint32_t visitor;  // whose request is at work
 } dp_control;
 
 // RT_NO_MEMORY.

@@ -252,15 +252,36 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
     return status ? status : dp_run_finish(c, error);
 }
 
-// From now on the run is one of these workers. Caches, links and plans in a checkpoint are those of
-// its workers, so it has a hash of its own.
+// Those of a mask by their places among all.
+static uint64_t places_of(uint64_t some, uint64_t all)
+{
+    uint64_t places = 0;
+    for (uint64_t rest = some & all; rest; rest &= rest - 1)
+        places |= rt_bit(rt_bits_under(all, rt_lowest_bit(rest)));
+    return places;
+}
+
+// From now on the run is one of these workers, of those that it has. Caches, links and plans in a
+// checkpoint are those of its members, so it has a hash of its own.
 static void keep_workers(dp_run *c, uint64_t workers)
 {
     const uint64_t both[2] = {c->own.identity.config_hash, workers};
-    if (rt_bit_count(workers) == c->given->worker_count)
+    if (workers == c->members.workers)
         return;
-    rt_config_keep_workers(&c->kept, workers);
+    rt_config_keep_members(&c->kept, places_of(workers, c->members.workers), UINT64_MAX);
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
+}
+
+// And one of these boxes. After the roster is made, whose members agree on the whole configuration.
+static void keep_boxes(dp_run *c)
+{
+    const dp_members *m = &c->members;
+    const uint64_t all[3] = {c->own.identity.config_hash, m->workers, m->shards};
+    if (rt_bit_count(m->workers) == c->given->worker_count &&
+        rt_bit_count(m->shards) == c->given->ps_shard_count)
+        return;
+    rt_config_keep_members(&c->kept, m->workers, m->shards);
+    c->own.identity.config_hash = rt_hash_bytes(all, sizeof all);
 }
 
 // Workers that were lost too often of late; not all of them, for a run needs some.
@@ -356,6 +377,28 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
     return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
 }
 
+static rt_status create_roster(dp_run *c, rt_error *error)
+{
+    const dp_members *members = &c->members;
+    const uint64_t workers = rt_bits_below(c->given->worker_count);
+    const uint64_t shards = rt_bits_below(c->given->ps_shard_count);
+    const dp_roster_config roster = {.ops = c->own.ops,
+                                     .transport = c->transport,
+                                     .config = c->given,
+                                     .identity = c->own.identity,
+                                     .keys = c->own.keys,
+                                     .may_shrink = c->own.may_shrink,
+                                     .without = c->own.without,
+                                     .aside = put_aside(c),
+                                     .out_workers = workers & ~members->workers,
+                                     .out_shards = shards & ~members->shards,
+                                     .notify = c->own.notify};
+    rt_status status = dp_roster_create(&roster, &c->roster, error);
+    c->collect.roster = c->roster;
+    keep_boxes(c);
+    return status;
+}
+
 static rt_status run(dp_run *c, rt_error *error)
 {
     const rt_config *config = c->given;
@@ -363,6 +406,8 @@ static rt_status run(dp_run *c, rt_error *error)
     rt_stream *stream = NULL;
     rt_status status = dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
                                          sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
+    if (!status)
+        status = dp_members_read(config, c->checkpoints, &c->members, error);
     if (!status)
         status = dp_setup_count_keys(config, &c->distinct_keys, error);
     if (!status)
@@ -376,20 +421,8 @@ static rt_status run(dp_run *c, rt_error *error)
         status = rt_stream_open(&c->kept.stream, config->seed, &stream, error);
     if (!status)
         status = read_model(c, stream, error);
-    if (!status) {
-        const uint64_t aside = put_aside(c);
-        const dp_roster_config roster = {.ops = c->own.ops,
-                                         .transport = c->transport,
-                                         .config = config,
-                                         .identity = c->own.identity,
-                                         .keys = c->own.keys,
-                                         .may_shrink = may_shrink,
-                                         .without = c->own.without,
-                                         .aside = aside,
-                                         .notify = c->own.notify};
-        status = dp_roster_create(&roster, &c->roster, error);
-        c->collect.roster = c->roster;
-    }
+    if (!status)
+        status = create_roster(c, error);
     if (!status && !may_shrink)
         status = create_parts(c, stream, error);
     if (!status && !may_shrink && !c->resumes) { // a run of its own plans while others join

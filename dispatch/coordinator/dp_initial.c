@@ -139,6 +139,7 @@ static rt_status take_rows(const char *folder, const cJSON *root, rt_wire_load *
         load->files[s].bytes = part.sum.bytes;
         load->files[s].hash = part.xxh3;
     }
+    load->flags = RT_WIRE_LOAD_MODEL;
     (void)rt_control_put_text(load->folder, sizeof load->folder, folder); // as long as folder
     return RT_OK;
 }

@@ -26,6 +26,12 @@ static bool takes_back(const dp_run *c)
            waiting & ~dp_flaps_aside(&c->flaps, time(NULL));
 }
 
+// The next checkpoint ends the run for all, who then start anew from it.
+static bool ends_for_all(const dp_run *c)
+{
+    return takes_back(c) || (c->move.is_asked && !c->interrupted);
+}
+
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
 {
     rt_status status = RT_OK;
@@ -36,7 +42,7 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
     if (!status && planned->iteration == 0)
         dp_tally_flush(c->tally, planned);
     if (!status && planned->is_cut) {
-        c->hold = !planned->is_last && takes_back(c) ? planned->cut : 0;
+        c->hold = !planned->is_last && ends_for_all(c) ? planned->cut : 0;
         return dp_cut_begin(&c->cut, planned, error);
     }
     if (!status && planned->is_sweep)
@@ -109,6 +115,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
         dp_feed_keep_journal(c->feed);
     dp_tally_iteration(c->tally, planned, &stats);
     dp_run_watch_iteration(c, planned);
+    dp_move_iterated(c);
     if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
         dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
         c->live_ns = now;
@@ -184,6 +191,8 @@ static rt_status end_hold(dp_run *c, rt_error *error)
         return RT_OK;
     const bool is_written = dp_checkpoint_newest(c->checkpoint) == c->hold;
     c->hold = 0;
+    if (c->move.is_asked)
+        return dp_move_end(c, is_written, error);
     if (is_written && takes_back(c))
         return rt_fail(error, RT_AGAIN, "workers are back: all start anew from iteration %" PRIu32,
                        dp_checkpoint_newest(c->checkpoint));
@@ -220,8 +229,10 @@ static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
     if (c->live)
         cut_journal(c);
     rt_status status = end_hold(c, error);
+    if (!status && c->move.is_asked && dp_move_is_at_rest(c))
+        return dp_move_end(c, true, error);
     if (!c->hold) {
-        c->cut.is_wanted |= takes_back(c) && !c->cut.is_requested && !c->cut.planned;
+        c->cut.is_wanted |= ends_for_all(c) && !c->cut.is_requested && !c->cut.planned;
         dp_cut_request(&c->cut);
     }
     return status || c->flights.count ? status : dp_cut_step(&c->cut, error);
@@ -280,11 +291,15 @@ static rt_status take_control(dp_run *c, uint32_t peer, const rt_message *messag
     char request[RT_ASK_BYTES_MAX], answer[RT_ASK_BYTES_MAX] = "", name[32];
     rt_error why = {0};
     rt_status status = rt_control_text(message, request, sizeof request);
+    const bool was_asked = c->move.is_asked;
+    c->control.visitor = peer;
     if (status)
         rt_fail(&why, status, "a request of too many bytes, or with a zero in it");
     else
         status = dp_control_do(c, request, answer, sizeof answer, &why);
     rt_info("%s asked: %s", rt_peer_name(peer, name), status ? why.text : answer);
+    if (c->move.is_asked && !was_asked) // dp_move_end answers
+        return RT_OK;
     dp_roster_answer(c->roster, peer, status, status ? why.text : answer);
     return RT_OK;
 }
@@ -493,5 +508,6 @@ rt_status dp_run_train(dp_run *c, rt_error *error)
             return status;
         dp_run_watch(c);
     }
+    dp_move_drop(c);
     return end_checkpoints(c, error);
 }

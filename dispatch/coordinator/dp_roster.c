@@ -34,7 +34,8 @@ struct dp_roster {
     uint32_t joined_count;
     bool begun;
     uint32_t lost;                                  // rank of a worker, see dp_roster_lost
-    uint64_t workers;                               // that take part, as far as is known
+    uint64_t workers, shards;                       // that take part, as far as is known
+    uint64_t leaving_workers, leaving_shards;       // dp_roster_dismiss
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
     rt_log_limit strangers, refused;
@@ -49,24 +50,32 @@ static member *find_member(dp_roster *roster, uint32_t peer)
     return NULL;
 }
 
+static uint64_t taking_part(const dp_roster *roster, uint32_t peer)
+{
+    return rt_peer_role(peer) == RT_ROLE_PS ? roster->shards : roster->workers;
+}
+
 // Of a member that takes part, by its place among those that do; and the other way round.
 static member *find_by_place(dp_roster *roster, uint32_t peer)
 {
-    uint64_t workers = roster->workers;
-    if (rt_peer_role(peer) != RT_ROLE_WORKER)
-        return find_member(roster, peer);
-    for (uint32_t place = rt_peer_rank(peer); place > 0; place--)
-        workers &= workers - 1;
-    rt_assert(workers);
-    return &roster->members[rt_lowest_bit(workers)];
+    const uint64_t all = taking_part(roster, peer);
+    const uint32_t first = rt_peer_role(peer) == RT_ROLE_PS ? roster->worker_count : 0;
+    rt_assert(rt_peer_rank(peer) < rt_bit_count(all));
+    return &roster->members[first + rt_bit_at(all, rt_peer_rank(peer))];
 }
 
 static uint32_t place_of(const dp_roster *roster, uint32_t peer)
 {
-    if (rt_peer_role(peer) != RT_ROLE_WORKER)
-        return peer;
-    return rt_peer(RT_ROLE_WORKER,
-                   rt_bit_count(roster->workers & (rt_bit(rt_peer_rank(peer)) - 1)));
+    return rt_peer(rt_peer_role(peer),
+                   rt_bits_under(taking_part(roster, peer), rt_peer_rank(peer)));
+}
+
+// It is no part of this run; if it comes, it waits to be added.
+static bool is_out(const dp_roster *roster, uint32_t peer)
+{
+    const uint64_t out = rt_peer_role(peer) == RT_ROLE_PS ? roster->config.out_shards
+                                                          : roster->config.out_workers;
+    return out >> rt_peer_rank(peer) & 1;
 }
 
 rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error)
@@ -83,8 +92,12 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
         roster->workers |= rt_bit(i);
     }
-    for (uint32_t i = 0; i < c->ps_shard_count; i++)
+    for (uint32_t i = 0; i < c->ps_shard_count; i++) {
         roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_PS, i);
+        roster->shards |= rt_bit(i);
+    }
+    roster->workers &= ~config->out_workers;
+    roster->shards &= ~config->out_shards;
     rt_status status =
         rt_address_listen(c->network_bind, c->network_coordinator, c->network_interface,
                           c->network_port, address, sizeof address, error);
@@ -122,7 +135,16 @@ uint64_t dp_roster_waiting(const dp_roster *roster)
     uint64_t waiting = 0;
     for (uint32_t w = 0; w < roster->worker_count; w++)
         waiting |= roster->members[w].waits ? rt_bit(w) : 0;
-    return waiting;
+    return waiting & ~roster->config.out_workers;
+}
+
+bool dp_roster_is_there(const dp_roster *roster, uint32_t peer)
+{
+    for (uint32_t i = 0; i < roster->member_count; i++) {
+        if (roster->members[i].peer == peer)
+            return roster->members[i].joined;
+    }
+    return false;
 }
 
 uint32_t dp_roster_lost(const dp_roster *roster)
@@ -142,8 +164,8 @@ static void forget(dp_roster *roster, member *m, const char *why)
     char name[32];
     m->joined = m->waits = false;
     roster->joined_count--;
-    rt_info("%s, which waited to be taken back, is gone again: %s", rt_peer_name(m->peer, name),
-            why);
+    rt_info("%s, which waited to be taken %s, is gone again: %s", rt_peer_name(m->peer, name),
+            is_out(roster, m->peer) ? "in" : "back", why);
 }
 
 static rt_status member_failed(const rt_message *message, const char *name, rt_error *error)
@@ -243,14 +265,26 @@ rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, 
     return send_to(roster, find_by_place(roster, peer)->peer, message, error);
 }
 
+void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards)
+{
+    roster->leaving_workers = workers;
+    roster->leaving_shards = shards;
+}
+
 void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
 {
     for (uint32_t i = 0; i < roster->member_count; i++) {
+        const member *m = &roster->members[i];
+        const bool is_ps = rt_peer_role(m->peer) == RT_ROLE_PS;
+        const uint64_t leaving = is_ps ? roster->leaving_shards : roster->leaving_workers;
+        const bool leaves = leaving >> rt_peer_rank(m->peer) & 1;
         rt_message message;
-        if (!roster->members[i].joined ||
-            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
+        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status,
+                                                leaves ? RT_BOX_DRAINED : text))
             continue;
-        (void)send_to(roster, roster->members[i].peer, &message, NULL);
+        if (leaves)
+            rt_message_header(&message)->iteration = RT_REASON_DRAINED;
+        (void)send_to(roster, m->peer, &message, NULL);
     }
 }
 
@@ -346,11 +380,13 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     found->joined = true;
     const bool is_aside = rt_peer_role(peer) == RT_ROLE_WORKER && roster->config.may_shrink &&
                           roster->config.aside >> rt_peer_rank(peer) & 1;
-    found->waits = roster->begun || is_aside;
+    found->waits = roster->begun || is_aside || is_out(roster, peer);
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
-    if (found->waits)
+    if (is_out(roster, peer))
+        rt_info("%s is there; its box takes no part in this run: `lanyard add` takes it in", name);
+    else if (found->waits)
         rt_info("%s is there again: it waits to be taken back", name);
     return RT_OK;
 }
@@ -361,7 +397,8 @@ static rt_status say_who_is_missing(const dp_roster *roster, rt_error *error)
     size_t used = 0;
     for (uint32_t i = 0; i < roster->member_count; i++) {
         char name[32];
-        if (roster->members[i].joined || used + sizeof name + 2 >= sizeof missing)
+        if (roster->members[i].joined || is_out(roster, roster->members[i].peer) ||
+            used + sizeof name + 2 >= sizeof missing)
             continue;
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "",
                                  rt_peer_name(roster->members[i].peer, name));
@@ -384,7 +421,8 @@ static bool is_complete(const dp_roster *roster, bool late)
     for (uint32_t i = 0; i < roster->member_count; i++) {
         const bool is_worker = i < roster->worker_count;
         const bool is_optional =
-            is_worker && roster->config.may_shrink && (late || without >> i & 1);
+            is_out(roster, roster->members[i].peer) ||
+            (is_worker && roster->config.may_shrink && (late || without >> i & 1));
         workers += is_worker && roster->members[i].joined && !roster->members[i].waits;
         if (!roster->members[i].joined && !is_optional)
             return false;
@@ -400,7 +438,7 @@ static void begin(dp_roster *roster)
         if (roster->members[w].joined && !roster->members[w].waits)
             continue;
         roster->workers &= ~rt_bit(w);
-        if (!(roster->config.aside >> w & 1))
+        if (!((roster->config.aside | roster->config.out_workers) >> w & 1))
             rt_warn("%s is not there: the run goes on without it",
                     rt_peer_name(roster->members[w].peer, name));
     }
@@ -434,10 +472,11 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 {
     rt_status status = RT_OK;
     welcome->workers = roster->workers;
-    for (uint32_t i = roster->worker_count; i < roster->member_count; i++) {
-        const member *shard = &roster->members[i];
-        memcpy(welcome->shards[i - roster->worker_count], shard->address, RT_ADDRESS_MAX);
-        memcpy(welcome->shard_keys[i - roster->worker_count], shard->key, RT_WIRE_KEY_BYTES);
+    welcome->shards_in = (uint32_t)roster->shards;
+    for (uint32_t s = 0; s < rt_bit_count(roster->shards); s++) {
+        const member *shard = find_by_place(roster, rt_peer(RT_ROLE_PS, s));
+        memcpy(welcome->shards[s], shard->address, RT_ADDRESS_MAX);
+        memcpy(welcome->shard_keys[s], shard->key, RT_WIRE_KEY_BYTES);
     }
     for (uint32_t i = 0; i < roster->member_count && !status; i++) {
         rt_message message;

@@ -5,9 +5,10 @@
 // samples it holds; the error names it. Who never joined can do none of that: it is refused, told
 // why, and logged, one line for many.
 //
-// With may_shrink a run begins without workers that do not come. The others are numbered anew, in
-// their order: that is the rank by which all calls here name them, and WELCOME tells them. A worker
-// that comes later waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
+// With may_shrink a run begins without workers that do not come; members of boxes that are out are
+// no part of it either. The others are numbered anew, in their order: that is the place by which all
+// calls here name them where nothing else is said, and WELCOME tells them. Who comes later, or is
+// out, waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
@@ -27,6 +28,7 @@ typedef struct {
     bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
     uint64_t without;    // and these not at all
     uint64_t aside;      // nor these, who do not take part even if they come: they wait
+    uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
     rt_notify *notify;   // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 
@@ -43,9 +45,16 @@ const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:4123
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
 // After assembling: masks of the workers, by the ranks of the configuration, that take part, and
-// that came later.
+// that came later, those of boxes which are out left aside.
 uint64_t dp_roster_workers(const dp_roster *roster);
 uint64_t dp_roster_waiting(const dp_roster *roster);
+
+// Whether a member is connected, by its rank of the configuration.
+bool dp_roster_is_there(const dp_roster *roster, uint32_t peer);
+
+// Members whose boxes are no part of the run any more: dp_roster_stop tells them to end for good. By
+// the ranks of the configuration.
+void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards);
 
 // Of the worker, by the configuration, whose connection ended or that was silent, and so ended the
 // run; UINT32_MAX: it was nobody's, or somebody else's.

@@ -38,6 +38,7 @@
 #include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
 #include "dispatch/coordinator/dp_shelf.h"
@@ -83,6 +84,8 @@ typedef struct dp_run {
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
     dp_flaps flaps;
+    dp_members members; // boxes that take part
+    dp_move move;
     uint64_t distinct_keys;
     bool resumes, has_epoch;
     uint32_t epoch;

@@ -248,7 +248,8 @@ dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
     case DP_OP_PUSH_GRAD:
         return (dp_passing){.up = dp_grad_bytes(layout, field)};
     case DP_OP_PULL:
-        return (dp_passing){.down = row_bytes(layout, field, state, op->version == 0),
+        return (dp_passing){.down = row_bytes(layout, field, state,
+                                              op->version == 0 || op->flags & DP_OP_WHOLE),
                             .request = sizeof(rt_wire_pull)};
     case DP_OP_PULL_SUM:
         return (dp_passing){.down = dp_row_bytes(layout, field, false),

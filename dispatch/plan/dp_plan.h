@@ -40,7 +40,7 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 #define DP_NO_SLOT UINT32_MAX
 #define DP_NO_KEEPER 0xffu
 #define DP_OP_STATE 1u // flag: optimizer state travels with the row
-#define DP_OP_WHOLE 2u // flag of PUSH_ROW where rows travel rounded: this one does not
+#define DP_OP_WHOLE 2u // flag of PUSH_ROW, PULL where rows travel rounded: this one does not
 #define DP_OP_SHARD 2u // flags from this bit on: 1 + the shard, where homes are planned; else 0
 
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
     uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it
-    uint8_t flags;    // DP_OP_STATE
+    uint8_t flags;    // DP_OP_STATE, DP_OP_WHOLE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
 
@@ -95,7 +95,8 @@ void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
 
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
 // DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
-// REDUCE, PUSH_DELTA; PUSH_ROW of rows that are taken in, FORGET).
+// REDUCE, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between fill
+// and training.
 typedef struct {
     uint32_t sample_count;
     uint32_t lookup_count;

@@ -277,7 +277,8 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
             WRITABLE(view->pull_keys, uint64_t)[pull] = op->key;
             WRITABLE(view->pull_slots, uint32_t)[pull] = op->slot;
             WRITABLE(view->pull_versions, uint32_t)[pull] = op->version;
-            WRITABLE(view->pull_flags, uint8_t)[pull] = op->flags & DP_OP_STATE;
+            WRITABLE(view->pull_flags, uint8_t)[pull] =
+                op->flags & (DP_OP_STATE | DP_OP_WHOLE);
             put_home(view->pull_homes, pull++, op);
         }
     }
@@ -462,7 +463,7 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
             return bad(error, "an unknown reason of a push");
     }
     for (uint32_t i = 0; i < c->pull_count; i++) {
-        if (v->pull_flags[i] & ~DP_OP_STATE)
+        if (v->pull_flags[i] & ~(DP_OP_STATE | DP_OP_WHOLE))
             return bad(error, "unknown flags of a pull");
     }
     for (uint32_t i = 0; i < c->delta_count; i++) {

@@ -31,7 +31,7 @@ typedef struct {
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
     uint32_t reserved;           // zero
-    uint32_t push_late;          // of the pushes, the last so many follow the training
+    uint32_t push_late;          // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
 } rt_wire_slice;
 _Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
@@ -52,7 +52,7 @@ typedef struct {
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;
-    const uint8_t *pull_flags; // DP_OP_STATE
+    const uint8_t *pull_flags; // DP_OP_STATE, DP_OP_WHOLE
     const uint8_t *pull_homes;
     const uint64_t *init_keys; // init_count
     const uint32_t *init_slots;

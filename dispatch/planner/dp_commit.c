@@ -343,6 +343,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     // A gradient needs no optimizer state: the PS has it.
     if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker)
         op->flags = DP_OP_STATE;
+    if (work->movers[d] == worker)
+        op->flags |= dp_homes_whole(planner);
     if (!local)
         dp_homes_name(planner, record->home, op);
     slice->rows[row].slot = op->slot;

@@ -98,15 +98,22 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
     const uint32_t before = record->home;
     if (!is_planned(planner))
         return RT_OK;
+    const dp_boxes *boxes = &planner->config.boxes;
     const uint32_t shard = pushed_to(planner, worker, record);
-    dp_op_set_shard(&plan->slices[worker].release.items[at], shard);
+    dp_op *op = &plan->slices[worker].release.items[at];
+    dp_op_set_shard(op, shard);
+    if (boxes->of_shard[shard] == boxes->of_worker[worker] && dp_homes_whole(planner)) {
+        op->flags |= DP_OP_WHOLE;
+        op->base = 0;
+    }
     if (shard == before)
         return RT_OK;
     dp_directory_set_home(&planner->directory, record, shard);
     plan->moves++;
-    // Not up to the version that is pushed: with that one the row may come back.
-    return record->version_ps ? add_forget(plan, worker, record, record->version_ps, before)
-                              : RT_OK;
+    // Not up to the version that is pushed: with that one the row may come back. (Where all is
+    // pushed after every training, the record has that one already.)
+    const uint32_t version = (uint32_t)rt_min_u64(record->version_ps, record->version - 1);
+    return version ? add_forget(plan, worker, record, version, before) : RT_OK;
 }
 
 // Of several trainers, the one on the box that has served others the shortest; RT_WORKERS_MAX: no
@@ -146,8 +153,20 @@ void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d)
         is_at_home_with(planner, trainers, record->home))
         return;
     const uint32_t mover = least_busy(planner, trainers, record->key);
-    if (mover != RT_WORKERS_MAX)
+    // A copy that it holds may be rounded: that would be all that is left of the row.
+    const bool has_rounded =
+        mover != RT_WORKERS_MAX && dp_homes_whole(planner) && record->copies.holders >> mover & 1;
+    if (mover != RT_WORKERS_MAX && !has_rounded)
         work->movers[d] = (uint8_t)mover;
+}
+
+// Others have filled the shard since the mover was chosen: it pulls the row as they do.
+static void stay(dp_planner *planner, dp_work *work, uint32_t mover, uint64_t key)
+{
+    const dp_ops *fill = &work->plan.slices[mover].fill;
+    for (uint32_t i = 0; i < fill->count && dp_homes_whole(planner); i++)
+        if (fill->items[i].key == key)
+            fill->items[i].flags &= (uint8_t)~DP_OP_WHOLE;
 }
 
 // Takes a row in: the mover's copy, of the version before this training, goes to its own box.
@@ -156,8 +175,10 @@ static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_reco
     const uint32_t mover = work->movers[d], before = record->home;
     const uint32_t shard =
         shard_on(planner, planner->config.boxes.of_worker[mover], record->key);
-    if (shard == NO_SHARD) // others have filled it since the mover was chosen
+    if (shard == NO_SHARD) {
+        stay(planner, work, mover, record->key);
         return RT_OK;
+    }
     dp_op *op = dp_ops_add(&work->plan.slices[mover].after, DP_OP_PUSH_ROW);
     if (!op)
         return RT_NO_MEMORY;
@@ -165,7 +186,7 @@ static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_reco
     op->slot = dp_cache_slot(planner->caches, mover, &record->copies);
     op->version = work->distinct[d].version;
     op->reason = DP_REASON_UPDATE;
-    op->flags = DP_OP_STATE;
+    op->flags = DP_OP_STATE | dp_homes_whole(planner);
     dp_op_set_shard(op, shard);
     dp_directory_set_home(&planner->directory, record, shard);
     work->plan.moves++;

@@ -31,8 +31,16 @@ static inline void dp_homes_name(const dp_planner *planner, uint8_t home, dp_op 
         dp_op_set_shard(op, home);
 }
 
+// Flag of operations on rows that move from shard to shard: in 32 bits, also where rows travel
+// rounded.
+static inline uint8_t dp_homes_whole(const dp_planner *planner)
+{
+    return planner->config.layout.wire == RT_CODING_FP32 ? 0 : DP_OP_WHOLE;
+}
+
 // A PUSH_ROW of a worker, added to `release`: it goes to the shard on the worker's box, where there
-// is one with room, and the shard before forgets the row. RT_NO_MEMORY.
+// is one with room, and the shard before forgets the row. To the worker's own box it goes whole.
+// RT_NO_MEMORY.
 rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t at,
                         dp_record *record);
 

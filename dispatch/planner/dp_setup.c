@@ -85,7 +85,7 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
 // What all shards hold, with a tenth left for keys that spread unevenly. A row takes its floats, in
 // memory or on disk, and in memory its key and at most 16 / (5/16) bytes of an index that has just
 // doubled.
-static uint64_t rows_that_fit(const rt_config *config)
+uint64_t dp_setup_rows_that_fit(const rt_config *config)
 {
     const uint32_t dim = config->model.embedding_dim; // the largest
     const double floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
@@ -107,7 +107,7 @@ static dp_rows rows_of(const rt_config *config)
     rows.max = config->rows.max;
     rows.keep_min = config->rows.keep_min;
     if (rows.max == 0)
-        rows.max = rt_max_u64(1, rows_that_fit(config));
+        rows.max = rt_max_u64(1, dp_setup_rows_that_fit(config));
     rows.keep_min = rt_min_u64(rows.keep_min, rows.max / 8 * 7);
     return rows;
 }
@@ -132,7 +132,7 @@ static void set_boxes(const rt_config *config, dp_planner_config *planner)
         return;
     boxes->worker_count = config->worker_count;
     planner->homes = config->ps_homes;
-    planner->shard_rows_max = rt_max_u64(1, rows_that_fit(config) / config->ps_shard_count);
+    planner->shard_rows_max = rt_max_u64(1, dp_setup_rows_that_fit(config) / config->ps_shard_count);
     for (uint32_t j = 0; j < config->worker_count; j++)
         boxes->of_worker[j] = (uint8_t)rt_config_box_of_worker(config, j);
     for (uint32_t s = 0; s < config->ps_shard_count; s++)

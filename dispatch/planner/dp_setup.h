@@ -22,6 +22,9 @@ bool dp_setup_needs_keys(const rt_config *config);
 // rt_stream_count_keys.
 rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_error *error);
 
+// Rows that ps.memory_bytes_max (and ps.disk_bytes_max) hold on all shards.
+uint64_t dp_setup_rows_that_fit(const rt_config *config);
+
 // The most samples that a worker may get in an iteration; 0: all take equally many.
 uint32_t dp_setup_micro_batch_max(const rt_config *config);
 

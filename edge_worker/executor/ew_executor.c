@@ -147,7 +147,7 @@ static uint32_t row_floats(const ew_executor *e, const ew_node *n)
 static uint32_t row_words(const ew_executor *e, const ew_node *n)
 {
     const uint32_t floats = row_floats(e, n);
-    if (!e->config.codes || n->version == 0)
+    if (!e->config.codes || n->version == 0 || n->flags & DP_OP_WHOLE)
         return floats;
     return floats - e->config.values + e->config.codes->words;
 }
@@ -157,7 +157,10 @@ static void decode_row(ew_executor *e, const ew_node *n, const float *words, flo
 {
     ew_codes *codes = e->config.codes;
     const uint32_t values = e->config.values, state = row_floats(e, n) - values;
-    ew_codes_take(codes, n->slot, n->version, words, row);
+    if (n->flags & DP_OP_WHOLE) // its push, which comes next, says what others get of it
+        memcpy(row, words, values * sizeof *row);
+    else
+        ew_codes_take(codes, n->slot, n->version, words, row);
     memcpy(row + values, words + row_words(e, n) - state, state * sizeof *row);
 }
 
@@ -359,7 +362,8 @@ static void add_deltas(ew_slice_state *s, uint32_t from, uint32_t end)
         add_node(s, NODE_PUSH_DELTA, s->view.delta_slots[i], i)->version = s->view.delta_held[i];
 }
 
-// The nodes in the order of the protocol: pushes and drops, then fills, training, gradients.
+// The nodes in the order of the protocol: pushes and drops, then fills, pushes of rows that are taken
+// in, training, gradients.
 static void add_nodes(ew_slice_state *s)
 {
     const dp_slice_view *v = &s->view;
@@ -371,10 +375,10 @@ static void add_nodes(ew_slice_state *s)
         add_node(s, NODE_DROP, v->drop_slots[i], i);
     add_deltas(s, 0, c->delta_count - c->delta_late);
     add_fills(s);
-    for (uint32_t i = 0; i < c->row_count; i++)
-        add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
     for (uint32_t i = early; i < c->push_count; i++)
         add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
+    for (uint32_t i = 0; i < c->row_count; i++)
+        add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
     for (uint32_t i = 0; i < c->grad_count; i++)
         add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
     for (uint32_t i = 0; i < c->keep_count; i++)
@@ -404,7 +408,8 @@ static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind ki
             if (count == 0 &&
                 ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
                 return RT_NO_MEMORY;
-            uint32_t tag = at | (n->flags & DP_OP_STATE ? RT_WIRE_TAG_STATE : 0);
+            const uint32_t tag = at | (n->flags & DP_OP_STATE ? RT_WIRE_TAG_STATE : 0) |
+                                 (n->flags & DP_OP_WHOLE ? RT_WIRE_TAG_WHOLE : 0);
             rt_wire_pull pull = {n->key, n->version, tag};
             memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
             if (++count < most)
@@ -429,7 +434,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
                      c->pull_sum_count + c->row_count + c->grad_count + c->keep_count +
                      c->delta_count;
     uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * staging_stride(e);
-    if (nodes >= RT_WIRE_TAG_STATE ||
+    if (nodes >= RT_WIRE_TAG_WHOLE ||
         rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
         rt_grow(&s->staging, &s->staging_capacity, staged, sizeof *s->staging))
         return RT_NO_MEMORY;
@@ -520,7 +525,7 @@ ew_wait ew_executor_waits_for(const ew_executor *e)
 static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
                            ew_node_kind kind, uint32_t shard, ew_node **node_p, rt_error *error)
 {
-    uint32_t at = row->tag & ~RT_WIRE_TAG_STATE;
+    uint32_t at = row->tag & ~RT_WIRE_TAG_FLAGS;
     ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
     if (!n || n->kind != kind || n->arrived || n->key != row->key ||
         ew_shard_of_pull(e, n) != shard)
@@ -687,7 +692,8 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
 {
     ew_slice_state *s = ew_slice_at(e, e->trained + 1);
     const rt_wire_slice *c = &s->view.counts;
-    uint32_t first = first_pull_node(s) + c->pull_count + c->pull_sum_count + c->init_count;
+    const uint32_t first = first_pull_node(s) + c->pull_count + c->pull_sum_count +
+                           c->init_count + c->push_late;
     rt_assert(e->job_out);
     e->job_out = false;
     e->trained++;

@@ -38,7 +38,7 @@ struct ew_node {
     uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer
     uint32_t slice;   // index into ew_executor.slices
     uint8_t kind;
-    uint8_t flags; // PULL: DP_OP_STATE
+    uint8_t flags; // PULL: DP_OP_STATE, DP_OP_WHOLE
     bool ready;
     bool arrived;
 };

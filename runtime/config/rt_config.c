@@ -106,29 +106,6 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
     return status;
 }
 
-void rt_config_keep_workers(rt_config *config, uint64_t workers)
-{
-    rt_links_config *links = &config->links;
-    const uint64_t participants = config->dispatch.participant_mask;
-    uint32_t kept = 0, gone[RT_SITE_BOXES_MAX] = {0};
-    config->dispatch.participant_mask = 0;
-    for (uint32_t w = 0; w < config->worker_count; w++) {
-        if (!(workers >> w & 1)) {
-            if (config->box_count)
-                gone[rt_config_box_of_worker(config, w)]++;
-            continue;
-        }
-        config->dispatch.participant_mask |= (participants >> w & 1) << kept;
-        links->workers[kept] = links->workers[w];
-        links->transports[kept++] = links->transports[w];
-    }
-    for (uint32_t b = 0; b < config->box_count; b++)
-        config->boxes[b].worker_count -= gone[b];
-    config->worker_count = kept;
-    if (links->given_count > 0)
-        links->given_count = kept;
-}
-
 static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
                               rt_error *error);
 

@@ -293,6 +293,7 @@ typedef struct {
     rt_link_config link;
     rt_network_transport transport; // of its workers, where both are spoken
     uint32_t worker_count, shard_count;
+    bool spare; // no part of a run until it is added
 } rt_box_config;
 
 typedef enum { RT_HOMES_HASHED, RT_HOMES_PLANNED } rt_homes; // which shard a row is on
@@ -497,8 +498,16 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy);
 rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p);
 rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p);
 
-// Leaves only the workers of a mask, in their order, with their links.
-void rt_config_keep_workers(rt_config *config, uint64_t workers);
+// Leaves only the workers and shards of two masks, in their order, with their links and addresses.
+void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards);
+
+// Masks of the workers and shards of some boxes (a mask of those).
+void rt_config_members_of_boxes(const rt_config *config, uint64_t boxes, uint64_t *workers_p,
+                                uint64_t *shards_p);
+
+// The boxes that a run begins with: all but spare ones; and leaving those away.
+uint64_t rt_config_first_boxes(const rt_config *config);
+void rt_config_leave_spares(rt_config *config);
 
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);

@@ -13,6 +13,7 @@ typedef struct {
     double gbps, gbps_up, gbps_down;
     uint32_t workers, shards, port;
     rt_network_transport transport;
+    bool spare;
 } box_entry;
 
 const rt_config_choice rt_config_homes[] = {
@@ -52,6 +53,8 @@ static const rt_config_key box_members[] = {
     {MEMBER("transport", RT_KEY_CHOICE, "\"ucx\"", "",
             "How its workers connect, where `network.transport` is `mixed`.", transport),
      .choices = rt_config_link_transports},
+    {MEMBER("spare", RT_KEY_BOOL, "false", "",
+            "It takes no part in a run until `lanyard add` says so.", spare)},
     {0},
 };
 
@@ -99,6 +102,77 @@ uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard)
     return box_with(config, true, shard);
 }
 
+uint64_t rt_config_first_boxes(const rt_config *config)
+{
+    uint64_t first = 0;
+    for (uint32_t b = 0; b < config->box_count; b++)
+        first |= config->boxes[b].spare ? 0 : rt_bit(b);
+    return first;
+}
+
+void rt_config_members_of_boxes(const rt_config *config, uint64_t boxes, uint64_t *workers_p,
+                                uint64_t *shards_p)
+{
+    *workers_p = *shards_p = 0;
+    for (uint32_t w = 0; w < config->worker_count; w++)
+        *workers_p |= (boxes >> rt_config_box_of_worker(config, w) & 1) << w;
+    for (uint32_t s = 0; s < config->ps_shard_count; s++)
+        *shards_p |= (boxes >> rt_config_box_of_shard(config, s) & 1) << s;
+}
+
+static void keep_shards(rt_config *config, uint64_t shards, uint32_t gone[RT_SITE_BOXES_MAX])
+{
+    uint32_t kept = 0, addresses = 0;
+    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
+        if (!(shards >> s & 1)) {
+            if (config->box_count)
+                gone[rt_config_box_of_shard(config, s)]++;
+            continue;
+        }
+        if (s < config->network_ps_count)
+            memmove(config->network_ps[addresses++], config->network_ps[s], RT_NAME_MAX);
+        kept++;
+    }
+    config->ps_shard_count = kept;
+    config->network_ps_count = addresses;
+    memset(config->network_ps[addresses], 0, (RT_SHARDS_MAX - addresses) * RT_NAME_MAX);
+}
+
+void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards)
+{
+    rt_links_config *links = &config->links;
+    const uint64_t participants = config->dispatch.participant_mask;
+    uint32_t kept = 0, gone[RT_SITE_BOXES_MAX] = {0}, gone_shards[RT_SITE_BOXES_MAX] = {0};
+    config->dispatch.participant_mask = 0;
+    for (uint32_t w = 0; w < config->worker_count; w++) {
+        if (!(workers >> w & 1)) {
+            if (config->box_count)
+                gone[rt_config_box_of_worker(config, w)]++;
+            continue;
+        }
+        config->dispatch.participant_mask |= (participants >> w & 1) << kept;
+        links->workers[kept] = links->workers[w];
+        links->transports[kept++] = links->transports[w];
+    }
+    keep_shards(config, shards, gone_shards);
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        config->boxes[b].worker_count -= gone[b];
+        config->boxes[b].shard_count -= gone_shards[b];
+    }
+    config->worker_count = kept;
+    if (links->given_count > 0)
+        links->given_count = kept;
+}
+
+void rt_config_leave_spares(rt_config *config)
+{
+    uint64_t workers, shards;
+    if (config->box_count == 0)
+        return;
+    rt_config_members_of_boxes(config, rt_config_first_boxes(config), &workers, &shards);
+    rt_config_keep_members(config, workers, shards);
+}
+
 // Into lists that are zero; what becomes of network.ps where no host is known is the caller's.
 static void follow(const rt_box_config *boxes, uint32_t box_count, rt_config *config)
 {
@@ -131,10 +205,12 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
                            rt_error *error)
 {
     const bool told = has_hosts(boxes, count);
-    uint32_t workers = 0, shards = 0;
+    uint32_t workers = 0, shards = 0, first_workers = 0, first_shards = 0;
     for (uint32_t b = 0; b < count; b++) {
         workers += boxes[b].worker_count;
         shards += boxes[b].shard_count;
+        first_workers += boxes[b].spare ? 0 : boxes[b].worker_count;
+        first_shards += boxes[b].spare ? 0 : boxes[b].shard_count;
         if (told && boxes[b].shard_count && !boxes[b].host[0])
             return rt_fail(error, RT_CONFIG,
                            "%s[%" PRIu32 "]: box \"%s\" has shards and no \"host\", as others have",
@@ -150,6 +226,10 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
                        "%s: %" PRIu32 " workers and %" PRIu32
                        " shards, expected 1 to %u and 1 to %u",
                        path, workers, shards, RT_WORKERS_MAX, RT_SHARDS_MAX);
+    if (first_workers == 0 || first_shards == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: without those that are spare no %s is left to begin with", path,
+                       first_workers ? "shard" : "worker");
     return RT_OK;
 }
 
@@ -158,7 +238,8 @@ static rt_box_config box_of(const box_entry *entry)
     rt_box_config box = {.port = entry->port,
                          .transport = entry->transport,
                          .worker_count = entry->workers,
-                         .shard_count = entry->shards};
+                         .shard_count = entry->shards,
+                         .spare = entry->spare};
     memcpy(box.name, entry->name, sizeof box.name);
     memcpy(box.host, entry->host, sizeof entry->host);
     box.link.gbps_up = entry->gbps > 0 ? entry->gbps : entry->gbps_up;
@@ -207,6 +288,7 @@ static void write_boxes(const rt_config *config, rt_json *json, const char *name
         rt_json_string(json, "host", box->host);
         rt_json_u64(json, "port", box->port);
         rt_json_string(json, "transport", box->transport == RT_NETWORK_ZMQ ? "zmq" : "ucx");
+        rt_json_bool(json, "spare", box->spare);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -254,8 +336,6 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
         {"consistency.staleness", "several workers change copies of a row at once",
          config->consistency.bounded},
         {"dispatch.keeper", "a kept gradient's sum is where the row was", config->dispatch.keeper},
-        {"network.row_wire", "a change is added where the row was, not where it goes",
-         config->row_wire != RT_CODING_FP32},
         {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
          config->dispatch.first_touch == RT_FIRST_TOUCH_PULL},
     };

@@ -43,17 +43,19 @@ static rt_status send_hello(rt_member *member, rt_error *error)
 
 static bool takes_part(const rt_member *member)
 {
-    const uint64_t workers = member->welcome.workers;
+    const rt_wire_welcome *welcome = &member->welcome;
+    const bool is_ps = rt_peer_role(member->config.self) == RT_ROLE_PS;
     const uint32_t rank = rt_peer_rank(member->config.self);
-    return rt_bit_count(workers) == member->welcome.worker_count &&
-           (rt_peer_role(member->config.self) != RT_ROLE_WORKER ||
-            (rank < RT_WORKERS_MAX && workers >> rank & 1));
+    return rt_bit_count(welcome->workers) == welcome->worker_count &&
+           rt_bit_count(welcome->shards_in) == welcome->shard_count && rank < RT_WORKERS_MAX &&
+           (is_ps ? welcome->shards_in : welcome->workers) >> rank & 1;
 }
 
 uint32_t rt_member_rank(const rt_member *member)
 {
-    const uint64_t below = rt_bit(rt_peer_rank(member->config.self)) - 1;
-    return rt_bit_count(member->welcome.workers & below);
+    const bool is_ps = rt_peer_role(member->config.self) == RT_ROLE_PS;
+    return rt_bits_under(is_ps ? member->welcome.shards_in : member->welcome.workers,
+                         rt_peer_rank(member->config.self));
 }
 
 static rt_status take_welcome(rt_member *member, const rt_message *message, rt_error *error)
@@ -171,7 +173,7 @@ rt_status rt_member_give_up(rt_member *member, rt_error *error)
         status = rt_member_receive(member, &message, &said);
         rt_message_release(&message);
     }
-    if (status == RT_REFUSED)
+    if (status == RT_REFUSED || (status == RT_STOPPED && strcmp(said.text, RT_BOX_DRAINED) == 0))
         *error = said;
     return error->status;
 }
@@ -189,6 +191,7 @@ void rt_member_leave(rt_member *member, const rt_error *failure)
 rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error)
 {
     const uint64_t limit_ns = rt_now_ns() + (uint64_t)(member->config.timeout_peer_s * NS_PER_S);
+    rt_message_header(message)->sender = member->config.self;
     rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
     while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
         (void)poll(NULL, 0, RETRY_MS);
@@ -213,6 +216,8 @@ static rt_status stopped(const rt_message *message, rt_error *error)
         strcpy(text, "no reason given");
     if (reason == RT_REASON_COMPLETE)
         return rt_fail(error, RT_STOPPED, RT_RUN_COMPLETE);
+    if (reason == RT_REASON_DRAINED)
+        return rt_fail(error, RT_STOPPED, RT_BOX_DRAINED);
     return rt_fail(error, reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED, "%s", text);
 }
 

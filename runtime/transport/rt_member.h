@@ -10,6 +10,7 @@
 #include "runtime/transport/rt_transport.h"
 
 #define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
+#define RT_BOX_DRAINED "the run goes on without this box" // likewise, for its members
 // The reason of a STOP to a visitor who would be let in; the coordinator's build follows.
 #define RT_VISITOR_FITS "welcome, says lanyard "
 
@@ -39,11 +40,13 @@ typedef struct {
 // reason); RT_WIRE.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
-// A worker's rank among those that take part: by it shards and other workers know it.
+// The place of a worker or shard among those that take part: by a worker's shards and other workers
+// know it, by a shard's its rows are found.
 uint32_t rt_member_rank(const rt_member *member);
 
 // For a failure that may only be how the end of the run looks from here: reports it, and hears what
-// the coordinator has to say, for a second at most. RT_REFUSED: that takes the place of error;
+// the coordinator has to say, for a second at most. RT_REFUSED, and RT_STOPPED
+// where its box is drained: that takes the place of error;
 // otherwise error's own status.
 rt_status rt_member_give_up(rt_member *member, rt_error *error);
 
@@ -68,7 +71,7 @@ rt_status rt_member_beat(rt_member *member, rt_error *error);
 bool rt_member_vitals_due(rt_member *member);
 rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
 
-// The message is taken in every case. Waits while the queue is full. RT_PEER: the coordinator is
+// The message is taken in every case, as this member's. Waits while the queue is full. RT_PEER: the coordinator is
 // gone, or has not read for timeout_peer_s.
 rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error);
 

@@ -43,8 +43,8 @@ typedef struct {
     uint32_t run_ahead;        // slices that may be outstanding
     uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
     uint32_t epoch;            // of all messages with rows and gradients
-    uint32_t reserved;
-    uint64_t workers; // mask of the ranks that take part; shards know them by their place
+    uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
+    uint64_t workers;   // mask of the workers' ranks that take part; shards know them by their place
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
@@ -126,9 +126,10 @@ _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
 #define RT_WIRE_LOAD_HOMES 2u // homes of rows were planned: a file has what its shard had, whatever
                               // a hash says
+#define RT_WIRE_LOAD_MODEL 4u // not of a checkpoint, but of a model that the run begins with: it
+                              // has not trained these rows (version 0)
 
-// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut; 0: those
-// of a model that a run begins with, whose rows this run has not trained (version 0).
+// LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
     uint32_t shard_count; // 0: no rows
     uint32_t flags;       // RT_WIRE_LOAD_...
@@ -197,7 +198,8 @@ _Static_assert(sizeof(rt_wire_key) == 16, "wire layout");
 typedef enum {
     RT_REASON_FAILED = 0, // to start again may help
     RT_REASON_COMPLETE,   // STOP: nothing is wrong
-    RT_REASON_LASTS       // it does not: somebody has to mend something
+    RT_REASON_LASTS,      // it does not: somebody has to mend something
+    RT_REASON_DRAINED     // STOP: the run goes on without the member's box
 } rt_reason;
 
 // Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with

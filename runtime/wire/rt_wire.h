@@ -112,11 +112,13 @@ _Static_assert(sizeof(rt_wire_header) == 40, "wire layout");
 typedef struct {
     uint64_t key;
     uint32_t version; // exact; 0: never trained, the PS may create it
-    uint32_t tag;     // returned with the row; RT_WIRE_TAG_STATE: with optimizer state
+    uint32_t tag;     // RT_WIRE_TAG_...; returned with the row
 } rt_wire_pull;
 _Static_assert(sizeof(rt_wire_pull) == 16, "wire layout");
 
-#define RT_WIRE_TAG_STATE 0x80000000u
+#define RT_WIRE_TAG_STATE 0x80000000u // with optimizer state
+#define RT_WIRE_TAG_WHOLE 0x40000000u // in 32 bits, where rows travel rounded
+#define RT_WIRE_TAG_FLAGS (RT_WIRE_TAG_STATE | RT_WIRE_TAG_WHOLE)
 
 // EXPIRE: every row whose version is below floor ends. No message about rows is under way then.
 typedef struct {

@@ -303,6 +303,7 @@ static void admit_shard(const load *work, rt_endpoint *endpoint, char address[RT
     rt_wire_hello hello;
     rt_wire_welcome welcome = {.worker_count = work->workers,
                                .workers = rt_bit(work->workers) - 1,
+                               .shards_in = 1,
                                .shard_count = 1,
                                .field_count = 1,
                                .slot_count = 1,

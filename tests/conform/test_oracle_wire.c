@@ -32,7 +32,7 @@ typedef struct {
     float *first;                 // likewise: what the first of several trainers reads
     uint64_t *summed;             // by key: whether sums has some of it
     uint32_t row_count_max;
-    uint64_t wholes, changes, replicas, ended;
+    uint64_t wholes, changes, replicas, ended, taken_in;
 } rule;
 
 // ---- rounding, by loops ----------------------------------------------------------------------
@@ -99,7 +99,8 @@ static bool is_given_up(const dp_slice_view *v, uint32_t slot)
 }
 
 // A copy that stays goes whole and becomes what others get of it; so does one whose row has ended
-// at the PS meanwhile. Of any other its change goes.
+// at the PS meanwhile, and one that goes to a shard on the worker's own box. Of any other its change
+// goes.
 static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->push_slots[i]];
@@ -108,9 +109,11 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     const bool stays = reason != DP_REASON_EVICT &&
                        (r->plan->shape.dispatch.full_sync || !is_given_up(v, v->push_slots[i]));
     const bool has_ended = r->versions[c->key] != c->version;
-    assert_int_equal(v->push_reasons[i] >> 7, stays || has_ended);
+    const bool at_hand = v->push_homes && v->push_homes[i] == worker;
+    assert_int_equal(v->push_reasons[i] >> 7,
+                     r->coding && (stays || has_ended || at_hand));
     r->ended += has_ended;
-    if (stays || has_ended) {
+    if (stays || has_ended || at_hand) {
         memcpy(row, c->row, r->floats * sizeof *row);
         rounded(r, c->row);
         memcpy(c->base, c->row, r->dim * sizeof *row);
@@ -127,6 +130,19 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     r->versions[c->key] = c->version = v->push_versions[i];
 }
 
+// It was pulled whole, and goes as it came to the shard on the worker's own box.
+static void take_in(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
+{
+    copy *c = &r->copies[worker][v->push_slots[i]];
+    assert_int_equal(v->push_homes[i], worker);
+    assert_int_equal(v->push_reasons[i] >> 7, r->coding != RT_CODING_FP32);
+    assert_int_equal(v->push_versions[i], r->versions[c->key]);
+    assert_memory_equal(c->row, row_of(r, c->key), r->floats * sizeof *c->row);
+    rounded(r, c->row);
+    memcpy(c->base, c->row, r->dim * sizeof *c->row);
+    r->taken_in++;
+}
+
 static void pull(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->pull_slots[i]];
@@ -135,7 +151,7 @@ static void pull(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     c->version = v->pull_versions[i];
     memcpy(c->row, row_of(r, c->key),
            (v->pull_flags[i] & DP_OP_STATE ? r->floats : r->dim) * sizeof(float));
-    if (v->pull_versions[i])
+    if (v->pull_versions[i] && !(v->pull_flags[i] & DP_OP_WHOLE))
         rounded(r, c->row);
     memcpy(c->base, c->row, r->dim * sizeof(float));
 }
@@ -223,17 +239,11 @@ static void carry_out(rule *r, uint32_t slice)
     dp_slice_view views[RT_WORKERS_MAX];
     rt_error error = {0};
     bool applies = true, is_first = true;
-    const ew_model_config model = fabric_model(r->plan, false);
     for (uint32_t w = 0; w < r->n; w++) {
-        const dp_slice_limits limits = {.dense_count = r->plan->shape.dense_count,
-                                        .field_count = r->plan->shape.field_count,
-                                        .worker_count = r->n,
-                                        .sample_count_max = model.sample_count_max,
-                                        .lookup_count_max = model.lookup_count_max,
-                                        .slot_count = r->plan->planner.slot_count[w]};
+        const dp_slice_limits limits = fabric_limits(r->plan, w);
         if (dp_slice_decode(&r->plan->slices[slice * r->n + w], &limits, &views[w], &error))
             fail_msg("%s", error.text);
-        for (uint32_t i = 0; i < views[w].counts.push_count; i++)
+        for (uint32_t i = 0; i + views[w].counts.push_late < views[w].counts.push_count; i++)
             push(r, w, &views[w], i);
     }
     const uint32_t iteration = views[0].counts.iteration;
@@ -242,6 +252,9 @@ static void carry_out(rule *r, uint32_t slice)
             pull(r, w, &views[w], i);
         for (uint32_t i = 0; i < views[w].counts.init_count; i++)
             init(r, w, &views[w], i);
+        const rt_wire_slice *c = &views[w].counts;
+        for (uint32_t i = c->push_count - c->push_late; i < c->push_count; i++)
+            take_in(r, w, &views[w], i);
     }
     for (uint32_t w = 0; w < r->n && iteration; w++) {
         if (!(views[w].counts.workers >> w & 1))
@@ -317,7 +330,7 @@ static void destroy(rule *r)
         free(all[i]);
 }
 
-static uint64_t wholes, changes, replicas, ended; // of all cases: none is left out
+static uint64_t wholes, changes, replicas, ended, taken_in; // of all cases: none is left out
 
 static void check(const fabric_shape *shape, uint32_t schedules)
 {
@@ -337,6 +350,7 @@ static void check(const fabric_shape *shape, uint32_t schedules)
     changes += r.changes;
     replicas += r.replicas;
     ended += r.ended;
+    taken_in += r.taken_in;
     destroy(&r);
     fabric_plan_fini(&plan);
 }
@@ -375,6 +389,31 @@ static void every_policy_gives_the_rules_bits(void **state)
         check(&shape, 3);
     }
     assert_true(wholes > 100 && changes > 100 && replicas > 100 && ended > 10);
+}
+
+// Rows that move from box to box, rounded or not. Some boxes have no shard, some no worker.
+static void homes_that_move(void **state)
+{
+    rt_random random = {5};
+    (void)state;
+    wholes = changes = replicas = ended = taken_in = 0;
+    for (uint32_t i = 0; i < 24; i++) {
+        fabric_shape shape = shape_of(900 + i, (rt_coding)(i % 3));
+        shape.homes = RT_HOMES_PLANNED;
+        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
+        shape.worker_count = 2 + rt_random_below(&random, 4);
+        shape.shard_count = 1 + rt_random_below(&random, 5);
+        shape.cache = (cache_size)rt_random_below(&random, 3);
+        shape.dispatch.full_sync = i % 8 == 7;
+        shape.bad_every = i % 8 == 5 ? 3 : 0;
+        shape.change_every = i % 4 == 2 ? 3 : 0;
+        shape.ends = (dp_rows){.expire_iterations = i % 6 == 4 ? 2 + i % 5 : 0};
+        check(&shape, 4);
+    }
+    printf("%" PRIu64 " whole, %" PRIu64 " changes, %" PRIu64 " replicas, %" PRIu64
+           " ended, %" PRIu64 " taken in\n",
+           wholes, changes, replicas, ended, taken_in);
+    assert_true(wholes > 100 && changes > 100 && replicas > 100 && ended > 0 && taken_in > 100);
 }
 
 // One plan, many orders of events: the same bits.
@@ -427,4 +466,4 @@ static void close_to_32_bits(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(every_policy_gives_the_rules_bits, 180),
-          TEST_SLOW(schedules_do_not_matter, 180), TEST(close_to_32_bits))
+          TEST_SLOW(homes_that_move, 180), TEST_SLOW(schedules_do_not_matter, 180), TEST(close_to_32_bits))

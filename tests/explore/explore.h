@@ -31,6 +31,8 @@ enum {
     EX_DIM = EX_WORKERS, // floats of a row; trainer w moves number w
     EX_ROW_FLOATS = EX_DIM + 1,
     EX_DEPTH = 400, // actions of a run
+    EX_CHANGED = 253, // of a value, instead of an iteration: see ex_value
+    EX_ROUNDED = 254,
     EX_ADDED = 255,
     EX_WAITING = 8 // changes of a key at the PS
 };
@@ -103,7 +105,29 @@ typedef enum {
     EX_BREAK_SWEEP_NOT_ALL, // coordinator: shard 0 is not told
     EX_BREAK_SWEEP_MORE,    // PS: ends rows of version F, too
     EX_BREAK_SWEEP_LESS,    // PS: rows of version F - 1 stay
-    EX_BREAK_SWEEP_END
+    EX_BREAK_SWEEP_END,
+    // Of homes that move and of rows that travel rounded, for test_explore_homes.c.
+    EX_BREAK_FORGET_ANY = EX_BREAK_SWEEP_END, // PS: forgets a row whatever its version
+    EX_BREAK_FORGET_PARKED,                   // PS: and the pulls that wait
+    EX_BREAK_FORGET_SUMS,                     // PS: and the gradients that wait
+    EX_BREAK_FORGET_AT_ONCE,                  // worker: FORGET leaves with the requests
+    EX_BREAK_FORGET_UNSETTLED,                // worker: FORGET leaves before the verdict
+    EX_BREAK_FORGET_UNCONFIRMED,              // worker: MARK is answered while it is on its way
+    EX_BREAK_PLAN_NO_FORGET,                  // planner: FORGET is missing
+    EX_BREAK_PLAN_FORGET_PUSHED,      // planner: FORGET of the version that is pushed elsewhere
+    EX_BREAK_PLAN_PUSH_STAYS,         // planner: PUSH_ROW goes to another shard than pulls of it
+    EX_BREAK_PLAN_NOT_TAKEN_IN,       // planner: the row is not pushed to where gradients go
+    EX_BREAK_PLAN_TAKEN_IN_STATELESS, // planner: and pulled without its state
+    EX_BREAK_PLAN_GRAD_STAYS,         // planner: a gradient goes to another shard than the others
+    EX_BREAK_HOMES_END,
+    EX_BREAK_WIRE_STAYS_CHANGED = EX_BREAK_HOMES_END, // planner: of a copy that stays, its change
+    EX_BREAK_WIRE_MOVED_CHANGED,                      // planner: of a row that moves, its change
+    EX_BREAK_WIRE_ENDED_CHANGED, // planner: of a copy whose row has ended, its change
+    EX_BREAK_WIRE_TAKEN_IN,      // planner: a row that is taken in is pulled rounded
+    EX_BREAK_WIRE_NOT_ROUNDED,   // worker: a copy that went whole stays as it was
+    EX_BREAK_WIRE_BASE_KEPT,     // worker: and its change goes from what came before
+    EX_BREAK_WIRE_FIRST_ROUNDED, // PS: initial rows are answered rounded
+    EX_BREAK_WIRE_END
 } ex_break;
 
 const char *ex_break_text(ex_break which);
@@ -120,6 +144,9 @@ typedef struct {
     bool guard;    // a verdict comes back before a training is complete
     bool keeper, full_sync, lookahead;
     bool first_touch_pull;
+    bool homes; // planned: worker and shard of one number are on one box; with guard, whose verdict
+                // tells that all have pulled
+    bool rounded; // rows travel in 16 bits, in which gradients here are exact
     bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed
                    // meanwhile
     rt_eviction_kind eviction;
@@ -142,7 +169,8 @@ typedef enum {
     EX_TRAIN,
     EX_PUSH_GRAD,
     EX_KEEP,
-    EX_PUSH_DELTA // mask: version that the slot has; keeper: pulls of the base
+    EX_PUSH_DELTA, // mask: version that the slot has; keeper: pulls of the base
+    EX_FORGET      // on no slot; when all else of the slice is carried out
 } ex_kind;
 
 // A node of a slice; previous and next: on the same slot of the same worker, 1 + slice x EX_NODES +
@@ -152,6 +180,8 @@ typedef struct {
     uint8_t base, mask, keeper;
     uint8_t mode; // TRAIN
     bool state;   // PULL: with optimizer state
+    bool whole;   // PULL, PUSH_ROW: in 32 bits, where rows travel rounded
+    uint8_t shard; // where homes are planned
     uint8_t reason;
     uint16_t previous, next;
 } ex_node;
@@ -162,9 +192,10 @@ typedef struct {
     ex_node nodes[EX_NODES];
 } ex_slice;
 
+// iteration 0: an initial value; EX_ADDED: the change of value `mask` was added; EX_ROUNDED: as it
+// travels; EX_CHANGED: the change of value `mask` was added as it travels, and its state stored.
 typedef struct {
-    uint8_t parent, iteration, mask; // iteration 0: an initial value; EX_ADDED: the change of
-                                     // value `mask` was added
+    uint8_t parent, iteration, mask;
     float floats[EX_ROW_FLOATS];
 } ex_value;
 
@@ -176,7 +207,7 @@ typedef struct {
     ex_slice slices[EX_SLICES][EX_WORKERS];
     uint8_t latest[EX_ITERATIONS + 1][EX_KEYS];            // version after an iteration
     uint8_t expected[EX_ITERATIONS + 1][EX_KEYS];          // value that goes with it
-    uint8_t reads[EX_ITERATIONS + 1][EX_WORKERS][EX_KEYS]; // staleness: values that are read
+    uint8_t reads[EX_ITERATIONS + 1][EX_WORKERS][EX_KEYS]; // ex_is_ordered: values that are read
     uint8_t final_version[EX_KEYS], final_value[EX_KEYS];  // and that the PS has at the end
     ex_value values[EX_VALUES];
     uint32_t value_count;
@@ -196,6 +227,11 @@ void ex_program_fini(ex_program *program);
 // the order of their first use.
 uint64_t ex_program_hash(const ex_program *program, const uint8_t *workers, const uint8_t *keys);
 
+// What comes before and after every node of a worker, on its slot.
+void ex_link_nodes(ex_program *program, uint32_t worker);
+
+// ---- explore_break.c
+
 // Breaks a rule of the planner in the place number `place` where that is possible. False: there are
 // fewer, and nothing changed.
 bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
@@ -207,8 +243,19 @@ uint8_t ex_value_step(ex_program *program, uint8_t parent, uint32_t iteration, u
 uint8_t ex_value_add(ex_program *program, uint8_t parent, uint8_t changed);
 void ex_value_change(const ex_program *program, uint8_t changed, float change[EX_ROW_FLOATS]);
 
-// Carries the plans out in order, and notes what is read. explore_stale.c
-void ex_expect_stale(ex_program *program);
+// The value as it travels where rows travel rounded; and the value once what `changed` differs in
+// from what came to its worker was added to it, rounded.
+uint8_t ex_value_round(ex_program *program, uint8_t value);
+uint8_t ex_value_with_change(ex_program *program, uint8_t value, uint8_t changed);
+
+// What is right depends on more than who trains what when.
+static inline bool ex_is_ordered(const ex_scenario *s)
+{
+    return s->staleness > 0 || s->rounded;
+}
+
+// Carries the plans out in order, and notes what is read, and what the PS has. explore_ordered.c
+void ex_expect_ordered(ex_program *program);
 
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
 uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
@@ -226,6 +273,8 @@ typedef enum {
     EX_MESSAGE_PUSH_ROW,
     EX_MESSAGE_PUSH_GRAD,
     EX_MESSAGE_PUSH_DELTA,
+    EX_MESSAGE_PUSH_CHANGE,
+    EX_MESSAGE_FORGET,
     EX_MESSAGE_ROWS,
     EX_MESSAGE_SUM_ROWS,
     EX_MESSAGE_PUSHED
@@ -237,6 +286,7 @@ typedef struct {
     uint8_t version, value; // SUM_ROWS: value is the mask of the gradients in the sum
     bool state;             // the row has its optimizer state
     bool step;              // PUSH_GRAD: the batch counts
+    uint8_t base;           // PUSH_CHANGE: version that came
 } ex_message;
 
 typedef struct {
@@ -248,6 +298,7 @@ typedef struct {
     bool full, state;
     uint8_t key, version, value;
     uint8_t kept; // iteration of the gradient that is kept; 0: none
+    uint8_t base; // version that came, or went whole
 } ex_slot;
 
 typedef struct {
@@ -281,7 +332,7 @@ typedef struct {
 
 typedef struct {
     ex_worker workers[EX_WORKERS];
-    ex_row rows[EX_KEYS];                   // at the PS
+    ex_row rows[EX_SHARDS][EX_KEYS];        // at the PS
     uint32_t parked[EX_WORKERS][EX_SLICES]; // bits of nodes
     uint8_t captured;                       // shards that have their part of the cut
     ex_queue up[EX_WORKERS][EX_SHARDS];
@@ -326,7 +377,7 @@ void ex_check_end(ex_model *model, const ex_state *state);
 bool ex_is_free(const ex_model *model, const ex_state *state, ex_action action);
 
 // What distinguishes two states, without what is in no use. Returns the size.
-#define EX_STATE_BYTES 6200u
+#define EX_STATE_BYTES 7000u
 size_t ex_pack(const ex_model *model, const ex_state *state, uint8_t *bytes);
 
 // Whether all that a worker got is carried out and confirmed.

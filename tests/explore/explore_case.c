@@ -27,10 +27,31 @@ bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool repl
     sum->states += counts.states;
     sum->transitions += counts.transitions;
     sum->deltas += program->operations[DP_OP_PUSH_DELTA];
+    sum->moved += program->operations[DP_OP_FORGET];
     for (uint32_t w = 0; scenario->floor && w < scenario->worker_count; w++)
         sum->dropped += program->slices[program->cut_slice - 1][w].node_count;
     ex_program_fini(program);
     free(program);
+    return right;
+}
+
+bool ex_explore_broken(const ex_scenario *scenario, ex_break broken, char *violation, size_t size)
+{
+    ex_program *program = malloc(sizeof *program), *changed = malloc(sizeof *changed);
+    const ex_options options = {.broken = broken, .reduction = EX_ANSWERS_FIRST};
+    ex_counts counts;
+    bool right = true;
+    assert_true(program && changed);
+    ex_program_init(program, scenario);
+    for (uint32_t place = 0; right; place++) {
+        *changed = *program;
+        if (!ex_program_break(changed, broken, place))
+            break;
+        right = ex_explore(changed, &options, &counts, violation, size);
+    }
+    ex_program_fini(program);
+    free(program);
+    free(changed);
     return right;
 }
 
@@ -57,4 +78,40 @@ ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t 
                          .guard = number / 7 % 3 == 0,
                          .bad = number / 11 % 2 ? 2 : 0,
                          .eviction = (rt_eviction_kind)(number % 4)};
+}
+
+// ---- placements ------------------------------------------------------------------------------
+
+// Sets of at most slot_count keys, by number.
+static uint32_t sets_of(const ex_family *f, uint8_t sets[1 << EX_KEYS])
+{
+    uint32_t count = 0;
+    for (uint32_t bits = 0; bits < 1u << f->key_count; bits++) {
+        if (rt_bit_count(bits) <= f->slot_count)
+            sets[count++] = (uint8_t)bits;
+    }
+    return count;
+}
+
+uint64_t ex_placement_count(const ex_family *f)
+{
+    uint8_t sets[1 << EX_KEYS];
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < f->iterations * f->worker_count; i++)
+        count *= sets_of(f, sets);
+    return count;
+}
+
+bool ex_place(const ex_family *f, uint64_t number, ex_scenario *s)
+{
+    uint8_t sets[1 << EX_KEYS];
+    const uint32_t count = sets_of(f, sets);
+    for (uint32_t t = 0; t < f->iterations; t++) {
+        uint32_t any = 0;
+        for (uint32_t w = 0; w < f->worker_count; w++, number /= count)
+            any |= s->trains[t][w] = sets[number % count];
+        if (!any)
+            return false;
+    }
+    return true;
 }

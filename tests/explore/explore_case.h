@@ -12,6 +12,7 @@ typedef struct {
     uint64_t scenarios, states, transitions;
     uint64_t deltas;  // PUSH_DELTA planned
     uint64_t dropped; // copies that sweeps give up
+    uint64_t moved;   // FORGET planned
     ex_replayed replayed;
 } ex_totals;
 
@@ -20,12 +21,26 @@ typedef struct {
 bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool replayed,
                          ex_totals *sum, char *violation, size_t size);
 
-// The same, with no rule broken: what is wrong ends the test.
+// A scenario's orders, with a rule of the planner broken in one place after the other. False: one was found.
+bool ex_explore_broken(const ex_scenario *scenario, ex_break broken, char *violation, size_t size);
+
+// ex_explore_scenario with no rule broken: what is wrong ends the test.
 void ex_must_hold(const ex_scenario *scenario, bool replayed, ex_totals *sum);
 
 // Scenario number `number` by run-ahead, credits, first touch, guard, bad batch and eviction, in
 // the sizes given; nothing is placed yet.
 ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t shards,
                       uint32_t iterations, uint64_t number);
+
+// Every placement of keys on workers, at most slot_count on one.
+typedef struct {
+    uint32_t worker_count, key_count, slot_count, iterations, shard_count;
+    uint32_t every; // one of so many placements
+} ex_family;
+
+uint64_t ex_placement_count(const ex_family *family);
+
+// Placement number `number`. False: an iteration has no sample.
+bool ex_place(const ex_family *family, uint64_t number, ex_scenario *s);
 
 #endif

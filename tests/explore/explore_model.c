@@ -17,13 +17,32 @@ void ex_violate(ex_model *m, const char *format, ...)
     va_end(arguments);
 }
 
-// The rows of a shard, after iteration.
+// Of hashed homes the one; of planned ones the first shard that has the row, and no other may.
+static const ex_row *find_row(ex_model *m, const ex_state *state, uint32_t key, const char *where)
+{
+    const ex_scenario *s = scenario_of(m);
+    const ex_row *row = &state->rows[ex_shard_of(s, key)][key];
+    for (uint32_t i = 0; i < s->shard_count && s->homes; i++) {
+        const ex_row *other = &state->rows[i][key];
+        if (other->exists && row->exists && other != row)
+            ex_violate(m, "%s: key %u is at two shards", where, key);
+        for (uint32_t t = 1; t <= EX_ITERATIONS; t++)
+            if (other->sums[t].open)
+                ex_violate(m, "%s: a sum of key %u is open", where, key);
+        row = other->exists ? other : row;
+    }
+    return row;
+}
+
+// The rows of a shard, after iteration; where homes are planned, of all.
 static void check_rows(ex_model *m, const ex_state *state, uint32_t shard, uint32_t iteration,
                        const char *where)
 {
     const ex_program *p = m->program;
-    for (uint32_t k = shard; k < p->scenario.key_count; k += p->scenario.shard_count) {
-        const ex_row *row = &state->rows[k];
+    for (uint32_t k = 0; k < p->scenario.key_count; k++) {
+        if (!p->scenario.homes && ex_shard_of(&p->scenario, k) != shard)
+            continue;
+        const ex_row *row = find_row(m, state, k, where);
         const bool stale = p->scenario.staleness > 0;
         uint32_t version = stale ? p->final_version[k] : p->latest[iteration][k];
         uint32_t value = stale ? p->final_value[k] : p->expected[iteration][k];
@@ -64,8 +83,8 @@ static void expire(ex_model *m, ex_state *state, uint32_t shard)
     uint32_t floor = s->floor + (m->broken == EX_BREAK_SWEEP_MORE);
     if (m->broken == EX_BREAK_SWEEP_LESS)
         floor--;
-    for (uint32_t k = shard; k < s->key_count; k += s->shard_count) {
-        ex_row *row = &state->rows[k];
+    for (uint32_t k = 0; k < s->key_count; k++) {
+        ex_row *row = &state->rows[shard][k];
         if (m->broken == EX_BREAK_SWEEP_NOT_ALL && shard == 0)
             continue;
         for (uint32_t i = 1; i <= EX_ITERATIONS; i++) {
@@ -119,7 +138,7 @@ static bool may_go_up(const ex_model *m, const ex_state *state, uint32_t worker,
     if (m->broken != EX_BREAK_PARKED_BLOCKS)
         return true;
     const ex_message *head = queue_head(&state->up[worker][shard]);
-    const ex_row *row = &state->rows[head->key];
+    const ex_row *row = &state->rows[shard][head->key];
     return head->kind != EX_MESSAGE_PULL || head->version == 0 ||
            (row->exists && row->version >= head->version);
 }
@@ -207,12 +226,18 @@ void ex_check_end(ex_model *m, const ex_state *state)
 // in which it comes later leads to the same states as one in which it comes now, and those in
 // between differ only in what this worker has not looked at yet. Confirmations are the same while
 // credits never run out.
+//
+// A row that is taken in goes on at once: its answer is not free.
 bool ex_is_free(const ex_model *m, const ex_state *state, ex_action action)
 {
     if (action.act != EX_ACT_BACK)
         return false;
-    return queue_head(&state->back[action.worker][action.shard])->kind != EX_MESSAGE_PUSHED ||
-           scenario_of(m)->push_credits >= EX_QUEUE;
+    const ex_message *head = queue_head(&state->back[action.worker][action.shard]);
+    if (head->kind == EX_MESSAGE_PUSHED)
+        return scenario_of(m)->push_credits >= EX_QUEUE;
+    const uint32_t next =
+        node_at(m, action.worker, head->slice * EX_NODES + head->node)->next;
+    return !next || node_at(m, action.worker, next - 1)->kind != EX_PUSH_ROW;
 }
 
 // ---- packing ---------------------------------------------------------------------------------
@@ -243,7 +268,10 @@ size_t ex_pack(const ex_model *m, const ex_state *state, uint8_t *bytes)
             put_queue(&to, &state->back[w][i]);
         }
     }
-    put(&to, state->rows, s->key_count * sizeof state->rows[0]);
+    for (uint32_t k = 0; k < s->key_count; k++)
+        for (uint32_t i = 0; i < s->shard_count; i++)
+            if (s->homes || i == ex_shard_of(s, k))
+                put(&to, &state->rows[i][k], sizeof state->rows[i][k]);
     put(&to, &state->captured, 1);
     assert_true((size_t)(to - bytes) <= EX_STATE_BYTES);
     return (size_t)(to - bytes);

@@ -24,6 +24,12 @@ static inline const ex_node *node_at(const ex_model *m, uint32_t worker, uint32_
     return &slice_at(m, at / EX_NODES, worker)->nodes[at % EX_NODES];
 }
 
+static inline uint32_t shard_of(const ex_model *m, const ex_node *n)
+{
+    const ex_scenario *s = scenario_of(m);
+    return s->homes ? n->shard : ex_shard_of(s, n->key);
+}
+
 static inline bool is_done(const ex_worker *w, uint32_t at)
 {
     return w->done[at / EX_NODES] >> at % EX_NODES & 1;
@@ -61,6 +67,12 @@ static inline ex_message message_of(ex_message_kind kind, uint32_t at, const ex_
                         .node = (uint8_t)(at % EX_NODES),
                         .key = n->key,
                         .version = n->version};
+}
+
+static inline ex_row *row_at(const ex_model *m, ex_state *state, uint32_t shard, uint32_t key)
+{
+    rt_assert(shard < scenario_of(m)->shard_count && key < EX_KEYS);
+    return &state->rows[shard][key];
 }
 
 // The step flag of a worker's gradient.

@@ -1,4 +1,4 @@
-// Scenarios become programs: planned by the real planner, and broken where a test wants it.
+// Scenarios become programs, planned by the real planner.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "dispatch/planner/dp_sweep.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/rt_hash.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "tests/explore/explore.h"
 #include "tests/support/plan_checker.h"
@@ -58,6 +59,8 @@ void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
         s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
         s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
         s->guard ? ", guard" : "");
+    at += (size_t)snprintf(text + at, size - at, "%s%s", s->homes ? ", homes" : "",
+                           s->rounded ? ", rounded" : "");
     if (s->staleness)
         at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
     if (s->cut && s->floor)
@@ -108,7 +111,7 @@ uint8_t ex_value_step(ex_program *p, uint8_t parent, uint32_t iteration, uint32_
 void ex_value_change(const ex_program *p, uint8_t changed, float change[EX_ROW_FLOATS])
 {
     uint8_t base = changed;
-    while (p->values[base].iteration != 0 && p->values[base].iteration != EX_ADDED)
+    while (p->values[base].iteration != 0 && p->values[base].iteration < EX_CHANGED)
         base = p->values[base].parent;
     for (uint32_t i = 0; i < EX_ROW_FLOATS; i++)
         change[i] = p->values[changed].floats[i] - p->values[base].floats[i];
@@ -130,6 +133,53 @@ uint8_t ex_value_add(ex_program *p, uint8_t parent, uint8_t changed)
     for (uint32_t i = 0; i < EX_ROW_FLOATS; i++)
         value->floats[i] += change[i];
     return (uint8_t)p->value_count++;
+}
+
+static void round_floats(float *floats)
+{
+    uint32_t words[EX_DIM];
+    rt_coding_pack(RT_CODING_BF16, floats, EX_DIM, words);
+    rt_coding_unpack(RT_CODING_BF16, words, EX_DIM, floats);
+}
+
+// A value that is another one's, for now.
+static int derive(ex_program *p, uint8_t parent, uint8_t how, uint8_t mask)
+{
+    const int known = find_value(p, parent, how, mask);
+    if (known >= 0)
+        return known;
+    assert_true(p->value_count < EX_VALUES);
+    ex_value *value = &p->values[p->value_count++];
+    *value = p->values[parent];
+    value->parent = parent;
+    value->iteration = how;
+    value->mask = mask;
+    return -1;
+}
+
+uint8_t ex_value_round(ex_program *p, uint8_t parent)
+{
+    const int known = derive(p, parent, EX_ROUNDED, 0);
+    if (known >= 0)
+        return (uint8_t)known;
+    round_floats(p->values[p->value_count - 1].floats);
+    return (uint8_t)(p->value_count - 1);
+}
+
+uint8_t ex_value_with_change(ex_program *p, uint8_t parent, uint8_t changed)
+{
+    float change[EX_ROW_FLOATS];
+    const int known = derive(p, parent, EX_CHANGED, changed);
+    if (known >= 0)
+        return (uint8_t)known;
+    float *floats = p->values[p->value_count - 1].floats;
+    ex_value_change(p, changed, change);
+    round_floats(change);
+    for (uint32_t i = 0; i < EX_DIM; i++)
+        floats[i] += change[i];
+    memcpy(floats + EX_DIM, p->values[changed].floats + EX_DIM,
+           (EX_ROW_FLOATS - EX_DIM) * sizeof *floats);
+    return (uint8_t)(p->value_count - 1);
 }
 
 // Value number k is the initial value of key k. What sequential training gives follows.
@@ -198,7 +248,7 @@ static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp
         const dp_op *op = &ops->items[i];
         if (op->kind != operation)
             continue;
-        ex_node *n = add_node(slice, kind, op->slot);
+        ex_node *n = add_node(slice, kind, op->slot == DP_NO_SLOT ? 0 : op->slot);
         n->key = key_number(p, op->key);
         n->version = (uint8_t)op->version;
         n->base = (uint8_t)op->base;
@@ -206,6 +256,9 @@ static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp
         n->keeper = op->keeper;
         n->reason = op->reason;
         n->state = op->flags & DP_OP_STATE;
+        n->whole = op->flags & DP_OP_WHOLE;
+        if (p->scenario.homes)
+            n->shard = (uint8_t)dp_op_shard(op, p->scenario.shard_count);
         p->operations[operation]++;
     }
 }
@@ -237,14 +290,16 @@ static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, cons
     add_operations(p, slice, &from->release, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     for (uint32_t i = 2; i < 5; i++)
         add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
+    add_operations(p, slice, &from->after, DP_OP_PUSH_ROW, EX_PUSH_ROW); // taken in
     add_rows(p, slice, from, batch);
     for (uint32_t i = 5; i < 7; i++)
         add_operations(p, slice, &from->after, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
+    add_operations(p, slice, &from->after, DP_OP_FORGET, EX_FORGET);
     check_kinds(from, slice->node_count);
 }
 
-static void link_nodes(ex_program *p, uint32_t worker)
+void ex_link_nodes(ex_program *p, uint32_t worker)
 {
     uint16_t last[EX_SLOTS] = {0};
     for (uint32_t q = 0; q < p->slice_count; q++) {
@@ -252,8 +307,10 @@ static void link_nodes(ex_program *p, uint32_t worker)
         for (uint32_t i = 0; i < slice->node_count; i++) {
             ex_node *n = &slice->nodes[i];
             uint16_t self = (uint16_t)(1 + q * EX_NODES + i);
+            n->previous = n->next = 0;
+            if (n->kind == EX_FORGET)
+                continue;
             n->previous = last[n->slot];
-            n->next = 0;
             if (n->previous) {
                 uint32_t at = n->previous - 1u;
                 p->slices[at / EX_NODES][worker].nodes[at % EX_NODES].next = self;
@@ -263,7 +320,8 @@ static void link_nodes(ex_program *p, uint32_t worker)
     }
 }
 
-// What ex_is_free relies on: a row that comes lets a training start, and nothing else.
+// What ex_is_free relies on: a row that comes lets a training start, and nothing else; or it is
+// taken in, and goes on before that.
 static void check_fills(const ex_program *p, uint32_t worker)
 {
     for (uint32_t q = 0; q < p->slice_count; q++) {
@@ -273,7 +331,10 @@ static void check_fills(const ex_program *p, uint32_t worker)
             if (n->kind != EX_PULL && n->kind != EX_PULL_SUM)
                 continue;
             assert_true(n->next && (n->next - 1u) / EX_NODES == q);
-            assert_int_equal(slice->nodes[(n->next - 1u) % EX_NODES].kind, EX_TRAIN);
+            const ex_node *next = &slice->nodes[(n->next - 1u) % EX_NODES];
+            if (p->scenario.homes && next->kind == EX_PUSH_ROW)
+                next = &slice->nodes[(next->next - 1u) % EX_NODES];
+            assert_int_equal(next->kind, EX_TRAIN);
         }
     }
 }
@@ -288,7 +349,8 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .worker_count = s->worker_count,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
-                                  .slot_count = ex_slots_of(s)};
+                                  .slot_count = ex_slots_of(s),
+                                  .shard_count = s->homes ? s->shard_count : 0};
         ex_slice *slice = &p->slices[q][w];
         *slice = (ex_slice){.iteration = (uint8_t)plan->iteration};
         add_slice(p, slice, &plan->slices[w], batch);
@@ -327,7 +389,17 @@ static dp_planner_config planner_config(const ex_scenario *s)
         .consistency = {s->staleness > 0, s->staleness},
         .overshoot = s->staleness ? s->slot_count : 0,
         .seed = SEED};
+    if (s->rounded)
+        config.layout.wire = RT_CODING_BF16;
+    if (s->homes) {
+        config.homes = RT_HOMES_PLANNED;
+        config.rates.shards = (dp_shards){s->shard_count, s->shard_count, {0}};
+        config.boxes = (dp_boxes){.count = s->worker_count, .worker_count = s->worker_count};
+    }
     for (uint32_t w = 0; w < s->worker_count; w++) {
+        config.boxes.of_worker[w] = (uint8_t)w;
+        config.boxes.of_shard[w % EX_SHARDS] = (uint8_t)(w % EX_SHARDS);
+        config.boxes.given[w] = (dp_link){1e8, 1e8};
         config.slot_count[w] = ex_slots_of(s);
         config.rates.links[w] = (dp_link){1e8, 1e8};
     }
@@ -365,8 +437,9 @@ static void take_plan(planning *all, const dp_plan *plan)
     if (!plan)
         return;
     const rt_batch *batch = plan->iteration ? &all->batches[plan->iteration - 1] : NULL;
-    // test_stale.c and test_sweep.c check these plans.
-    if (all->program->scenario.staleness || all->program->scenario.floor) {
+    // test_stale.c, test_sweep.c and test_homes.c check these plans.
+    const ex_scenario *s = &all->program->scenario;
+    if (s->staleness || s->floor || s->homes) {
         add_plan(all->program, plan, batch);
         return;
     }
@@ -468,11 +541,11 @@ void ex_program_init(ex_program *p, const ex_scenario *s)
     }
     plan_flush(&all);
     for (uint32_t w = 0; w < s->worker_count; w++) {
-        link_nodes(p, w);
+        ex_link_nodes(p, w);
         check_fills(p, w);
     }
-    if (s->staleness)
-        ex_expect_stale(p);
+    if (ex_is_ordered(s))
+        ex_expect_ordered(p);
     for (uint32_t t = 0; t < s->iterations; t++)
         rt_batch_fini(&all.batches[t]);
     plan_checker_destroy(all.checker);
@@ -525,165 +598,4 @@ uint64_t ex_program_hash(const ex_program *p, const uint8_t *workers, const uint
     for (uint32_t w = 0; w < s->worker_count; w++)
         sum += hash_worker(p, w, workers, keys);
     return sum;
-}
-
-// ---- breaking plans --------------------------------------------------------------------------
-
-static void remove_node(ex_slice *slice, uint32_t at)
-{
-    memmove(&slice->nodes[at], &slice->nodes[at + 1],
-            (slice->node_count - at - 1u) * sizeof *slice->nodes);
-    slice->node_count--;
-}
-
-static void move_node(ex_slice *slice, uint32_t from, uint32_t to)
-{
-    ex_node n = slice->nodes[from];
-    remove_node(slice, from);
-    memmove(&slice->nodes[to + 1], &slice->nodes[to],
-            (slice->node_count - to) * sizeof *slice->nodes);
-    slice->nodes[to] = n;
-    slice->node_count++;
-}
-
-static bool double_node(ex_slice *slice, uint32_t at)
-{
-    if (slice->node_count == EX_NODES)
-        return false;
-    slice->nodes[slice->node_count++] = slice->nodes[at];
-    move_node(slice, slice->node_count - 1u, at + 1);
-    return true;
-}
-
-static ex_node *training_of(ex_slice *slice, const ex_node *n)
-{
-    for (uint32_t i = 0; i < slice->node_count; i++)
-        if (slice->nodes[i].kind == EX_TRAIN && slice->nodes[i].slot == n->slot)
-            return &slice->nodes[i];
-    return NULL;
-}
-
-static uint32_t index_of(const ex_slice *slice, ex_kind kind, uint32_t slot)
-{
-    for (uint32_t i = 0; i < slice->node_count; i++)
-        if (slice->nodes[i].kind == kind && slice->nodes[i].slot == slot)
-            return i;
-    return EX_NODES;
-}
-
-// The same gradient in the slices of all workers: in the mask of the key's sum in this iteration.
-static void change_sum(ex_program *p, uint32_t q, const ex_node *sum, ex_break which)
-{
-    uint32_t out = 31u - (uint32_t)__builtin_clz(sum->mask); // its last trainer
-    uint8_t mask = sum->mask, key = sum->key;
-    for (uint32_t w = 0; w < p->scenario.worker_count; w++) {
-        ex_slice *slice = &p->slices[q][w];
-        for (uint32_t i = slice->node_count; i-- > 0;) {
-            ex_node *n = &slice->nodes[i];
-            if (n->kind != EX_PUSH_GRAD || n->key != key)
-                continue;
-            if (which == EX_BREAK_PLAN_SMALL_MASK) {
-                n->mask = (uint8_t)(mask & ~(1u << out));
-                if (w == out)
-                    remove_node(slice, i);
-            } else if (which == EX_BREAK_PLAN_KEEPER_UNNAMED) {
-                n->keeper = DP_NO_KEEPER;
-            } else if (which == EX_BREAK_PLAN_WRONG_BASE) {
-                n->base--;
-            } else { // every trainer takes itself for the only one
-                uint32_t pull = index_of(slice, EX_PULL, n->slot);
-                training_of(slice, n)->mode = DP_MODE_OWN;
-                if (pull < EX_NODES)
-                    slice->nodes[pull].state = true;
-                remove_node(slice, i);
-            }
-        }
-    }
-}
-
-// The keeper keeps, and sends what the others' sum then holds too.
-static void keeper_sends(ex_program *p, uint32_t q, uint32_t worker, uint32_t at)
-{
-    ex_slice *slice = &p->slices[q][worker];
-    ex_node keep = slice->nodes[at];
-    for (uint32_t w = 0; w < p->scenario.worker_count; w++)
-        for (uint32_t i = 0; i < p->slices[q][w].node_count; i++) {
-            ex_node *n = &p->slices[q][w].nodes[i];
-            if (n->kind == EX_PUSH_GRAD && n->key == keep.key)
-                n->mask |= (uint8_t)(1u << worker);
-        }
-    double_node(slice, at);
-    slice->nodes[at].kind = EX_PUSH_GRAD;
-    slice->nodes[at].mask |= (uint8_t)(1u << worker);
-}
-
-// Breaks the rule at this node if it is about such a node. False: it is not.
-static bool break_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
-{
-    ex_slice *slice = &p->slices[q][w];
-    ex_node *n = &slice->nodes[at];
-    const ex_node *training = training_of(slice, n);
-    bool push = n->kind == EX_PUSH_ROW, pull = n->kind == EX_PULL, grad = n->kind == EX_PUSH_GRAD;
-    switch (which) {
-    case EX_BREAK_PLAN_NO_UPDATE_PUSH:
-        return push && n->reason == DP_REASON_UPDATE && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_NO_FLUSH_PUSH:
-        return push && n->reason == DP_REASON_FLUSH && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_NO_EVICT_PUSH:
-        return push && n->reason == DP_REASON_EVICT && (n->kind = EX_DROP, true);
-    case EX_BREAK_PLAN_SECOND_PUSH:
-    case EX_BREAK_STORE_ANY:
-        return push && n->reason != DP_REASON_EVICT && double_node(slice, at);
-    case EX_BREAK_PLAN_OLD_PULL:
-        return pull && n->version > 0 && (n->version--, true);
-    case EX_BREAK_PLAN_NO_PULL:
-        return pull && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_PULL_STATELESS:
-        return pull && training->mode != DP_MODE_GRAD && (n->state = false, true);
-    case EX_BREAK_PLAN_PULL_STATEFUL:
-        return pull && training->mode == DP_MODE_GRAD && (n->state = true);
-    case EX_BREAK_PLAN_INIT_AGAIN:
-        return pull && n->version > 0 && (n->kind = EX_INIT, true);
-    case EX_BREAK_PLAN_OWN_FOR_GRAD:
-    case EX_BREAK_PLAN_SMALL_MASK:
-        return grad && n->keeper == DP_NO_KEEPER && (change_sum(p, q, n, which), true);
-    case EX_BREAK_PLAN_WRONG_BASE:
-        return grad && n->base > 0 && n->keeper == DP_NO_KEEPER &&
-               (change_sum(p, q, n, which), true);
-    case EX_BREAK_PLAN_GRAD_TWICE:
-        return grad && double_node(slice, at);
-    case EX_BREAK_PLAN_FILL_FIRST:
-        return pull && at > 0 && index_of(slice, EX_PUSH_ROW, n->slot) < at &&
-               (move_node(slice, at, 0), true);
-    case EX_BREAK_PLAN_NO_DROP:
-        return n->kind == EX_DROP && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_NO_PULL_SUM:
-        return n->kind == EX_PULL_SUM && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_LATE_PULL_SUM:
-        return n->kind == EX_PULL_SUM &&
-               (move_node(slice, at, index_of(slice, EX_TRAIN, n->slot)), true);
-    case EX_BREAK_PLAN_KEEPER_SENDS:
-        return n->kind == EX_KEEP && slice->node_count < EX_NODES &&
-               (keeper_sends(p, q, w, at), true);
-    case EX_BREAK_PLAN_KEEPER_UNNAMED:
-        return grad && n->keeper != DP_NO_KEEPER && (change_sum(p, q, n, which), true);
-    default:
-        return false;
-    }
-}
-
-bool ex_program_break(ex_program *p, ex_break which, uint32_t place)
-{
-    for (uint32_t q = 0; q < p->slice_count; q++)
-        for (uint32_t w = 0; w < p->scenario.worker_count; w++)
-            for (uint32_t i = 0; i < p->slices[q][w].node_count; i++) {
-                ex_program copy = *p; // the messages stay the first one's
-                if (!break_at(&copy, which, q, w, i) || place-- > 0)
-                    continue;
-                *p = copy;
-                for (uint32_t j = 0; j < p->scenario.worker_count; j++)
-                    link_nodes(p, j);
-                return true;
-            }
-    return false;
 }

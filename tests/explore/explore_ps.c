@@ -7,6 +7,11 @@ typedef struct {
     uint32_t shard;
 } shard_turn;
 
+static ex_row *row_of(shard_turn *t, uint32_t key)
+{
+    return row_at(t->model, t->state, t->shard, key);
+}
+
 static void reply(shard_turn *t, uint32_t worker, ex_message message)
 {
     queue_put(&t->state->back[worker][t->shard], message);
@@ -15,12 +20,14 @@ static void reply(shard_turn *t, uint32_t worker, ex_message message)
 static void answer_pull(shard_turn *t, uint32_t worker, uint32_t at)
 {
     const ex_node *n = node_at(t->model, worker, at);
-    ex_row *row = &t->state->rows[n->key];
+    ex_row *row = row_of(t, n->key);
     row->pulls = (uint8_t)(row->pulls + (scenario_of(t->model)->staleness > 0 &&
                                          t->model->broken != EX_BREAK_DELTA_UNCOUNTED));
     ex_message message = message_of(EX_MESSAGE_ROWS, at, n);
     message.version = row->version;
-    message.value = row->value;
+    const bool whole = !scenario_of(t->model)->rounded || n->whole ||
+                       (n->version == 0 && t->model->broken != EX_BREAK_WIRE_FIRST_ROUNDED);
+    message.value = whole ? row->value : ex_value_round(t->model->program, row->value);
     message.state = n->state;
     reply(t, worker, message);
 }
@@ -28,19 +35,20 @@ static void answer_pull(shard_turn *t, uint32_t worker, uint32_t at)
 // The parked pull of a key with the least version, of those that can be answered.
 static bool take_parked(shard_turn *t, uint32_t key, uint32_t *worker_p, uint32_t *at_p)
 {
-    uint32_t best = t->state->rows[key].version + 1u;
+    const uint32_t version = row_of(t, key)->version;
+    uint32_t best = version + 1u;
     for (uint32_t w = 0; w < scenario_of(t->model)->worker_count; w++)
         for (uint32_t q = 0; q < t->model->program->slice_count; q++)
             for (uint32_t bits = t->state->parked[w][q]; bits; bits &= bits - 1) {
                 uint32_t at = q * EX_NODES + (uint32_t)__builtin_ctz(bits);
                 const ex_node *n = node_at(t->model, w, at);
-                if (n->key != key || n->version >= best)
+                if (n->key != key || shard_of(t->model, n) != t->shard || n->version >= best)
                     continue;
                 best = n->version;
                 *worker_p = w;
                 *at_p = at;
             }
-    if (best > t->state->rows[key].version)
+    if (best > version)
         return false;
     t->state->parked[*worker_p][*at_p / EX_NODES] &= ~(1u << *at_p % EX_NODES);
     return true;
@@ -55,7 +63,7 @@ static void wake_pulls(shard_turn *t, uint32_t key)
 
 static void apply_sum(shard_turn *t, uint32_t key, uint32_t iteration)
 {
-    ex_row *row = &t->state->rows[key];
+    ex_row *row = row_of(t, key);
     ex_sum *sum = &row->sums[iteration];
     if (sum->step)
         row->value = ex_value_step(t->model->program, row->value, iteration, sum->arrived);
@@ -70,7 +78,7 @@ static bool for_ps(const ex_sum *sum)
 
 static bool apply_ready_sum(shard_turn *t, uint32_t key)
 {
-    const ex_row *row = &t->state->rows[key];
+    const ex_row *row = row_of(t, key);
     for (uint32_t i = 1; i <= EX_ITERATIONS; i++) {
         const ex_sum *sum = &row->sums[i];
         if (for_ps(sum) && sum->arrived == sum->mask && sum->base == row->version) {
@@ -108,7 +116,7 @@ static bool has_its_turn(const shard_turn *t, const ex_row *row, uint32_t base, 
 
 static void add_change(shard_turn *t, uint32_t key, const ex_waiting *change)
 {
-    ex_row *row = &t->state->rows[key];
+    ex_row *row = row_of(t, key);
     row->value = ex_value_add(t->model->program, row->value, change->value);
     row->version = change->version;
     row->pulls = 0;
@@ -117,7 +125,7 @@ static void add_change(shard_turn *t, uint32_t key, const ex_waiting *change)
 
 static void add_waiting(shard_turn *t, uint32_t key)
 {
-    ex_row *row = &t->state->rows[key];
+    ex_row *row = row_of(t, key);
     for (uint32_t i = 0; i < EX_WAITING && t->model->broken != EX_BREAK_DELTA_NO_WAKE; i++) {
         const ex_waiting one = row->waiting[i];
         if (!one.open || !has_its_turn(t, row, one.base, one.pulls))
@@ -131,7 +139,7 @@ static void add_waiting(shard_turn *t, uint32_t key)
 static void take_delta(shard_turn *t, uint32_t worker, const ex_message *in)
 {
     const ex_node *n = node_at(t->model, worker, in->slice * EX_NODES + in->node);
-    ex_row *row = &t->state->rows[in->key];
+    ex_row *row = row_of(t, in->key);
     const ex_waiting change = {true, in->version, n->base, n->keeper, in->value};
     if (!row->exists && n->base == 0)
         create_row(row, in->key);
@@ -159,7 +167,7 @@ static void take_delta(shard_turn *t, uint32_t worker, const ex_message *in)
 
 static void take_pull(shard_turn *t, uint32_t worker, const ex_message *in)
 {
-    ex_row *row = &t->state->rows[in->key];
+    ex_row *row = row_of(t, in->key);
     ex_break broken = t->model->broken;
     if (!row->exists && (in->version == 0 || broken == EX_BREAK_CREATE_UNKNOWN))
         create_row(row, in->key);
@@ -170,9 +178,9 @@ static void take_pull(shard_turn *t, uint32_t worker, const ex_message *in)
         t->state->parked[worker][in->slice] |= 1u << in->node;
 }
 
-static void take_row(shard_turn *t, const ex_message *in)
+static void check_version(shard_turn *t, const ex_message *in)
 {
-    ex_row *row = &t->state->rows[in->key];
+    const ex_row *row = row_of(t, in->key);
     if (in->version == 0)
         ex_violate(t->model, "the shard refuses: a row of version 0");
     for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
@@ -180,6 +188,50 @@ static void take_row(shard_turn *t, const ex_message *in)
             ex_violate(t->model,
                        "the shard refuses: version %u while gradients wait for version %u",
                        in->version, row->sums[i].base);
+}
+
+// What a worker changed of the row that came to it, rounded.
+static void take_change(shard_turn *t, const ex_message *in)
+{
+    ex_row *row = row_of(t, in->key);
+    check_version(t, in);
+    if (in->version <= in->base || row->version != in->base || (!row->exists && in->base)) {
+        ex_violate(t->model, "the shard refuses: a change of version %u, the row has %u", in->base,
+                   row->version);
+        return;
+    }
+    if (!row->exists)
+        create_row(row, in->key);
+    row->value = ex_value_with_change(t->model->program, row->value, in->value);
+    row->version = in->version;
+    row_changed(t, in->key);
+}
+
+// The row is at home elsewhere, up to a version.
+static void take_forget(shard_turn *t, const ex_message *in)
+{
+    ex_row *row = row_of(t, in->key);
+    const ex_break broken = t->model->broken;
+    if (row->exists && (row->version <= in->version || broken == EX_BREAK_FORGET_ANY)) {
+        row->exists = false;
+        row->version = row->value = 0;
+    }
+    for (uint32_t i = 1; i <= EX_ITERATIONS && broken == EX_BREAK_FORGET_SUMS; i++)
+        row->sums[i] = (ex_sum){0};
+    for (uint32_t w = 0; w < EX_WORKERS && broken == EX_BREAK_FORGET_PARKED; w++)
+        for (uint32_t q = 0; q < t->model->program->slice_count; q++)
+            for (uint32_t bits = t->state->parked[w][q]; bits; bits &= bits - 1) {
+                const uint32_t i = (uint32_t)__builtin_ctz(bits);
+                const ex_node *n = node_at(t->model, w, q * EX_NODES + i);
+                if (n->key == in->key && shard_of(t->model, n) == t->shard)
+                    t->state->parked[w][q] &= ~(1u << i);
+            }
+}
+
+static void take_row(shard_turn *t, const ex_message *in)
+{
+    ex_row *row = row_of(t, in->key);
+    check_version(t, in);
     if (row->exists && in->version <= row->version && t->model->broken != EX_BREAK_STORE_ANY) {
         ex_violate(t->model, "a version comes to the PS a second time");
         return;
@@ -192,7 +244,7 @@ static void take_row(shard_turn *t, const ex_message *in)
 
 static void check_gradient(shard_turn *t, uint32_t worker, const ex_message *in, const ex_node *n)
 {
-    const ex_row *row = &t->state->rows[in->key];
+    const ex_row *row = row_of(t, in->key);
     const ex_sum *sum = &row->sums[in->version];
     bool to_ps = n->keeper == DP_NO_KEEPER;
     if (!(n->mask >> worker & 1))
@@ -218,7 +270,7 @@ static void check_gradient(shard_turn *t, uint32_t worker, const ex_message *in,
 
 static void answer_sum(shard_turn *t, uint32_t key, uint32_t iteration)
 {
-    ex_sum *sum = &t->state->rows[key].sums[iteration];
+    ex_sum *sum = &row_of(t, key)->sums[iteration];
     uint32_t at = sum->slice * EX_NODES + sum->node;
     ex_message message = message_of(EX_MESSAGE_SUM_ROWS, at, node_at(t->model, sum->keeper, at));
     message.value = sum->arrived;
@@ -229,7 +281,7 @@ static void answer_sum(shard_turn *t, uint32_t key, uint32_t iteration)
 
 static void close_sum(shard_turn *t, uint32_t key, uint32_t iteration)
 {
-    ex_row *row = &t->state->rows[key];
+    ex_row *row = row_of(t, key);
     ex_sum *sum = &row->sums[iteration];
     if (sum->keeper != DP_NO_KEEPER) {
         if (t->model->broken == EX_BREAK_SUM_APPLIED && row->version == sum->base) {
@@ -258,7 +310,7 @@ static bool sum_is_complete(const ex_model *m, const ex_sum *sum)
 static void take_gradient(shard_turn *t, uint32_t worker, const ex_message *in)
 {
     const ex_node *n = node_at(t->model, worker, in->slice * EX_NODES + in->node);
-    ex_row *row = &t->state->rows[in->key];
+    ex_row *row = row_of(t, in->key);
     ex_sum *sum = &row->sums[in->version];
     check_gradient(t, worker, in, n);
     if (t->model->failed)
@@ -282,7 +334,7 @@ static void take_gradient(shard_turn *t, uint32_t worker, const ex_message *in)
 
 static void take_sum_pull(shard_turn *t, uint32_t worker, const ex_message *in)
 {
-    ex_sum *sum = &t->state->rows[in->key].sums[in->version];
+    ex_sum *sum = &row_of(t, in->key)->sums[in->version];
     if (sum->open && sum->keeper != worker)
         ex_violate(t->model, "the shard refuses: the sum is for keeper %d, not %u",
                    sum->keeper == DP_NO_KEEPER ? -1 : sum->keeper, worker);
@@ -302,9 +354,10 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
 {
     shard_turn one = {m, state, shard}, *t = &one;
     ex_message in = queue_take(&state->up[worker][shard]);
-    bool push = in.kind == EX_MESSAGE_PUSH_ROW || in.kind == EX_MESSAGE_PUSH_GRAD ||
-                in.kind == EX_MESSAGE_PUSH_DELTA;
-    if (push)
+    const bool pull = in.kind == EX_MESSAGE_PULL || in.kind == EX_MESSAGE_PULL_SUM;
+    const bool unconfirmed =
+        in.kind == EX_MESSAGE_FORGET && m->broken == EX_BREAK_FORGET_UNCONFIRMED;
+    if (!pull && !unconfirmed)
         reply(t, worker, (ex_message){.kind = EX_MESSAGE_PUSHED});
     switch ((ex_message_kind)in.kind) {
     case EX_MESSAGE_PULL:
@@ -321,6 +374,12 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
         break;
     case EX_MESSAGE_PUSH_DELTA:
         take_delta(t, worker, &in);
+        break;
+    case EX_MESSAGE_PUSH_CHANGE:
+        take_change(t, &in);
+        break;
+    case EX_MESSAGE_FORGET:
+        take_forget(t, &in);
         break;
     case EX_MESSAGE_ROWS:
     case EX_MESSAGE_SUM_ROWS:

@@ -176,7 +176,7 @@ static uint64_t deliver(ex_reducer *r, key_state *x, uint32_t worker, const ex_m
     const uint32_t shard = ex_shard_of(scenario_of(&r->model), message->key);
     ex_state *ps = &r->scratch;
     uint64_t answers = 0;
-    ps->rows[message->key] = x->row;
+    ps->rows[shard][message->key] = x->row;
     memset(ps->parked, 0, sizeof ps->parked);
     for (uint64_t bits = x->delivered & ~x->answered & traffic->pulls; bits; bits &= bits - 1) {
         const key_message *pull = &traffic->messages[__builtin_ctzll(bits)];
@@ -184,7 +184,7 @@ static uint64_t deliver(ex_reducer *r, key_state *x, uint32_t worker, const ex_m
     }
     queue_put(&ps->up[worker][shard], *message);
     ex_ps_receive(&r->model, ps, worker, shard);
-    x->row = ps->rows[message->key];
+    x->row = ps->rows[shard][message->key];
     x->delivered |= UINT64_C(1) << r->index[worker][message->slice * EX_NODES + message->node];
     for (uint32_t w = 0; w < scenario_of(&r->model)->worker_count; w++)
         for (ex_queue *back = &ps->back[w][shard]; back->count;) {
@@ -263,7 +263,7 @@ static key_state read_key(const ex_reducer *r, const ex_state *state, uint32_t k
 {
     const key_traffic *traffic = &r->keys[key];
     const uint32_t shard = ex_shard_of(scenario_of(&r->model), key);
-    key_state x = {.row = state->rows[key]};
+    key_state x = {.row = state->rows[shard][key]};
     uint64_t under_way = 0;
     for (uint32_t w = 0; w < scenario_of(&r->model)->worker_count; w++) {
         const ex_queue *up = &state->up[w][shard];

@@ -23,6 +23,7 @@ typedef struct {
     ew_executor *executor;
     ew_host_rows rows;
     ew_bases bases; // staleness
+    ew_codes codes; // rounded
     ew_job job;
     float gradients[EX_SLOTS][EX_DIM];
 } real_worker;
@@ -82,6 +83,9 @@ static void create_worker(replay *r, uint32_t rank)
     if (s->staleness)
         assert_int_equal(ew_bases_init(&w->bases, ex_slots_of(s), EX_DIM, &optimizer, SEED, 0.5f),
                          RT_OK);
+    if (s->rounded)
+        assert_int_equal(
+            ew_codes_init(&w->codes, RT_CODING_BF16, ex_slots_of(s), EX_DIM, SEED, 0.5f), RT_OK);
     ew_executor_config config = {.rank = rank,
                                  .shard_count = s->shard_count,
                                  .slice_count_max = s->run_ahead + 2u,
@@ -91,12 +95,14 @@ static void create_worker(replay *r, uint32_t rank)
                                             .worker_count = s->worker_count,
                                             .sample_count_max = s->slot_count,
                                             .lookup_count_max = s->slot_count,
-                                            .slot_count = ex_slots_of(s)},
+                                            .slot_count = ex_slots_of(s),
+                                            .shard_count = s->homes ? s->shard_count : 0},
                                  .values = EX_DIM,
                                  .state = EX_ROW_FLOATS - EX_DIM,
                                  .rows = &ew_host_rows_ops,
                                  .rows_context = &w->rows,
                                  .bases = w->bases.rows ? &w->bases : NULL,
+                                 .codes = w->codes.rows ? &w->codes : NULL,
                                  .send = send_up,
                                  .send_context = w};
     assert_int_equal(ew_executor_create(&config, &w->executor), RT_OK);
@@ -115,6 +121,8 @@ static void create_shard(replay *r, uint32_t rank)
                               .seed = SEED,
                               .init_scale = 0.5f,
                               .adds_deltas = s->staleness > 0,
+                              .homes = s->homes ? RT_HOMES_PLANNED : RT_HOMES_HASHED,
+                              .row_wire = s->rounded ? RT_CODING_BF16 : RT_CODING_FP32,
                               .memory_bytes_max = 1 << 20,
                               .gradient_bytes_max = 1 << 20,
                               .dense_bytes_max = 1 << 10,
@@ -150,6 +158,7 @@ static void destroy(replay *r)
         ew_executor_destroy(r->workers[w].executor);
         ew_host_rows_fini(&r->workers[w].rows);
         ew_bases_fini(&r->workers[w].bases);
+        ew_codes_fini(&r->workers[w].codes);
         for (uint32_t s = 0; s < r->program->scenario.shard_count; s++) {
             empty(&r->up[w][s]);
             empty(&r->back[w][s]);
@@ -175,12 +184,42 @@ static void same_pull(const ex_program *p, const ex_message *want, const uint8_t
     assert_int_equal(pull.tag & RT_WIRE_TAG_STATE ? 1 : 0, want->state);
 }
 
-static void same_row(const ex_program *p, const ex_message *want, const uint8_t *record)
+// Values in 16 bits, and state in 32, or none: NULL.
+static void same_coded(const float floats[EX_DIM], const float *state, const uint8_t *bytes)
 {
+    uint32_t words[EX_DIM];
+    const size_t size = rt_coding_words(RT_CODING_BF16, EX_DIM) * sizeof *words;
+    rt_coding_pack(RT_CODING_BF16, floats, EX_DIM, words);
+    assert_memory_equal(bytes, words, size);
+    if (state)
+        assert_memory_equal(bytes + size, state, (EX_ROW_FLOATS - EX_DIM) * sizeof *state);
+}
+
+static void same_change(const ex_program *p, const ex_message *want, const uint8_t *record)
+{
+    rt_wire_change change;
+    float floats[EX_ROW_FLOATS];
+    memcpy(&change, record, sizeof change);
+    assert_int_equal(change.key, p->keys[want->key]);
+    assert_int_equal(change.version, want->version);
+    assert_int_equal(change.base, want->base);
+    ex_value_change(p, want->value, floats);
+    same_coded(floats, p->values[want->value].floats + EX_DIM, record + sizeof change);
+}
+
+static void same_row(const ex_program *p, uint32_t worker, const ex_message *want,
+                     const uint8_t *record)
+{
+    const ex_node *n = &p->slices[want->slice][worker].nodes[want->node];
     rt_wire_row row;
     memcpy(&row, record, sizeof row);
     assert_int_equal(row.key, p->keys[want->key]);
     assert_int_equal(row.version, want->version);
+    if (want->kind == EX_MESSAGE_ROWS && p->scenario.rounded && want->version && !n->whole) {
+        const float *floats = p->values[want->value].floats;
+        same_coded(floats, want->state ? floats + EX_DIM : NULL, record + sizeof row);
+        return;
+    }
     same_floats(p, want->value, record + sizeof row,
                 want->state || want->kind == EX_MESSAGE_PUSH_ROW ? EX_ROW_FLOATS : EX_DIM);
 }
@@ -209,7 +248,10 @@ static void same_gradient(const ex_program *p, uint32_t worker, const ex_message
     assert_int_equal(grad.base, n->base);
     assert_int_equal(grad.keeper, n->keeper == DP_NO_KEEPER ? no_keeper : n->keeper);
     ex_gradient(want->version, 1u << worker, own);
-    assert_memory_equal(record + sizeof grad, own, sizeof own);
+    if (p->scenario.rounded)
+        same_coded(own, NULL, record + sizeof grad);
+    else
+        assert_memory_equal(record + sizeof grad, own, sizeof own);
 }
 
 static void same_delta(const ex_program *p, uint32_t worker, const ex_message *want,
@@ -235,27 +277,36 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
                                             [EX_MESSAGE_PUSH_ROW] = RT_MESSAGE_PUSH_ROW,
                                             [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD,
                                             [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA,
+                                            [EX_MESSAGE_PUSH_CHANGE] = RT_MESSAGE_PUSH_CHANGE,
+                                            [EX_MESSAGE_FORGET] = RT_MESSAGE_FORGET,
                                             [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,
                                             [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
                                             [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED};
     const rt_wire_header *header = rt_message_header(got);
     const uint8_t *record = rt_message_payload(got);
-    assert_int_equal(header->type, types[want->kind]);
+    const bool rounded = p->scenario.rounded;
+    assert_int_equal(header->type,
+                     rounded && want->kind == EX_MESSAGE_ROWS        ? RT_MESSAGE_ROWS_CODED
+                     : rounded && want->kind == EX_MESSAGE_PUSH_GRAD ? RT_MESSAGE_PUSH_GRAD_CODED
+                                                                     : types[want->kind]);
     if (want->kind == EX_MESSAGE_PUSHED)
         return;
     assert_int_equal(header->count, 1);
     assert_int_equal(header->iteration,
                      want->kind == EX_MESSAGE_PUSH_GRAD ? want->version : want->slice + 1);
-    if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_PULL_SUM)
+    if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_PULL_SUM ||
+        want->kind == EX_MESSAGE_FORGET)
         same_pull(p, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_DELTA)
         same_delta(p, worker, want, record);
+    else if (want->kind == EX_MESSAGE_PUSH_CHANGE)
+        same_change(p, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_GRAD)
         same_gradient(p, worker, want, record);
     else if (want->kind == EX_MESSAGE_SUM_ROWS)
         same_sum(p, want, record);
     else
-        same_row(p, want, record);
+        same_row(p, worker, want, record);
 }
 
 // Messages that the last action added; those before were compared when they came.
@@ -352,13 +403,14 @@ static void deliver_back(replay *r, uint32_t worker, uint32_t shard)
 static void same_shard(const replay *r, const ex_state *state, uint32_t shard)
 {
     const ex_program *p = r->program;
-    for (uint32_t k = shard; k < p->scenario.key_count; k += p->scenario.shard_count) {
+    for (uint32_t k = 0; k < p->scenario.key_count; k++) {
         uint32_t version = 0;
+        const ex_row *want = &state->rows[shard][k];
         const float *row = ps_shard_find(r->shards[shard].shard, p->keys[k], &version);
-        assert_int_equal(row != NULL, state->rows[k].exists);
-        assert_int_equal(version, state->rows[k].version);
+        assert_int_equal(row != NULL, want->exists);
+        assert_int_equal(row ? version : 0, want->version);
         if (row)
-            same_floats(p, state->rows[k].value, (const uint8_t *)row, EX_ROW_FLOATS);
+            same_floats(p, want->value, (const uint8_t *)row, EX_ROW_FLOATS);
     }
 }
 

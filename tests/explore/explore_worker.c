@@ -15,7 +15,7 @@ typedef struct {
     ex_state *state;
     ex_worker *self;
     uint32_t worker;
-    place_list ready, push_rows[EX_SHARDS], push_grads[EX_SHARDS];
+    place_list ready, push_rows[EX_SHARDS], push_whole[EX_SHARDS], push_grads[EX_SHARDS];
 } turn;
 
 static void list_add(place_list *list, uint32_t at)
@@ -72,17 +72,38 @@ static void flush_pushes(turn *t)
     }
 }
 
+static bool is_change(const turn *t, const ex_node *n)
+{
+    return scenario_of(t->model)->rounded && !n->whole;
+}
+
+// A copy that went whole is from now on what others get of it.
+static void round_copy(turn *t, ex_slot *slot)
+{
+    if (t->model->broken != EX_BREAK_WIRE_BASE_KEPT)
+        slot->base = slot->version;
+    if (t->model->broken != EX_BREAK_WIRE_NOT_ROUNDED)
+        slot->value = ex_value_round(t->model->program, slot->value);
+}
+
 static void capture_row(turn *t, uint32_t s, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     ex_slot *slot = &t->self->slots[n->slot];
     const bool delta = n->kind == EX_PUSH_DELTA;
-    ex_message message = message_of(delta ? EX_MESSAGE_PUSH_DELTA : EX_MESSAGE_PUSH_ROW, at, n);
+    ex_message message = message_of(delta             ? EX_MESSAGE_PUSH_DELTA
+                                    : is_change(t, n) ? EX_MESSAGE_PUSH_CHANGE
+                                                      : EX_MESSAGE_PUSH_ROW,
+                                    at, n);
     message.key = slot->key;
     message.value = slot->value;
     message.state = slot->state;
     if (!slot->state)
         ex_violate(t->model, "a row is pushed without its optimizer state");
+    if (is_change(t, n))
+        message.base = slot->base;
+    else if (scenario_of(t->model)->rounded)
+        round_copy(t, slot);
     queue_put(&t->state->held[t->worker][s], message);
     if (n->reason == DP_REASON_EVICT || delta)
         slot->full = false;
@@ -123,7 +144,8 @@ static void land(turn *t, uint32_t at, const ex_message *row)
                           .key = n->key,
                           .version = n->version,
                           .value = row->value,
-                          .kept = slot->kept};
+                          .kept = slot->kept,
+                          .base = scenario_of(t->model)->rounded ? n->version : 0};
     } else {
         uint32_t own = t->model->broken == EX_BREAK_KEEPER_FORGETS ? 0 : 1u << t->worker;
         if (row->value & own)
@@ -162,14 +184,16 @@ static void start_push(turn *t, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     const ex_slot *slot = &t->self->slots[n->slot];
-    uint32_t shard = ex_shard_of(scenario_of(t->model), slot->key);
+    const uint32_t shard = shard_of(t->model, n);
     if (n->kind == EX_PUSH_GRAD)
         list_add(&t->push_grads[shard], at);
     else if (!slot->full || slot->version != (n->kind == EX_PUSH_DELTA ? n->mask : n->version))
         ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
                    slot->full ? slot->version : 0);
     else
-        list_add(&t->push_rows[shard], at);
+        list_add(&(is_change(t, n) || n->kind == EX_PUSH_DELTA ? t->push_rows
+                                                               : t->push_whole)[shard],
+                 at);
 }
 
 // The node's turn has come.
@@ -204,11 +228,44 @@ static void advance(turn *t, uint32_t at)
         init_slot(t, at);
         break;
     case EX_TRAIN:
-        break; // waits for the whole slice
+    case EX_FORGET:
+        break; // wait for the whole slice
     case EX_KEEP:
         keep_gradient(t, at);
         break;
     }
+}
+
+static void send_forget(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    const bool unconfirmed = t->model->broken == EX_BREAK_FORGET_UNCONFIRMED;
+    if (n->kind != EX_FORGET || is_done(t->self, at))
+        return;
+    queue_put(&(unconfirmed ? t->state->up : t->state->held)[t->worker][shard_of(t->model, n)],
+              message_of(EX_MESSAGE_FORGET, at, n));
+    t->self->done[at / EX_NODES] |= 1u << at % EX_NODES;
+}
+
+static void send_forgets_of(turn *t, uint32_t q)
+{
+    for (uint32_t i = 0; i < slice_at(t->model, q, t->worker)->node_count; i++)
+        send_forget(t, q * EX_NODES + i);
+}
+
+// Of slices that are carried out, in the order in which the executor looks at them.
+static void send_forgets(turn *t)
+{
+    const uint32_t ring = scenario_of(t->model)->run_ahead + 2u, trained = t->self->trained;
+    for (uint32_t i = 0; i < ring; i++)
+        for (uint32_t q = trained > ring ? trained - ring : 0; q < trained; q++) {
+            const ex_slice *slice = slice_at(t->model, q, t->worker);
+            uint32_t done = t->self->done[q];
+            for (uint32_t k = 0; k < slice->node_count; k++)
+                done |= slice->nodes[k].kind == EX_FORGET ? 1u << k : 0;
+            if ((q + 1) % ring == i && done == all_nodes(slice))
+                send_forgets_of(t, q);
+        }
 }
 
 static void work(turn *t)
@@ -218,9 +275,12 @@ static void work(turn *t)
         while (t->ready.first < t->ready.count)
             advance(t, t->ready.places[t->ready.first++]);
         for (uint32_t s = 0; s < scenario_of(t->model)->shard_count; s++) {
-            place_list *rows = &t->push_rows[s], *grads = &t->push_grads[s];
+            place_list *rows = &t->push_rows[s], *whole = &t->push_whole[s];
+            place_list *grads = &t->push_grads[s];
             while (rows->first < rows->count)
                 capture_row(t, s, rows->places[rows->first++]);
+            while (whole->first < whole->count)
+                capture_row(t, s, whole->places[whole->first++]);
             while (grads->first < grads->count)
                 capture_gradient(t, s, grads->places[grads->first++]);
         }
@@ -229,13 +289,14 @@ static void work(turn *t)
     ex_worker *w = t->self;
     while (w->trained < w->received && slice_at(t->model, w->trained, t->worker)->iteration == 0)
         w->trained++;
+    send_forgets(t);
     flush_pushes(t);
 }
 
 static void request(turn *t, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
-    uint32_t s = ex_shard_of(scenario_of(t->model), n->key);
+    const uint32_t s = shard_of(t->model, n);
     bool sum = n->kind == EX_PULL_SUM;
     ex_message message = message_of(sum ? EX_MESSAGE_PULL_SUM : EX_MESSAGE_PULL, at, n);
     message.state = n->state;
@@ -269,6 +330,8 @@ void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
         ex_violate(t->model, "the executor refuses: more slices outstanding than announced");
     request_kind(t, q, EX_PULL);
     request_kind(t, q, EX_PULL_SUM);
+    if (t->model->broken == EX_BREAK_FORGET_AT_ONCE)
+        send_forgets_of(t, q);
     for (uint32_t i = 0; i < slice->node_count; i++) {
         const ex_node *n = &slice->nodes[i];
         bool early = t->model->broken == EX_BREAK_PUSH_EARLY && n->kind == EX_PUSH_ROW;
@@ -296,10 +359,10 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
 {
     const ex_program *p = t->model->program;
     const ex_slot *slot = &t->self->slots[n->slot];
-    const bool stale = p->scenario.staleness > 0;
-    uint32_t version = stale ? n->version : p->latest[iteration - 1][n->key];
-    uint32_t value =
-        stale ? p->reads[iteration][t->worker][n->key] : p->expected[iteration - 1][n->key];
+    uint32_t version =
+        p->scenario.staleness ? n->version : p->latest[iteration - 1][n->key];
+    uint32_t value = ex_is_ordered(&p->scenario) ? p->reads[iteration][t->worker][n->key]
+                                                 : p->expected[iteration - 1][n->key];
     if (!slot->full || slot->key != n->key || slot->version != version || n->version != version)
         ex_violate(t->model, "stale read: iteration %u needs version %u, the slot has %s %u",
                    iteration, version,
@@ -351,6 +414,10 @@ void ex_worker_train(ex_model *m, ex_state *state, uint32_t worker)
     t->self->computed = true;
     if (t->model->broken == EX_BREAK_NO_VERDICT)
         send_unsettled(t, q);
+    if (t->model->broken == EX_BREAK_FORGET_UNSETTLED) {
+        send_forgets_of(t, q);
+        flush_pushes(t);
+    }
 }
 
 void ex_worker_settle(ex_model *m, ex_state *state, uint32_t worker)

@@ -219,5 +219,96 @@ static void a_kill_brings_nobody_back(void **state)
     assert_false(has_person("model"));
 }
 
+// ---- boxes -----------------------------------------------------------------------------------
+
+// One worker, so that sums have one order wherever rows are. Box c is not asked for.
+static const char site[] =
+    "{\"boxes\": [{\"name\": \"a\", \"gbps\": 1, \"shards\": 1},"
+    "  {\"name\": \"s\", \"gbps\": 1, \"workers\": 0, \"shards\": 1},"
+    "  {\"name\": \"c\", \"gbps\": 1, \"spare\": true}],"
+    " \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 32000,"
+    "  \"synthetic\": {\"scale\": 0.001}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"links\": {\"pin\": true},"
+    " \"dispatch\": {\"measure_compute\": false}, \"checkpoint\": {\"at_end\": true},"
+    " \"cache\": {\"rows\": 700}, \"timeouts\": {\"start_s\": 20}}";
+
+#define VITALS "\"row_bytes_max\"" // a record of members: shards have said what they hold
+
+static void same_model(const char *out, const char *other, uint32_t shards)
+{
+    char name[64];
+    run_must_equal(out, other, "model/dense.bin");
+    for (uint32_t s = 0; s < shards; s++) {
+        snprintf(name, sizeof name, "model/rows-%03u-of-%03u.bin", s, shards);
+        run_must_equal(out, other, name);
+    }
+    run_same_line(out, other, "\"samples\"");
+    run_same_line(out, other, "\"logloss\"");
+}
+
+// Rows go to the shard that is left, and back: the model is that of a run in which nothing happened.
+static void a_box_with_rows_goes_and_comes(void **state)
+{
+    (void)state;
+    process up;
+    run_up(site, "calm", NULL, NULL);
+    run_start_up(&up, site, "out", NULL, NULL);
+    run_await_records(&up, "out", VITALS, 1);
+    ask("drain", "b", NULL, 1, "no box of that name");
+    ask("add", "s", NULL, 1, "takes part in this run already");
+    ask("drain", "c", NULL, 1, "takes no part in this run");
+    ask("drain", "a", NULL, 1, "has the last worker");
+    ask("drain", "s", NULL, 0, "s leaves: all start anew from iteration");
+    run_await_records(&up, "out", "\"boxes\":[\"a\"],\"pause_s\"", 1);
+    ask("add", "s", NULL, 0, "s joins: all start anew from iteration");
+    run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\"],\"pause_s\"", 1);
+    run_must_end(&up, 0);
+    process_fini(&up);
+    same_model("out", "calm", 2);
+}
+
+// A worker less: as if the run had been ended there, and gone on by hand without it.
+static void a_worker_leaves_as_by_hand(void **state)
+{
+    (void)state;
+    process up;
+    const char *const both = "boxes=[{\"name\": \"a\", \"gbps\": 1, \"shards\": 1},"
+                             "{\"name\": \"b\", \"gbps\": 1, \"shards\": 1}]";
+    const char *const one = "boxes=[{\"name\": \"a\", \"gbps\": 1, \"shards\": 1},"
+                            "{\"name\": \"b\", \"gbps\": 1, \"shards\": 1, \"spare\": true}]";
+    static const char said[] = "b leaves: all start anew from iteration ";
+    char bound[64];
+    run_start_up(&up, site, "out", NULL, (const char *const[]){both, NULL});
+    run_await_records(&up, "out", VITALS, 1);
+    ask("drain", "b", NULL, 0, said);
+    run_must_end(&up, 0);
+    const char *at = strstr(up.text, said);
+    assert_non_null(at);
+    const uint64_t samples = 32 * strtoull(at + strlen(said), NULL, 10);
+    process_fini(&up);
+    snprintf(bound, sizeof bound, "stream.samples_max=%" PRIu64, samples);
+    run_up(site, "hand", NULL, (const char *const[]){both, bound, NULL});
+    run_up(site, "hand", "--resume", (const char *const[]){one, NULL});
+    same_model("out", "hand", 1);
+}
+
+// The shard that would be left lacks memory.
+static void rows_need_room(void **state)
+{
+    (void)state;
+    process up;
+    run_start_up(&up, site, "out", NULL,
+                 (const char *const[]){"ps.memory_bytes_max=1048576", "stream.samples_max=0",
+                                       "model.embedding_dim=64", NULL});
+    run_await_records(&up, "out", VITALS, 1);
+    ask("drain", "s", NULL, 1, "the 1 shards that would be left hold");
+    kill(up.pid, SIGINT);
+    run_must_end(&up, 0);
+    process_fini(&up);
+}
+
 TEST_MAIN(TEST_SLOW(values_are_set_while_it_trains, 120),
+          TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
+          TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rows_need_room, 120),
           TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))

@@ -123,7 +123,7 @@ static void a_worker_that_flaps_is_put_aside(void **state)
 
 // A coordinator, one shard, three workers, each under a shell that starts it again on failure.
 typedef struct {
-    char address[64], loss[64], out[300], extra[64]; // settings, the last one of the case
+    char address[64], loss[64], out[300], extra[160]; // settings, the last one of the case
     uint32_t absent;                                 // mask of workers that are not started
     process coordinator, shard, workers[WORKERS];
 } boxes;
@@ -285,6 +285,51 @@ static void every_box_is_lost(void **state)
     run_must_be_the_same("hit", "calm", 1);
 }
 
+static void ask_for_box(const char *verb, int status, const char *says)
+{
+    process p;
+    run_start(&p, (const char *const[]){verb, run_path("hit"), "b", NULL}, NULL);
+    run_must_end(&p, status);
+    run_must_say(&p, says);
+    process_fini(&p);
+}
+
+// A box is drained: its processes end for good, and the others go on with its rows. Started again
+// they wait, until the box is added.
+static void a_box_is_drained_and_added(void **state)
+{
+    (void)state;
+    boxes b = {.absent = 6};
+    process second = {0};
+    process *const all[] = {&b.coordinator, &b.shard, &second, &b.workers[0], &b.workers[1]};
+    snprintf(b.extra, sizeof b.extra, "%s",
+             "'boxes=[{\"name\":\"a\",\"gbps\":1,\"shards\":1},"
+             "{\"name\":\"b\",\"gbps\":1,\"shards\":1}]' --set " ENDLESS);
+    start_boxes(&b, "hit", "restart");
+    start_box(&b, &b.workers[1], "worker", "1");
+    start_box(&b, &second, "ps", "1");
+    run_await_checkpoint(&b.coordinator, "hit");
+    ask_for_box("drain", 0, "b leaves");
+    run_must_end(&b.workers[1], 6);
+    run_must_end(&second, 6);
+    process_fini(&b.workers[1]);
+    process_fini(&second);
+    run_await_records(&b.coordinator, "hit", "\"boxes\":[\"a\"],\"pause_s\"", 1);
+    ask_for_box("add", 1, "not there yet: worker 1, ps 1");
+    start_box(&b, &b.workers[1], "worker", "1");
+    start_box(&b, &second, "ps", "1");
+    process_await(&b.coordinator, 0, "worker 1 is there; its box takes no part", RUN_CASE_S);
+    process_await(&b.coordinator, 0, "ps 1 is there; its box takes no part", RUN_CASE_S);
+    ask_for_box("add", 0, "b joins");
+    run_await_records(&b.coordinator, "hit", "\"boxes\":[\"a\",\"b\"],\"pause_s\"", 1);
+    assert_int_equal(kill(process_child(&b.coordinator, "coordinator"), SIGINT), 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        run_must_end(all[i], 0);
+        process_fini(all[i]);
+    }
+    run_must_train_once("hit", run_samples("hit"), (uint32_t[]){2, 1, 2}, 3);
+}
+
 // ---- what starting again does not mend -------------------------------------------------------
 
 // Damages every checkpoint's part on the coordinator's box.
@@ -383,7 +428,7 @@ static void away_when_the_run_is_complete(void **state)
 
 TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
           TEST_SLOW(a_box_comes_back, 90), TEST_SLOW(a_box_comes_and_goes, 90),
-          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(nothing_left_to_start_from, 90),
+          TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(a_box_is_drained_and_added, 120), TEST_SLOW(nothing_left_to_start_from, 90),
           TEST_SLOW(a_checkpoint_of_another_model, 90),
           TEST_SLOW(a_box_with_another_configuration, 90),
           TEST_SLOW(away_when_the_run_is_complete, 90))

@@ -21,7 +21,8 @@ KNOWN = {
     "Description", "Wants", "After", "Before", "StartLimitIntervalSec", "RequiresMountsFor", "Type",
     "TimeoutStartSec", "WatchdogSec", "User", "Group", "Environment", "EnvironmentFile",
     "StateDirectory", "WorkingDirectory", "ExecStart", "ExecStartPre", "ExecReload", "Restart",
-    "RestartSec", "RestartPreventExitStatus", "KillSignal", "KillMode", "TimeoutStopSec", "UMask",
+    "RestartSec", "RestartPreventExitStatus", "SuccessExitStatus", "KillSignal", "KillMode",
+    "TimeoutStopSec", "UMask",
     "ProtectSystem", "ProtectHome", "PrivateTmp", "ReadWritePaths", "NoNewPrivileges",
     "CapabilityBoundingSet", "LimitNOFILE", "LimitCORE", "WantedBy"}
 NOT_DONE = re.compile(  # what only the kernel and systemd can do to a process
@@ -181,7 +182,8 @@ class Unit:
     def ended(self, code):
         self.ready.clear()
         self.ends += 1
-        is_clean = code == 0 or -code in CLEAN_SIGNALS
+        is_clean = (code == 0 or -code in CLEAN_SIGNALS or
+                    str(code) in words_of(self.keys.get("SuccessExitStatus", [])))
         self.state = "inactive" if is_clean else "failed"
         if not self.wanted or str(code) in words_of(self.keys.get("RestartPreventExitStatus", [])):
             return False

@@ -135,12 +135,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .push_credits = f->schedule->push_credits,
         .message_bytes = f->schedule->message_bytes,
         .one_at_a_time = f->schedule->one_at_a_time,
-        .limits = {.dense_count = shape->dense_count,
-                   .field_count = shape->field_count,
-                   .worker_count = f->n,
-                   .sample_count_max = model.sample_count_max,
-                   .lookup_count_max = model.lookup_count_max,
-                   .slot_count = slots},
+        .limits = fabric_limits(f->plan, rank),
         .values = w->rows.values,
         .state = w->rows.state,
         .rows = &ew_host_rows_ops,
@@ -170,6 +165,7 @@ static void create_shard(fabric *f, uint32_t rank)
                               .init_scale = (float)shape->model.init_scale,
                               .adds_deltas = shape->consistency.staleness > 0,
                               .row_wire = shape->row_wire,
+                              .homes = shape->homes,
                               .memory_bytes_max = 16 << 20,
                               .gradient_bytes_max = 64 << 20,
                               .dense_bytes_max = 64 << 20,
@@ -564,6 +560,17 @@ static void check_shards(fabric *f)
     assert_int_equal(rows, keys);
 }
 
+// At its home: where they are planned, whichever shard has it.
+static const float *find_row(const fabric *f, uint64_t key, uint32_t *version_p)
+{
+    const float *row = NULL;
+    if (f->plan->shape.homes == RT_HOMES_HASHED)
+        return ps_shard_find(f->shards[rt_key_shard(key, f->s)].shard, key, version_p);
+    for (uint32_t s = 0; s < f->s && !row; s++)
+        row = ps_shard_find(f->shards[s].shard, key, version_p);
+    return row;
+}
+
 static void collect_rows(fabric *f)
 {
     const fabric_plan *plan = f->plan;
@@ -572,8 +579,8 @@ static void collect_rows(fabric *f)
     result->row_floats = f->workers[0].rows.values + f->workers[0].rows.state;
     result->rows = calloc((size_t)plan->key_count * result->row_floats, sizeof(float));
     for (uint32_t k = 0; k < plan->key_count; k++) {
-        uint32_t version = 0, at = rt_key_shard(plan->keys[k], f->s);
-        const float *row = ps_shard_find(f->shards[at].shard, plan->keys[k], &version);
+        uint32_t version = 0;
+        const float *row = find_row(f, plan->keys[k], &version);
         float *into = result->rows + (size_t)k * result->row_floats;
         if (plan->versions[k] == 0) { // it would start anew
             const fabric_shape *shape = &plan->shape;

@@ -24,6 +24,7 @@ typedef struct {
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
     rt_coding dense_wire, row_wire;
+    rt_homes homes;     // planned: worker j and shard j are on box j
     uint32_t bad_every; // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;
@@ -65,6 +66,9 @@ typedef struct {
     rt_counts planned;  // all workers, all slices
     dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
+
+// What the slices of a worker may have.
+dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker);
 
 // Makes samples and plans of the whole run.
 void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape);

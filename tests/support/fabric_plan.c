@@ -56,6 +56,21 @@ static void configure_planner(fabric_plan *plan)
         config->layout.values[f] = dim;
         config->layout.state[f] = rt_optimizer_state_floats(&shape->rows, dim);
     }
+    if (shape->homes == RT_HOMES_PLANNED) {
+        config->homes = shape->homes;
+        config->rates.shards = (dp_shards){shape->shard_count, shape->shard_count, {0}};
+        config->boxes = (dp_boxes){
+            .count = shape->shard_count > shape->worker_count ? shape->shard_count
+                                                              : shape->worker_count,
+            .worker_count = shape->worker_count};
+    }
+    for (uint32_t b = 0; b < config->boxes.count; b++) {
+        config->boxes.given[b] = (dp_link){6e8, 6e8};
+        if (b < shape->worker_count)
+            config->boxes.of_worker[b] = (uint8_t)b;
+        if (b < shape->shard_count)
+            config->boxes.of_shard[b] = (uint8_t)b;
+    }
     if (shape->consistency.staleness > 0)
         config->overshoot = dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     for (uint32_t j = 0; j < shape->worker_count; j++) {
@@ -138,18 +153,25 @@ static void list_keys(fabric_plan *plan)
     }
 }
 
+dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
+{
+    const fabric_shape *shape = &plan->shape;
+    const uint32_t micro_batch = dp_planner_micro_batch_max(&plan->planner);
+    return (dp_slice_limits){
+        .dense_count = shape->dense_count,
+        .field_count = shape->field_count,
+        .worker_count = shape->worker_count,
+        .sample_count_max = micro_batch,
+        .lookup_count_max = micro_batch * plan->planner.keys_per_sample_max,
+        .slot_count = plan->planner.slot_count[worker],
+        .shard_count = shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0};
+}
+
 static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
 {
     const fabric_shape *shape = &plan->shape;
-    uint32_t micro_batch = dp_planner_micro_batch_max(&plan->planner);
     for (uint32_t w = 0; w < shape->worker_count; w++) {
-        dp_slice_limits limits = {.dense_count = shape->dense_count,
-                                  .field_count = shape->field_count,
-                                  .worker_count = shape->worker_count,
-                                  .sample_count_max = micro_batch,
-                                  .lookup_count_max =
-                                      micro_batch * plan->planner.keys_per_sample_max,
-                                  .slot_count = plan->planner.slot_count[w]};
+        const dp_slice_limits limits = fabric_limits(plan, w);
         size_t at = (size_t)plan->slice_count * shape->worker_count + w;
         assert_int_equal(dp_slice_encode(final, w, batch, &limits, COORDINATOR,
                                          plan->slice_count + 1, &plan->slices[at]),

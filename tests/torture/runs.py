@@ -223,8 +223,14 @@ class BoxesRun(Run):
         hub, ps = (subprocess.check_output([LAN, "address", box], text=True).strip()
                    for box in ("hub", "ps"))
         places = [f"{ps}:{7001 + s}" for s in range(shards)]
-        sets = dict(sets, **{"network.coordinator": f"{hub}:7000", "security.insecure": "true",
-                             "network.ps": json.dumps(places)})
+        sets = dict(sets, **{"network.coordinator": f"{hub}:7000", "security.insecure": "true"})
+        if "boxes" in sets:  # their shards stand together all the same
+            boxes = json.loads(sets["boxes"])
+            for rank, box in enumerate(boxes[:shards]):
+                box.update(host=ps, port=7001 + rank)
+            sets["boxes"] = json.dumps(boxes)
+        else:
+            sets["network.ps"] = json.dumps(places)
         self.sets = [word for key, value in sorted(sets.items())
                      for word in ("--set", f"{key}={value}")]
         self.program, self.config, self.boxes = program, config, []

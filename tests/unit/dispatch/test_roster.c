@@ -61,11 +61,12 @@ static void join_worker(fixture *f, uint32_t rank)
 }
 
 // Who is without is not waited for, all others are.
-static void start(fixture *f, uint64_t without)
+static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t out_workers,
+                       uint64_t out_shards)
 {
     rt_error error = {0};
     *f = (fixture){.config = {.worker_count = WORKERS,
-                              .ps_shard_count = 1,
+                              .ps_shard_count = shards,
                               .timeout_start_s = PATIENCE_S * test_limit_factor(),
                               .timeout_peer_s = PATIENCE_S,
                               .timeout_rejoin_s = 1000},
@@ -77,10 +78,17 @@ static void start(fixture *f, uint64_t without)
                                      .config = &f->config,
                                      .identity = {.config_hash = HASH},
                                      .may_shrink = true,
-                                     .without = without};
+                                     .without = without,
+                                     .out_workers = out_workers,
+                                     .out_shards = out_shards};
     if (dp_roster_create(&config, &f->roster, &error))
         fail_msg("%s", error.text);
     f->shard = join(f, rt_peer(RT_ROLE_PS, 0));
+}
+
+static void start(fixture *f, uint64_t without)
+{
+    start_with(f, without, 1, 0, 0);
 }
 
 static void finish(fixture *f)
@@ -437,7 +445,46 @@ static void last_words_are_heard(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(who_is_late_is_not_waited_for),
+// Of two shards the first, and worker 1, are of a box that is no part of the run: the other shard is
+// 0 from then on. Who is out waits, and cannot say anything; in the end its reason is another one.
+static void boxes_that_are_out_wait(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_wire_welcome welcome = {.worker_count = 2, .shard_count = 1};
+    start_with(&f, 0, 2, 2, 1);
+    join_worker(&f, 0);
+    join_worker(&f, 1);
+    join_worker(&f, 2);
+    rt_endpoint *other = join(&f, rt_peer(RT_ROLE_PS, 1));
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_waiting(f.roster), 0);
+    assert_true(dp_roster_is_there(f.roster, rt_peer(RT_ROLE_WORKER, 1)));
+    assert_false(dp_roster_is_there(f.roster, rt_peer(RT_ROLE_PS, 3)));
+    assert_int_equal(dp_roster_welcome(f.roster, &welcome, &error), RT_OK);
+    assert_int_equal(welcome.shards_in, 2);
+    assert_int_equal(welcome.workers, 5);
+    rt_message message = receive(&f, other);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
+    rt_message_release(&message);
+    message = receive(&f, f.workers[0]);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
+    rt_message_release(&message);
+    const rt_member member = {.config = {.self = rt_peer(RT_ROLE_PS, 1)}, .welcome = welcome};
+    assert_int_equal(rt_member_rank(&member), 0);
+    dp_roster_dismiss(f.roster, 1, 0);
+    dp_roster_stop(f.roster, RT_AGAIN, "all start anew");
+    char text[128];
+    assert_int_equal(stop_of(&f, f.workers[0], text, sizeof text), RT_REASON_DRAINED);
+    assert_string_equal(text, RT_BOX_DRAINED);
+    assert_int_equal(stop_of(&f, f.workers[1], text, sizeof text), RT_REASON_FAILED);
+    ops->end(other, 0);
+    finish(&f);
+}
+
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait), TEST(who_is_late_is_not_waited_for),
           TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
           TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
           TEST(ends_say_whether_they_last), TEST(last_words_are_heard))

@@ -108,6 +108,7 @@ static rt_wire_welcome welcome_of(const fixture *f)
                                .slot_count = 100,
                                .sample_count_max = 10,
                                .run_ahead = 1,
+                               .shards_in = 1,
                                .workers = rt_bit(f->config.worker_count) - 1};
     memcpy(welcome.shards[0], f->shard_address, RT_ADDRESS_MAX);
     return welcome;
@@ -425,7 +426,7 @@ static void await_reader(held_file *held)
     assert_true(held->writer >= 0);
 }
 
-// Of a checkpoint: iteration 0 would be a model's that a run begins with, which is read twice.
+// Of a checkpoint: a model's that a run begins with is read twice.
 static void load(fixture *f, const held_file *held)
 {
     send_bytes(f->coordinator, rt_peer(RT_ROLE_COORDINATOR, 0), rt_peer(RT_ROLE_PS, 0),

@@ -35,11 +35,44 @@ static void workers_shards_and_links_follow(void **state)
         assert_int_equal(rt_config_box_of_shard(&config, s), shards[s]);
     assert_int_equal(rt_config_box_of_worker(&config, 4), RT_SITE_BOXES_MAX);
     assert_int_equal(rt_config_check(&config, &error), RT_OK);
-    rt_config_keep_workers(&config, 0xd); // without the first one of b
+    rt_config_keep_members(&config, 0xd, UINT64_MAX); // without the first one of b
     assert_int_equal(config.worker_count, 3);
     assert_int_equal(rt_config_box_of_worker(&config, 1), 1);
     assert_int_equal(rt_config_box_of_worker(&config, 2), 3);
     assert_int_equal(rt_config_check(&config, &error), RT_OK);
+    rt_config_fini(&config);
+}
+
+// Of a, b, c and d the second and the last one stay away: ranks close up, with links and addresses.
+static void spare_boxes_stay_away(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    uint64_t workers, shards;
+    config_must_set(&config, "stream.files=x");
+    config_must_set(&config,
+                    "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"h1\"") ","
+                    "{\"name\": \"b\", \"gbps\": 2, \"shards\": 2, \"host\": \"h2\", \"spare\": true},"
+                    "{\"name\": \"c\", \"gbps\": 3, \"workers\": 2, \"shards\": 1, \"host\": \"h3\"},"
+                    BOX("d", ", \"spare\": true") "]");
+    assert_int_equal(rt_config_first_boxes(&config), 5);
+    rt_config_members_of_boxes(&config, 5, &workers, &shards);
+    assert_int_equal(workers, 0xd); // of a, b, c, c, d
+    assert_int_equal(shards, 0x9);  // of a, b, b, c
+    rt_config_leave_spares(&config);
+    assert_int_equal(config.worker_count, 3);
+    assert_int_equal(config.ps_shard_count, 2);
+    assert_int_equal(config.network_ps_count, 2);
+    assert_string_equal(config.network_ps[1], "h3:7001");
+    assert_string_equal(config.network_ps[2], "");
+    assert_true(config.links.workers[1].gbps_up == 3);
+    assert_int_equal(rt_config_box_of_worker(&config, 2), 2);
+    assert_int_equal(rt_config_box_of_shard(&config, 1), 2);
+    assert_int_equal(rt_config_check(&config, &error), RT_OK);
+    assert_int_equal(rt_config_set(&config, "boxes=[" BOX("a", ", \"shards\": 1, \"spare\": true") ","
+                                            BOX("b", "") "]", &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "no shard is left to begin with"));
     rt_config_fini(&config);
 }
 
@@ -161,6 +194,7 @@ static void written_without_a_box(void **state)
 }
 
 TEST_MAIN(TEST(workers_shards_and_links_follow), TEST(addresses_follow),
+          TEST(spare_boxes_stay_away),
           TEST(what_contradicts_is_refused_by_name), TEST(homes_need_boxes),
           TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
           TEST(written_without_a_box))

@@ -117,15 +117,21 @@ static void who_gives_up_hears_the_reason(void **state)
 {
     (void)state;
     const rt_member_config config = {.ops = &ops, .self = SELF, .timeout_peer_s = 20};
-    for (uint64_t reason = 0; reason <= RT_REASON_LASTS; reason++) {
+    for (uint64_t reason = 0; reason <= RT_REASON_DRAINED; reason++) {
         mute coordinator = {.room = UINT32_MAX, .stop = reason};
         rt_member member = {.config = config,
                             .endpoint = (rt_endpoint *)(void *)&coordinator,
                             .heard_ns = rt_now_ns()};
         rt_error error = {RT_PEER, "a shard is gone"};
         const bool lasts = reason == RT_REASON_LASTS;
-        assert_int_equal(rt_member_give_up(&member, &error), lasts ? RT_REFUSED : RT_PEER);
-        assert_string_equal(error.text, lasts ? "mend it" : "a shard is gone");
+        const bool drained = reason == RT_REASON_DRAINED;
+        assert_int_equal(rt_member_give_up(&member, &error),
+                         lasts     ? RT_REFUSED
+                         : drained ? RT_STOPPED
+                                   : RT_PEER);
+        assert_string_equal(error.text, lasts     ? "mend it"
+                                        : drained ? RT_BOX_DRAINED
+                                                  : "a shard is gone");
         assert_int_equal(coordinator.others, 1);
     }
     rt_member nowhere = {.config = config};

@@ -97,7 +97,7 @@ static void who_is_left_is_numbered_anew(void **state)
     assert_int_equal(rt_config_init(&config), RT_OK);
     assert_int_equal(rt_config_set(&config, "workers=4", &error), RT_OK);
     assert_int_equal(rt_config_set(&config, "dispatch.participants=[1,3]", &error), RT_OK);
-    rt_config_keep_workers(&config, 0xd); // without worker 1
+    rt_config_keep_members(&config, 0xd, UINT64_MAX); // without worker 1
     assert_int_equal(config.worker_count, 3);
     assert_int_equal(config.dispatch.participant_mask, 4); // that was 3
     rt_config_fini(&config);

@@ -1,0 +1,126 @@
+#include "dispatch/coordinator/dp_members.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/files/rt_file.h"
+#include "runtime/rt_json.h"
+#include "runtime/rt_json_read.h"
+#include "runtime/rt_log.h"
+
+#define NAME "boxes"
+#define BYTES_MAX (RT_SITE_BOXES_MAX * (6 * RT_NAME_MAX + 8) + 256) // names may be escaped
+
+dp_members dp_members_of(const rt_config *config, uint64_t boxes)
+{
+    dp_members members = {.boxes = boxes,
+                          .workers = rt_bits_below(config->worker_count),
+                          .shards = rt_bits_below(config->ps_shard_count)};
+    if (config->box_count)
+        rt_config_members_of_boxes(config, boxes, &members.workers, &members.shards);
+    return members;
+}
+
+static uint64_t find_box(const rt_config *config, const char *name)
+{
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        if (strcmp(config->boxes[b].name, name) == 0)
+            return rt_bit(b);
+    }
+    return 0;
+}
+
+static rt_status take(const rt_config *config, const char *path, const cJSON *json,
+                      dp_members *members, rt_error *error)
+{
+    const cJSON *names = rt_json_member(json, NAME), *one;
+    const double still_s = rt_json_number_or_0(json, "still_s");
+    uint64_t boxes = 0;
+    if (!cJSON_IsArray(names))
+        return rt_fail(error, RT_DATA, "%s: expected an object with a list \"" NAME "\"", path);
+    cJSON_ArrayForEach(one, names)
+    {
+        const char *name = cJSON_GetStringValue(one);
+        const uint64_t box = name ? find_box(config, name) : 0;
+        if (!name)
+            return rt_fail(error, RT_DATA, "%s: expected names of boxes", path);
+        if (!box)
+            rt_info("%s: the configuration has no box \"%s\": it is left out", path, name);
+        boxes |= box;
+    }
+    *members = dp_members_of(config, boxes);
+    members->still_s = still_s;
+    if (!members->workers || !members->shards)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: no %s is left of the boxes that take part: the configuration lacks them; "
+                       "without the file all take part that are not spare",
+                       path, members->workers ? "shard" : "worker");
+    return RT_OK;
+}
+
+rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
+                          rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    *members = dp_members_of(config, rt_config_first_boxes(config));
+    snprintf(path, sizeof path, "%s/" NAME, folder);
+    FILE *file = *folder && config->box_count ? fopen(path, "re") : NULL;
+    if (!file && *folder && config->box_count && errno != ENOENT)
+        return rt_fail(error, rt_status_of_errno(errno), "%s: %s", path, strerror(errno));
+    if (!file)
+        return RT_OK;
+    char *text = rt_alloc(BYTES_MAX, 1);
+    if (text)
+        text[fread(text, 1, BYTES_MAX - 1, file)] = '\0';
+    fclose(file);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
+    rt_status status = text ? take(config, path, json, members, error)
+                            : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    cJSON_Delete(json);
+    rt_free(text);
+    return status;
+}
+
+// On disk before anybody acts by it.
+static rt_status save(const rt_json *json, const char *path, rt_error *error)
+{
+    size_t size;
+    rt_file *file;
+    const char *text = rt_json_text(json, &size);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = rt_file_create(path, &file, error);
+    if (!status)
+        status = rt_file_write(file, text, size, error);
+    if (!status)
+        return rt_file_commit(file, error);
+    rt_file_abort(file);
+    return status;
+}
+
+rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,
+                           rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    rt_json json;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "cannot make %s: %s", folder, strerror(errno));
+    snprintf(path, sizeof path, "%s/" NAME, folder);
+    rt_json_init(&json, 2);
+    rt_json_begin_object(&json, NULL);
+    rt_json_begin_array(&json, NAME);
+    for (uint32_t b = 0; b < config->box_count; b++) {
+        if (members->boxes >> b & 1)
+            rt_json_string(&json, NULL, config->boxes[b].name);
+    }
+    rt_json_end_array(&json);
+    rt_json_double(&json, "still_s", members->still_s);
+    rt_json_end_object(&json);
+    rt_status status = save(&json, path, error);
+    rt_json_fini(&json);
+    return status;
+}

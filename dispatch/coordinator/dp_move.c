@@ -1,0 +1,203 @@
+#include "dispatch/coordinator/dp_move.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatch/coordinator/dp_run.h"
+#include "dispatch/planner/dp_setup.h"
+#include "runtime/rt_log.h"
+
+static uint32_t find_box(const rt_config *config, const char *name)
+{
+    uint32_t b = 0;
+    while (b < config->box_count && strcmp(config->boxes[b].name, name) != 0)
+        b++;
+    return b;
+}
+
+static rt_status check_run(const dp_run *c, const char *box, rt_error *error)
+{
+    const rt_config *config = c->given;
+    if (config->box_count == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: the configuration does not say which boxes there are: boxes", box);
+    if (!c->checkpoint)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: boxes come and go through a checkpoint, and this run makes none: it has "
+                       "neither --out nor checkpoint.directory",
+                       box);
+    if (config->collective == RT_COLLECTIVE_MPI)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: with network.collective \"mpi\" the number of workers is that of mpirun",
+                       box);
+    if (c->move.is_asked)
+        return rt_fail(error, RT_AGAIN, "%s: %s is on its way already: ask again later", box,
+                       c->move.box);
+    return RT_OK;
+}
+
+// Members of a box that joins, where nobody starts them once they are wanted.
+static rt_status check_presence(const dp_run *c, const char *box, const dp_members *joining,
+                                rt_error *error)
+{
+    char missing[256] = "", name[32];
+    size_t used = 0;
+    const struct {
+        rt_role role;
+        uint64_t all;
+    } kinds[] = {{RT_ROLE_WORKER, joining->workers}, {RT_ROLE_PS, joining->shards}};
+    for (size_t k = 0; k < RT_COUNT_OF(kinds) && !c->own.spawned; k++) {
+        for (uint64_t rest = kinds[k].all; rest; rest &= rest - 1) {
+            const uint32_t peer = rt_peer(kinds[k].role, rt_lowest_bit(rest));
+            if (dp_roster_is_there(c->roster, peer) || used + sizeof name + 2 >= sizeof missing)
+                continue;
+            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
+                                     used ? ", " : "", rt_peer_name(peer, name));
+        }
+    }
+    if (!used)
+        return RT_OK;
+    return rt_fail(error, RT_NOT_FOUND,
+                   "%s: not there yet: %s; start them on that box, they wait to be taken in", box,
+                   missing);
+}
+
+// Rows that the shards which stay have no memory for.
+static rt_status check_rows(const dp_run *c, const char *box, const rt_config *left,
+                            rt_error *error)
+{
+    uint64_t rows = 0;
+    const uint64_t fit = dp_setup_rows_that_fit(left);
+    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+        const rt_wire_vitals *vitals = &c->watch.shards[s];
+        if (!vitals->row_bytes_max)
+            return rt_fail(error, RT_AGAIN,
+                           "%s: shard %" PRIu32 " has not said yet how many rows it has: ask again "
+                           "in a few seconds",
+                           box, s);
+        rows += vitals->rows;
+    }
+    if (rows <= fit)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%s: there are %" PRIu64 " rows, the %" PRIu32 " shards that would be left hold "
+                   "%" PRIu64 ": raise ps.memory_bytes_max, or lower rows.max first",
+                   box, rows, left->ps_shard_count, fit);
+}
+
+// What the run would be is a configuration as any other.
+static rt_status check_next(const dp_run *c, const char *box, const dp_members *next,
+                            rt_error *error)
+{
+    rt_config left;
+    const uint32_t before = c->own.config->ps_shard_count;
+    if (!next->workers || !next->shards)
+        return rt_fail(error, RT_CONFIG, "%s: has the last %s of this run", box,
+                       next->workers ? "shard" : "worker");
+    if (!c->own.spawned && c->given->checkpoint.copies == 0 &&
+        rt_bit_count(next->shards) != before)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: rows go to other shards by the copies on the coordinator's box, and "
+                       "checkpoint.copies is 0",
+                       box);
+    if (rt_config_copy(c->given, &left))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_config_keep_members(&left, next->workers, next->shards);
+    rt_status status = rt_config_check_model(&left, error);
+    if (!status)
+        status = rt_config_check_training(&left, error);
+    if (!status && left.ps_shard_count < before)
+        status = check_rows(c, box, &left, error);
+    rt_config_fini(&left);
+    return status;
+}
+
+rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
+{
+    rt_status status = check_run(c, box, error);
+    if (status)
+        return status;
+    const uint32_t b = find_box(c->given, box);
+    if (b == c->given->box_count)
+        return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name", box);
+    const uint64_t in = c->members.boxes;
+    if ((in >> b & 1) == joins)
+        return rt_fail(error, RT_CONFIG, "%s: takes %s", box,
+                       joins ? "part in this run already" : "no part in this run");
+    const dp_members moved = dp_members_of(c->given, rt_bit(b));
+    dp_move move = {.is_asked = true, .next = dp_members_of(c->given, in ^ rt_bit(b))};
+    snprintf(move.box, sizeof move.box, "%s", box);
+    if (joins) {
+        status = check_presence(c, box, &moved, error);
+    } else {
+        move.away_workers = moved.workers;
+        move.away_shards = moved.shards;
+    }
+    if (!status)
+        status = check_next(c, box, &move.next, error);
+    if (!status)
+        c->move = move;
+    return status;
+}
+
+bool dp_move_is_at_rest(const dp_run *c)
+{
+    return !c->hold && !c->cut.planned && !c->flights.count && !c->prober.open &&
+           !dp_checkpoint_busy(c->checkpoint) &&
+           dp_checkpoint_newest(c->checkpoint) == dp_tally_iterations(c->tally);
+}
+
+static void answer(dp_run *c, rt_status status, const char *text)
+{
+    c->move.is_asked = false;
+    rt_info("%s", text);
+    dp_roster_answer(c->roster, c->move.visitor, status, text);
+}
+
+rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
+{
+    dp_move *move = &c->move;
+    char text[RT_NAME_MAX + 128];
+    rt_error why = {0};
+    move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
+    rt_status status = is_written ? dp_members_write(c->given, c->checkpoints, &move->next, &why)
+                                  : rt_fail(&why, RT_IO, "%s: the checkpoint could not be written, "
+                                            "the run goes on as it was", move->box);
+    if (status) {
+        answer(c, status, why.text);
+        return RT_OK;
+    }
+    const bool leaves = move->away_workers | move->away_shards;
+    snprintf(text, sizeof text, "%s %s: all start anew from iteration %" PRIu32, move->box,
+             leaves ? "leaves" : "joins", dp_checkpoint_newest(c->checkpoint));
+    dp_roster_dismiss(c->roster, move->away_workers, move->away_shards);
+    answer(c, RT_OK, text);
+    return rt_fail(error, RT_AGAIN, "%s", text);
+}
+
+void dp_move_drop(dp_run *c)
+{
+    if (c->move.is_asked)
+        answer(c, RT_STOPPED, "the run ended before");
+}
+
+void dp_move_iterated(dp_run *c)
+{
+    dp_members *members = &c->members;
+    rt_error why = {0};
+    if (members->still_s <= 0)
+        return;
+    const double pause_s = rt_unix_s() - members->still_s;
+    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
+    rt_json_begin_array(json, "boxes");
+    for (uint64_t rest = members->boxes; rest; rest &= rest - 1)
+        rt_json_string(json, NULL, c->given->boxes[rt_lowest_bit(rest)].name);
+    rt_json_end_array(json);
+    rt_json_double(json, "pause_s", pause_s);
+    rt_metrics_end(dp_tally_metrics(c->tally));
+    rt_info("the boxes have changed: training stood still for %.1f s", pause_s);
+    members->still_s = 0;
+    if (dp_members_write(c->given, c->checkpoints, members, &why))
+        rt_warn("%s", why.text);
+}

@@ -1,0 +1,43 @@
+// dp_move - a box more, a box less, while a run trains: `lanyard add BOX`, `lanyard drain BOX`.
+//
+// Both are a checkpoint that ends the run for all, after which everything starts anew from it with
+// other boxes: there is no other way of going on (docs/RELIABILITY.md). What was asked for is
+// checked first; then a cut is made, and when its checkpoint is written the file of dp_members says
+// who takes part, members of a box that leaves are told so, and whoever asked is. One thread.
+#ifndef DP_MOVE_H
+#define DP_MOVE_H
+
+#include "dispatch/coordinator/dp_members.h"
+#include "runtime/rt_base.h"
+
+struct dp_run;
+
+typedef struct {
+    bool is_asked;
+    dp_members next;                  // from the next start on
+    uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
+    uint32_t visitor;                 // who asked
+    char box[RT_NAME_MAX];
+} dp_move;
+
+// Requests of dp_control.h. RT_OK: the answer comes later, with dp_move_end; otherwise error says
+// what is against it: no such box, one that is in already, or not; no checkpoints; members of it that
+// are not there (where nobody starts them); the last worker or shard; rows that the other shards do
+// not hold.
+rt_status dp_move_ask(struct dp_run *run, bool joins, const char *box, rt_error *error);
+
+// Whether the run stands so that it can end without another checkpoint: nothing was trained since
+// the newest one, and nothing is under way.
+bool dp_move_is_at_rest(const struct dp_run *run);
+
+// The checkpoint is there, or could not be written: then training goes on (RT_OK). RT_AGAIN: all is
+// to start anew.
+rt_status dp_move_end(struct dp_run *run, bool is_written, rt_error *error);
+
+// The run ends in another way.
+void dp_move_drop(struct dp_run *run);
+
+// An iteration is trained: the first one after a change tells how long training stood still.
+void dp_move_iterated(struct dp_run *run);
+
+#endif
