@@ -106,7 +106,7 @@ class Site:
             if box not in self.workers + self.shards:
                 continue
             one = {"name": box, "gbps": self.options.mbit[box] / 1000, "workers": int(box in self.workers),
-                   "shards": int(box in self.shards)}
+                   "shards": int(box in self.shards), "spare": box in self.later[1:]}
             if box in self.shards:
                 one.update(host=address(box), port=PORTS["shard"])
             config["boxes"].append(one)
@@ -158,7 +158,7 @@ class Site:
         return AHEAD * self.options.batch + away - (self.next - self.course.trained())
 
     def is_whole(self):
-        """All boxes take part, those that came last, too; or they had their time."""
+        """The added box is in, and that with the plug, too; or they had their time."""
         if not self.later or self.joined_s:
             return True
         if not self.added_s:
@@ -204,6 +204,7 @@ class Site:
             self.note("plug of %s back, box %s added" % (self.cut, self.later[1]))
             self.cut, self.added_s = None, time.monotonic()
             self.open_box(self.later[1])
+            self.adding = self.start(self.hub, "add", "add", self.folder + "/run", self.later[1])
             return True
         return False
 

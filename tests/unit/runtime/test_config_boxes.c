@@ -182,7 +182,7 @@ static void written_without_a_box(void **state)
     rt_config config = config_fresh(), again = config_fresh();
     rt_error error = {0};
     config_must_set(&config, FOUR);
-    rt_config_keep_workers(&config, 0x7); // without that of d
+    rt_config_keep_members(&config, 0x7, UINT64_MAX); // without that of d
     char *json = config_json(&config);
     if (rt_config_load(&again, config_write_file("boxes.json", json), &error))
         fail_msg("%s", error.text);
