@@ -1,8 +1,8 @@
 """online - Lanyard on the boxes of a proof, while events come: what was served, what it took, what was lost.
 
-A coordinator in the first box, shards and workers where they are said to be, a feeder and a shop (shop.py) in every box,
-a server of predictions beside the coordinator. Events are dealt to the shops as fast as they are trained; what a shop
-has seen is for the boxes to keep.
+A coordinator in the first box, shards and workers where they are said to be, a feeder and a shop (shop.py) in every
+box, a server of predictions beside the coordinator. Events are dealt to the shops as fast as they are trained; what a
+shop has seen is for the boxes to keep.
 """
 import json
 import os
@@ -13,13 +13,20 @@ import time
 
 from boxes import DISK, LAN, Process, address, counted
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "torture"))
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "torture"))
 from runs import Metrics  # noqa: E402
 
 PORTS = {"coordinator": 7000, "shard": 7001, "http": 7080, "feed": 7082, "serve": 8443}
 CHUNK, AHEAD = 64, 4  # events of a question; batches that may be on their way
 HELD = 85  # percent of the events, until all boxes are there
 DRAIN_S, STILL_S, SAVE_S, JOIN_S = 60, 20, 90, 60
+
+
+def make_certificate(path, key):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=hub", "-keyout", key, "-out", path],
+                   check=True, stderr=subprocess.DEVNULL)
 
 
 class Course(Metrics):
@@ -51,7 +58,7 @@ class Shop:
 
     def __init__(self, site, box):
         self.box, self.dealt, self.busy = box, 0, False
-        command = [LAN, "in", box, "/usr/bin/python3", os.path.join(os.path.dirname(os.path.realpath(__file__)), "shop.py"),
+        command = [LAN, "in", box, "/usr/bin/python3", os.path.join(HERE, "shop.py"),
                    site.options.events_file, "%s:%d" % (address(site.hub), PORTS["serve"]), site.options.token,
                    site.options.certificate, "127.0.0.1:%d" % PORTS["http"]]
         with open(os.path.join(site.logs, "shop-" + box), "ab") as log:
@@ -263,8 +270,11 @@ class Site:
                     subprocess.check_call([LAN, "mend", self.cut])
                     self.note("plug of %s back" % self.cut)
                     self.cut = None
-                if trained >= self.next or now > max(done_at, still[1]) + STILL_S:
+                waits = "waiting for the input" in self.processes[0].said(200)
+                if trained >= self.next or (waits and now > max(done_at, still[1]) + STILL_S):
                     return True
+                if now > done_at + DRAIN_S:
+                    return False
             failed = [one for one in self.processes if one.status]
             if failed:
                 raise OSError("%s ended with status %d: %s" % (os.path.basename(failed[0].log), failed[0].status,

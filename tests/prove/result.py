@@ -2,12 +2,15 @@
 
 A result is a dictionary (prove.json): date, settings, marks, count, first (events before it only warmed up), systems.
 A system has a title and, where they were measured, served (mean log loss of what was served), before (of predictions
-before training), samples_per_s, megabytes, lost, memory (MB of the fullest box) and curve, or the reason why it was not run.
+before training), samples_per_s, megabytes, lost, memory (MB of the fullest box) and curve, or the reason why it was not
+run.
 """
 from html import escape
 
 POINTS = 40
-TITLES = {"lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk", "torch": "PyTorch, tables sharded",
+KEPT = ("samples_per_s", "lost", "untrained", "unserved", "starts", "killed", "trained", "seconds", "join")
+TITLES = {"lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk",
+          "torch": "PyTorch, tables sharded",
           "vw": "Vowpal Wabbit, one box", "yesterday": "yesterday's model", "base": "base rate",
           "truth": "the truth that labels were drawn by"}
 COLOURS = {"lanyard": "#1f6fb4", "one": "#e08a1e", "torch": "#c0392b", "vw": "#7d5ba6", "yesterday": "#888888",
@@ -42,17 +45,16 @@ def judge(options, found, today):
         one["curve"] = [float(part.mean()) for part in np.array_split(losses, min(POINTS, len(losses)))]
         if "log_loss_before_training" in run:
             one["before"] = run["log_loss_before_training"]
-        for key in ("samples_per_s", "lost", "untrained", "unserved", "starts", "killed", "trained", "seconds", "join", "table_bytes"):
-            if key in run:
-                one[key] = run[key]
+        one.update((key, run[key]) for key in KEPT if key in run)
         if "bytes" in run:
             one["megabytes"] = run["bytes"] / 1e6
         if "memory" in run:
             one["memory"] = max(run["memory"].values()) / 1e6
             one["limit"] = run.get("limit", options.memory * 1e6) / 1e6
     return {"date": str(datetime.date.today()), "cores": os.cpu_count(), "load": options.load,
-            "quick": options.quick, "rows": options.data and os.path.basename(options.data), "count": count, "first": first,
-            "yesterday": options.yesterday, "table": options.table_bytes / 1e6, "memory": options.memory,
+            "quick": options.quick, "rows": options.data and os.path.basename(options.data), "count": count,
+            "first": first, "yesterday": options.yesterday, "table": options.table_bytes / 1e6,
+            "memory": options.memory,
             "limits": options.limits.reason or "", "fast": options.fast, "slow": options.slow,
             "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
 
@@ -73,7 +75,8 @@ def cell(run, key, text):
 
 COLUMNS = [("log loss, served", "served", "%.4f"), ("before training", "before", "%.4f"),
            ("samples/s", "samples_per_s", "%.0f"), ("MB over the links", "megabytes", "%.0f"),
-           ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"), ("memory of the fullest box, MB", "memory", "%.0f")]
+           ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"),
+           ("memory of the fullest box, MB", "memory", "%.0f")]
 
 
 def rows_of(one, columns):
@@ -89,8 +92,8 @@ def rows_of(one, columns):
 def circumstances(one):
     marks = "; ".join("%s after %d events" % (mark["text"], mark["at"]) for mark in one["marks"])
     limits = "%d MB of memory each" % one["memory"] if not one["limits"] else "no bound of memory (%s)" % one["limits"]
-    return ("%s, %d cores, load %.1f before, `make prove%s`: %d events of today after %d of yesterday (%s), the first %d warm up. "
-            "Boxes: three with %d, two with %d Mbit/s, %s; yesterday's table has %.0f MB. %s." %
+    return ("%s, %d cores, load %.1f before, `make prove%s`: %d events of today after %d of yesterday (%s), the first "
+            "%d warm up. Boxes: three with %d, two with %d Mbit/s, %s; yesterday's table has %.0f MB. %s." %
             (one["date"], one["cores"], one["load"], " QUICK=1" if one["quick"] else "", one["count"], one["yesterday"],
              one["rows"] or "generated", one["first"], one["fast"], one["slow"], limits, one["table"],
              marks[:1].upper() + marks[1:] or "Nothing was pulled"))
@@ -100,7 +103,8 @@ def late(one):
     """Who was not done in time, and who ended for want of memory."""
     for run in one["systems"].values():
         if run.get("untrained") and run.get("lost") is None:
-            yield "%s: when the time was over %d events were kept and not trained yet." % (run["title"], run["untrained"])
+            yield "%s: when the time was over %d events were kept and not trained yet." % (run["title"],
+                                                                                           run["untrained"])
         if run.get("killed"):
             yield "%s: %d processes ended for want of memory, and were started again." % (run["title"], run["killed"])
 
@@ -152,7 +156,8 @@ def draw_curves(one, out):
     names = list(curves)
     places = spread([y_of(curves[name][-1]) for name in names], 15)
     for name, y in zip(names, places):
-        points = " ".join("%.1f,%.1f" % (x_of(i / max(1, len(curves[name]) - 1)), y_of(value)) for i, value in enumerate(curves[name]))
+        last = max(1, len(curves[name]) - 1)
+        points = " ".join("%.1f,%.1f" % (x_of(i / last), y_of(value)) for i, value in enumerate(curves[name]))
         dashes = "" if name in SERVES else ' stroke-dasharray="6 3"'
         out += ['<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>' % (points, COLOURS[name], dashes),
                 text_at(WIDTH - RIGHT + 8, y + 4, TITLES[name] if name != "truth" else "the truth",
@@ -175,7 +180,8 @@ def draw_bars(one, out, top, key, title, text):
 
 def draw(one):
     out = ['<rect width="100%" height="100%" fill="#ffffff"/>',
-           text_at(12, 22, "Log loss of what was served (dashed: predicted before training, by who serves nothing)", ' font-size="15"'),
+           text_at(12, 22, "Log loss of what was served (dashed: predicted before training, by who serves nothing)",
+                   ' font-size="15"'),
            text_at(12, 42, "%d events over five boxes, table %.1f times the memory of a box" %
                    (one["count"], one["table"] / one["memory"]), ' fill="#555555"')]
     draw_curves(one, out)

@@ -14,10 +14,12 @@ import numpy as np
 import boxes
 import compare_online
 import events
-import shards
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
+import read_model  # noqa: E402
+
+SHARDS = os.path.join(HERE, "shards.py")
 TORCH_BYTES = 220e6  # what a process takes before it has any row
 
 
@@ -25,16 +27,31 @@ class NotRun(Exception):
     """Why somebody could not be run."""
 
 
+def number_ids(folder, model, today):
+    """model: of tools/read_model.py. Ids as numbers, and where rows are known, their place in the model."""
+    columns = {one["name"]: one for one in model.config["stream"]["table"]["columns"]}
+    ids, keys = [], []
+    for field, name in enumerate(today.names):
+        distinct, own = np.unique(today.columns[name], return_inverse=True)
+        ids.append(own + len(keys))
+        keys += [field << 56 | read_model._id_of(columns[name], today.texts[name](one)) for one in distinct]
+    keys = np.array(keys, np.uint64)
+    np.savez(os.path.join(folder, "events.npz"), ids=np.array(ids).T, keys=keys, labels=today.labels)
+    found = model.lookup(keys)
+    np.save(os.path.join(folder, "known.npy"), found >= 0)
+    np.save(os.path.join(folder, "values.npy"), model.values[found])
+    np.save(os.path.join(folder, "squares.npy"), model.state[found])
+    np.savez(os.path.join(folder, "dense.npz"), **model.dense)
+
+
 def run_torch(options, today):
     """All boxes, none of which goes away; with more memory where a box has too little for it."""
     if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise NotRun("python3-torch is not installed (tools/setup prove)")
-    sys.path.insert(0, os.path.join(ROOT, "tools"))
-    import read_model
     folder = os.path.join(options.work, "torch")
     os.makedirs(folder)
     model = read_model.read_model(options.model)
-    shards.prepare(folder, model, today)
+    number_ids(folder, model, today)
     del model
     ranks = len(options.boxes)
     memory = max(options.memory * 1e6, TORCH_BYTES + 1.3 * options.table_bytes / ranks)
@@ -43,8 +60,9 @@ def run_torch(options, today):
         boxes.lan("disk", box, folder)
     before, master = boxes.counted(options.boxes), boxes.address(options.boxes[0])
     logs = [os.path.join(options.out, "logs", "torch-" + box) for box in options.boxes]
-    processes = [boxes.Process(options.limits, box, ["/usr/bin/python3", shards.__file__, folder, str(rank), str(ranks), master],
-                               log, again=False, environment={"GLOO_SOCKET_IFNAME": "eth0", "PYTHONDONTWRITEBYTECODE": "1"})
+    environment = {"GLOO_SOCKET_IFNAME": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
+    processes = [boxes.Process(options.limits, box, ["/usr/bin/python3", SHARDS, folder, str(rank), str(ranks), master],
+                               log, again=False, environment=environment)
                  for rank, (box, log) in enumerate(zip(options.boxes, logs))]
     used = await_all(options, processes, 60 + options.seconds)
     for box in options.boxes:
@@ -94,9 +112,9 @@ def run_vw(options, before, today):
     model, out = os.path.join(folder, "model"), os.path.join(folder, "predictions")
     log = os.path.join(options.out, "logs", "vw")
     for more in (["-d", paths["before"], "-f", model],
-                 ["-d", paths["today"], "-i", model, "--save_resume", "-p", out, "--link", "logistic"]):
+                 ["-d", paths["today"], "-i", model, "-p", out, "--link", "logistic"]):
         begin = time.monotonic()
-        process = boxes.Process(options.limits, box, base + more + ([] if "-i" in more else ["--save_resume"]), log, again=False)
+        process = boxes.Process(options.limits, box, base + more + ["--save_resume"], log, again=False)
         used = await_all(options, [process], 60 + options.seconds)
         if process.status != 0:
             raise NotRun("it ended with status %s: %s" % (process.status, process.said(300).strip()))

@@ -4,9 +4,9 @@
 usage: shop.py EVENTS ADDRESS TOKEN CERTIFICATE FEED
 
 EVENTS: lines "label,cells" of stream.format table, the columns' names in the first. On standard input lines "FIRST
-COUNT" of events to see now; for each a line back, "FIRST p p ...", where p is what the server said, or "-" where it gave
-no answer (it is not asked for two seconds then). An event is a candidate of a question with the number FIRST as its name;
-what no server has written down is sent to the feeder FEED of this box, which also gets all outcomes.
+COUNT" of events to see now; for each a line back, "FIRST p p ...", where p is what the server said, or "-" where it
+gave no answer (it is not asked for two seconds then). An event is a candidate of a question with the number FIRST as
+its name; what no server has written down is sent to the feeder FEED of this box, which also gets all outcomes.
 """
 import http.client
 import json
