@@ -111,6 +111,9 @@ uint64_t cli_config_hash(const rt_config *config);
 // What the processes of a run must agree on. Zeros: out of memory.
 rt_identity cli_identity(const rt_config *config);
 
+// compute.idle, of a process of a run; before it starts threads.
+void cli_give_way(const rt_config *config);
+
 // The model of a run on this stream, for micro-batches of batch.samples_per_worker.
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 

@@ -9,6 +9,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_priority.h"
 
 static const cli_option *find_option(const char *argument, const cli_option *options,
                                      size_t option_count)
@@ -137,6 +138,13 @@ int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, 
     return cli_fail(&error);
 }
 
+void cli_give_way(const rt_config *config)
+{
+    rt_error error = {0};
+    if (config->compute.idle && rt_priority_idle(&error))
+        rt_warn("compute.idle: %s", error.text);
+}
+
 // JSON of what boxes share; NULL: out of memory.
 static char *shared_json(const rt_config *config)
 {
@@ -150,6 +158,7 @@ static char *shared_json(const rt_config *config)
         *own[i] = '\0';
     shared.compute.threads = 0; // likewise
     shared.compute.nice = 0;    // likewise
+    shared.compute.idle = false;
     shared.watch = (rt_watch_config){0};
     shared.alerts = (rt_alerts_config){0};
     rt_status status = rt_config_to_json(&shared, &json);
@@ -255,6 +264,7 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
                              .seed = config->seed,
                              .dense_count = schema->dense_count,
                              .field_count = schema->field_count,
+                             .more_labels = schema->label_count - 1,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * schema->keys_per_sample_max,
                              .row_count_max = samples * schema->keys_per_sample_max};

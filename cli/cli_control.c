@@ -10,7 +10,7 @@
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
-#define CHECKPOINT_S 600.0 // for what comes with a checkpoint
+#define CHECKPOINT_S 120.0 // for what comes with a checkpoint
 
 typedef struct request_kind {
     const char *name, *help; // of the usage
@@ -86,9 +86,10 @@ static int run(int argc, char **argv, const request_kind *kind)
     int code = load(path, sets, set_count, &config);
     if (code != CLI_OK)
         return code;
+    const bool is_rate = strncmp(words[0], "optimizer.", strlen("optimizer.")) == 0;
     rt_status status = kind->make(kind, &config, words, request, sizeof request, &error);
     if (!status)
-        status = ask(&config, kind->timeout_s, request, text, &error);
+        status = ask(&config, is_rate ? CHECKPOINT_S : kind->timeout_s, request, text, &error);
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);

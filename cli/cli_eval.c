@@ -22,29 +22,96 @@ typedef struct {
     ew_device device;
     bool device_open;
     ew_scorer *scorer;
-    rt_meter *meter;
-    FILE *predictions; // one a line; NULL: not wanted
+    rt_meter *meters[RT_LABELS_MAX];  // by label
+    float of_label[3][BATCH_SAMPLES]; // predictions, labels, weights of one
+    FILE *predictions;                // those of a sample in a line; NULL: not wanted
 } evaluation;
+
+static uint32_t label_count(const evaluation *e)
+{
+    return e->weights.schema.label_count;
+}
+
+// Of samples that have the label.
+static void judge_label(evaluation *e, const float *probabilities, uint32_t label)
+{
+    uint32_t count = 0;
+    const rt_batch *batch = &e->batch;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const size_t at = (size_t)i * batch->label_count + label;
+        if (batch->weights[at] == 0 && batch->labels[at] == 0)
+            continue;
+        e->of_label[0][count] = probabilities[at];
+        e->of_label[1][count] = batch->labels[at];
+        e->of_label[2][count++] = batch->weights[at];
+    }
+    rt_meter_add_weighted(e->meters[label], e->of_label[0], e->of_label[1], e->of_label[2], 1,
+                          count);
+}
+
+static void judge(evaluation *e, const float *probabilities)
+{
+    const rt_batch *batch = &e->batch;
+    for (uint32_t l = 0; l < label_count(e) && label_count(e) > 1; l++)
+        judge_label(e, probabilities, l);
+    if (label_count(e) > 1)
+        return;
+    if (batch->is_weighted)
+        rt_meter_add_weighted(e->meters[0], probabilities, batch->labels, batch->weights, 1,
+                              batch->sample_count);
+    else
+        rt_meter_add(e->meters[0], probabilities, batch->labels, batch->sample_count);
+}
 
 static rt_status evaluate_batch(evaluation *e, rt_error *error)
 {
+    const uint32_t labels = label_count(e);
     const float *probabilities;
     rt_status status = ew_scorer_run(e->scorer, &e->weights, &e->batch, &probabilities, error);
     if (status)
         return status;
-    if (e->batch.is_weighted)
-        rt_meter_add_weighted(e->meter, probabilities, e->batch.labels, e->batch.weights, 1,
-                              e->batch.sample_count);
-    else
-        rt_meter_add(e->meter, probabilities, e->batch.labels, e->batch.sample_count);
-    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count; i++)
-        fprintf(e->predictions, "%.9g\n", (double)probabilities[i]);
+    judge(e, probabilities);
+    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count * labels; i++)
+        fprintf(e->predictions, "%.9g%c", (double)probabilities[i],
+                i % labels + 1 < labels ? '\t' : '\n');
     return RT_OK;
+}
+
+static void print_labels(const evaluation *e)
+{
+    for (uint32_t l = 0; l < label_count(e) && label_count(e) > 1; l++) {
+        const rt_quality own = rt_meter_total(e->meters[l]);
+        printf("%s: %" PRIu64 " samples, log loss %.4f, AUC %.4f, calibration %.3f\n",
+               e->weights.schema.label_names[l], own.sample_count, own.log_loss, own.auc,
+               own.calibration);
+    }
+}
+
+static void write_quality(rt_json *out, const rt_quality *quality)
+{
+    rt_json_u64(out, "samples", quality->sample_count);
+    rt_json_double(out, "logloss", quality->log_loss);
+    rt_json_double(out, "auc", quality->auc);
+    rt_json_double(out, "calibration", quality->calibration);
+}
+
+static void write_labels(const evaluation *e, rt_json *out)
+{
+    if (label_count(e) == 1)
+        return;
+    rt_json_begin_object(out, "labels");
+    for (uint32_t l = 0; l < label_count(e); l++) {
+        const rt_quality own = rt_meter_total(e->meters[l]);
+        rt_json_begin_object(out, e->weights.schema.label_names[l]);
+        write_quality(out, &own);
+        rt_json_end_object(out);
+    }
+    rt_json_end_object(out);
 }
 
 static void print_result(const evaluation *e, bool json)
 {
-    rt_quality quality = rt_meter_total(e->meter);
+    rt_quality quality = rt_meter_total(e->meters[0]);
     const ew_scorer_counts counts = ew_scorer_counted(e->scorer);
     double unknown = counts.lookups ? (double)counts.unknown / (double)counts.lookups : 0;
     if (!json) {
@@ -52,6 +119,7 @@ static void print_result(const evaluation *e, bool json)
                "%.1f%% of look-ups are unknown keys\n",
                quality.sample_count, quality.log_loss, quality.auc, quality.calibration,
                100 * unknown);
+        print_labels(e);
         if (counts.dense_clipped)
             printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
                    counts.dense_clipped, (double)RT_SCALE_LIMIT);
@@ -60,12 +128,10 @@ static void print_result(const evaluation *e, bool json)
     rt_json out;
     rt_json_init(&out, 2);
     rt_json_begin_object(&out, NULL);
-    rt_json_u64(&out, "samples", quality.sample_count);
-    rt_json_double(&out, "logloss", quality.log_loss);
-    rt_json_double(&out, "auc", quality.auc);
-    rt_json_double(&out, "calibration", quality.calibration);
+    write_quality(&out, &quality);
     rt_json_double(&out, "unknown_lookups", unknown);
     rt_json_u64(&out, "dense_clipped", counts.dense_clipped);
+    write_labels(e, &out);
     rt_json_end_object(&out);
     const char *text = rt_json_text(&out, NULL);
     puts(text ? text : "{}");
@@ -77,6 +143,17 @@ static rt_status open_input(evaluation *e, rt_error *error)
     e->input = e->config->stream;
     e->input.negatives_keep = 1;
     return rt_stream_open(&e->input, e->config->seed, &e->stream, error);
+}
+
+static rt_status create_meters(evaluation *e, rt_error *error)
+{
+    for (uint32_t l = 0; l < label_count(e); l++) {
+        if (rt_meter_create(&e->meters[l]))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        if (rt_stream_is_weighted(&e->input))
+            rt_meter_weigh(e->meters[l]);
+    }
+    return RT_OK;
 }
 
 static rt_status evaluate(evaluation *e, rt_error *error)
@@ -94,13 +171,11 @@ static rt_status evaluate(evaluation *e, rt_error *error)
         status = ew_weights_open(&e->source, &e->weights, error);
     if (!status)
         status = ew_scorer_create(&e->weights, &e->device, BATCH_SAMPLES, &e->scorer, error);
-    if (!status && rt_meter_create(&e->meter))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = create_meters(e, error);
     if (status)
         return status;
     rt_batch_init(&e->batch, e->weights.schema.dense_count);
-    if (rt_stream_is_weighted(&e->input))
-        rt_meter_weigh(e->meter);
     while (!status) {
         status = rt_stream_read(e->stream, &e->batch, BATCH_SAMPLES, error);
         if (!status)
@@ -159,7 +234,8 @@ int cli_eval(int argc, char **argv)
     if (e.device_open)
         ew_device_close(&e.device);
     ew_weights_close(&e.weights);
-    rt_meter_destroy(e.meter);
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        rt_meter_destroy(e.meters[l]);
     rt_config_fini(&config);
     return status ? cli_fail(&error) : CLI_OK;
 }

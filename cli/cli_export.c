@@ -67,7 +67,7 @@ static rt_status write_shard(const export *e, uint32_t shard, const ps_table *ta
     summed s = {.place.path = path, .sum = rt_hasher_create()};
     ps_model_info own = *info;
     rt_status status = s.sum ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    own.iteration = own.base = 0;
+    own.iteration = own.base = own.floor = own.left_count = 0;
     own.packed = false;
     if (!status)
         status = ps_model_file_path(e->draft, shard, info->shard_count, path, sizeof path, error);
@@ -189,6 +189,7 @@ static void put_origin(const ew_source *source, rt_json *json)
     if (rt_manifest_u64(root, "scale_samples", UINT64_C(1) << 53, &value))
         rt_json_u64(json, "scale_samples", value);
     rt_json_u64(json, "shards", source->config->ps_shard_count);
+    rt_manifest_put_labels(json, &source->config->stream);
     rt_manifest_put_hash(json, "schema", source->schema);
     if (rt_manifest_hash(root, "config", &value))
         rt_manifest_put_hash(json, "config", value);

@@ -157,6 +157,7 @@ int cli_worker(int argc, char **argv)
     int code = read_member(argc, argv, "worker", &arguments);
     if (code != CLI_OK)
         return code;
+    cli_give_way(&arguments.config);
     if (arguments.config.compute.nice > 0 &&
         setpriority(PRIO_PROCESS, 0, (int)arguments.config.compute.nice) != 0)
         rt_warn("compute.nice: %s", strerror(errno));
@@ -182,6 +183,7 @@ int cli_ps(int argc, char **argv)
     int code = read_member(argc, argv, "ps", &arguments);
     if (code != CLI_OK)
         return code;
+    cli_give_way(&arguments.config);
     ps_server_config server = {.transport = cli_transport(&arguments.config, false, 0),
                                .keys = &arguments.keys,
                                .config = &arguments.config,
@@ -344,6 +346,7 @@ int cli_coordinator(int argc, char **argv)
     int code = cli_load_run(path, sets, set_count, "coordinator", &config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
+    cli_give_way(&config);
     const rt_identity identity = cli_identity(&config);
     if (!take_bind(bind, &config)) {
         rt_config_fini(&config);

@@ -1,4 +1,5 @@
-// `lanyard predict`: the probability of label 1 for every line of an input, in its order.
+// `lanyard predict`: the probability of label 1 for every line of an input, in its order; of
+// several labels one column for each.
 //
 // One thread reads, others score; who finishes the batch that is next in order writes it out.
 #define _GNU_SOURCE // sched_getaffinity
@@ -18,7 +19,7 @@
 
 #define BATCH_SAMPLES 256u
 #define THREADS_MAX 256u
-#define LINE_BYTES 24u             // "%.9g" and a line feed
+#define NUMBER_BYTES 24u           // "%.9g" and what follows it
 #define WAIT_NS UINT64_C(20000000) // a batch that does not fill is scored after so long
 
 typedef enum { JOB_FREE, JOB_READ, JOB_TAKEN, JOB_SCORED } job_state;
@@ -27,7 +28,7 @@ typedef struct {
     job_state state;
     rt_batch batch;
     bool is_place[BATCH_SAMPLES]; // of a line that is no sample
-    char text[BATCH_SAMPLES * LINE_BYTES];
+    char *text;                   // BATCH_SAMPLES x labels x NUMBER_BYTES
     size_t text_size;
 } job;
 
@@ -80,14 +81,17 @@ static void fail_with(prediction *p, const rt_error *error)
 static rt_status score(const scoring *s, job *j, rt_error *error)
 {
     const float *probabilities;
-    const uint32_t count = j->batch.sample_count;
+    const uint32_t count = j->batch.sample_count, labels = j->batch.label_count;
     for (uint32_t i = 0; i < count; i++)
-        j->is_place[i] = isnan(j->batch.labels[i]);
+        j->is_place[i] = isnan(j->batch.labels[(size_t)i * j->batch.label_count]);
     rt_status status = ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
     char *to = j->text;
-    for (uint32_t i = 0; i < count && !status; i++)
-        to += j->is_place[i] ? snprintf(to, LINE_BYTES, "nan\n")
-                             : snprintf(to, LINE_BYTES, "%.9g\n", (double)probabilities[i]);
+    for (uint32_t i = 0; i < count * labels && !status; i++) {
+        const char end = i % labels + 1 < labels ? '\t' : '\n';
+        to += j->is_place[i / labels]
+                  ? snprintf(to, NUMBER_BYTES, "nan%c", end)
+                  : snprintf(to, NUMBER_BYTES, "%.9g%c", (double)probabilities[i], end);
+    }
     j->text_size = (size_t)(to - j->text);
     return status;
 }
@@ -212,8 +216,13 @@ static rt_status open_all(prediction *p, rt_error *error)
     }
     if (status)
         return status;
-    for (uint32_t i = 0; i < p->job_count; i++)
+    const size_t bytes = (size_t)BATCH_SAMPLES * NUMBER_BYTES * p->weights.schema.label_count;
+    for (uint32_t i = 0; i < p->job_count; i++) {
         rt_batch_init(&p->jobs[i].batch, p->weights.schema.dense_count);
+        p->jobs[i].text = rt_alloc(bytes, 1);
+        if (!p->jobs[i].text)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
     rt_stream_keep_places(p->stream);
     rt_stream_set_wait(p->stream, WAIT_NS);
     return RT_OK;
@@ -269,8 +278,10 @@ static void tell(const prediction *p)
 
 static void close_all(prediction *p)
 {
-    for (uint32_t i = 0; p->jobs && i < p->job_count; i++)
+    for (uint32_t i = 0; p->jobs && i < p->job_count; i++) {
         rt_batch_fini(&p->jobs[i].batch);
+        rt_free(p->jobs[i].text);
+    }
     rt_free(p->jobs);
     for (uint32_t i = 0; i < p->thread_count; i++)
         ew_scorer_destroy(p->threads[i].scorer);

@@ -72,6 +72,38 @@ static void write_comparison(report *r)
     rt_page_add(page, "</table></div>\n");
 }
 
+// Of runs whose samples have several labels.
+static void write_labels(report *r)
+{
+    rt_page *page = &r->page;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < r->run_count; i++)
+        rows += r->runs[i].label_count;
+    if (rows == 0)
+        return;
+    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>label</th>"
+                      "<th>log loss</th><th>AUC</th><th>calibration</th>"
+                      "<th>last fifth: log loss</th><th>AUC</th></tr>\n");
+    for (uint32_t k = 0; k < r->run_count * RT_LABELS_MAX; k++) {
+        const cli_run *run = &r->runs[k / RT_LABELS_MAX];
+        const cli_run_label *label = &run->labels[k % RT_LABELS_MAX];
+        if (k % RT_LABELS_MAX >= run->label_count)
+            continue;
+        rt_page_add(page, "<tr><td>");
+        rt_page_text(page, run->directory);
+        rt_page_add(page, "</td><td>");
+        rt_page_text(page, label->name);
+        rt_page_add(page, "</td>");
+        cell_fixed(page, label->log_loss, 4);
+        cell_fixed(page, label->auc, 4);
+        cell_fixed(page, label->calibration, 3);
+        cell_fixed(page, label->log_loss_last_fifth, 4);
+        cell_fixed(page, label->auc_last_fifth, 4);
+        rt_page_add(page, "</tr>\n");
+    }
+    rt_page_add(page, "</table></div>\n");
+}
+
 // ---- over time -------------------------------------------------------------------------------
 
 static double identity(double value)
@@ -225,6 +257,7 @@ static rt_status write_page(report *r)
                 "<p class=\"note\">%" PRIu32 " run%s</p>\n",
                 r->run_count, r->run_count == 1 ? "" : "s");
     write_comparison(r);
+    write_labels(r);
     write_over_time(r);
     write_kinds(r);
     rt_status status = write_each(r);

@@ -128,6 +128,23 @@ static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_err
 
 // ---- summary ---------------------------------------------------------------------------------
 
+static void take_labels(cli_run *run, const cJSON *labels)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, labels)
+    {
+        if (run->label_count == RT_LABELS_MAX || !one->string)
+            return;
+        cli_run_label *label = &run->labels[run->label_count++];
+        snprintf(label->name, sizeof label->name, "%s", one->string);
+        label->log_loss = rt_json_number(one, "logloss");
+        label->auc = rt_json_number(one, "auc");
+        label->calibration = rt_json_number(one, "calibration");
+        label->log_loss_last_fifth = rt_json_number(one, "logloss_last_fifth");
+        label->auc_last_fifth = rt_json_number(one, "auc_last_fifth");
+    }
+}
+
 static void take_summary(cli_run *run, const cJSON *json)
 {
     const cJSON *workers = cJSON_GetObjectItemCaseSensitive(json, "ops_by_worker");
@@ -137,6 +154,7 @@ static void take_summary(cli_run *run, const cJSON *json)
     run->auc = rt_json_number(json, "auc");
     run->log_loss_last_fifth = rt_json_number(json, "logloss_last_fifth");
     run->auc_last_fifth = rt_json_number(json, "auc_last_fifth");
+    take_labels(run, cJSON_GetObjectItemCaseSensitive(json, "labels"));
     run->stale_reads = rt_json_number(json, "stale_reads");
     run->dense_bytes = rt_json_number_or_0(json, "dense_bytes");
     run->has_worker_ops = cJSON_GetArraySize(workers) > 0;

@@ -34,6 +34,12 @@ typedef struct {
     double ops[CLI_RUN_OPS];     // per iteration, of the summary
 } cli_run_worker;
 
+// Of one of several labels, over a whole run and its last fifth.
+typedef struct {
+    char name[RT_NAME_MAX];
+    double log_loss, auc, calibration, log_loss_last_fifth, auc_last_fifth;
+} cli_run_label;
+
 typedef struct {
     const char *directory; // as given
     char notes[3][RT_PATH_MAX + 256];
@@ -49,6 +55,8 @@ typedef struct {
     cli_run_worker workers[RT_WORKERS_MAX];
     double last_time_s;
     bool has_summary, has_worker_ops, interrupted;
+    uint32_t label_count; // 0: there is one
+    cli_run_label labels[RT_LABELS_MAX];
     double dense_bytes, log_loss, auc, log_loss_last_fifth, auc_last_fifth, stale_reads;
 } cli_run;
 

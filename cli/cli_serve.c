@@ -9,6 +9,7 @@
 #include "edge_worker/serve/ew_server.h"
 #include "edge_worker/serve/ew_subscriber.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_priority.h"
 #include "runtime/transport/rt_keys.h"
 
 typedef struct {
@@ -88,6 +89,7 @@ int cli_serve(int argc, char **argv)
     rt_error error = {0};
     const cli_option options[] = {{"run", &s.run, NULL}};
     rt_log_setup(RT_LOG_INFO, "serve");
+    rt_priority_prompt();
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &s.folder, s.sets, &s.set_count))
         return CLI_USAGE;
     if (!s.folder) {

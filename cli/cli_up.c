@@ -606,6 +606,7 @@ int cli_up(int argc, char **argv)
     }
     if (!r.out)
         rt_warn("no --out: the model, the metrics and the summary are gone when the run ends");
+    cli_give_way(&config);
     hold_fifos(&config.stream);
     sigemptyset(&r.signals);
     sigaddset(&r.signals, SIGCHLD);

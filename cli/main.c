@@ -52,7 +52,8 @@ static const cli_command commands[] = {
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
      "  --json  as JSON\n"
-     "  --predictions FILE  write the probability of label 1 of every sample, one a line\n",
+     "  --predictions FILE  write the probability of label 1 of every sample, one a line; of\n"
+     "          several labels one column for each\n",
      cli_eval},
     {"predict", "MODEL [--out FILE] [--threads N] [--set KEY=VALUE]...",
      "the probability of label 1 of every line of an input, in its order",
@@ -60,7 +61,8 @@ static const cli_command commands[] = {
      "  --out FILE   instead of standard output\n"
      "  --threads N  that score; default: one for each processor\n"
      "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
-     "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n",
+     "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n"
+     "Of a model of several labels one column for each, in the order of their columns, by tabs.\n",
      cli_predict},
     {"serve", "MODEL [--run HOST:PORT] [--set KEY=VALUE]...",
      "answer requests for predictions over HTTP",
@@ -89,7 +91,10 @@ static const cli_command commands[] = {
     {"set", "RUN KEY VALUE", "change a key of a run while it trains",
      "  RUN    the folder of the run, on the coordinator's box; or a CONFIG with "
      "network.coordinator\n"
-     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level\n"
+     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level;\n"
+     "         optimizer.rows.learning_rate, optimizer.dense.learning_rate: by a checkpoint from "
+     "which\n"
+     "         all start anew\n"
      "  VALUE  as after --set\n"
      "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
      cli_set},

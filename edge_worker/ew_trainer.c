@@ -55,7 +55,8 @@ static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slic
                             .slab = t->config.slab,
                             .row_stride = t->config.row_stride,
                             .scale = 1.0f / (float)c->batch_samples,
-                            .log_odds = c->log_odds};
+                            .log_odds = c->log_odds,
+                            .more_odds = slice->more_odds};
 }
 
 // The worker is the only one that trains these rows: it owns them and steps them in place.
@@ -346,10 +347,10 @@ static rt_status write_dense(void *context, const float *values, const float *st
     return status;
 }
 
-static void shift(const void *context, float log_odds, float *values)
+static void shift(const void *context, float log_odds, const float *more_odds, float *values)
 {
     const ew_trainer *t = context;
-    ew_model_shift(t->config.model, log_odds, values);
+    ew_model_shift(t->config.model, log_odds, more_odds, values);
 }
 
 const ew_weights_ops ew_trainer_weights = {read_dense, write_dense, shift};

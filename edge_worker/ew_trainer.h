@@ -29,7 +29,7 @@ typedef struct {
 typedef struct {
     rt_status status;
     rt_error error;
-    const float *predictions;   // per sample
+    const float *predictions;   // per sample and label
     const float *row_gradients; // row_count x dim, host; of OWN rows undefined
     double loss_sum;
     uint64_t compute_ns; // of both tasks

@@ -25,14 +25,14 @@ static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_coun
     rt_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
     report->dense_early_bytes = trained ? ew_exchange_early_bytes(w->exchange) : 0;
+    const size_t bytes = sample_count * (size_t)ew_model_label_count(w->model) * sizeof(float);
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, ew_run_self(w), sequence, 1,
-                                         sizeof *report + sample_count * sizeof(float));
+                                         sizeof *report + bytes);
     if (status)
         return rt_fail(error, status, "out of memory");
     memcpy(rt_message_payload(&message), report, sizeof *report);
     if (sample_count)
-        memcpy(rt_message_payload(&message) + sizeof *report, trained->predictions,
-               sample_count * sizeof(float));
+        memcpy(rt_message_payload(&message) + sizeof *report, trained->predictions, bytes);
     return rt_member_send(&w->member, &message, error);
 }
 
@@ -121,7 +121,9 @@ static rt_status start_training(ew_run *w, rt_error *error)
     const rt_wire_slice *slice = &w->job.slice->counts;
     const bool is_first =
         slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers);
-    rt_status status = is_first ? ew_weights_begin(&w->weights, slice->log_odds, error) : RT_OK;
+    const float *more_odds = w->job.slice->more_odds;
+    rt_status status =
+        is_first ? ew_weights_begin(&w->weights, slice->log_odds, more_odds, error) : RT_OK;
     if (status)
         return status;
     w->phase = EW_PHASE_TRAINS;

@@ -104,13 +104,13 @@ static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
     return status;
 }
 
-rt_status ew_weights_begin(ew_weights *w, float log_odds, rt_error *error)
+rt_status ew_weights_begin(ew_weights *w, float log_odds, const float *more_odds, rt_error *error)
 {
     if (!w->shared)
         return RT_OK;
     rt_status status = w->ops->read(w->context, w->values, w->state, error);
     if (!status)
-        w->ops->shift(w->context, log_odds, w->values);
+        w->ops->shift(w->context, log_odds, more_odds, w->values);
     for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
         if (has_part(w, s))
             status = send_block(w, s, error);

@@ -16,7 +16,7 @@ typedef struct {
     rt_status (*read)(void *context, float *values, float *state, rt_error *error);
     rt_status (*write)(void *context, const float *values, const float *state, rt_error *error);
     // What the training that follows does to the values before its step (ew_micro_batch).
-    void (*shift)(const void *context, float log_odds, float *values);
+    void (*shift)(const void *context, float log_odds, const float *more_odds, float *values);
 } ew_weights_ops;
 
 typedef struct {
@@ -45,8 +45,9 @@ void ew_weights_fini(ew_weights *weights);
 void ew_weights_resume(ew_weights *weights, uint64_t iteration);
 
 // Before the first gradient of the run, of the worker that names them: the shards get the weights.
-// log_odds: as the training that follows will shift them.
-rt_status ew_weights_begin(ew_weights *weights, float log_odds, rt_error *error);
+// log_odds, more_odds: as the training that follows will shift them.
+rt_status ew_weights_begin(ew_weights *weights, float log_odds, const float *more_odds,
+                           rt_error *error);
 
 // The sum of an iteration is complete, gradients holds it. The step is told to the shards.
 rt_status ew_weights_step(ew_weights *weights, uint64_t iteration, bool applies,

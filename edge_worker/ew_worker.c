@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "edge_worker/ew_run.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_thread.h"
 
 #define PUSH_CREDITS 64u
@@ -90,13 +91,14 @@ static rt_status create_model(ew_run *w, rt_error *error)
     const rt_config *config = w->config->config;
     const rt_wire_welcome *welcome = &w->member.welcome;
     ew_model_config model = {.model = config->model,
-                             .optimizer = config->optimizer_dense,
+                             .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
                              .seed = config->seed,
                              .dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max};
+    ew_model_labels(&model, &config->stream);
     model.row_count_max = (uint32_t)rt_min_u64(model.lookup_count_max, welcome->slot_count);
     rt_status status = ew_model_create(&model, &w->device, &w->model, error);
     if (status)
@@ -107,7 +109,8 @@ static rt_status create_model(ew_run *w, rt_error *error)
     bool unified = w->device.unified;
     ew_trainer_config trainer = {.device = &w->device,
                                  .model = w->model,
-                                 .row_optimizer = config->optimizer_rows,
+                                 .row_optimizer = rt_optimizer_with_rate(
+                                     &config->optimizer_rows, welcome->row_rate),
                                  .slab = unified ? w->rows.slab : w->device_rows.slab,
                                  .slot_count = welcome->slot_count,
                                  .row_stride = unified ? w->rows.stride : w->device_rows.stride,
@@ -121,6 +124,7 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
 {
     const bool planned = config->ps_homes == RT_HOMES_PLANNED;
     return (dp_slice_limits){.dense_count = welcome->dense_count,
+                             .more_labels = rt_config_label_count(&config->stream) - 1,
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
                              .sample_count_max = welcome->sample_count_max,
@@ -168,7 +172,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     ew_trainer_attach(w->trainer, w->exchange);
     w->weights = (ew_weights){.shared = keeps,
                               .stripes = {exchange.count - 1, exchange.shard_count},
-                              .optimizer = config->optimizer_dense,
+                              .optimizer = rt_optimizer_with_rate(
+                                  &config->optimizer_dense, w->member.welcome.dense_rate),
                               .sender = ew_run_self_to_shards(w),
                               .exchange = w->exchange,
                               .ops = &ew_trainer_weights,

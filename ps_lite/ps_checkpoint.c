@@ -11,7 +11,7 @@
 #define WRITE_LIMIT_S 900.0
 #define SUM_BYTES ((size_t)1 << 20) // at a time
 
-void ps_checkpoint_init(ps_checkpoint *checkpoint, const ps_shard *shard, uint64_t schema,
+void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema,
                         uint32_t rank, uint32_t shard_count)
 {
     *checkpoint = (ps_checkpoint){.shard = shard,
@@ -89,6 +89,7 @@ rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_er
     if (!rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure) &&
         ps_shard_hold(c->shard, &c->failure))
         rt_child_end(&c->child); // it would see what changes from here on
+    ps_shard_cut(c->shard, c->cut.iteration, c->cut.base);
     return RT_OK;
 }
 
@@ -197,6 +198,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
+    ps_shard_cut(shard, (uint32_t)iteration, 0);
     if (l.begins && !status)
         ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};

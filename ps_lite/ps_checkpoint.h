@@ -11,7 +11,7 @@
 #include "runtime/rt_child.h"
 
 typedef struct {
-    const ps_shard *shard;
+    ps_shard *shard;
     uint64_t schema;
     uint32_t rank, shard_count;
     ps_cut cut;
@@ -21,7 +21,7 @@ typedef struct {
     rt_error failure; // it could not be started
 } ps_checkpoint;
 
-void ps_checkpoint_init(ps_checkpoint *checkpoint, const ps_shard *shard, uint64_t schema,
+void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema,
                         uint32_t rank, uint32_t shard_count);
 void ps_checkpoint_fini(ps_checkpoint *checkpoint);
 

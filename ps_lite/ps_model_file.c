@@ -11,7 +11,7 @@
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
 #define VERSION 2u
-#define VERSION_FLOOR 3u // the same, and a floor before the checksum
+#define VERSION_FLOOR 3u // the same, and what a file of changes says of older ones
 #define LEVEL 1          // of zstd
 // Packing takes longer than all the rest of writing. Where a block gets less than an eighth
 // smaller, as trained values do, so many after it are stored as they are, untried.
@@ -36,10 +36,10 @@ typedef struct {
 } file_header;
 _Static_assert(sizeof(file_header) == 64, "file layout");
 
-// What follows it: only a file of changes that others began has a floor (VERSION_FLOOR).
+// What follows it, where one of them is not 0 (VERSION_FLOOR).
 typedef struct {
-    uint32_t floor; // rows whose version is below have ended
-    uint32_t unused;
+    uint32_t floor;      // rows whose version is below have ended
+    uint32_t left_count; // rows of version 0, which are at other shards now
 } file_floor;
 _Static_assert(sizeof(file_floor) == 8, "file layout");
 #define HEADER_BYTES (sizeof(file_header) + sizeof(uint64_t)) // with the checksum of all before
@@ -164,15 +164,20 @@ static uint32_t rows_of_next_block(const ps_model_info *info, uint64_t before)
     return (uint32_t)rt_min_u64(PS_MODEL_BLOCK_ROWS, info->row_count - before);
 }
 
+static bool has_floor(const ps_model_info *info)
+{
+    return info->floor || info->left_count;
+}
+
 static rt_status write_header(ps_model_writer *writer, rt_error *error)
 {
     const ps_model_info *info = &writer->info;
-    const file_floor floor = {info->floor, 0};
+    const file_floor floor = {info->floor, info->left_count};
     uint8_t bytes[HEADER_BYTES_FLOOR];
-    const uint32_t size = info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES;
+    const uint32_t size = has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES;
     const size_t before = size - sizeof(uint64_t);
     file_header header = {.magic = MAGIC,
-                          .version = info->floor ? VERSION_FLOOR : VERSION,
+                          .version = has_floor(info) ? VERSION_FLOOR : VERSION,
                           .header_bytes = size,
                           .schema = info->schema,
                           .row_count = info->row_count,
@@ -197,7 +202,7 @@ uint64_t ps_model_file_bytes(const ps_model_info *info)
     const size_t row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
     const uint64_t full = info->row_count / PS_MODEL_BLOCK_ROWS;
     const uint32_t rest = (uint32_t)(info->row_count % PS_MODEL_BLOCK_ROWS);
-    return (info->floor ? HEADER_BYTES_FLOOR : HEADER_BYTES) +
+    return (has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES) +
            full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
            (rest ? block_size(row_bytes, rest) : 0);
 }
@@ -391,7 +396,8 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
         memcpy(&floor, bytes + sizeof header, sizeof floor);
     if (header.block_rows != PS_MODEL_BLOCK_ROWS || header.dim == 0 ||
         header.dim > ROW_FLOATS_MAX || header.state_floats > ROW_FLOATS_MAX ||
-        header.shard >= header.shard_count)
+        header.shard >= header.shard_count || floor.left_count > header.row_count ||
+        (floor.left_count && !header.base))
         return rt_fail(error, RT_DATA,
                        "%s: dimension %u, state %u, shard %u of %u, blocks of %u are impossible",
                        reader->path, header.dim, header.state_floats, header.shard,
@@ -405,7 +411,8 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
                                    .optimizer = header.optimizer,
                                    .iteration = header.iteration,
                                    .base = header.base,
-                                   .floor = floor.floor};
+                                   .floor = floor.floor,
+                                   .left_count = floor.left_count};
     return RT_OK;
 }
 

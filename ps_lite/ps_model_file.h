@@ -30,6 +30,9 @@ typedef struct {
     uint32_t iteration;    // of the cut that the rows belong to; 0: not a checkpoint
     uint32_t base;         // only rows that changed after this iteration; 0: all
     uint32_t floor;        // rows of older files whose version is below have ended; 0: none have
+    uint32_t left_count;   // of changes: rows of version 0, whose keys have left the shard since
+                           // base, among row_count
+    const uint64_t *left;  // their keys, ascending, of who writes; NULL: of who reads
     rt_homes homes;        // of who reads: which of a file's rows are its own (ps_snapshot.c)
     bool packed;           // blocks are packed with zstd where that is worth it
 } ps_model_info;

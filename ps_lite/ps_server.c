@@ -100,20 +100,31 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     return RT_OK;
 }
 
+// Whether files of changes come again and again, which name what has left since.
+static bool names_left(const rt_config *config)
+{
+    const bool comes_again = config->checkpoint.every_iterations || config->checkpoint.every_s > 0 ||
+                             config->publish.every_s > 0;
+    return config->ps_homes == RT_HOMES_PLANNED && config->checkpoint.full_every > 1 && comes_again;
+}
+
 static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
+    const rt_wire_welcome *welcome = &s->member.welcome;
     const uint64_t memory = config->ps_memory_bytes_max;
     if (ps_store_open(config, &s->store, error))
         return error->status;
     const ps_shard_config shard = {.rank = s->place,
-                                   .shard_count = s->member.welcome.shard_count,
-                                   .worker_count = s->member.welcome.worker_count,
+                                   .shard_count = welcome->shard_count,
+                                   .worker_count = welcome->worker_count,
                                    .dim = config->model.embedding_dim,
-                                   .optimizer = config->optimizer_rows,
+                                   .optimizer = rt_optimizer_with_rate(&config->optimizer_rows,
+                                                                       welcome->row_rate),
                                    .seed = config->seed,
                                    .init_scale = (float)config->model.init_scale,
                                    .homes = config->ps_homes,
+                                   .names_left = names_left(config),
                                    .adds_deltas = config->consistency.staleness > 0,
                                    .row_wire = config->row_wire,
                                    .memory_bytes_max = memory,
@@ -121,7 +132,8 @@ static rt_status create_shard(server *s, rt_error *error)
                                    .gradient_bytes_max = memory / 4,
                                    .dense_bytes_max = memory / 4,
                                    .keeps_dense = rt_stripes_keep(config),
-                                   .dense_optimizer = config->optimizer_dense,
+                                   .dense_optimizer = rt_optimizer_with_rate(
+                                       &config->optimizer_dense, welcome->dense_rate),
                                    .pulls_parked_max = 1u << 22,
                                    .message_bytes = config->network_message_bytes,
                                    .queue_messages_max = QUEUE_MESSAGES_MAX,

@@ -77,6 +77,7 @@ void ps_shard_destroy(ps_shard *shard)
     ps_outbox_destroy(shard->outbox);
     rt_free(shard->sum);
     rt_free(shard->parked_counts);
+    ps_left_fini(&shard->left);
     rt_free(shard);
 }
 

@@ -38,6 +38,7 @@ typedef struct {
     uint64_t seed;
     float init_scale;
     rt_homes homes;              // planned: any key may be on this shard
+    bool names_left;             // and files of changes name keys that have left it
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
     rt_coding row_wire;          // of values and gradients: other than fp32, PUSH_CHANGE is taken
     uint64_t memory_bytes_max;   // rows
@@ -112,6 +113,10 @@ typedef struct {
 rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t schema,
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error);
+
+// A cut was captured, or a checkpoint of this iteration is loaded: what leaves from here on, changes
+// that build on it name. base: of the cut.
+void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base);
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
 // shards. Files of changes come after the one that they change. Only before the first message.

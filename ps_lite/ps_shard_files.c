@@ -22,13 +22,25 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
                         rt_error *error)
 {
     ps_model_info info = info_of(shard, schema);
+    uint64_t *left = NULL;
     if (cut) {
         info.iteration = cut->iteration;
         info.base = cut->base;
         info.floor = cut->base ? shard->floor : 0;
         info.packed = true;
     }
-    return ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
+    if (info.base && ps_left_since(&shard->left, shard->table, info.base, &left, &info.left_count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: keys that have left the shard");
+    info.left = left;
+    rt_status status =
+        ps_snapshot_write(shard->table, &info, sink, progress, context, sum_p, error);
+    rt_free(left);
+    return status;
+}
+
+void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base)
+{
+    ps_left_cut(&shard->left, iteration, base);
 }
 
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
@@ -57,6 +69,7 @@ rt_status ps_shard_clear(ps_shard *shard)
     ps_table_destroy(shard->table);
     shard->table = empty;
     shard->floor = 0;
+    ps_left_fini(&shard->left);
     return RT_OK;
 }
 

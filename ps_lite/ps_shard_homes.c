@@ -37,6 +37,8 @@ rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error
         const ps_entry *entry = ps_table_find(shard->table, one.key);
         if (!entry || entry->version > one.version)
             continue;
+        if (shard->config.names_left && ps_left_add(&shard->left, one.key))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: keys that have left the shard");
         ps_table_erase(shard->table, one.key);
         shard->statistics.rows_forgotten++;
     }

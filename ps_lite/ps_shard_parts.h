@@ -10,6 +10,7 @@
 
 #include "ps_lite/ps_aggregate.h"
 #include "ps_lite/ps_dense.h"
+#include "ps_lite/ps_left.h"
 #include "ps_lite/ps_outbox.h"
 #include "ps_lite/ps_parked.h"
 #include "ps_lite/ps_shard.h"
@@ -29,6 +30,7 @@ struct ps_shard {
     ps_aggregates *deltas;   // that wait, of row_floats, pull_tag: pulls of the base; or NULL
     uint32_t *parked_counts; // per worker, pulls of rows and of sums
     uint32_t floor;          // rows of versions below have ended; 0: none have
+    ps_left left;            // config.names_left
     ps_shard_statistics statistics;
 };
 

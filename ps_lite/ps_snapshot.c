@@ -33,33 +33,44 @@ static int compare_keys(const void *a, const void *b, void *context)
     return x < y ? -1 : x > y;
 }
 
-// Copies of the entries whose rows are to be written, in the order of their keys.
-static rt_status collect(const ps_table *table, uint32_t base, pace *p, ps_entry *entries,
-                         uint64_t *count_p)
+// Copies of the entries whose rows are to be written, in the order of their keys. Keys that have
+// left are entries without a row.
+static rt_status collect(const ps_table *table, const ps_model_info *info, pace *p,
+                         ps_entry *entries, uint64_t *count_p)
 {
     uint64_t count = 0, at = 0;
     for (const ps_entry *entry; !p->status && (entry = ps_table_next(table, &at)); step(p)) {
-        if (base == 0 || entry->version > base)
+        if (info->base == 0 || entry->version > info->base)
             entries[count++] = *entry;
     }
+    for (uint32_t i = 0; i < info->left_count; i++)
+        entries[count++] = (ps_entry){.key = info->left[i]};
     if (!p->status)
         qsort_r(entries, count, sizeof *entries, compare_keys, p);
     *count_p = count;
     return p->status;
 }
 
+static void announce(const ps_table *table, const ps_entry *entry)
+{
+    if (entry->row)
+        ps_table_will_need(table, entry);
+}
+
+// nothing: zeros, for a key without a row.
 static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint64_t count,
-                            ps_model_writer *writer, ps_progress progress, void *context,
-                            rt_error *error)
+                            const float *nothing, ps_model_writer *writer, ps_progress progress,
+                            void *context, rt_error *error)
 {
     rt_status status = RT_OK;
     for (uint64_t i = 0; i < count && i < ROWS_AHEAD; i++)
-        ps_table_will_need(table, &entries[i]);
+        announce(table, &entries[i]);
     for (uint64_t i = 0; !status && i < count; i++) {
         if (i + ROWS_AHEAD < count)
-            ps_table_will_need(table, &entries[i + ROWS_AHEAD]);
-        status = ps_model_writer_add(writer, entries[i].key, entries[i].version,
-                                     ps_table_row(table, &entries[i]), error);
+            announce(table, &entries[i + ROWS_AHEAD]);
+        status = ps_model_writer_add(
+            writer, entries[i].key, entries[i].version,
+            entries[i].row ? ps_table_row(table, &entries[i]) : nothing, error);
         if (!status && progress && i % PS_MODEL_BLOCK_ROWS == 0)
             status = progress(context, -1, error);
     }
@@ -73,15 +84,21 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
     ps_model_info own = *info;
     ps_model_writer *writer = NULL;
     pace p = {.progress = progress, .context = context, .error = error};
-    ps_entry *entries = rt_alloc(ps_table_count(table) + 1, sizeof *entries);
-    if (!entries)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
-    rt_status status = collect(table, info->base, &p, entries, &own.row_count);
+    ps_entry *entries =
+        rt_alloc(ps_table_count(table) + info->left_count + 1, sizeof *entries);
+    float *nothing = rt_alloc((size_t)info->dim + info->state_floats, sizeof *nothing);
+    rt_status status = RT_OK;
+    if (!entries || !nothing)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
+    if (!status)
+        status = collect(table, info, &p, entries, &own.row_count);
     if (!status)
         status = ps_model_writer_open(sink, &own, &writer, error);
     if (!status)
-        status = write_rows(table, entries, own.row_count, writer, progress, context, error);
+        status =
+            write_rows(table, entries, own.row_count, nothing, writer, progress, context, error);
     rt_free(entries);
+    rt_free(nothing);
     if (!status)
         return ps_model_writer_commit(writer, sum_p, error);
     ps_model_writer_abort(writer);
@@ -111,7 +128,7 @@ typedef struct {
     const ps_model_info *own;
     const char *path;
     uint32_t shard; // that the file is of
-    bool replaces;
+    uint32_t base;  // of changes: rows are replaced, and leave
 } loading;
 
 // Where homes are planned a row stays with the shard that had it; those of shards that are gone are
@@ -124,13 +141,26 @@ static bool is_own(const loading *l, uint64_t key)
     return rt_key_shard(key, own->shard_count) == own->shard;
 }
 
+// The key's row has left the file's shard. What came with other files of these changes is later than
+// base.
+static void leave(const loading *l, uint64_t key)
+{
+    const ps_entry *entry = ps_table_find(l->table, key);
+    if (entry && entry->version <= l->base)
+        (void)ps_table_erase(l->table, key);
+}
+
 static rt_status load_row(const loading *l, uint64_t key, uint32_t version, const float *row,
                           rt_error *error)
 {
     if (!is_own(l, key))
         return RT_OK;
+    if (version == 0 && l->base) {
+        leave(l, key);
+        return RT_OK;
+    }
     ps_entry *entry = ps_table_find(l->table, key);
-    if (entry && !l->replaces)
+    if (entry && !l->base)
         return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", l->path,
                        (unsigned long long)key);
     rt_status status = entry ? RT_OK : ps_table_reserve(l->table, 1, error);
@@ -151,7 +181,7 @@ rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *pat
     rt_status status = ps_model_reader_open(path, progress, context, &found, &reader, error);
     if (status)
         return status;
-    const loading l = {table, info, path, found.shard, found.base > 0};
+    const loading l = {table, info, path, found.shard, found.base};
     status = check_info(info, path, &found, error);
     while (!status) {
         uint64_t key;

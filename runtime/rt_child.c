@@ -11,12 +11,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/rt_priority.h"
+
 #define RESULT_FD (STDERR_FILENO + 1)
 
 // The lowest priority that still gets on where processors are never idle.
 static void be_modest(void)
 {
     const struct sched_param none = {0};
+    if (rt_priority_is_idle())
+        return; // lower still
     (void)sched_setscheduler(0, SCHED_BATCH, &none);
     (void)setpriority(PRIO_PROCESS, 0, 19);
 }

@@ -253,8 +253,38 @@ const char *rt_json_format_double(double value, char text[32])
     return force_point(text);
 }
 
+// Of 0.0001 to 1, where probabilities are: the same digits, twenty times as fast. The number that
+// is read back is the nearest of a quotient of two whole numbers, as a reader's is; where that lies
+// half way between two floats nobody is asked to agree: false.
+static bool format_fraction(float value, char text[32])
+{
+    static const double powers[] = {1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
+    if (!(value >= 1e-4f && value < 1))
+        return false;
+    const uint32_t zeros = (value < 0.1f) + (value < 0.01f) + (value < 0.001f);
+    for (uint32_t more = 0; more < 4; more++) {
+        const double power = powers[zeros + more];
+        uint64_t number = (uint64_t)((double)value * power + 0.5), bits;
+        const double back = (double)number / power;
+        memcpy(&bits, &back, sizeof bits);
+        if ((float)back != value || (bits & 0x1fffffff) == 0x10000000)
+            continue;
+        uint32_t digits = 6 + zeros + more;
+        for (; number % 10 == 0; number /= 10)
+            digits--;
+        memcpy(text, "0.", 2);
+        text[2 + digits] = '\0';
+        for (; digits > 0; number /= 10)
+            text[1 + digits--] = (char)('0' + number % 10);
+        return true;
+    }
+    return false;
+}
+
 const char *rt_json_format_float(float value, char text[32])
 {
+    if (format_fraction(value, text))
+        return text;
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, 32, "%.*g", digits, (double)value);
         if (strtof(text, NULL) == value)

@@ -213,12 +213,13 @@ class Model:
 
     def rows(self, keys):
         """Values of keys, of any shape; a key without a row has those that training starts from, or,
-        of a model with rows.admit above 1, zeros."""
+        of a model with rows.admit above 1 or rows.admit_share below it, zeros."""
         keys = np.asarray(keys, np.uint64)
         found = self.lookup(keys)
         values = self.values[found]
         missing = found < 0
-        if self.config.get("rows", {}).get("admit", 1) > 1:
+        admits = self.config.get("rows", {})
+        if admits.get("admit", 1) > 1 or admits.get("admit_share", 1) < 1:
             values[missing] = 0
             return values
         values[missing] = initial_rows(keys[missing], self.config["seed"],
@@ -255,7 +256,7 @@ class Model:
         return sums
 
     def predict(self, dense, keys):
-        """Probabilities of label 1. dense: samples x features as they were read, after `transform`;
+        """Probabilities of label 1; of a model of several labels samples x labels. dense: samples x features as they were read, after `transform`;
         keys: samples x fields, field << 56 | id, one key per field; or a list of every sample's."""
         rows = self.pooled(keys)
         x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
@@ -307,8 +308,10 @@ class Model:
         return x
 
     def _output(self, *columns):
+        """One logit per sample; of a model of several labels samples x labels."""
         x = np.concatenate(columns, 1)
-        return x @ self.dense["output.weight"][0] + self.dense["output.bias"][0]
+        weight, bias = self.dense["output.weight"], self.dense["output.bias"]
+        return x @ weight[0] + bias[0] if len(bias) == 1 else x @ weight.T + bias
 
 
 # ---- from cells to numbers: docs/MODEL_FORMAT.md, "A prediction"
@@ -419,7 +422,8 @@ def _dfm(model, rows, dense):
     pooled = rows.reshape(len(rows), -1)
     pairs = (np.square(rows.sum(1)) - np.square(rows).sum(1)).sum(1) / 2
     h = model._mlp("mlp", np.concatenate([pooled, dense], 1))
-    return model._output(h, pooled, dense) + pairs
+    z = model._output(h, pooled, dense)
+    return z + pairs.reshape(z.shape[:1] + (1,) * (z.ndim - 1))  # the same for every label
 
 
 def _dcn(model, rows, dense):

@@ -194,9 +194,6 @@ bool dp_checkpoint_has_all(const dp_checkpoint *c)
 static uint32_t choose_base(const dp_checkpoint *c)
 {
     uint32_t length = 0;
-    // Changes do not say which rows have left a shard.
-    if (c->config.config->ps_homes == RT_HOMES_PLANNED)
-        return 0;
     for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
         length++;
     if (*c->published && !c->is_chained)
@@ -476,6 +473,7 @@ static void begin_manifest(const dp_checkpoint *c, rt_json *json)
     rt_json_u64(json, "workers", config->worker_count);
     rt_json_u64(json, "shards", config->ps_shard_count);
     rt_json_string(json, "homes", rt_config_choice_name("ps.homes", (int)config->ps_homes));
+    rt_manifest_put_labels(json, &config->stream);
     rt_manifest_put_hash(json, "schema", c->config.schema);
     rt_manifest_put_hash(json, "config", c->config.config_hash);
 }

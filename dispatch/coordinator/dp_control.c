@@ -95,6 +95,23 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
     return RT_OK;
 }
 
+static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+{
+    rt_status status = dp_move_ask_rates(c, key, fresh, error);
+    c->move.visitor = status ? c->move.visitor : c->control.visitor;
+    return status;
+}
+
+static rt_status set_row_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.rows.learning_rate", fresh, error);
+}
+
+static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    return set_rate(c, "optimizer.dense.learning_rate", fresh, error);
+}
+
 static const struct {
     const char *key;
     rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
@@ -103,6 +120,8 @@ static const struct {
                 {"dispatch.budget_ms", set_search},
                 {"dispatch.policy", set_policy},
                 {"dispatch.participants", set_participants},
+                {"optimizer.rows.learning_rate", set_row_rate},
+                {"optimizer.dense.learning_rate", set_dense_rate},
                 {"log.level", set_log_level}};
 
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
@@ -198,7 +217,7 @@ static void want_all_rows(dp_run *c)
 {
     const rt_config *config = c->own.config;
     c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
-                       config->cache.lookahead + PLANNED_MORE;
+                       rt_config_batches_ahead(config) + PLANNED_MORE;
     if (c->checkpoint)
         dp_checkpoint_want_all(c->checkpoint, c->control.after);
 }

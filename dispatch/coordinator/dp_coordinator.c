@@ -34,6 +34,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
     dp_account_init(&c->planner, &c->costs);
     c->limits = (dp_slice_limits){
         .dense_count = schema->dense_count,
+        .more_labels = schema->label_count - 1,
         .field_count = schema->field_count,
         .worker_count = config->worker_count,
         .sample_count_max = dp_planner_micro_batch_max(&c->planner),
@@ -122,7 +123,9 @@ static rt_status welcome(dp_run *c, rt_error *error)
                                .sample_count_max = c->limits.sample_count_max,
                                .run_ahead = c->flights.max,
                                .dense_bytes = c->own.dense_bytes,
-                               .epoch = c->epoch};
+                               .epoch = c->epoch,
+                               .row_rate = c->members.row_rate,
+                               .dense_rate = c->members.dense_rate};
     rt_status status = dp_roster_welcome(c->roster, &payload, error);
     if (!status)
         dp_links_place(&c->links, payload.shards);
@@ -272,10 +275,12 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
-// And one of these boxes. After the roster is made, whose members agree on the whole configuration.
+// And one of these boxes, with the rates that were set. After the roster is made, whose members agree on the whole configuration.
 static void keep_boxes(dp_run *c)
 {
     const dp_members *m = &c->members;
+    dp_members_set_rates(m, &c->kept);
+    dp_members_set_rates(m, &c->control.in_force);
     const uint64_t all[3] = {c->own.identity.config_hash, m->workers, m->shards};
     if (rt_bit_count(m->workers) == c->given->worker_count &&
         rt_bit_count(m->shards) == c->given->ps_shard_count)
@@ -368,11 +373,10 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
                        "planner has given them a home");
-    if (c->given->rows.admit > 1)
+    if (rt_rows_are_admitted(&c->given->rows))
         return rt_fail(error, RT_CONFIG,
-                       "--init needs rows.admit 1: keys of the model's rows would be left out until "
-                       "they had come %" PRIu32 " times again",
-                       c->given->rows.admit);
+                       "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
+                       "be left out until they had come often enough again");
     c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
     return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
 }

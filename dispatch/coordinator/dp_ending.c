@@ -134,6 +134,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     if (scale.sum.bytes) // with those of the model that the run began with
         rt_json_u64(&json, "scale_samples", dp_feed_scale_samples(c->feed));
     rt_json_u64(&json, "shards", c->own.config->ps_shard_count);
+    rt_manifest_put_labels(&json, &c->own.config->stream);
     rt_manifest_put_hash(&json, "schema", c->own.schema);
     rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
     rt_json_begin_array(&json, "parts");

@@ -54,7 +54,7 @@ static rt_status allocate(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
     feed->planned = rt_alloc(config->planned_max, sizeof *feed->planned);
-    feed->batch_count = DP_FEED_BATCHES + config->config->cache.lookahead;
+    feed->batch_count = DP_FEED_BATCHES + rt_config_batches_ahead(config->config);
     if (!feed->planned || rt_queue_create(feed->batch_count, -1, &feed->free_batches) ||
         rt_queue_create(feed->batch_count, -1, &feed->full_batches) ||
         rt_queue_create(config->planned_max, -1, &feed->free_planned) ||
@@ -69,9 +69,10 @@ static rt_status allocate(dp_feed *feed)
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
+    const size_t label_bytes = (config->limits.more_labels + 1) * sizeof(float);
     for (uint32_t i = 0; i < config->planned_max; i++) {
-        feed->planned[i].labels = rt_alloc(feed->batch_size, sizeof(float));
-        feed->planned[i].weights = rt_alloc(feed->batch_size, sizeof(float));
+        feed->planned[i].labels = rt_alloc(feed->batch_size, label_bytes);
+        feed->planned[i].weights = rt_alloc(feed->batch_size, label_bytes);
         feed->planned[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
         if (config->slice_field < config->limits.field_count) {
             feed->planned[i].slice_keys = rt_alloc(feed->batch_size, sizeof(uint64_t));

@@ -46,16 +46,16 @@ typedef struct {
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
     uint64_t participants;             // workers that train it
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
-    uint32_t label_offsets[RT_WORKERS_MAX + 1]; // of worker j's samples in labels
-    float *labels;                              // sample_count, worker by worker, in slice order
-    float *weights;                             // likewise, 1 where the stream has none
-    uint64_t *slice_keys;                       // likewise, of slice_field; NULL without one
-    dp_columns columns;                         // of all samples
-    dp_ranges ranges;                           // of labels and dense features, as they were read
-    uint64_t dense_clipped;                     // values beyond RT_SCALE_LIMIT
-    dp_account account;                         // of this iteration alone
-    uint64_t slice_bytes;                       // of all messages
-    uint64_t placement_bytes[2];                // what each rt_placement_kind has to send
+    uint32_t label_offsets[RT_WORKERS_MAX + 1]; // samples of the workers before j
+    float *labels;          // sample_count x labels of a sample, worker by worker, in slice order
+    float *weights;         // likewise, 1 where the stream has none
+    uint64_t *slice_keys;   // likewise, of slice_field; NULL without one
+    dp_columns columns;     // of all samples
+    dp_ranges ranges;       // of labels and dense features, as they were read
+    uint64_t dense_clipped; // values beyond RT_SCALE_LIMIT
+    dp_account account;     // of this iteration alone
+    uint64_t slice_bytes;   // of all messages
+    uint64_t placement_bytes[2]; // what each rt_placement_kind has to send
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement

@@ -9,13 +9,17 @@
 
 static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *planned)
 {
+    const uint32_t count = batch->label_count;
+    float *weights = planned->weights, *labels = planned->labels;
     uint32_t at = 0;
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_slice *slice = &plan->slices[w];
         planned->label_offsets[w] = at;
-        for (uint32_t k = 0; k < slice->sample_count; k++) {
-            planned->weights[at] = batch->is_weighted ? batch->weights[slice->samples[k]] : 1.0f;
-            planned->labels[at++] = batch->labels[slice->samples[k]];
+        at += slice->sample_count;
+        for (uint32_t k = 0; k < slice->sample_count * count; k++) {
+            const size_t from = (size_t)slice->samples[k / count] * count + k % count;
+            *weights++ = batch->is_weighted ? batch->weights[from] : 1.0f;
+            *labels++ = batch->labels[from];
         }
     }
     planned->label_offsets[plan->worker_count] = at;
@@ -177,7 +181,7 @@ static rt_status await_batch(dp_feed *feed, void **item_p)
 static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
 {
     void *item;
-    while (feed->ahead_count <= feed->config.config->cache.lookahead) {
+    while (feed->ahead_count <= rt_config_batches_ahead(feed->config.config)) {
         rt_status status = await_batch(feed, &item);
         if (status == RT_AGAIN)
             return status;
@@ -189,7 +193,7 @@ static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
         if (dp_feed_workers_plan(feed) && dp_broadcast_add_batch(&feed->broadcast, batch))
             return RT_NO_MEMORY;
     }
-    feed->ended = feed->ahead_count <= feed->config.config->cache.lookahead;
+    feed->ended = feed->ahead_count <= rt_config_batches_ahead(feed->config.config);
     if (feed->ahead_count == 0)
         return RT_END;
     *batch_p = feed->ahead[0];

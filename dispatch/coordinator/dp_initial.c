@@ -81,6 +81,16 @@ static rt_status compare_columns(const char *folder, const rt_schema *theirs, co
     if (!status && theirs->field_count > ours->field_count)
         status = compare_numbers(folder, "number of fields", theirs->field_count,
                                  ours->field_count, error);
+    if (!status && theirs->label_count > ours->label_count)
+        status = compare_numbers(folder, "number of labels", theirs->label_count,
+                                 ours->label_count, error);
+    // A single label needs no name that says which.
+    for (uint32_t l = 0; l < theirs->label_count && !status && ours->label_count > 1; l++)
+        if (strcmp(theirs->label_names[l], ours->label_names[l]) != 0)
+            status = rt_fail(error, RT_CONFIG,
+                             "%s: its label %" PRIu32 " is \"%s\", this run's is \"%s\": more "
+                             "labels come behind those of the model",
+                             folder, l, theirs->label_names[l], ours->label_names[l]);
     for (uint32_t f = 0; f < theirs->field_count && !status; f++)
         if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
             status = rt_fail(error, RT_CONFIG,

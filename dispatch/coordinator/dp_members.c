@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "runtime/files/rt_file.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
@@ -34,14 +35,51 @@ static uint64_t find_box(const rt_config *config, const char *name)
     return 0;
 }
 
-static rt_status take(const rt_config *config, const char *path, const cJSON *json,
-                      dp_members *members, rt_error *error)
+// ---- learning rates --------------------------------------------------------------------------
+
+static const char *const rate_keys[] = {"optimizer.rows.learning_rate",
+                                        "optimizer.dense.learning_rate"};
+
+void dp_members_set_rates(const dp_members *members, rt_config *config)
+{
+    config->optimizer_rows = rt_optimizer_with_rate(&config->optimizer_rows, members->row_rate);
+    config->optimizer_dense = rt_optimizer_with_rate(&config->optimizer_dense, members->dense_rate);
+}
+
+// Where the configuration says something else than when it was set, that is newer.
+static float take_rate(const cJSON *json, const char *key, float configured, const char *path)
+{
+    const cJSON *one = rt_json_member(json, key);
+    const float rate = (float)rt_json_number_or_0(one, "value");
+    if (rate > 0 && (float)rt_json_number_or_0(one, "configured") == configured)
+        return rate;
+    if (rate > 0)
+        rt_info("%s: %s was set to %g; it is configured otherwise since then, which counts", path,
+                key, (double)rate);
+    return 0;
+}
+
+static void put_rate(rt_json *json, const char *key, float rate, float configured)
+{
+    if (rate <= 0)
+        return;
+    rt_json_begin_object(json, key);
+    rt_json_float(json, "value", rate);
+    rt_json_float(json, "configured", configured);
+    rt_json_end_object(json);
+}
+
+// ---- the file --------------------------------------------------------------------------------
+
+static rt_status take_boxes(const rt_config *config, const char *path, const cJSON *json,
+                            dp_members *members, rt_error *error)
 {
     const cJSON *names = rt_json_member(json, NAME), *one;
-    const double still_s = rt_json_number_or_0(json, "still_s");
     uint64_t boxes = 0;
-    if (!cJSON_IsArray(names))
+    if (!cJSON_IsObject(json) || (names && !cJSON_IsArray(names)))
         return rt_fail(error, RT_DATA, "%s: expected an object with a list \"" NAME "\"", path);
+    if (!names || config->box_count == 0)
+        return RT_OK;
     cJSON_ArrayForEach(one, names)
     {
         const char *name = cJSON_GetStringValue(one);
@@ -53,7 +91,6 @@ static rt_status take(const rt_config *config, const char *path, const cJSON *js
         boxes |= box;
     }
     *members = dp_members_of(config, boxes);
-    members->still_s = still_s;
     if (!members->workers || !members->shards)
         return rt_fail(error, RT_CONFIG,
                        "%s: no %s is left of the boxes that take part: the configuration lacks them; "
@@ -62,14 +99,26 @@ static rt_status take(const rt_config *config, const char *path, const cJSON *js
     return RT_OK;
 }
 
+static rt_status take(const rt_config *config, const char *path, const cJSON *json,
+                      dp_members *members, rt_error *error)
+{
+    rt_status status = take_boxes(config, path, json, members, error);
+    members->still_s = rt_json_number_or_0(json, "still_s");
+    members->row_rate =
+        take_rate(json, rate_keys[0], config->optimizer_rows.learning_rate, path);
+    members->dense_rate =
+        take_rate(json, rate_keys[1], config->optimizer_dense.learning_rate, path);
+    return status;
+}
+
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
                           rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
     *members = dp_members_of(config, rt_config_first_boxes(config));
     snprintf(path, sizeof path, "%s/" NAME, folder);
-    FILE *file = *folder && config->box_count ? fopen(path, "re") : NULL;
-    if (!file && *folder && config->box_count && errno != ENOENT)
+    FILE *file = *folder ? fopen(path, "re") : NULL;
+    if (!file && *folder && errno != ENOENT && errno != ENOTDIR)
         return rt_fail(error, rt_status_of_errno(errno), "%s: %s", path, strerror(errno));
     if (!file)
         return RT_OK;
@@ -112,12 +161,16 @@ rt_status dp_members_write(const rt_config *config, const char *folder, const dp
     snprintf(path, sizeof path, "%s/" NAME, folder);
     rt_json_init(&json, 2);
     rt_json_begin_object(&json, NULL);
-    rt_json_begin_array(&json, NAME);
+    if (config->box_count)
+        rt_json_begin_array(&json, NAME);
     for (uint32_t b = 0; b < config->box_count; b++) {
         if (members->boxes >> b & 1)
             rt_json_string(&json, NULL, config->boxes[b].name);
     }
-    rt_json_end_array(&json);
+    if (config->box_count)
+        rt_json_end_array(&json);
+    put_rate(&json, rate_keys[0], members->row_rate, config->optimizer_rows.learning_rate);
+    put_rate(&json, rate_keys[1], members->dense_rate, config->optimizer_dense.learning_rate);
     rt_json_double(&json, "still_s", members->still_s);
     rt_json_end_object(&json);
     rt_status status = save(&json, path, error);

@@ -1,6 +1,7 @@
 #include "dispatch/coordinator/dp_move.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,25 +17,30 @@ static uint32_t find_box(const rt_config *config, const char *name)
     return b;
 }
 
-static rt_status check_run(const dp_run *c, const char *box, rt_error *error)
+// what: the box, or the key.
+static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
 {
-    const rt_config *config = c->given;
-    if (config->box_count == 0)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: the configuration does not say which boxes there are: boxes", box);
     if (!c->checkpoint)
         return rt_fail(error, RT_CONFIG,
-                       "%s: boxes come and go through a checkpoint, and this run makes none: it has "
-                       "neither --out nor checkpoint.directory",
-                       box);
-    if (config->collective == RT_COLLECTIVE_MPI)
+                       "%s: goes by a checkpoint from which all start anew, and this run makes none: "
+                       "it has neither --out nor checkpoint.directory, or workers that plan",
+                       what);
+    if (c->move.is_asked)
+        return rt_fail(error, RT_AGAIN, "%s: %s already with the next checkpoint: ask again later",
+                       what, c->move.what);
+    return RT_OK;
+}
+
+static rt_status check_boxes(const dp_run *c, const char *box, rt_error *error)
+{
+    if (c->given->box_count == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: the configuration does not say which boxes there are: boxes", box);
+    if (c->given->collective == RT_COLLECTIVE_MPI)
         return rt_fail(error, RT_CONFIG,
                        "%s: with network.collective \"mpi\" the number of workers is that of mpirun",
                        box);
-    if (c->move.is_asked)
-        return rt_fail(error, RT_AGAIN, "%s: %s is on its way already: ask again later", box,
-                       c->move.box);
-    return RT_OK;
+    return check_run(c, box, error);
 }
 
 // Members of a box that joins, where nobody starts them once they are wanted.
@@ -115,7 +121,7 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
 
 rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
 {
-    rt_status status = check_run(c, box, error);
+    rt_status status = check_boxes(c, box, error);
     if (status)
         return status;
     const uint32_t b = find_box(c->given, box);
@@ -127,7 +133,9 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
                        joins ? "part in this run already" : "no part in this run");
     const dp_members moved = dp_members_of(c->given, rt_bit(b));
     dp_move move = {.is_asked = true, .next = dp_members_of(c->given, in ^ rt_bit(b))};
-    snprintf(move.box, sizeof move.box, "%s", box);
+    move.next.row_rate = c->members.row_rate;
+    move.next.dense_rate = c->members.dense_rate;
+    snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
     if (joins) {
         status = check_presence(c, box, &moved, error);
     } else {
@@ -139,6 +147,18 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     if (!status)
         c->move = move;
     return status;
+}
+
+rt_status dp_move_ask_rates(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+{
+    rt_status status = check_run(c, key, error);
+    if (status)
+        return status;
+    c->move = (dp_move){.is_asked = true, .next = c->members};
+    c->move.next.row_rate = fresh->optimizer_rows.learning_rate;
+    c->move.next.dense_rate = fresh->optimizer_dense.learning_rate;
+    snprintf(c->move.what, sizeof c->move.what, "%s changes", key);
+    return RT_OK;
 }
 
 bool dp_move_is_at_rest(const dp_run *c)
@@ -158,19 +178,19 @@ static void answer(dp_run *c, rt_status status, const char *text)
 rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
 {
     dp_move *move = &c->move;
-    char text[RT_NAME_MAX + 128];
+    char text[sizeof move->what + 64];
     rt_error why = {0};
     move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
     rt_status status = is_written ? dp_members_write(c->given, c->checkpoints, &move->next, &why)
-                                  : rt_fail(&why, RT_IO, "%s: the checkpoint could not be written, "
-                                            "the run goes on as it was", move->box);
+                                  : rt_fail(&why, RT_IO, "the checkpoint could not be written: "
+                                            "the run goes on as it was");
     if (status) {
+        dp_members_set_rates(&c->members, &c->control.in_force);
         answer(c, status, why.text);
         return RT_OK;
     }
-    const bool leaves = move->away_workers | move->away_shards;
-    snprintf(text, sizeof text, "%s %s: all start anew from iteration %" PRIu32, move->box,
-             leaves ? "leaves" : "joins", dp_checkpoint_newest(c->checkpoint));
+    snprintf(text, sizeof text, "%s: all start anew from iteration %" PRIu32, move->what,
+             dp_checkpoint_newest(c->checkpoint));
     dp_roster_dismiss(c->roster, move->away_workers, move->away_shards);
     answer(c, RT_OK, text);
     return rt_fail(error, RT_AGAIN, "%s", text);
@@ -188,7 +208,7 @@ void dp_move_iterated(dp_run *c)
     rt_error why = {0};
     if (members->still_s <= 0)
         return;
-    const double pause_s = rt_unix_s() - members->still_s;
+    const double pause_s = fmax(0, rt_unix_s() - members->still_s); // clocks may be set
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
     rt_json_begin_array(json, "boxes");
     for (uint64_t rest = members->boxes; rest; rest &= rest - 1)
@@ -196,7 +216,7 @@ void dp_move_iterated(dp_run *c)
     rt_json_end_array(json);
     rt_json_double(json, "pause_s", pause_s);
     rt_metrics_end(dp_tally_metrics(c->tally));
-    rt_info("the boxes have changed: training stood still for %.1f s", pause_s);
+    rt_info("all started anew: training stood still for %.1f s", pause_s);
     members->still_s = 0;
     if (dp_members_write(c->given, c->checkpoints, members, &why))
         rt_warn("%s", why.text);

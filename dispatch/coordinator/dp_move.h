@@ -1,7 +1,8 @@
-// dp_move - a box more, a box less, while a run trains: `lanyard add BOX`, `lanyard drain BOX`.
+// dp_move - what a run that trains can only become by starting anew: a box more, a box less (`lanyard
+// add BOX`, `lanyard drain BOX`), other learning rates (`lanyard set`).
 //
-// Both are a checkpoint that ends the run for all, after which everything starts anew from it with
-// other boxes: there is no other way of going on (docs/RELIABILITY.md). What was asked for is
+// Each is a checkpoint that ends the run for all, after which everything starts anew from it as
+// what was asked for: there is no other way of going on (docs/RELIABILITY.md). What was asked for is
 // checked first; then a cut is made, and when its checkpoint is written the file of dp_members says
 // who takes part, members of a box that leaves are told so, and whoever asked is. One thread.
 #ifndef DP_MOVE_H
@@ -17,7 +18,7 @@ typedef struct {
     dp_members next;                  // from the next start on
     uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
     uint32_t visitor;                 // who asked
-    char box[RT_NAME_MAX];
+    char what[2 * RT_NAME_MAX];       // "till-2 leaves"
 } dp_move;
 
 // Requests of dp_control.h. RT_OK: the answer comes later, with dp_move_end; otherwise error says
@@ -25,6 +26,10 @@ typedef struct {
 // are not there (where nobody starts them); the last worker or shard; rows that the other shards do
 // not hold.
 rt_status dp_move_ask(struct dp_run *run, bool joins, const char *box, rt_error *error);
+
+// Other learning rates, those of a configuration. RT_CONFIG: no checkpoints; RT_AGAIN.
+rt_status dp_move_ask_rates(struct dp_run *run, const char *key, const rt_config *fresh,
+                            rt_error *error);
 
 // Whether the run stands so that it can end without another checkpoint: nothing was trained since
 // the newest one, and nothing is under way.

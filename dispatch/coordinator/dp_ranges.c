@@ -46,7 +46,7 @@ void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch)
     ranges->sample_count += batch->sample_count;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const float *dense = batch->dense + (size_t)i * count;
-        const float label = batch->labels[i] > 0;
+        const float label = batch->labels[(size_t)i * batch->label_count] > 0;
         ranges->label_sum += (double)label;
         widen(&ranges->label_min, &ranges->label_max, label, label);
         for (uint32_t k = 0; k < count; k++) {

@@ -1,4 +1,4 @@
-// dp_ranges - what labels and dense features look like: smallest, largest, mean.
+// dp_ranges - what (first) labels and dense features look like: smallest, largest, mean.
 //
 // A feature that left its usual range, or a label that is always 0, shows here before it shows in
 // the loss. One thread; memory for dense_count features is taken by init.

@@ -482,8 +482,11 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     report(r, resumed);
     resumed->planner = r->planner;
     resumed->sequence_next = r->sequence + 1;
-    // With another number of shards the next checkpoint builds on nothing.
-    if (saved->loads[saved->count - 1].shard_count == r->config->config->ps_shard_count) {
+    // With another number of shards, or other homes, the next checkpoint builds on nothing.
+    const rt_wire_load *load = &saved->loads[saved->count - 1];
+    const bool planned = r->config->config->ps_homes == RT_HOMES_PLANNED;
+    if (load->shard_count == r->config->config->ps_shard_count &&
+        planned == !!(load->flags & RT_WIRE_LOAD_HOMES)) {
         resumed->past = saved->past;
         resumed->past_count = saved->count;
         resumed->past[saved->count - 1].events = rt_position_find_events(&resumed->position);

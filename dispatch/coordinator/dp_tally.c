@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_labels.h"
 #include "dispatch/coordinator/dp_latency.h"
 #include "dispatch/plan/dp_trace.h"
 #include "runtime/numbers/rt_negatives.h"
@@ -22,7 +23,7 @@ typedef struct {
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
 // needs the others' gradients for that, not their reports.
 typedef struct {
-    float *predictions; // worker by worker
+    float *predictions; // worker by worker, as dp_planned has labels
     load workers[RT_WORKERS_MAX];
     uint64_t reported_ns[RT_WORKERS_MAX]; // by rt_now_ns
     bool bad;                             // a loss is not finite
@@ -31,7 +32,8 @@ typedef struct {
 struct dp_tally {
     bool is_weighted; // samples are, or negatives are left out
     dp_tally_config config;
-    rt_meter *meter;
+    rt_meter *meter; // of the first label, which is what all numbers without a label's name are of
+    dp_labels *labels; // of several; NULL: there is one
     rt_metrics *metrics;
     FILE *trace;
     reported *open; // by sequence
@@ -57,7 +59,8 @@ struct dp_tally {
 // As many iterations are out at once as the coordinator sends ahead.
 static rt_status create_open(dp_tally *tally, const rt_config *config)
 {
-    size_t samples = (size_t)config->worker_count * config->samples_per_worker;
+    const uint32_t label_count = rt_config_label_count(&config->stream);
+    size_t samples = (size_t)config->worker_count * config->samples_per_worker * label_count;
     tally->open_count = config->run_ahead + 1;
     tally->open = rt_alloc(tally->open_count, sizeof *tally->open);
     tally->predictions = rt_alloc(tally->open_count * samples, sizeof *tally->predictions);
@@ -121,6 +124,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     if (!status && tally->is_weighted)
         rt_meter_weigh(tally->meter);
     if (!status)
+        status = dp_labels_create(config->config, &tally->labels);
+    if (!status)
         status = dp_ranges_init(&tally->ranges, config->dense_count);
     if (!status)
         status = create_open(tally, config->config);
@@ -148,6 +153,7 @@ void dp_tally_destroy(dp_tally *tally)
     if (!tally)
         return;
     rt_meter_destroy(tally->meter);
+    dp_labels_destroy(tally->labels);
     dp_ranges_fini(&tally->ranges);
     if (tally->metrics)
         rt_metrics_close(tally->metrics);
@@ -190,6 +196,8 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : 0);
     dp_ranges_save(&t->ranges, bytes);
     rt_meter_save(t->meter, bytes);
+    if (t->labels)
+        dp_labels_save(t->labels, bytes);
 }
 
 static bool take_sums(dp_tally *t, uint64_t planned, rt_reader *reader)
@@ -206,7 +214,8 @@ static bool take_sums(dp_tally *t, uint64_t planned, rt_reader *reader)
     rt_reader_get(reader, &t->decisions, 1, sizeof t->decisions);
     t->fingerprint = rt_reader_u64(reader);
     t->past_ns = rt_reader_u64(reader);
-    return dp_ranges_load(&t->ranges, reader) && rt_meter_load(t->meter, reader) == RT_OK;
+    return dp_ranges_load(&t->ranges, reader) && rt_meter_load(t->meter, reader) == RT_OK &&
+           (!t->labels || dp_labels_load(t->labels, reader) == RT_OK);
 }
 
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
@@ -262,8 +271,9 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
-    memcpy(open->predictions + planned->label_offsets[worker], predictions,
-           report->sample_count * sizeof *predictions);
+    const size_t count = rt_config_label_count(&tally->config.config->stream);
+    memcpy(open->predictions + planned->label_offsets[worker] * count, predictions,
+           report->sample_count * count * sizeof *predictions);
     if (tally->trace)
         dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count,
                         &report->done);
@@ -395,6 +405,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_metrics_quality(json, "quality", quality);
     const rt_quality window = rt_meter_rolled(tally->meter);
     rt_metrics_quality(json, "window", &window);
+    if (tally->labels)
+        dp_labels_write(tally->labels, json);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
@@ -476,6 +488,12 @@ static void take_folder(dp_tally *tally)
 static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
 {
     const double keep = tally->config.config->stream.negatives_keep;
+    if (tally->labels) {
+        dp_labels_add(tally->labels, tally->meter, tally->config.slices, planned,
+                      open->predictions);
+        rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+        return;
+    }
     rt_negatives_correct(open->predictions, planned->sample_count, keep, open->predictions);
     if (tally->is_weighted)
         rt_meter_add_weighted(tally->meter, open->predictions, planned->labels, planned->weights,
@@ -566,6 +584,24 @@ static void write_workers(const dp_tally *tally, rt_json *json, double per_itera
     write_loads(json, tally->workers, n, per_iteration);
 }
 
+static void write_labels(const dp_tally *tally, rt_json *json, const rt_quality *all,
+                         const rt_quality *last)
+{
+    if (!tally->labels)
+        return;
+    rt_json_begin_object(json, "labels");
+    for (uint32_t l = 0; l < dp_labels_count(tally->labels); l++) {
+        rt_meter *meter = dp_labels_meter(tally->labels, l);
+        const rt_quality own = meter ? rt_meter_total(meter) : *all;
+        const rt_quality own_last = meter ? rt_meter_last_fifth(meter) : *last;
+        rt_json_begin_object(json, rt_config_label(&tally->config.config->stream, l));
+        rt_json_u64(json, "samples", own.sample_count);
+        write_quality(json, &own, &own_last);
+        rt_json_end_object(json);
+    }
+    rt_json_end_object(json);
+}
+
 static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
                               const dp_reading *reading, bool interrupted, rt_error *error)
 {
@@ -584,6 +620,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "samples_per_s", samples_per_s(tally));
     rt_json_double(&json, "seconds", (double)(tally->last_ns - tally->begin_ns) * 1e-9);
     write_quality(&json, all, last);
+    write_labels(tally, &json, all, last);
     rt_json_u64(&json, "bad_batches", tally->bad_batches);
     dp_ranges_write(&tally->ranges, &json, "ranges");
     rt_json_u64(&json, "stale_reads", tally->stale_reads);
@@ -629,6 +666,8 @@ rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool inter
     if (planned->samples)
         printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
                last.log_loss, last.auc);
+    if (tally->labels)
+        dp_labels_print(tally->labels, &all);
     printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "
            "look-ups, stale reads %" PRIu64 "\n",
            dp_account_cost_s(planned, n) / dp_account_unit_s(&tally->config.costs) /

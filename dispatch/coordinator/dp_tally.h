@@ -42,7 +42,7 @@ uint64_t dp_tally_samples(const dp_tally *tally); // of all complete iterations
 uint64_t dp_tally_iterations(const dp_tally *tally);
 uint64_t dp_tally_bad_batches(const dp_tally *tally);
 
-// One worker's report on an iteration. predictions: report->sample_count.
+// One worker's report on an iteration. predictions: report->sample_count x labels of a sample.
 void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
                      const rt_wire_report *report, const float *predictions);
 

@@ -43,6 +43,8 @@ static void add_ops(const dp_boxes *boxes, const dp_layout *layout, uint32_t sha
         add_row(here, there, bytes.up, traffic);
         add_row(there, here, bytes.down, traffic);
         add_bytes(here, there, bytes.request, traffic);
+        if (bytes.received)
+            add_row(boxes->of_worker[ops->items[i].keeper], here, bytes.received, traffic);
     }
 }
 

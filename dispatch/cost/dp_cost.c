@@ -163,13 +163,27 @@ static void cost_on_boxes(const dp_view *view, int32_t *cost, uint32_t stride)
     }
 }
 
-void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
+// A row that another worker trains next will be pushed, and pulled there.
+static void add_next(const dp_view *view, int32_t *cost, uint32_t stride)
+{
+    for (uint32_t i = 0; i < view->sample_count; i++) {
+        int32_t *row = cost + (size_t)i * stride;
+        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
+            const uint32_t next = view->next[view->lookups[k]];
+            const uint32_t field = view->distinct[view->lookups[k]].field;
+            if (next == DP_NO_NEXT)
+                continue;
+            const int32_t *push = view->ticks->push[field];
+            const int32_t pull = view->ticks->pull[field][next];
+            for (uint32_t j = 0; j < view->worker_count; j++)
+                row[j] += j == next ? 0 : push[j] + pull;
+        }
+    }
+}
+
+static void cost_on_links(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
-    if (ticks->box_count) {
-        cost_on_boxes(view, cost, stride);
-        return;
-    }
     uint32_t n = view->worker_count;
     int32_t base[RT_WORKERS_MAX] = {0};
     kept_changes kept;
@@ -197,4 +211,14 @@ void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
             add_owed(view, begin, end, by_worker);
         memcpy(cost + (size_t)i * stride, row, n * sizeof *cost);
     }
+}
+
+void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
+{
+    if (view->ticks->box_count)
+        cost_on_boxes(view, cost, stride);
+    else
+        cost_on_links(view, cost, stride);
+    if (view->next)
+        add_next(view, cost, stride);
 }

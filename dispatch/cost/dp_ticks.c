@@ -233,6 +233,7 @@ static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_sta
 
 typedef struct {
     uint64_t up_rows, down_rows; // bytes of records
+    uint64_t sent, received;     // likewise, to and from other workers
     uint64_t requests;
 } movement;
 
@@ -256,10 +257,12 @@ dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
                             .request = sizeof(rt_wire_pull)};
     case DP_OP_FORGET:
         return (dp_passing){.request = sizeof(rt_wire_pull)};
+    case DP_OP_SEND:
+        return (dp_passing){.sent = row_bytes(layout, field, true, false)};
+    case DP_OP_RECV:
+        return (dp_passing){.received = row_bytes(layout, field, true, false)};
     case DP_OP_DROP:
     case DP_OP_INIT:
-    case DP_OP_SEND:
-    case DP_OP_RECV:
     case DP_OP_KEEP:
     case DP_OP_REDUCE:
     case DP_OP_MARK:
@@ -276,6 +279,8 @@ static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
         sum->up_rows += bytes.up;
         sum->down_rows += bytes.down;
         sum->requests += bytes.request;
+        sum->sent += bytes.sent;
+        sum->received += bytes.received;
     }
 }
 
@@ -291,7 +296,7 @@ static movement slice_movement(const dp_layout *layout, const dp_slice *slice)
 dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice)
 {
     movement sum = slice_movement(layout, slice);
-    return (dp_traffic){sum.up_rows + sum.requests, sum.down_rows};
+    return (dp_traffic){sum.up_rows + sum.requests + sum.sent, sum.down_rows + sum.received};
 }
 
 double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice)
@@ -299,4 +304,31 @@ double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_sl
     movement sum = slice_movement(layout, slice);
     return (double)sum.up_rows / link->up_bytes_per_s +
            (double)sum.down_rows / link->down_bytes_per_s;
+}
+
+dp_handed dp_slice_handed(const dp_layout *layout, const dp_link *links, const uint8_t *box_of,
+                          uint32_t worker, const dp_slice *slice)
+{
+    dp_handed sum = {0};
+    for (uint32_t i = 0; i < slice->fill.count; i++) {
+        const dp_op *op = &slice->fill.items[i];
+        if (op->kind != DP_OP_RECV)
+            continue;
+        const uint64_t bytes = dp_op_passing(layout, op).received;
+        sum.rows++;
+        sum.bytes += bytes;
+        const uint32_t from = box_of ? box_of[op->keeper] : op->keeper;
+        const uint32_t to = box_of ? box_of[worker] : worker;
+        if (from != to)
+            sum.cost_s += (double)bytes / fmin(links[from].up_bytes_per_s,
+                                               links[to].down_bytes_per_s);
+    }
+    return sum;
+}
+
+void dp_handed_add(dp_handed *sum, const dp_handed *one)
+{
+    sum->rows += one->rows;
+    sum->bytes += one->bytes;
+    sum->cost_s += one->cost_s;
 }

@@ -46,13 +46,16 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
 // In 8 bits four times as many, as long as a message may have them.
 uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding);
 
-// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up).
+// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up); and of
+// rows that go to another worker, or come from one.
 typedef struct {
     uint64_t up, down, request;
+    uint64_t sent, received;
 } dp_passing;
 dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op);
 
-// Bytes of one worker's row traffic in one iteration, requests included.
+// Bytes of one worker's row traffic in one iteration, requests included, and what it exchanges with
+// other workers.
 typedef struct {
     uint64_t up, down;
 } dp_traffic;
@@ -61,5 +64,16 @@ dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice);
 // Seconds on the links that the operations of one worker take one after another: the sum of
 // D / B over its pulls and pushes, ESD's transmission cost (section 4). Requests are not counted.
 double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice);
+
+// Rows that a worker takes from others, in bytes, and the seconds that they take one after another:
+// each at the rate of the slower of the two links. dp_slice_cost_s does not have them. links: of all
+// workers; or of boxes, and box_of says where workers are.
+typedef struct {
+    uint64_t rows, bytes;
+    double cost_s;
+} dp_handed;
+void dp_handed_add(dp_handed *sum, const dp_handed *one);
+dp_handed dp_slice_handed(const dp_layout *layout, const dp_link *links, const uint8_t *box_of,
+                          uint32_t worker, const dp_slice *slice);
 
 #endif

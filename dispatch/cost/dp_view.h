@@ -97,7 +97,11 @@ typedef struct {
     bool always_summed;     // every trainer pushes its gradient, also where it is the only one
     const int32_t *evict;   // by worker: ticks that a fill there costs on top of its transfer, for
                             // the row that makes room (dp_turnover); NULL: left out
+    const uint8_t *next;    // dispatch.window: by distinct key, the worker that alone is expected to
+                            // train it next, or DP_NO_NEXT; NULL: nothing is expected
 } dp_view;
+
+#define DP_NO_NEXT 0xffu
 
 // Where boxes are told: ticks of a pull by worker j of a row on a box, and of its push there. A
 // transfer is as fast as the slower of the two links that it passes.
@@ -124,7 +128,8 @@ static inline int32_t dp_box_push(const dp_ticks *ticks, uint32_t field, uint32_
 // pull_j, plus push_o for every worker o that holds it dirty. (With several holders the paper does
 // not say what to add; in the state model of Herald, appendix A, each of them pushes its own
 // update.) A key never seen costs a pull on every worker, also where the first touch is made
-// locally. With evict, every pull costs evict_j more. stride >= worker_count elements between rows.
+// locally. With evict, every pull costs evict_j more; with next, a row costs push_j and a pull by
+// next wherever j is not next. stride >= worker_count elements between rows.
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride);
 
 #endif

@@ -20,8 +20,8 @@ void dp_broadcast_fini(dp_broadcast *broadcast)
 
 static uint64_t batch_bytes(const rt_batch *batch)
 {
-    uint64_t samples = batch->sample_count;
-    return sizeof(rt_wire_batch) + (batch->is_weighted ? 2 : 1) * padded(samples * sizeof(float)) +
+    const uint64_t samples = batch->sample_count, labels = samples * batch->label_count;
+    return sizeof(rt_wire_batch) + (batch->is_weighted ? 2 : 1) * padded(labels * sizeof(float)) +
            padded(samples * batch->dense_count * sizeof(float)) +
            padded((samples + 1) * sizeof(uint32_t)) + batch->key_count * sizeof(uint64_t);
 }
@@ -64,9 +64,9 @@ rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
         return RT_NO_MEMORY;
     uint8_t *at = broadcast->batches + broadcast->batch_bytes;
     at = put(at, &head, sizeof head);
-    at = put(at, batch->labels, samples * sizeof(float));
+    at = put(at, batch->labels, samples * batch->label_count * sizeof(float));
     if (batch->is_weighted)
-        at = put(at, batch->weights, samples * sizeof(float));
+        at = put(at, batch->weights, samples * batch->label_count * sizeof(float));
     at = put(at, batch->dense, samples * batch->dense_count * sizeof(float));
     at = put(at, batch->key_offsets, (samples + 1) * sizeof(uint32_t));
     put(at, batch->keys, batch->key_count * sizeof(uint64_t));
@@ -163,8 +163,8 @@ static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_bat
                             const uint32_t *offsets, const uint64_t *keys, rt_batch *batch,
                             rt_error *error)
 {
-    rt_batch_clear(batch);
-    batch->is_weighted = weights != NULL;
+    const uint32_t label_count = limits->more_labels + 1;
+    rt_batch_begin(batch, label_count, weights != NULL);
     if (rt_batch_reserve(batch, head->sample_count, head->key_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     if (offsets[0] != 0 || offsets[head->sample_count] != head->key_count)
@@ -175,12 +175,13 @@ static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_bat
             offsets[i + 1] > head->key_count ||
             !keys_are_in_order(keys + offsets[i], count, limits->field_count))
             return bad(error, "a sample whose keys are not one run per field");
-        if (rt_batch_append(batch, labels[i], dense + (size_t)i * limits->dense_count,
-                            keys + offsets[i], count))
+        if (rt_batch_append(batch, 0, dense + (size_t)i * limits->dense_count, keys + offsets[i],
+                            count))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
-        if (weights)
-            batch->weights[i] = weights[i];
     }
+    memcpy(batch->labels, labels, head->sample_count * (size_t)label_count * sizeof *labels);
+    if (weights)
+        memcpy(batch->weights, weights, head->sample_count * (size_t)label_count * sizeof *weights);
     return RT_OK;
 }
 
@@ -203,12 +204,14 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
                        " keys, at most %" PRIu32 " with %" PRIu32 " each",
                        head.sample_count, head.key_count, limits->sample_count_max,
                        limits->keys_per_sample_max);
-    const float *labels = rt_reader_take(in, 1, padded(samples * sizeof(float)));
-    const float *weights =
-        is_weighted ? rt_reader_take(in, 1, padded(samples * sizeof(float))) : NULL;
+    const uint64_t label_bytes = padded(samples * (limits->more_labels + 1) * sizeof(float));
+    const float *labels = rt_reader_take(in, 1, label_bytes);
+    const float *weights = is_weighted ? rt_reader_take(in, 1, label_bytes) : NULL;
     const float *dense = rt_reader_take(in, 1, padded(samples * limits->dense_count * 4));
     const uint32_t *offsets = rt_reader_take(in, 1, padded((samples + 1) * sizeof(uint32_t)));
     const uint64_t *keys = rt_reader_take(in, head.key_count, sizeof(uint64_t));
+    if (limits->more_labels && !is_weighted)
+        return bad(error, "several labels without weights");
     if (!labels || (is_weighted && !weights) || !dense || !offsets || !keys)
         return bad(error, "fewer bytes than its samples need");
     return append_all(limits, &head, labels, weights, dense, offsets, keys, batch, error);

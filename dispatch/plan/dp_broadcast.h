@@ -6,8 +6,9 @@
 // bytes to every worker.
 //
 // Layout of a BATCH payload: rt_wire_broadcast, input_count x rt_wire_input, then batch_count times
-// rt_wire_batch, labels (float), dense features (float, sample by sample), key offsets (uint32_t,
-// sample_count + 1), keys; every array padded to 8 bytes. Everything is validated on arrival.
+// rt_wire_batch, labels (float, sample by sample), weights likewise, dense features (float, sample
+// by sample), key offsets (uint32_t, sample_count + 1), keys; every array padded to 8 bytes.
+// Everything is validated on arrival.
 #ifndef DP_BROADCAST_H
 #define DP_BROADCAST_H
 
@@ -68,6 +69,7 @@ uint64_t dp_broadcast_bytes(const rt_batch *batch);
 // What a receiver knows of the batches that come.
 typedef struct {
     uint32_t dense_count;
+    uint32_t more_labels; // of a sample, after the first
     uint32_t field_count;
     uint32_t sample_count_max; // of a batch
     uint32_t keys_per_sample_max;

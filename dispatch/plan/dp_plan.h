@@ -54,7 +54,8 @@ typedef struct {
                       // that the PS has, where it travels as a change
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
-    uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it
+    uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it; SEND,
+                      // RECV: the worker at the other end
     uint8_t flags;    // DP_OP_STATE, DP_OP_WHOLE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");

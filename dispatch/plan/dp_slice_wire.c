@@ -16,8 +16,9 @@ static uint64_t padded(uint64_t bytes)
 // Every array of a slice, once: XX(member, element type, count). Encoder, decoder and size agree
 // because all three are made from this list.
 #define SLICE_ARRAYS(XX)                                              \
-    XX(labels, float, c->sample_count)                                \
-    XX(weights, float, weight_count(c))                               \
+    XX(labels, float, label_count(c, limits))                         \
+    XX(weights, float, weight_count(c, limits))                       \
+    XX(more_odds, float, c->iteration == 1 ? limits->more_labels : 0) \
     XX(dense, float, (uint64_t)c->sample_count * limits->dense_count) \
     XX(bag_offsets, uint32_t, bag_offset_count(c, limits))            \
     XX(lookup_rows, uint32_t, c->lookup_count)                        \
@@ -55,9 +56,14 @@ static uint64_t padded(uint64_t bytes)
     XX(forget_versions, uint32_t, c->forget_count)                    \
     XX(forget_homes, uint8_t, c->forget_count)
 
-static uint64_t weight_count(const rt_wire_slice *c)
+static uint64_t label_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
-    return c->flags & DP_SLICE_WEIGHTED ? c->sample_count : 0;
+    return (uint64_t)c->sample_count * (limits->more_labels + 1);
+}
+
+static uint64_t weight_count(const rt_wire_slice *c, const dp_slice_limits *limits)
+{
+    return c->flags & DP_SLICE_WEIGHTED ? label_count(c, limits) : 0;
 }
 
 static uint64_t home_count(const rt_wire_slice *c, uint32_t count)
@@ -172,14 +178,16 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     float *weights = WRITABLE(view->weights, float);
     float *dense = WRITABLE(view->dense, float);
     uint32_t *offsets = WRITABLE(view->bag_offsets, uint32_t);
+    const size_t label_bytes = batch->label_count * sizeof *labels;
     uint32_t lookup = 0;
     if (offsets)
         memset(offsets, 0, bag_offset_count(&view->counts, limits) * sizeof *offsets);
     for (uint32_t k = 0; k < slice->sample_count; k++) {
         uint32_t sample = slice->samples[k];
-        labels[k] = batch->labels[sample];
+        const size_t to = (size_t)k * batch->label_count, from = (size_t)sample * batch->label_count;
+        memcpy(labels + to, batch->labels + from, label_bytes);
         if (weights)
-            weights[k] = batch->weights[sample];
+            memcpy(weights + to, batch->weights + from, label_bytes);
         if (batch->dense_count)
             memcpy(dense + (size_t)k * batch->dense_count,
                    batch->dense + (size_t)sample * batch->dense_count,
@@ -326,7 +334,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 {
     const dp_slice *slice = &plan->slices[worker];
     rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
-    if (plan->iteration == 1 && !limits->is_trained)
+    const bool has_odds = plan->iteration == 1 && !limits->is_trained;
+    if (has_odds)
         counts.log_odds = rt_batch_log_odds(batch);
     uint64_t bytes = payload_bytes(&counts, limits);
     rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);
@@ -337,6 +346,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
     memset(payload, 0, bytes);
     memcpy(payload, &counts, sizeof counts);
     lay_out(payload, &counts, limits, &view);
+    for (uint32_t l = 0; l < limits->more_labels && has_odds; l++)
+        WRITABLE(view.more_odds, float)[l] = rt_batch_label_log_odds(batch, l + 1);
     if (batch)
         put_samples(slice, batch, limits, &view);
     put_rows(slice, &view);
@@ -379,6 +390,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     const bool has_odds = c->log_odds != 0 || signbit(c->log_odds);
     if ((has_odds && c->iteration != 1) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX) || c->reserved)
         return bad(error, "impossible log odds of its labels");
+    if (limits->more_labels && c->sample_count && !(c->flags & DP_SLICE_WEIGHTED))
+        return bad(error, "several labels without weights");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES) ||
@@ -486,6 +499,9 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
 {
     const rt_wire_slice *c = &v->counts;
     uint32_t slots = limits->slot_count;
+    for (uint32_t l = 0; v->more_odds && l < limits->more_labels; l++)
+        if (!(fabsf(v->more_odds[l]) <= LOG_ODDS_MAX))
+            return bad(error, "impossible log odds of its labels");
     if (!all_below(v->lookup_rows, c->lookup_count, c->row_count) ||
         !all_below(v->grad_rows, c->grad_count, c->row_count) ||
         !all_below(v->keep_rows, c->keep_count, c->row_count))

@@ -29,7 +29,7 @@ typedef struct {
     uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
-    float log_odds;              // iteration 1: of label 1 in the whole batch; else 0
+    float log_odds;              // iteration 1: of label 1 in the whole batch (the first); else 0
     uint32_t reserved;           // zero
     uint32_t push_late;          // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
@@ -39,8 +39,9 @@ _Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
 // A slice in place: pointers into the message.
 typedef struct {
     rt_wire_slice counts;
-    const float *labels;                        // sample_count
-    const float *weights;                       // sample_count; NULL: all are 1
+    const float *labels;                        // sample_count x labels of a sample
+    const float *weights;                       // likewise; NULL: all are 1
+    const float *more_odds; // iteration 1: log_odds of the labels after the first; else NULL
     const float *dense;                         // sample_count x dense_count
     const uint32_t *bag_offsets;                // sample_count x field_count + 1; NULL when uniform
     const uint32_t *lookup_rows;                // lookup_count, index into rows
@@ -74,6 +75,7 @@ typedef struct {
 
 typedef struct {
     uint32_t dense_count;
+    uint32_t more_labels; // of a sample, after the first
     uint32_t field_count;
     uint32_t worker_count;
     uint32_t sample_count_max;

@@ -3,7 +3,7 @@
 #include <math.h>
 
 double dp_predict_s(const dp_account_config *config, uint64_t participants,
-                    const dp_traffic *traffic, const uint32_t *micro_batch)
+                    const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
     const double dense = (double)config->dense_bytes * rt_bit_count(participants);
@@ -19,8 +19,9 @@ double dp_predict_s(const dp_account_config *config, uint64_t participants,
                             down / config->rates.links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->rates.compute_s_per_sample[j] * micro_batch[j]);
     }
-    return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards,
-                                     fmax(rows_up, rows_down), dense));
+    const double rows = fmax(rows_up, rows_down) - (double)handed;
+    return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards, rows,
+                                     dense));
 }
 
 void dp_account_init(const dp_planner_config *planner, dp_account_config *config)
@@ -59,12 +60,25 @@ static double add_boxes(const dp_account_config *config, const dp_plan *plan,
     return dp_boxes_predict_s(boxes, &config->rates, plan->participants, &traffic, micro_batch);
 }
 
+// Where boxes are told, between their links.
+static dp_handed slice_handed(const dp_account_config *config, uint32_t worker,
+                              const dp_slice *slice)
+{
+    dp_link links[RT_SITE_BOXES_MAX];
+    if (!config->boxes.count)
+        return dp_slice_handed(&config->layout, config->rates.links, NULL, worker, slice);
+    dp_box_links(&config->boxes, &config->rates, links);
+    return dp_slice_handed(&config->layout, links, config->boxes.of_worker, worker, slice);
+}
+
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account)
 {
     dp_traffic traffic[RT_WORKERS_MAX];
     uint32_t micro_batch[RT_WORKERS_MAX];
+    dp_handed handed = {0};
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const dp_slice *slice = &plan->slices[j];
+        const dp_handed taken = slice_handed(config, j, slice);
         traffic[j] = dp_slice_traffic(&config->layout, slice);
         micro_batch[j] = slice->sample_count;
         dp_counts_add_slice(&account->workers[j], slice);
@@ -74,12 +88,16 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
         if (!config->boxes.count)
             account->cost_s[j] += dp_slice_cost_s(&config->layout, &config->rates.links[j], slice);
+        account->cost_s[j] += taken.cost_s;
+        dp_handed_add(&handed, &taken);
     }
     account->iterations++;
     account->samples += plan->sample_count;
     account->predicted_s +=
         config->boxes.count ? add_boxes(config, plan, micro_batch, account)
-                            : dp_predict_s(config, plan->participants, traffic, micro_batch);
+                            : dp_predict_s(config, plan->participants, traffic, handed.bytes,
+                                           micro_batch);
+    dp_handed_add(&account->handed, &handed);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;
     account->hits.keys += plan->hits.keys;

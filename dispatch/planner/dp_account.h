@@ -31,6 +31,7 @@ typedef struct {
     dp_clocks clocks;
     dp_box_traffic boxes; // where they are told: all that their links carry
     uint64_t moved;       // rows that changed their home
+    dp_handed handed;     // rows from worker to worker
 } dp_account;
 
 // Seconds and rates that a planner starts with.
@@ -53,8 +54,8 @@ double dp_account_unit_s(const dp_account_config *config);
 // up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time
 // per sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out
 // before (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits
-// for what the others push.
+// for what the others push. handed: bytes of traffic, each way, that no PS has part in.
 double dp_predict_s(const dp_account_config *config, uint64_t participants,
-                    const dp_traffic *traffic, const uint32_t *micro_batch);
+                    const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch);
 
 #endif

@@ -1,5 +1,6 @@
 #include "dispatch/planner/dp_admission.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
@@ -26,6 +27,18 @@ rt_status dp_admission_create(uint32_t times, uint64_t bytes, dp_admission **adm
         rt_free(admission);
         return RT_NO_MEMORY;
     }
+    *admission_p = admission;
+    return RT_OK;
+}
+
+rt_status dp_admission_create_by_chance(double share, uint64_t seed, dp_admission **admission_p)
+{
+    rt_assert(share > 0 && share < 1);
+    dp_admission *admission = rt_alloc(1, sizeof *admission);
+    if (!admission)
+        return RT_NO_MEMORY;
+    admission->chance = rt_max_u64(1, (uint64_t)ldexp(share, 63) * 2);
+    admission->seed = seed;
     *admission_p = admission;
     return RT_OK;
 }
@@ -97,8 +110,11 @@ static void count_all(dp_admission *admission, const dp_directory *directory,
 
 static bool is_refused(const dp_admission *admission, const dp_directory *directory, uint64_t key)
 {
-    return !dp_directory_knows(directory, key) &&
-           dp_admission_count(admission, key) < admission->times;
+    if (dp_directory_knows(directory, key))
+        return false;
+    if (admission->chance)
+        return rt_mix(key ^ rt_mix(admission->seed ^ rt_mix(admission->draw))) >= admission->chance;
+    return dp_admission_count(admission, key) < admission->times;
 }
 
 rt_status dp_admission_filter(dp_admission *admission, const dp_directory *directory,
@@ -108,7 +124,8 @@ rt_status dp_admission_filter(dp_admission *admission, const dp_directory *direc
     if (rt_grow(&admission->refused, &admission->refused_capacity, batch->key_count,
                 sizeof *admission->refused))
         return RT_NO_MEMORY;
-    count_all(admission, directory, batch);
+    if (!admission->chance)
+        count_all(admission, directory, batch);
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         for (; at < batch->key_offsets[i + 1]; at++) {
             const uint64_t key = batch->keys[at];
@@ -121,7 +138,7 @@ rt_status dp_admission_filter(dp_admission *admission, const dp_directory *direc
     }
     batch->key_count = kept;
     batch->has_gaps |= refused > 0;
-    if (admission->fresh >= rt_max_u64(1, admission->columns / 2))
+    if (!admission->chance && admission->fresh >= rt_max_u64(1, admission->columns / 2))
         fade(admission);
     *refused_count_p = refused;
     return RT_OK;

@@ -1,4 +1,5 @@
-// dp_admission - a row is stored once its key was seen often enough (rows.admit).
+// dp_admission - a row is stored once its key was seen often enough (rows.admit), or by chance
+// (rows.admit_share).
 //
 // Most keys of a stream come once or twice and are never seen again. With rows.admit above 1 a key
 // that has no row is only counted; until it was seen so many times its look-ups are taken out of
@@ -12,6 +13,9 @@
 // halved. So "often enough" means within some such windows, and a key that comes back after its
 // row has ended starts with what has not faded.
 //
+// By chance a key without a row gets one in a batch with a probability, decided by a hash of the
+// run's seed, the batch's number and the key; nothing is counted or kept.
+//
 // Deterministic: equal batches in equal order give equal decisions. Plain memory, one thread.
 #ifndef DP_ADMISSION_H
 #define DP_ADMISSION_H
@@ -24,7 +28,9 @@
 #define DP_ADMISSION_ROWS 4u // of counters, each by a hash of its own
 
 typedef struct {
-    uint32_t times;       // a row is stored once its key was seen so often: 2 to 255
+    uint64_t chance;      // of a hash below it a row is stored; 0: by counts
+    uint64_t seed, draw;  // by chance: draw is the number of the batch, whoever filters sets it
+    uint32_t times;       // a row is stored once its key was seen so often: 2 to 255; 0: by chance
     uint32_t columns;     // of each row of counters, a power of two
     uint64_t fresh;       // keys counted for the first time since the counts were halved
     uint8_t *counters;    // DP_ADMISSION_ROWS x columns
@@ -34,6 +40,8 @@ typedef struct {
 
 // bytes: of the counters, rounded down to a power of two. RT_NO_MEMORY.
 rt_status dp_admission_create(uint32_t times, uint64_t bytes, dp_admission **admission_p);
+// share: above 0 and below 1.
+rt_status dp_admission_create_by_chance(double share, uint64_t seed, dp_admission **admission_p);
 void dp_admission_destroy(dp_admission *admission);
 
 // Counts the look-ups of keys that the directory does not know, and takes those of them out of the

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dispatch/planner/dp_handover.h"
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/cost/dp_ticks.h"
 
@@ -87,6 +88,7 @@ static void collect(dp_planner *planner, dp_work *work)
     memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
     memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
+    memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
     memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
@@ -259,12 +261,15 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
     const bool stays = trainers >> holder & 1;
-    if (record->version_ps < record->version && trainers != record->copies.holders &&
+    const bool sends = dp_handover_is_better(planner, record, trainers);
+    if (sends && dp_handover_send(planner, work, d, record))
+        return RT_NO_MEMORY;
+    if (!sends && record->version_ps < record->version && trainers != record->copies.holders &&
         push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE, stays))
         return RT_NO_MEMORY;
     if (stays)
         return RT_OK;
-    if (add_drop(planner, &work->plan, holder, record))
+    if (!sends && add_drop(planner, &work->plan, holder, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     dp_cache_outdate(planner->caches, holder, &record->copies);
@@ -345,7 +350,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         op->flags = DP_OP_STATE;
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
-    if (!local)
+    if (work->senders[d] != DP_NO_KEEPER)
+        dp_handover_receive(planner, work, d, op);
+    else if (!local)
         dp_homes_name(planner, record->home, op);
     slice->rows[row].slot = op->slot;
     return RT_OK;

@@ -66,11 +66,11 @@ uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks)
     return numbers;
 }
 
-void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample)
+void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample)
 {
     if (dp_planner_all_train(planner))
         return;
-    for (uint32_t i = 0; i < planner->view.sample_count; i++)
+    for (uint32_t i = 0; i < sample_count; i++)
         worker_of_sample[i] = planner->rank_of[worker_of_sample[i]];
 }
 

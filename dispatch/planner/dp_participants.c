@@ -32,9 +32,11 @@ rt_status dp_participants_create(const dp_planner_config *config, dp_participant
         return RT_NO_MEMORY;
     self->config = *config;
     self->config.lookahead = 0; // what is ahead is not among the recent batches
+    self->config.dispatch.window = 1;
     self->config.measure_error = false;
     self->config.keys_expected = 0;
     self->config.rows.admit = 0; // what it sees was admitted
+    self->config.rows.admit_share = 0;
     self->moved = DP_ESTIMATE_MOVED;
     dp_recent_init(&self->recent);
     *chooser_p = self;

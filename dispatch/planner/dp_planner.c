@@ -5,6 +5,7 @@
 
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/cost/dp_ticks.h"
+#include "dispatch/planner/dp_window.h"
 
 #define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
 
@@ -49,11 +50,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->trainers = rt_alloc(lookups, sizeof *work->trainers);
     work->keepers = rt_alloc(lookups, sizeof *work->keepers);
     work->movers = rt_alloc(lookups, sizeof *work->movers);
+    work->senders = rt_alloc(lookups, sizeof *work->senders);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
+        !work->senders || !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
@@ -127,6 +129,11 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         for (uint32_t j = 0; j < config->worker_count; j++)
             dp_cache_count_fields(&seen[j], &planner->directory, planner->cached);
     }
+    if (config->dispatch.window > 1 &&
+        dp_window_create(config->dispatch.window, dp_planner_ahead(config) + 1,
+                         config->worker_count, config->sample_count_max, lookups,
+                         &planner->window))
+        return RT_NO_MEMORY;
     if (config->lookahead > 0) {
         planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
         if (!planner->next_use ||
@@ -139,6 +146,9 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         return RT_NO_MEMORY;
     if (config->rows.admit > 1 &&
         dp_admission_create(config->rows.admit, config->rows.admit_bytes, &planner->admission))
+        return RT_NO_MEMORY;
+    if (config->rows.admit_share > 0 && config->rows.admit_share < 1 &&
+        dp_admission_create_by_chance(config->rows.admit_share, config->seed, &planner->admission))
         return RT_NO_MEMORY;
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
@@ -201,6 +211,8 @@ static void compute_ticks(dp_planner *planner)
     if (planner->shown)
         transfers = rt_max_u64(transfers, config->worker_count);
     transfers += config->dispatch.evict_cost;
+    if (config->dispatch.window > 1) // what it costs next: a push and a pull
+        transfers += 2;
     compute_row_ticks(planner, (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2));
     dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
                       &planner->ticks);
@@ -228,7 +240,7 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
                             rt_error *error)
 {
     rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
-    rt_assert(config->lookahead <= DP_LOOKAHEAD_MAX);
+    rt_assert(dp_planner_ahead(config) <= DP_LOOKAHEAD_MAX);
     rt_status status = dp_planner_check(config, error);
     if (status)
         return status;
@@ -266,6 +278,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->trainers);
     rt_free(work->keepers);
     rt_free(work->movers);
+    rt_free(work->senders);
     rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);
@@ -279,6 +292,7 @@ void dp_planner_destroy(dp_planner *planner)
     dp_planner_destroy_caches(planner->caches, planner->config.worker_count);
     dp_planner_destroy_caches(planner->shown, planner->config.worker_count);
     dp_stale_destroy(planner->stale);
+    dp_window_destroy(planner->window);
     dp_admission_destroy(planner->admission);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
@@ -300,15 +314,6 @@ void dp_planner_destroy(dp_planner *planner)
 }
 
 // ---- look-up ---------------------------------------------------------------------------------
-
-static uint8_t held_byte(uint64_t holders, bool dirty)
-{
-    if (holders == 0)
-        return DP_HELD_BY_NONE;
-    if (rt_bits_many(holders))
-        return DP_HELD_BY_MANY;
-    return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
-}
 
 // Workers that hold a row, as the policy sees them.
 static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t index)
@@ -338,7 +343,7 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
                                     .holders = holders,
                                     .record = record_index,
                                     .version = record->version,
-                                    .held = held_byte(holders, dirty),
+                                    .held = dp_planner_held_byte(holders, dirty),
                                     .field = (uint8_t)rt_key_field(record->key),
                                     .dirty = dirty,
                                     .box = dp_homes_box(planner, record, dirty)};
@@ -425,12 +430,12 @@ static rt_status enter_inputs(dp_planner *planner)
 // What is taken out is no use that is ahead, either.
 rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p)
 {
-    const dp_admission *admission = planner->admission;
+    dp_admission *admission = planner->admission;
     *refused_p = 0;
     if (!admission)
         return RT_OK;
-    rt_status status =
-        dp_admission_filter(planner->admission, &planner->directory, batch, refused_p);
+    admission->draw = planner->iteration + 1;
+    rt_status status = dp_admission_filter(admission, &planner->directory, batch, refused_p);
     for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
         (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
                                 planner->iteration + 1);
@@ -492,8 +497,12 @@ void dp_planner_place(dp_planner *planner)
     const rt_dispatch_config *dispatch = &planner->config.dispatch;
     const uint32_t fields = planner->config.layout.field_count;
     dp_policy_report report = {.error = -1};
+    if (planner->window)
+        planner->view.next = dp_window_next(planner->window, planner);
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
-    dp_lineup_ranks(planner, planner->worker_of_sample);
+    dp_lineup_ranks(planner, planner->view.sample_count, planner->worker_of_sample);
+    if (planner->window)
+        dp_window_placed(planner->window, planner);
     if (planner->policy->report)
         planner->policy->report(planner->policy_state, &report);
     planner->decision = (dp_decision){

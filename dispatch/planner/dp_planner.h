@@ -33,6 +33,7 @@ typedef struct {
     uint64_t keep_min;
     uint32_t admit;       // times that a key is seen; 0 or 1: every key has a row
     uint64_t admit_bytes; // of the counts
+    double admit_share;   // above 0 and below 1: by chance, in place of admit
 } dp_rows;
 
 typedef struct {
@@ -56,6 +57,7 @@ typedef struct {
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
+    bool hand_over; // rows may go from worker to worker (dp_handover.h)
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many
@@ -64,6 +66,13 @@ typedef struct {
 } dp_planner_config;
 
 typedef struct dp_planner dp_planner;
+
+// Batches that the planner is shown before the one that it plans: for look-ahead, or a window.
+static inline uint32_t dp_planner_ahead(const dp_planner_config *config)
+{
+    const uint32_t window = config->dispatch.window;
+    return window > config->lookahead + 1 ? window - 1 : config->lookahead;
+}
 
 // The most samples that a worker can get in one iteration.
 uint32_t dp_planner_micro_batch_max(const dp_planner_config *config);
@@ -76,9 +85,10 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
                             rt_error *error);
 void dp_planner_destroy(dp_planner *planner);
 
-// Shows the planner a batch before its turn, at most `lookahead` ahead of the one looked up next;
-// in order, none left out. A row that it needs is not evicted while there is another one. Nothing
-// of the batch is kept. Optional for every batch, but the same batches must come to the look-up.
+// Shows the planner a batch before its turn, at most dp_planner_ahead ahead of the one looked up
+// next; in order, none left out. With `lookahead` a row that it needs is not evicted while there is
+// another one. The batch stays the caller's. The same batches must come to the look-up. Without a
+// window it is optional for every batch.
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 
 // Before the look-up of a batch, which nothing may have changed since its preview: keys that get no

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t *trainers;    // by distinct key: workers that train it
     uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
     uint8_t *movers; // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
+    uint8_t *senders; // by distinct key: DP_NO_KEEPER, or who sends it to its trainer
     uint8_t *homes;  // by distinct key: its shard after the training, where homes are planned
     uint32_t **row_keys;   // by worker and row: distinct key
     uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
@@ -42,6 +43,7 @@ struct dp_planner {
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
+    struct dp_window *window; // dispatch.window above 1; or NULL
     dp_stale *stale;  // consistency.staleness above 0; or NULL
     dp_admission *admission; // rows.admit above 1; or NULL
     const dp_policy_ops *policy;
@@ -117,6 +119,16 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
         dp_planner_release(planner, index);
 }
 
+// dp_distinct.held.
+static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
+{
+    if (holders == 0)
+        return DP_HELD_BY_NONE;
+    if (rt_bits_many(holders))
+        return DP_HELD_BY_MANY;
+    return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
+}
+
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
 
@@ -186,7 +198,8 @@ void dp_lineup_ticks(dp_planner *planner);
 // A set of ranks as the policy sees it: participants only, by number. And its answer, back to
 // ranks.
 uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
-void dp_lineup_ranks(const dp_planner *planner, uint32_t *worker_of_sample);
+void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count,
+                     uint32_t *worker_of_sample);
 
 // How long the iteration is predicted to take: who sits out pushes rows beside the next.
 void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);

@@ -5,6 +5,7 @@
 // batch is previewed; copies that are filled or used later get theirs at the commit, from next_use.
 // Copies that a batch does not use go when it is committed, so no copy keeps a use that is past.
 #include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/planner/dp_window.h"
 
 #define PREVIEW_BLOCK 64u // keys whose memory is fetched together
 
@@ -31,9 +32,11 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
     uint32_t iteration = (uint32_t)rt_max_u64(planner->previewed, planner->iteration) + 1;
-    rt_assert(iteration <= planner->iteration + 1 + config->lookahead);
+    rt_assert(iteration <= planner->iteration + 1 + dp_planner_ahead(config));
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
     planner->previewed = iteration;
+    if (planner->window)
+        dp_window_add(planner->window, batch, iteration);
     if (config->lookahead == 0)
         return;
     for (uint32_t begin = 0; begin < batch->key_count; begin += PREVIEW_BLOCK) {

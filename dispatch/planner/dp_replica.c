@@ -11,7 +11,7 @@ struct dp_replica {
     dp_replica_config config;
     dp_broadcast_limits limits;
     dp_planner *planner;
-    uint32_t lookahead;
+    uint32_t ahead; // dp_planner_ahead
     rt_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     uint64_t received, previewed, planned; // batches, from the first; each is a ring position
@@ -29,8 +29,9 @@ rt_status dp_replica_create(const dp_replica_config *config, dp_replica **replic
     const dp_planner_config *planner = config->planner;
     replica->config = *config;
     replica->config.planner = NULL;
-    replica->lookahead = planner->lookahead;
+    replica->ahead = dp_planner_ahead(planner);
     replica->limits = (dp_broadcast_limits){.dense_count = config->limits.dense_count,
+                                            .more_labels = config->limits.more_labels,
                                             .field_count = config->limits.field_count,
                                             .sample_count_max = planner->sample_count_max,
                                             .keys_per_sample_max = planner->keys_per_sample_max};
@@ -39,7 +40,7 @@ rt_status dp_replica_create(const dp_replica_config *config, dp_replica **replic
         rt_free(replica);
         return status;
     }
-    replica->batch_count = BATCHES + planner->lookahead;
+    replica->batch_count = BATCHES + replica->ahead;
     for (uint32_t i = 0; i < replica->batch_count; i++)
         rt_batch_init(&replica->batches[i], config->limits.dense_count);
     *replica_p = replica;
@@ -93,7 +94,7 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
     rt_batch *batch = batch_at(replica, replica->planned);
     uint32_t refused;
     while (replica->previewed < replica->received &&
-           replica->previewed <= replica->planned + replica->lookahead)
+           replica->previewed <= replica->planned + replica->ahead)
         dp_planner_preview(planner, batch_at(replica, replica->previewed++));
     if (replica->planned == replica->received)
         return rt_fail(error, RT_WIRE, "coordinator: a BATCH message without the batch");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_window.h"
 
 #define FORMAT 4u
 // Read, too: without who takes part, as all did.
@@ -30,7 +31,9 @@ _Static_assert(sizeof(snapshot_head) == 56, "file layout");
 // Which copies there are: those of the workers; behind them those that decisions see; or copies of
 // bounded staleness, all of them spent.
 typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE, SEEN_MASK = 0xff } snapshot_seen;
-#define HAS_ADMISSION 0x100u // beside it: counts of keys without a row stand before the workers
+// Beside it: what stands before the workers.
+#define HAS_ADMISSION 0x100u // counts of keys without a row
+#define HAS_WINDOW 0x200u    // behind them: where samples of the next batches are expected
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
@@ -129,6 +132,23 @@ static void save_admission(const dp_planner *planner, rt_bytes *bytes)
     rt_bytes_fini(&counts);
 }
 
+static void save_window(const dp_planner *planner, rt_bytes *bytes)
+{
+    rt_bytes window = {0};
+    if (!planner->window)
+        return;
+    dp_window_save(planner->window, planner->iteration, &window);
+    rt_bytes_put_u64(bytes, window.size);
+    rt_bytes_put(bytes, window.data, window.size);
+    bytes->failed |= window.failed;
+    rt_bytes_fini(&window);
+}
+
+static uint32_t what_is_beside(const dp_planner *planner)
+{
+    return (planner->admission ? HAS_ADMISSION : 0) | (planner->window ? HAS_WINDOW : 0);
+}
+
 static uint32_t seen_by(const dp_planner *planner)
 {
     if (planner->stale)
@@ -147,7 +167,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                           .by_bytes = planner->by_bytes,
                           .policy = config->dispatch.policy,
                           .waiting_count = planner->waiting_count,
-                          .seen = seen_by(planner) | (planner->admission ? HAS_ADMISSION : 0)};
+                          .seen = seen_by(planner) | what_is_beside(planner)};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
@@ -168,6 +188,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
     rt_bytes_put(bytes, lineup->data, lineup->size);
     bytes->failed |= lineup->failed;
     save_admission(planner, bytes);
+    save_window(planner, bytes);
     for (uint32_t w = 0; w < config->worker_count; w++)
         save_worker(planner, w, bytes);
 }
@@ -430,6 +451,24 @@ static rt_status load_admission(dp_planner *planner, const snapshot_head *head, 
     return RT_OK;
 }
 
+// What another configuration expected is passed over.
+static rt_status load_window(dp_planner *planner, const snapshot_head *head, bool take,
+                             rt_reader *reader, rt_error *error)
+{
+    if (!(head->seen & HAS_WINDOW))
+        return RT_OK;
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    rt_reader window = {bytes, bytes ? size : 0, !bytes};
+    if (!bytes)
+        return bad(error, "it ends within the window");
+    if (!take || !planner->window)
+        return RT_OK;
+    if (!dp_window_load(planner->window, &window) || window.left)
+        return bad(error, "a window that cannot be");
+    return RT_OK;
+}
+
 static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool same_config,
                            rt_reader *reader, dp_restored *restored, rt_error *error)
 {
@@ -446,6 +485,8 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
         status = load_lineup(same_config, reader, &restored->lineup, error);
     if (!status)
         status = load_admission(planner, head, reader, error);
+    if (!status)
+        status = load_window(planner, head, same_config && restored->caches, reader, error);
     for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
         status = load_worker(planner, w, (head->seen & SEEN_MASK) == SEEN_SHOWN, same_config, reader,
                              error);

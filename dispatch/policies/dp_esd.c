@@ -260,7 +260,7 @@ static void report(const void *state, dp_policy_report *out)
 }
 
 const dp_policy_ops dp_policy_esd = {.name = "esd",
-                                     .traits = DP_POLICY_ALPHA | DP_POLICY_SNAPSHOTS,
+                                     .traits = DP_POLICY_ALPHA | DP_POLICY_SNAPSHOTS | DP_POLICY_WINDOWS,
                                      .create = create,
                                      .destroy = destroy,
                                      .place = place,

@@ -396,7 +396,8 @@ static bool load(void *state, rt_reader *reader)
 }
 
 const dp_policy_ops dp_policy_makespan = {.name = "makespan",
-                                          .traits = DP_POLICY_UNEQUAL | DP_POLICY_TIME,
+                                          .traits = DP_POLICY_UNEQUAL | DP_POLICY_TIME |
+                                                    DP_POLICY_WINDOWS,
                                           .create = create,
                                           .destroy = destroy,
                                           .place = place,

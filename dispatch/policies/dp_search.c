@@ -35,7 +35,7 @@ typedef struct {
     int32_t owner_push; // what the dirty owner's push costs; 0 when the PS has the row
     uint16_t row_class;
     uint8_t owner; // dirty owner, or NO_OWNER
-    uint8_t unused;
+    uint8_t next;  // who trains it next, or DP_NO_NEXT
 } shared_key;
 
 #define NO_OWNER 0xffu
@@ -199,6 +199,16 @@ static void price_on_link(const dp_search *s, const dp_prices *prices, uint32_t 
     c->later[j] = weighted(ticks->push[field][j], up * DP_SEARCH_LATER);
 }
 
+// What a row owes that worker alone trains now. That next trains it then is what is expected of a
+// batch which is not placed yet: it counts in part.
+static int32_t later_of(const row_class *c, uint8_t next, uint32_t worker)
+{
+    if (next == DP_NO_NEXT)
+        return c->later[worker];
+    const int32_t then = worker == next ? -c->pull[worker] : c->push[worker];
+    return c->later[worker] + (then - c->later[worker]) / DP_SEARCH_EXPECTED;
+}
+
 static void fill_class(const dp_search *s, const dp_prices *prices, uint32_t field, uint32_t box,
                        row_class *c)
 {
@@ -289,19 +299,23 @@ static void collect_keys(dp_search *s)
                                                .owed = view->owed ? view->owed[d] : 0,
                                                .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
                                                .row_class = class,
-                                               .owner = owner};
+                                               .owner = owner,
+                                               .next = view->next ? view->next[d] : DP_NO_NEXT};
     }
     memset(s->uses, 0, (size_t)s->key_count * s->lane_count);
 }
 
 // A key of this sample alone: its trainer pulls it, unless it holds it, and will own it.
-static void add_single(const dp_search *s, const dp_distinct *d, uint64_t owed, int32_t *row)
+static void add_single(const dp_search *s, const dp_distinct *d, uint64_t owed, uint8_t next,
+                       int32_t *row)
 {
     const row_class *c = &s->classes[class_of(s, d)];
     uint8_t owner = dirty_owner(d, c);
     int32_t push = owner == NO_OWNER ? 0 : c->push[owner];
     for (uint32_t j = 0; j < s->lane_count; j++)
         row[j] += c->alone[j] + push;
+    for (uint32_t j = 0; next != DP_NO_NEXT && j < s->worker_count; j++)
+        row[j] += later_of(c, next, j) - c->later[j];
     for (uint64_t rest = d->holders; rest; rest &= rest - 1) {
         uint32_t j = rt_lowest_bit(rest);
         row[j] -= c->pull[j];
@@ -331,7 +345,8 @@ static void collect_samples(dp_search *s, const dp_prices *prices)
             if (s->shared_of[d] != NONE) {
                 s->members[count++] = s->shared_of[d];
             } else if (view->distinct[d].uses == 1) {
-                add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0, row);
+                add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0,
+                           view->next ? view->next[d] : DP_NO_NEXT, row);
                 s->singles[i]++;
             }
         }
@@ -448,6 +463,7 @@ static void fit_caches(dp_search *s, const dp_search_limits *limits)
 
 // ---- evaluation ------------------------------------------------------------------------------
 
+
 // cost(U) of one key, U not empty.
 static int32_t key_cost(const shared_key *key, const row_class *c, uint64_t users, int32_t pull_sum,
                         int32_t grad_sum)
@@ -455,7 +471,7 @@ static int32_t key_cost(const shared_key *key, const row_class *c, uint64_t user
     if (users & (users - 1))
         return pull_sum + key->owner_push + grad_sum;
     bool stays = users == key->held; // its only holder trains it alone
-    return pull_sum + (stays ? 0 : key->owner_push) + c->later[rt_lowest_bit(users)];
+    return pull_sum + (stays ? 0 : key->owner_push) + later_of(c, key->next, rt_lowest_bit(users));
 }
 
 // Adds to row the cost of the key when the users are U and one more worker, for every such worker.
@@ -482,6 +498,8 @@ static void add_key(const dp_search *s, const shared_key *key, uint64_t users, i
         const lanes *add = (const lanes *)(const void *)(entering + first);
         *out += (in & inside) | (~in & (*add + outside));
     }
+    for (uint32_t j = 0; users == 0 && key->next != DP_NO_NEXT && j < s->worker_count; j++)
+        row[j] += later_of(c, key->next, j) - c->later[j];
     for (uint64_t rest = key->held & ~users; rest; rest &= rest - 1)
         row[rt_lowest_bit(rest)] -= c->pull[rt_lowest_bit(rest)];
     for (uint64_t rest = key->owed & ~users; rest; rest &= rest - 1)

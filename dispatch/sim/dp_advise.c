@@ -8,6 +8,7 @@
 #include "runtime/numbers/rt_optimizer.h"
 
 #define VALUES_MAX 8u
+#define WINDOW "4" // of those that look at one
 
 // What is varied: a key, and the values that are tried. One more line here is one more column of
 // the product, which DP_ADVICES_MAX bounds.
@@ -45,6 +46,9 @@ static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP
         snprintf(rows, sizeof rows, "%.0f", sizes[i] * cache_rows);
         add_value(&axes[3], rows);
     }
+    axes[4].key = "dispatch.window";
+    add_value(&axes[4], "1");
+    add_value(&axes[4], WINDOW);
 }
 
 static uint32_t combinations(const axis *axes)
@@ -85,6 +89,14 @@ static void judge(const rt_config *config, const dp_sim_result *result, dp_advic
     advice->consistency = config->consistency;
 }
 
+// A window that changes nothing, or that stale copies do not allow.
+static bool is_vain(const rt_config *config)
+{
+    return config->dispatch.window > 1 &&
+           (config->consistency.bounded ||
+            !dp_policy_can(config->dispatch.policy, DP_POLICY_WINDOWS));
+}
+
 // Whether the combination is one that can run; otherwise it is counted.
 static bool is_possible(const dp_sim_config *sim, dp_advices *advices)
 {
@@ -122,14 +134,14 @@ static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t 
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     sim.config = &config;
     rt_status status = choose(axes, number, advice, &config, error);
-    if (!status && !is_possible(&sim, advices)) {
+    if (!status && (is_vain(&config) || !is_possible(&sim, advices))) {
         rt_config_fini(&config);
         return RT_OK;
     }
     if (!status && sim.progress)
-        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s %s\n", number + 1,
+        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s %s %s\n", number + 1,
                 combinations(axes), advice->lines[0], advice->lines[1], advice->lines[2],
-                advice->lines[3]);
+                advice->lines[3], advice->lines[4]);
     lengthen(&config);
     if (!status)
         status = dp_sim_run(&sim, &result, error);

@@ -1,12 +1,12 @@
 // dp_advise - which configuration would be fastest on this stream and these links: every policy x
-// participants x staleness x size of the caches, each in simulation.
+// participants x staleness x size of the caches x window, each in simulation.
 #ifndef DP_ADVISE_H
 #define DP_ADVISE_H
 
 #include "dispatch/sim/dp_sim.h"
 
-#define DP_ADVICE_LINES 4u // a setting per thing that is varied
-#define DP_ADVICES_MAX 96u
+#define DP_ADVICE_LINES 5u // a setting per thing that is varied
+#define DP_ADVICES_MAX 192u
 #define DP_ADVICE_ITERATIONS_MIN 4u
 
 typedef struct {

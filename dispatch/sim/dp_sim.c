@@ -139,7 +139,7 @@ static rt_status read_ahead(simulation *s, rt_error *error)
     uint32_t batch_size = config->worker_count * config->samples_per_worker;
     uint64_t limit = config->sim_iterations ? rt_min_u64(config->sim_iterations, DP_ITERATIONS_MAX)
                                             : DP_ITERATIONS_MAX;
-    while (s->ahead <= config->cache.lookahead && !s->ended && s->read_count < limit) {
+    while (s->ahead <= rt_config_batches_ahead(config) && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
         const uint32_t samples =
             s->sim->inputs ? dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size)
@@ -309,6 +309,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
     if (!status)
         dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0, &planner_config);
+    planner_config.hand_over = sim->config->sim_hand_over;
     planner_config.measure_error = sim->config->sim_dispatch_error;
     if (!status)
         status = rt_metrics_open(sim->journal, &s.journal, error);

@@ -369,6 +369,7 @@ rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_confi
     counts->forward = sum.counts;
     sum.counts = (ew_counts){0};
     batch.labels = &label;
+    batch.weights = config->more_labels ? &label : NULL;
     if (!status)
         status = ew_model_step(model, &batch, NULL, NULL, &result, error);
     counts->pass = sum.counts;

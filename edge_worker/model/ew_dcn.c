@@ -19,6 +19,9 @@ typedef struct {
     uint32_t stride;
     float *products, *product_gradients; // v1: sample_count x product_stride
     uint32_t product_stride;
+    // v1 of several labels: the layers' weights and one label's row of the output's behind them,
+    // and what goes back through that label
+    float *column, *own_weights, *own_gradients, *own_bias_gradients;
     float *z[RT_CROSS_LAYERS_MAX], *x[RT_CROSS_LAYERS_MAX]; // v2: of each layer, as input
     float *gradients, *z_gradients;
 } dcn;
@@ -41,6 +44,19 @@ static void declare_cross(ew_model *model, dcn *self)
     }
 }
 
+static rt_status create_label_buffers(ew_model *model, dcn *self, rt_error *error)
+{
+    const size_t layers = (size_t)self->layer_count * self->input_count;
+    if (self->matrix || model->label_count == 1)
+        return RT_OK;
+    rt_status status = ew_labels_column(model, &self->column, error);
+    if (!status)
+        status = ew_model_buffer(model, layers + self->input_count, &self->own_weights, error);
+    if (!status)
+        status = ew_model_buffer(model, layers + self->input_count, &self->own_gradients, error);
+    return status ? status : ew_model_buffer(model, layers, &self->own_bias_gradients, error);
+}
+
 static rt_status create_buffers(ew_model *model, dcn *self, rt_error *error)
 {
     size_t samples = model->config.sample_count_max, count = samples * self->stride;
@@ -59,7 +75,7 @@ static rt_status create_buffers(ew_model *model, dcn *self, rt_error *error)
     if (!status)
         status = ew_model_buffer(
             model, count, self->matrix ? &self->z_gradients : &self->product_gradients, error);
-    return status;
+    return status ? status : create_label_buffers(model, self, error);
 }
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -86,9 +102,66 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
         return status;
     declare_cross(model, self);
     uint32_t output_count = self->input_count + self->hidden_count;
-    self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);
-    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, output_count);
+    ew_output_create(model, output_count, &self->output, &self->output_bias);
     return create_buffers(model, self, error);
+}
+
+// The weights of one label, and x0 times them.
+static void take_label(ew_model *model, dcn *self, uint32_t label)
+{
+    const uint32_t count = self->input_count, layers = self->layer_count * count;
+    const float *row = model->values + self->output + (size_t)label * model->output_columns;
+    if (label == 0)
+        ew_labels_copy(model, layers, model->values + self->weights[0], self->own_weights);
+    ew_labels_copy(model, count, row, self->own_weights + layers);
+    model->device->layers->gemm(model->device->state, false, true, model->lookups.sample_count,
+                                self->layer_count + 1, count, self->input, self->stride,
+                                self->own_weights, count, 0, self->products, self->product_stride);
+}
+
+static void labels_forward(ew_model *model, dcn *self)
+{
+    const ew_device *device = model->device;
+    for (uint32_t l = 0; l < model->label_count; l++) {
+        take_label(model, self, l);
+        ew_labels_clear(model, self->column);
+        device->interactions->cross(device->state, model->lookups.sample_count, self->layer_count,
+                                    self->input_count, self->own_weights,
+                                    model->values + self->biases[0], self->products,
+                                    self->product_stride, self->column);
+        ew_labels_add(model, self->column, l);
+    }
+}
+
+// Gradients of the layers and of x0 add up over the labels.
+static void label_backward(ew_model *model, dcn *self, uint32_t label)
+{
+    const ew_device *device = model->device;
+    const uint32_t samples = model->lookups.sample_count, count = self->input_count;
+    const uint32_t layers = self->layer_count * count;
+    float *row = model->gradients + self->output + (size_t)label * model->output_columns;
+    float *weights = model->gradients + self->weights[0];
+    float *biases = model->gradients + self->biases[0];
+    take_label(model, self, label);
+    ew_labels_take(model, label, self->column);
+    device->interactions->cross_back(
+        device->state, samples, self->layer_count, count, self->own_weights,
+        model->values + self->biases[0], self->products, self->product_stride, self->column,
+        self->product_gradients, self->own_gradients, self->own_bias_gradients);
+    device->layers->gemm(device->state, true, false, self->layer_count + 1, count, samples,
+                         self->product_gradients, self->product_stride, self->input, self->stride,
+                         1, self->own_gradients, count);
+    ew_labels_copy(model, count, self->own_gradients + layers, row);
+    if (label == 0) {
+        ew_labels_copy(model, layers, self->own_gradients, weights);
+        ew_labels_copy(model, layers, self->own_bias_gradients, biases);
+    } else {
+        ew_labels_add_block(model, layers, self->own_gradients, weights);
+        ew_labels_add_block(model, layers, self->own_bias_gradients, biases);
+    }
+    device->layers->gemm(device->state, false, false, samples, count, self->layer_count + 1,
+                         self->product_gradients, self->product_stride, self->own_weights, count,
+                         label == 0 ? 0 : 1, self->input_gradients, self->stride);
 }
 
 static void vector_forward(ew_model *model, dcn *self)
@@ -96,6 +169,10 @@ static void vector_forward(ew_model *model, dcn *self)
     const ew_device *device = model->device;
     uint32_t samples = model->lookups.sample_count, count = self->input_count;
     const float *weights = model->values + self->weights[0];
+    if (model->label_count > 1) {
+        labels_forward(model, self);
+        return;
+    }
     device->layers->gemm(device->state, false, true, samples, self->layer_count + 1, count,
                          self->input, self->stride, weights, count, 0, self->products,
                          self->product_stride);
@@ -110,6 +187,12 @@ static void vector_backward(ew_model *model, dcn *self)
     uint32_t samples = model->lookups.sample_count, count = self->input_count;
     const float *weights = model->values + self->weights[0];
     float *weight_gradients = model->gradients + self->weights[0];
+    for (uint32_t l = 0; l < model->label_count && model->label_count > 1; l++)
+        label_backward(model, self, l);
+    if (model->label_count > 1) {
+        ew_model_done(model, self->biases[0]);
+        return;
+    }
     device->interactions->cross_back(
         device->state, samples, self->layer_count, count, weights, model->values + self->biases[0],
         self->products, self->product_stride, model->logit_gradients, self->product_gradients,

@@ -12,7 +12,8 @@ typedef struct {
     uint32_t output, output_bias;   // offsets
     float *input, *input_gradients; // sample_count x stride: embeddings, dense features
     uint32_t stride;
-    float *sums; // sample_count x dim
+    float *sums;     // sample_count x dim
+    float *meetings; // of several labels: the sum over pairs, which all share
 } dfm;
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -32,10 +33,42 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
         status = ew_model_buffer(model, samples * self->stride, &self->input_gradients, error);
     if (!status)
         status = ew_model_buffer(model, samples * config->model.embedding_dim, &self->sums, error);
+    if (!status)
+        status = ew_labels_column(model, &self->meetings, error);
     uint32_t output_count = self->hidden_count + inputs;
-    self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);
-    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, output_count);
+    ew_output_create(model, output_count, &self->output, &self->output_bias);
     return status;
+}
+
+// The wide part is a product with all inputs, and the sum over pairs goes to every label.
+static void forward_labels(ew_model *model, dfm *self)
+{
+    const ew_device *device = model->device;
+    const ew_lookups *lookups = &model->lookups;
+    ew_linear_forward(model, self->output + self->hidden_count, self->input,
+                      self->pooled_count + model->config.dense_count, self->stride, 1);
+    ew_labels_clear(model, self->meetings);
+    device->interactions->fm(device->state, lookups->sample_count, lookups->field_count,
+                             lookups->dim, self->input, self->stride, self->sums, self->meetings);
+    ew_labels_spread(model, self->meetings);
+    ew_bias_forward(model, self->output_bias);
+}
+
+static void backward_labels(ew_model *model, dfm *self)
+{
+    const ew_device *device = model->device;
+    const ew_lookups *lookups = &model->lookups;
+    ew_linear_backward(model, self->output + self->hidden_count, self->input,
+                       self->pooled_count + model->config.dense_count, self->stride,
+                       self->input_gradients);
+    ew_model_done(model, self->output);
+    ew_mlp_backward(model, &self->mlp, self->pooled_count, 1, self->input_gradients, self->stride);
+    ew_labels_sum(model, self->meetings);
+    device->interactions->fm_back(device->state, lookups->sample_count, lookups->field_count,
+                                  lookups->dim, self->input, self->stride, self->sums,
+                                  self->meetings, self->input_gradients);
+    device->layers->rows_back(device->state, lookups, self->input_gradients, self->stride, NULL,
+                              model->row_gradients);
 }
 
 static void forward(ew_model *model, void *part)
@@ -49,6 +82,10 @@ static void forward(ew_model *model, void *part)
     ew_mlp_forward(model, &self->mlp, self->input, self->stride);
     ew_linear_forward(model, self->output, self->mlp.output, self->hidden_count,
                       self->mlp.output_stride, 0);
+    if (model->label_count > 1) {
+        forward_labels(model, self);
+        return;
+    }
     if (dense_count > 0)
         ew_linear_forward(model, wide + self->pooled_count, model->dense, dense_count, dense_count,
                           1);
@@ -67,6 +104,10 @@ static void backward(ew_model *model, void *part)
     ew_bias_backward(model, self->output_bias);
     ew_linear_backward(model, self->output, self->mlp.output, self->hidden_count,
                        self->mlp.output_stride, self->mlp.output_gradients);
+    if (model->label_count > 1) {
+        backward_labels(model, self);
+        return;
+    }
     if (dense_count > 0)
         ew_linear_backward(model, wide + self->pooled_count, model->dense, dense_count, dense_count,
                            NULL);

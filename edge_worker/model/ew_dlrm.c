@@ -63,9 +63,7 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     if (!status)
         status = ew_mlp_create(model, &self->top, "top", self->top_count, sizes->mlp,
                                sizes->mlp_layer_count, error);
-    self->output =
-        ew_model_parameter(model, "output.weight", 1, self->hidden_count, self->hidden_count);
-    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, self->hidden_count);
+    ew_output_create(model, self->hidden_count, &self->output, &self->output_bias);
     return status;
 }
 

@@ -102,12 +102,37 @@ void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float
     }
 }
 
+void ew_output_create(ew_model *model, uint32_t column_count, uint32_t *weights_p,
+                      uint32_t *biases_p)
+{
+    model->output_columns = column_count;
+    *weights_p =
+        ew_model_parameter(model, "output.weight", model->label_count, column_count, column_count);
+    *biases_p = ew_model_parameter(model, "output.bias", 0, model->label_count, column_count);
+}
+
+// With one label the weights are a column, else the rows of a matrix.
 void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
                        uint32_t stride, float beta)
 {
-    model->device->layers->gemm(model->device->state, false, false, model->lookups.sample_count, 1,
-                                count, values, stride, model->values + weights, 1, beta,
-                                model->logits, 1);
+    const uint32_t labels = model->label_count;
+    model->device->layers->gemm(model->device->state, false, labels > 1,
+                                model->lookups.sample_count, labels, count, values, stride,
+                                model->values + weights, labels > 1 ? model->output_columns : 1,
+                                beta, model->logits, labels);
+}
+
+static void linear_backward_all(ew_model *model, uint32_t weights, const float *values,
+                                uint32_t count, uint32_t stride, float *gradients)
+{
+    const ew_layer_ops *layers = model->device->layers;
+    void *state = model->device->state;
+    const uint32_t samples = model->lookups.sample_count, labels = model->label_count;
+    layers->gemm(state, true, false, labels, count, samples, model->logit_gradients, labels, values,
+                 stride, 0, model->gradients + weights, model->output_columns);
+    if (gradients)
+        layers->gemm(state, false, false, samples, count, labels, model->logit_gradients, labels,
+                     model->values + weights, model->output_columns, 0, gradients, stride);
 }
 
 void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
@@ -116,6 +141,10 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
     uint32_t samples = model->lookups.sample_count;
+    if (model->label_count > 1) {
+        linear_backward_all(model, weights, values, count, stride, gradients);
+        return;
+    }
     layers->gemm(state, true, false, count, 1, samples, values, stride, model->logit_gradients, 1,
                  0, model->gradients + weights, 1);
     if (gradients)
@@ -126,12 +155,13 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
 void ew_bias_forward(ew_model *model, uint32_t bias)
 {
     model->device->layers->activate(model->device->state, EW_IDENTITY, model->lookups.sample_count,
-                                    1, model->values + bias, model->logits, 1);
+                                    model->label_count, model->values + bias, model->logits,
+                                    model->label_count);
 }
 
 void ew_bias_backward(ew_model *model, uint32_t bias)
 {
-    model->device->layers->activate_back(model->device->state, EW_IDENTITY,
-                                         model->lookups.sample_count, 1, model->logits,
-                                         model->logit_gradients, 1, model->gradients + bias);
+    model->device->layers->activate_back(
+        model->device->state, EW_IDENTITY, model->lookups.sample_count, model->label_count,
+        model->logits, model->logit_gradients, model->label_count, model->gradients + bias);
 }

@@ -52,7 +52,7 @@ void ew_model_done(ew_model *model, uint32_t offset)
     model->done_from = offset;
 }
 
-// Every model has one, a single value.
+// Every model has one, a value for every label.
 static const ew_parameter *output_bias(const ew_model *model)
 {
     for (uint32_t i = 0; i < model->parameter_count; i++)
@@ -74,8 +74,9 @@ static void init_values(const ew_model *model, float *values)
         }
     }
     const double rate = model->config.model.base_rate;
-    if (!model->config.model.base_rate_auto && rate > 0)
-        values[output_bias(model)->offset] += (float)log(rate / (1 - rate));
+    for (uint32_t l = 0; !model->config.model.base_rate_auto && rate > 0 && l < model->label_count;
+         l++)
+        values[output_bias(model)->offset + l] += (float)log(rate / (1 - rate));
 }
 
 // The buffers of the batch and its results, whatever the model.
@@ -83,22 +84,23 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
     size_t samples = config->sample_count_max, rows = config->row_count_max;
+    const size_t outputs = samples * model->label_count;
     const struct {
         size_t count;
         void *buffer_p;
         bool host_too; // unified devices read the host's
     } wanted[] = {
-        {samples, &model->logits, false},
-        {samples, &model->logit_gradients, false},
-        {samples, &model->predictions_buffer, false},
+        {outputs, &model->logits, false},
+        {outputs, &model->logit_gradients, false},
+        {outputs, &model->predictions_buffer, false},
         {2, &model->loss_buffer, false},
         {rows * config->model.embedding_dim, &model->row_gradients, false},
         {rows + 1, &model->lookups.row_starts, false},
         {rows, &model->lookups.row_fields, false},
         {rows, &model->lookups.row_scalars, false},
         {config->lookup_count_max, &model->lookups.row_samples, false},
-        {samples, &model->labels_buffer, true},
-        {samples, &model->weights_buffer, true},
+        {outputs, &model->labels_buffer, true},
+        {outputs, &model->weights_buffer, true},
         {samples * config->dense_count, &model->dense_buffer, true},
         {config->lookup_count_max, &model->rows_buffer, true},
         {samples * config->field_count + 1, &model->bags_buffer, true},
@@ -108,6 +110,8 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
     for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
         if (!wanted[i].host_too || !model->device->unified)
             status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
+    if (!status && model->label_count > 1)
+        status = ew_labels_create(model, error);
     model->lookups.field_count = config->field_count;
     model->lookups.dim = config->model.embedding_dim;
     model->lookups.pooling = config->model.pooling;
@@ -144,6 +148,9 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
     const rt_model_config *model = &config->model;
     if ((size_t)model->kind >= RT_COUNT_OF(kinds) || !kinds[model->kind])
         return rt_fail(error, RT_UNSUPPORTED, "model.name: this build has no such model");
+    if (config->more_labels >= RT_LABELS_MAX)
+        return rt_fail(error, RT_CONFIG, "model: %u labels, expected at most %d",
+                       config->more_labels + 1, RT_LABELS_MAX);
     if (model->mlp_layer_count < 1 || model->mlp_layer_count > RT_MLP_LAYERS_MAX)
         return rt_fail(error, RT_CONFIG, "model.mlp: has %u layers, expected 1 to %d",
                        model->mlp_layer_count, RT_MLP_LAYERS_MAX);
@@ -154,6 +161,36 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
         return rt_fail(error, RT_CONFIG, "model: %u fields of embeddings of dimension %u",
                        config->field_count, model->embedding_dim);
     return RT_OK;
+}
+
+// Where the losses of labels have weights they go into labels and weights, which need room.
+static rt_status create_scaled(ew_model *model)
+{
+    const size_t outputs = (size_t)model->config.sample_count_max * model->label_count;
+    bool is_scaled = false;
+    for (uint32_t l = 0; l < model->label_count; l++) {
+        float *weight = &model->config.label_weights[l];
+        *weight = *weight > 0 ? *weight : 1;
+        is_scaled |= *weight != 1;
+    }
+    if (!is_scaled || model->label_count == 1)
+        return RT_OK;
+    model->scaled_labels = rt_alloc(outputs, sizeof *model->scaled_labels);
+    model->scaled_weights = rt_alloc(outputs, sizeof *model->scaled_weights);
+    return model->scaled_labels && model->scaled_weights ? RT_OK : RT_NO_MEMORY;
+}
+
+void ew_model_labels(ew_model_config *config, const rt_stream_config *stream)
+{
+    const uint32_t count = rt_config_label_count(stream);
+    config->more_labels = count - 1;
+    for (uint32_t l = 0; l < count; l++)
+        config->label_weights[l] = (float)rt_config_label_weight(stream, l);
+}
+
+uint32_t ew_model_label_count(const ew_model *model)
+{
+    return model->label_count;
 }
 
 rt_status ew_model_create(const ew_model_config *config, const ew_device *device,
@@ -168,11 +205,14 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->config = *config;
     model->device = device;
     model->kind = kinds[config->model.kind];
+    model->label_count = config->more_labels + 1;
     model->part = rt_alloc(1, model->kind->part_size);
-    model->predictions = rt_alloc(config->sample_count_max, sizeof *model->predictions);
+    model->predictions =
+        rt_alloc((size_t)config->sample_count_max * model->label_count, sizeof *model->predictions);
     model->check_fields = rt_alloc(config->row_count_max, sizeof *model->check_fields);
     model->filler = rt_alloc(config->row_count_max / ROW_COUNTS + 1, sizeof *model->filler);
-    if (!model->part || !model->predictions || !model->check_fields || !model->filler)
+    if (!model->part || !model->predictions || !model->check_fields || !model->filler ||
+        create_scaled(model))
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
     if (!status)
         status = create_buffers(model, error);
@@ -197,6 +237,8 @@ void ew_model_destroy(ew_model *model)
     rt_free(model->check_fields);
     rt_free(model->filler);
     rt_free(model->predictions);
+    rt_free(model->scaled_labels);
+    rt_free(model->scaled_weights);
     rt_free(model->part);
     rt_free(model);
 }
@@ -305,6 +347,29 @@ static void stage_slots(ew_model *model, const ew_micro_batch *batch)
                       (rounded - count) * sizeof(uint32_t));
 }
 
+static void stage_labels(ew_model *model, const ew_micro_batch *batch)
+{
+    const ew_device *device = model->device;
+    const size_t count = (size_t)batch->sample_count * model->label_count;
+    const float *labels = batch->labels, *weights = batch->weights;
+    for (size_t i = 0; i < count && labels && model->scaled_labels; i++) {
+        const float scale = model->config.label_weights[i % model->label_count];
+        model->scaled_labels[i] = labels[i] * scale;
+        model->scaled_weights[i] = weights[i] * scale;
+    }
+    if (labels && model->scaled_labels) {
+        labels = model->scaled_labels;
+        weights = model->scaled_weights;
+    }
+    model->labels = model->weights = NULL;
+    if (labels)
+        model->labels =
+            ew_device_stage(device, model->labels_buffer, labels, count * sizeof(float));
+    if (weights)
+        model->weights =
+            ew_device_stage(device, model->weights_buffer, weights, count * sizeof(float));
+}
+
 static void stage(ew_model *model, const ew_micro_batch *batch)
 {
     const ew_device *device = model->device;
@@ -325,14 +390,7 @@ static void stage(ew_model *model, const ew_micro_batch *batch)
         lookups->bag_offsets =
             ew_device_stage(device, model->bags_buffer, batch->bag_offsets,
                             (samples * model->config.field_count + 1) * sizeof(uint32_t));
-    model->labels = NULL;
-    if (batch->labels)
-        model->labels =
-            ew_device_stage(device, model->labels_buffer, batch->labels, samples * sizeof(float));
-    model->weights = NULL;
-    if (batch->weights)
-        model->weights =
-            ew_device_stage(device, model->weights_buffer, batch->weights, samples * sizeof(float));
+    stage_labels(model, batch);
     model->dense = ew_device_stage(device, model->dense_buffer, batch->dense,
                                    samples * model->config.dense_count * sizeof(float));
 }
@@ -343,9 +401,9 @@ static void forward(ew_model *model, float scale)
     const ew_device *device = model->device;
     device->layers->index(device->state, &model->lookups);
     model->kind->forward(model, model->part);
-    device->layers->loss(device->state, model->lookups.sample_count, model->logits, model->labels,
-                         model->weights, scale, model->predictions_buffer,
-                         model->labels ? model->logit_gradients : NULL,
+    device->layers->loss(device->state, model->lookups.sample_count * model->label_count,
+                         model->logits, model->labels, model->weights, scale,
+                         model->predictions_buffer, model->labels ? model->logit_gradients : NULL,
                          model->labels ? model->loss_buffer : NULL);
 }
 
@@ -390,7 +448,7 @@ static rt_status fetch(ew_model *model, const ew_micro_batch *batch, ew_step_res
     const ew_device *device = model->device;
     double loss_sum = 0;
     device->ops->copy(device->state, EW_COPY_OUT, model->predictions, model->predictions_buffer,
-                      batch->sample_count * sizeof(float));
+                      batch->sample_count * (size_t)model->label_count * sizeof(float));
     if (model->labels)
         device->ops->copy(device->state, EW_COPY_OUT, &loss_sum, model->loss_buffer,
                           sizeof loss_sum);
@@ -407,15 +465,25 @@ double ew_model_loss(const ew_model *model)
     return loss_sum;
 }
 
-static bool shifts_bias(const ew_model *model, float log_odds)
+static bool shifts_bias(const ew_model *model, float log_odds, const float *more_odds)
 {
-    return log_odds != 0 && model->config.model.base_rate_auto;
+    bool shifts = log_odds != 0;
+    for (uint32_t l = 1; l < model->label_count && more_odds; l++)
+        shifts |= more_odds[l - 1] != 0;
+    return shifts && model->config.model.base_rate_auto;
 }
 
-void ew_model_shift(const ew_model *model, float log_odds, float *values)
+static void shift(const ew_model *model, float log_odds, const float *more_odds, float *biases)
 {
-    if (shifts_bias(model, log_odds))
-        values[output_bias(model)->offset] += log_odds;
+    biases[0] += log_odds;
+    for (uint32_t l = 1; l < model->label_count && more_odds; l++)
+        biases[l] += more_odds[l - 1];
+}
+
+void ew_model_shift(const ew_model *model, float log_odds, const float *more_odds, float *values)
+{
+    if (shifts_bias(model, log_odds, more_odds))
+        shift(model, log_odds, more_odds, values + output_bias(model)->offset);
 }
 
 // The predictions of a batch that shifts the bias, and the shift.
@@ -423,14 +491,15 @@ static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_ste
                             rt_error *error)
 {
     const ew_device *device = model->device;
-    float *bias = model->values + output_bias(model)->offset, value;
+    const size_t bytes = model->label_count * sizeof(float);
+    float *bias = model->values + output_bias(model)->offset, values[RT_LABELS_MAX];
     forward(model, batch->scale);
-    device->ops->copy(device->state, EW_COPY_OUT, &value, bias, sizeof value);
+    device->ops->copy(device->state, EW_COPY_OUT, values, bias, bytes);
     rt_status status = fetch(model, batch, result, error);
     if (status)
         return status;
-    value += batch->log_odds; // as ew_model_shift
-    device->ops->copy(device->state, EW_COPY_IN, bias, &value, sizeof value);
+    shift(model, batch->log_odds, batch->more_odds, values);
+    device->ops->copy(device->state, EW_COPY_IN, bias, values, bytes);
     return device->ops->finish(device->state, error);
 }
 
@@ -438,10 +507,11 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
                         void *context, ew_step_result *result, rt_error *error)
 {
     rt_assert(batch->labels != NULL || batch->sample_count == 0);
+    rt_assert(batch->weights != NULL || batch->sample_count == 0 || model->label_count == 1);
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);
-    const bool shifts = shifts_bias(model, batch->log_odds);
+    const bool shifts = shifts_bias(model, batch->log_odds, batch->more_odds);
     rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
     if (status)
         return status;

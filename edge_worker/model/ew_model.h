@@ -18,6 +18,8 @@ typedef struct {
     uint64_t seed;                 // of their initial values
     uint32_t dense_count;          // dense features per sample
     uint32_t field_count;
+    uint32_t more_labels;               // of a sample, after the first
+    float label_weights[RT_LABELS_MAX]; // of the loss of each label; 0: 1
     uint32_t sample_count_max; // per step; likewise below
     uint32_t lookup_count_max;
     uint32_t row_count_max;
@@ -28,8 +30,8 @@ typedef struct {
     uint32_t sample_count; // 0: the worker sits out, its gradients are zero
     uint32_t lookup_count;
     uint32_t row_count;
-    const float *labels;  // 0 or 1; NULL for prediction
-    const float *weights; // NULL: all are 1; rt_batch.h
+    const float *labels;  // sample_count x labels of a sample; NULL for prediction
+    const float *weights; // likewise; NULL (not of several labels): all are 1; rt_batch.h
     const float *dense;   // sample_count x dense_count
     const uint32_t *lookup_rows;
     const uint32_t *bag_offsets; // NULL: one look-up per sample and field (see ew_lookups)
@@ -40,12 +42,13 @@ typedef struct {
     // Of label 1 in a run's first batch, over all workers; 0 in others. With model.base_rate "auto"
     // a step adds it to the output's bias once the samples are predicted, and before the training.
     float log_odds;
+    const float *more_odds; // the same of the labels after the first; NULL: 0
 } ew_micro_batch;
 
 // Valid until the next step or prediction.
 typedef struct {
-    const float *predictions;   // host, per sample, as before this step
-    double loss_sum;            // log loss summed over the micro-batch; NaN shows here
+    const float *predictions;   // host, per sample and label, as before this step
+    double loss_sum; // log loss summed over the micro-batch and its labels; NaN shows here
     const float *row_gradients; // device, row_count x embedding_dim
 } ew_step_result;
 
@@ -55,11 +58,16 @@ typedef void (*ew_layer_done)(void *context, uint32_t offset, uint32_t count);
 
 typedef enum { EW_VALUES, EW_GRADIENTS, EW_OPTIMIZER_STATE } ew_model_block;
 
+// The labels of a stream.
+void ew_model_labels(ew_model_config *config, const rt_stream_config *stream);
+
 // RT_CONFIG (sizes that this model cannot have), RT_UNSUPPORTED, RT_NO_MEMORY. device outlives the
 // model.
 rt_status ew_model_create(const ew_model_config *config, const ew_device *device,
                           ew_model **model_p, rt_error *error);
 void ew_model_destroy(ew_model *model);
+
+uint32_t ew_model_label_count(const ew_model *model);
 
 // Whether a micro-batch from a peer is within the model's limits and every index in it is within
 // its array (slots below slot_count, bags in order, rows in one field each). RT_WIRE; error says
@@ -76,7 +84,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
                         void *context, ew_step_result *result, rt_error *error);
 
 // What a step with these log odds does to the values (a host copy of the block EW_VALUES).
-void ew_model_shift(const ew_model *model, float log_odds, float *values);
+void ew_model_shift(const ew_model *model, float log_odds, const float *more_odds, float *values);
 
 // The forward pass alone. loss_sum is 0 without labels; row_gradients is NULL.
 rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,
@@ -105,8 +113,8 @@ bool ew_model_tensor(const ew_model *model, uint32_t index, const float *values,
 // shape; error names it.
 rt_status ew_model_load(ew_model *model, const rt_tensors *file, rt_error *error);
 
-// The same of a model that may have fewer fields, the first of this one's: weights that only see the
-// others are 0. So it predicts what the model in the file does; of dfm but for the pairs that the
+// The same of a model that may have fewer fields and labels, the first of this one's: weights that
+// only see or make the others are 0. So it predicts what the model in the file does; of dfm but for the pairs that the
 // other fields' initial rows are in. Errors as above.
 rt_status ew_model_begin_with(ew_model *model, const rt_tensors *file, rt_error *error);
 

@@ -35,6 +35,8 @@ struct ew_model {
     const ew_device *device;
     const ew_model_kind *kind;
     void *part;
+    uint32_t label_count;
+    uint32_t output_columns; // of the last layer, which has a row for every label
 
     ew_parameter parameters[EW_TENSORS_MAX];
     uint32_t parameter_count;
@@ -47,7 +49,7 @@ struct ew_model {
     // The current batch, in device memory.
     ew_lookups lookups;
     const float *labels, *weights, *dense;
-    float *logits, *logit_gradients; // sample_count
+    float *logits, *logit_gradients; // sample_count x label_count
     float *row_gradients;            // row_count x dim
 
     ew_layer_done layer_done; // may be NULL
@@ -58,6 +60,10 @@ struct ew_model {
     float *labels_buffer, *weights_buffer, *dense_buffer, *predictions_buffer, *predictions;
     uint32_t *rows_buffer, *bags_buffer, *slots_buffer;
     double *loss_buffer;
+
+    float *units; // of several labels, device: units_count ones, then a zero
+    uint32_t units_count;
+    float *scaled_labels, *scaled_weights; // host, where losses of labels have weights; else NULL
 
     uint32_t *filler;       // slots of rows that are no rows (host)
     uint32_t *check_fields; // ew_model_check: the field of each row (host)
@@ -112,16 +118,38 @@ void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t i
 void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float input_beta,
                      float *input_gradients, uint32_t input_gradients_stride);
 
+// The last layer, a row of column_count weights for every label, and its biases: declares
+// "output.weight" and "output.bias". Their offsets.
+void ew_output_create(ew_model *model, uint32_t column_count, uint32_t *weights_p,
+                      uint32_t *biases_p);
+
 // What most models end in: logits = weights . values + beta x logits, for count columns of a matrix
-// (weights: offset in the block). Back, written: weight gradients, and those of the columns, with
-// the stride of values, unless gradients is NULL.
+// (weights: offset in the block of the first of so many columns of the last layer). Back, written:
+// weight gradients, and those of the columns, with the stride of values, unless gradients is NULL.
 void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
                        uint32_t stride, float beta);
 void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, uint32_t count,
                         uint32_t stride, float *gradients);
 
-// logits += the parameter at offset bias; and its gradient.
+// logits += the parameters at offset bias; and their gradients.
 void ew_bias_forward(ew_model *model, uint32_t bias);
 void ew_bias_backward(ew_model *model, uint32_t bias);
+
+// ---- several labels (ew_labels.c) --------------------------------------------------------------
+//
+// Operations on logits know one number per sample. With several labels they work on a column
+// (sample_count_max floats) that is put into the logits, or taken from their gradients.
+
+// Buffers that the functions below need; once, where there are several labels.
+rt_status ew_labels_create(ew_model *model, rt_error *error);
+rt_status ew_labels_column(ew_model *model, float **column_p, rt_error *error);
+
+void ew_labels_clear(ew_model *model, float *column);                     // zeros
+void ew_labels_add(ew_model *model, const float *column, uint32_t label); // to its logits
+void ew_labels_take(ew_model *model, uint32_t label, float *column);      // of its gradients
+void ew_labels_spread(ew_model *model, const float *column);              // to all logits
+void ew_labels_sum(ew_model *model, float *column);                       // of all gradients
+void ew_labels_copy(ew_model *model, uint32_t count, const float *from, float *to);
+void ew_labels_add_block(ew_model *model, uint32_t count, const float *from, float *to);
 
 #endif

@@ -11,6 +11,7 @@ typedef struct {
     uint32_t output, output_bias;
     float *input, *input_gradients; // sample_count x stride: u_gmf, u_mlp, v_mlp, v_gmf
     uint32_t stride;
+    float *column, *own_gradients; // of one of several labels; the latter as input_gradients
 } ncf;
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -38,10 +39,43 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
         status = ew_model_buffer(model, count, &self->input, error);
     if (!status)
         status = ew_model_buffer(model, count, &self->input_gradients, error);
+    if (!status)
+        status = ew_labels_column(model, &self->column, error);
+    if (!status && model->label_count > 1)
+        status = ew_model_buffer(model, count, &self->own_gradients, error);
     uint32_t output_count = self->half + self->hidden_count;
-    self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);
-    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, output_count);
+    ew_output_create(model, output_count, &self->output, &self->output_bias);
     return status;
+}
+
+// Every label has weights of its own for u_gmf * v_gmf.
+static void labels_forward(ew_model *model, ncf *self)
+{
+    const ew_device *device = model->device;
+    const uint32_t half = self->half;
+    for (uint32_t l = 0; l < model->label_count; l++) {
+        const float *weights = model->values + self->output + (size_t)l * model->output_columns;
+        ew_labels_clear(model, self->column);
+        device->interactions->gmf(device->state, model->lookups.sample_count, half, self->input,
+                                  self->input + 3 * half, self->stride, weights, self->column);
+        ew_labels_add(model, self->column, l);
+    }
+}
+
+static void labels_backward(ew_model *model, ncf *self)
+{
+    const ew_device *device = model->device;
+    const uint32_t half = self->half, samples = model->lookups.sample_count;
+    for (uint32_t l = 0; l < model->label_count; l++) {
+        const size_t row = self->output + (size_t)l * model->output_columns;
+        float *to = l == 0 ? self->input_gradients : self->own_gradients;
+        ew_labels_take(model, l, self->column);
+        device->interactions->gmf_back(device->state, samples, half, self->input,
+                                       self->input + 3 * half, self->stride, model->values + row,
+                                       self->column, to, to + 3 * half, model->gradients + row);
+        if (l > 0)
+            ew_labels_add_block(model, samples * self->stride, to, self->input_gradients);
+    }
 }
 
 static void forward(ew_model *model, void *part)
@@ -53,9 +87,12 @@ static void forward(ew_model *model, void *part)
     ew_mlp_forward(model, &self->mlp, self->input + half, self->stride);
     ew_linear_forward(model, self->output + half, self->mlp.output, self->hidden_count,
                       self->mlp.output_stride, 0);
-    device->interactions->gmf(device->state, model->lookups.sample_count, half, self->input,
-                              self->input + 3 * half, self->stride, model->values + self->output,
-                              model->logits);
+    if (model->label_count > 1)
+        labels_forward(model, self);
+    else
+        device->interactions->gmf(device->state, model->lookups.sample_count, half, self->input,
+                                  self->input + 3 * half, self->stride,
+                                  model->values + self->output, model->logits);
     ew_bias_forward(model, self->output_bias);
 }
 
@@ -68,10 +105,13 @@ static void backward(ew_model *model, void *part)
     ew_bias_backward(model, self->output_bias);
     ew_linear_backward(model, self->output + half, self->mlp.output, self->hidden_count,
                        self->mlp.output_stride, self->mlp.output_gradients);
-    device->interactions->gmf_back(device->state, model->lookups.sample_count, half, self->input,
-                                   self->input + 3 * half, self->stride,
-                                   model->values + self->output, model->logit_gradients, gradients,
-                                   gradients + 3 * half, model->gradients + self->output);
+    if (model->label_count > 1)
+        labels_backward(model, self);
+    else
+        device->interactions->gmf_back(
+            device->state, model->lookups.sample_count, half, self->input, self->input + 3 * half,
+            self->stride, model->values + self->output, model->logit_gradients, gradients,
+            gradients + 3 * half, model->gradients + self->output);
     ew_model_done(model, self->output);
     ew_mlp_backward(model, &self->mlp, 2 * half, 0, gradients + half, self->stride);
     device->layers->rows_back(device->state, &model->lookups, gradients, self->stride, NULL,

@@ -13,6 +13,10 @@ typedef struct {
     // deep_all: sample_count x stride, embeddings first (aligned), then dense features
     float *input, *input_gradients;
     uint32_t stride;
+    // Of several labels the wide part is a product with the embeddings as they stand there; without
+    // deep_all they stand there alone.
+    bool wide_all;
+    uint32_t pooled_count;
 } wdl;
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -28,15 +32,17 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
                        "model.deep_input \"dense\" needs dense features, and the stream has none");
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", inputs, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    self->stride = ew_stride(inputs);
+    self->wide_all = model->label_count > 1;
+    self->pooled_count = pooled_count;
+    self->stride = ew_stride(self->deep_all ? inputs : pooled_count);
     size_t count = (size_t)config->sample_count_max * self->stride;
-    if (!status && self->deep_all)
+    const bool is_pooled = self->deep_all || self->wide_all;
+    if (!status && is_pooled)
         status = ew_model_buffer(model, count, &self->input, error);
-    if (!status && self->deep_all)
+    if (!status && is_pooled)
         status = ew_model_buffer(model, count, &self->input_gradients, error);
     uint32_t output_count = self->hidden_count + pooled_count;
-    self->output = ew_model_parameter(model, "output.weight", 1, output_count, output_count);
-    self->output_bias = ew_model_parameter(model, "output.bias", 0, 1, output_count);
+    ew_output_create(model, output_count, &self->output, &self->output_bias);
     return status;
 }
 
@@ -47,17 +53,22 @@ static void forward(ew_model *model, void *part)
     void *state = model->device->state;
     const float *input = model->dense;
     uint32_t stride = model->config.dense_count;
+    if (self->deep_all || self->wide_all)
+        layers->pool(state, &model->lookups, model->dense,
+                     self->deep_all ? model->config.dense_count : 0, self->input, self->stride);
     if (self->deep_all) {
-        layers->pool(state, &model->lookups, model->dense, model->config.dense_count, self->input,
-                     self->stride);
         input = self->input;
         stride = self->stride;
     }
     ew_mlp_forward(model, &self->mlp, input, stride);
     ew_linear_forward(model, self->output, self->mlp.output, self->hidden_count,
                       self->mlp.output_stride, 0);
-    layers->wide(state, &model->lookups, model->values + self->output + self->hidden_count,
-                 model->logits);
+    if (self->wide_all)
+        ew_linear_forward(model, self->output + self->hidden_count, self->input, self->pooled_count,
+                          self->stride, 1);
+    else
+        layers->wide(state, &model->lookups, model->values + self->output + self->hidden_count,
+                     model->logits);
     ew_bias_forward(model, self->output_bias);
 }
 
@@ -71,13 +82,17 @@ static void backward(ew_model *model, void *part)
     ew_bias_backward(model, self->output_bias);
     ew_linear_backward(model, self->output, self->mlp.output, self->hidden_count,
                        self->mlp.output_stride, self->mlp.output_gradients);
-    layers->wide_back(state, lookups, model->logit_gradients, model->gradients + wide);
+    if (self->wide_all)
+        ew_linear_backward(model, wide, self->input, self->pooled_count, self->stride,
+                           self->input_gradients);
+    else
+        layers->wide_back(state, lookups, model->logit_gradients, model->gradients + wide);
     ew_model_done(model, self->output);
-    uint32_t pooled_count = lookups->field_count * lookups->dim;
-    ew_mlp_backward(model, &self->mlp, self->deep_all ? pooled_count : 0, 0, self->input_gradients,
-                    self->stride);
-    layers->rows_back(state, lookups, self->deep_all ? self->input_gradients : NULL, self->stride,
-                      model->values + wide, model->row_gradients);
+    ew_mlp_backward(model, &self->mlp, self->deep_all ? self->pooled_count : 0,
+                    self->wide_all ? 1 : 0, self->input_gradients, self->stride);
+    const bool is_pooled = self->deep_all || self->wide_all;
+    layers->rows_back(state, lookups, is_pooled ? self->input_gradients : NULL, self->stride,
+                      self->wide_all ? NULL : model->values + wide, model->row_gradients);
 }
 
 const ew_model_kind ew_wdl = {"wdl", sizeof(wdl), create, forward, backward};

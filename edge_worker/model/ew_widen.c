@@ -1,4 +1,6 @@
-// The dense part of a model with fewer fields goes into one with more.
+// The dense part of a model with fewer fields or labels goes into one with more.
+//
+// Rows of the last layer stand for labels, and more labels come behind.
 //
 // Columns (of a cross also rows) of a matrix stand for inputs. Those of pooled embeddings are field
 // by field, those of pairs in the order of their larger number, and more fields come behind; so
@@ -9,7 +11,7 @@
 
 #define NO_INPUT UINT32_MAX
 
-typedef enum { SAME, POOLED, PAIRS } inputs_kind;
+typedef enum { SAME, POOLED, PAIRS, LABELS } inputs_kind;
 
 // What stands for inputs along one dimension of a tensor: `head` others, then the fields' part.
 typedef struct {
@@ -19,7 +21,7 @@ typedef struct {
 
 typedef struct {
     const ew_model *model;
-    uint32_t old_fields;
+    uint32_t old_fields, old_labels;
 } widening;
 
 static bool is_named(const ew_parameter *p, const char *name)
@@ -37,6 +39,8 @@ static inputs inputs_of_columns(const ew_model *model, const ew_parameter *p)
 {
     const ew_model_kind *kind = model->kind;
     const bool is_output = is_named(p, "output.weight"), is_first = is_named(p, "mlp.0.weight");
+    if (is_named(p, "output.bias"))
+        return (inputs){LABELS, 0};
     if (kind == &ew_wdl && is_first && model->config.model.deep_input == RT_DEEP_ALL)
         return (inputs){POOLED, 0};
     if (kind == &ew_dfm && is_first)
@@ -50,9 +54,11 @@ static inputs inputs_of_columns(const ew_model *model, const ew_parameter *p)
     return (inputs){SAME, 0};
 }
 
-// Only the matrices of a cross give as many values as they take.
+// Beside labels: only the matrices of a cross give as many values as they take.
 static inputs inputs_of_rows(const ew_model *model, const ew_parameter *p)
 {
+    if (is_named(p, "output.weight"))
+        return (inputs){LABELS, 0};
     const bool is_square = !p->is_vector && p->row_count == p->column_count;
     return model->kind == &ew_dcn && is_square && strncmp(p->name, "cross.", 6) == 0 &&
                    !is_named(p, "cross.weight") && !is_named(p, "cross.bias")
@@ -63,6 +69,8 @@ static inputs inputs_of_rows(const ew_model *model, const ew_parameter *p)
 static uint32_t old_count(const widening *w, inputs kind, uint32_t count)
 {
     const uint32_t fields = w->model->config.field_count, old = w->old_fields;
+    if (kind.kind == LABELS)
+        return w->old_labels;
     if (kind.kind == POOLED)
         return count - (fields - old) * w->model->config.model.embedding_dim;
     if (kind.kind == PAIRS)
@@ -89,6 +97,8 @@ static uint32_t old_input(const widening *w, inputs kind, uint32_t at)
 {
     const uint32_t dim = w->model->config.model.embedding_dim;
     const uint32_t fields = w->model->config.field_count, old = w->old_fields;
+    if (kind.kind == LABELS)
+        return at < w->old_labels ? at : NO_INPUT;
     if (kind.kind == SAME || at < kind.head)
         return at;
     const uint32_t rest = at - kind.head;
@@ -138,10 +148,14 @@ static void widen(const widening *w, const ew_parameter *p, const float *old, fl
 
 rt_status ew_model_begin_with(ew_model *model, const rt_tensors *file, rt_error *error)
 {
-    widening w = {model, model->config.field_count};
+    const rt_tensor *bias = rt_tensors_find(file, "output.bias");
+    widening w = {model, model->config.field_count, model->label_count};
+    if (bias && bias->rank == 1 && bias->shape[0] >= 1 && bias->shape[0] < w.old_labels)
+        w.old_labels = (uint32_t)bias->shape[0];
     while (w.old_fields > 0 && !all_fit(&w, file))
         w.old_fields--;
-    if (w.old_fields == 0 || w.old_fields == model->config.field_count)
+    if (w.old_fields == 0 ||
+        (w.old_fields == model->config.field_count && w.old_labels == model->label_count))
         return ew_model_load(model, file, error);
     float *values = rt_alloc(model->float_count, sizeof *values);
     if (!values)

@@ -136,6 +136,17 @@ PUBLIC size_t lanyard_field_count(const lanyard_model *model)
     return model->weights.schema.field_count;
 }
 
+PUBLIC size_t lanyard_label_count(const lanyard_model *model)
+{
+    return model->weights.schema.label_count;
+}
+
+PUBLIC const char *lanyard_label_name(const lanyard_model *model, size_t number)
+{
+    const rt_schema *schema = &model->weights.schema;
+    return number < schema->label_count ? schema->label_names[number] : NULL;
+}
+
 // ---- rooms -----------------------------------------------------------------------------------
 
 static rt_status create_room(const lanyard_model *model, room **room_p, rt_error *error)
@@ -183,15 +194,17 @@ static void leave(const lanyard_model *model, room *r)
     pthread_mutex_unlock(&own->lock);
 }
 
-// Scores what is in the batch and empties it.
-static rt_status score_batch(const lanyard_model *model, room *r, float *to, rt_error *error)
+// Scores what is in the batch and empties it. from: number of its first sample in all.
+static rt_status score_batch(const lanyard_model *model, room *r, size_t from, float *all,
+                             rt_error *error)
 {
     const float *probabilities;
-    const uint32_t count = r->batch.sample_count;
+    const uint32_t count = r->batch.sample_count, labels = model->weights.schema.label_count;
+    float *to = all + from * labels;
     rt_status status =
         count ? ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error) : RT_OK;
-    for (uint32_t i = 0; i < count && !status; i++)
-        to[i] = r->is_place[i] ? NAN : probabilities[i];
+    for (uint32_t i = 0; i < count * labels && !status; i++)
+        to[i] = r->is_place[i / labels] ? NAN : probabilities[i];
     memset(r->is_place, 0, sizeof r->is_place);
     rt_batch_clear(&r->batch);
     return status;
@@ -256,7 +269,7 @@ static rt_status score_columns(const lanyard_model *model, room *r, const lanyar
         if (status)
             rt_fail_in(error, "sample %zu", i);
         else if (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count) {
-            status = score_batch(model, r, to + from, error);
+            status = score_batch(model, r, from, to, error);
             from = i + 1;
         }
     }
@@ -313,7 +326,7 @@ static rt_status score_lines(const lanyard_model *model, room *r, const char *li
         count++;
         at = stop ? stop + 1 : end;
         if (!status && (r->batch.sample_count == BATCH_SAMPLES || at == end)) {
-            status = score_batch(model, r, to + from, error);
+            status = score_batch(model, r, from, to, error);
             from = count;
         }
     }
@@ -376,7 +389,7 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, c
                                        (uint32_t)(end - first)))
             status = rt_fail(error, RT_NO_MEMORY, "out of memory");
         if (!status && (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count)) {
-            status = score_batch(model, r, to + from, error);
+            status = score_batch(model, r, from, to, error);
             from = i + 1;
         }
     }

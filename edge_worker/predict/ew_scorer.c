@@ -31,6 +31,7 @@ static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, cons
                                    .seed = config->seed,
                                    .dense_count = weights->schema.dense_count,
                                    .field_count = weights->schema.field_count,
+                                   .more_labels = weights->schema.label_count - 1,
                                    .sample_count_max = scorer->sample_count_max,
                                    .lookup_count_max = scorer->lookup_count_max,
                                    .row_count_max = scorer->lookup_count_max};
@@ -50,7 +51,7 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->lookup_count_max = lookups;
     scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
     scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
-    scorer->leaves_out = weights->config->rows.admit > 1;
+    scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
     scorer->is_known = rt_alloc(lookups, sizeof *scorer->is_known);
     scorer->bag_offsets =
         rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);

@@ -27,7 +27,8 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
 void ew_scorer_destroy(ew_scorer *scorer); // also NULL
 
 // Dense features are as they were read; they are scaled in place. *probabilities_p holds
-// batch->sample_count values until the next run. RT_DATA: the dense part is of another model.
+// batch->sample_count values, of each of the schema's labels, until the next run. RT_DATA: the
+// dense part is of another model.
 rt_status ew_scorer_run(ew_scorer *scorer, const ew_weights *weights, rt_batch *batch,
                         const float **probabilities_p, rt_error *error);
 

@@ -150,9 +150,17 @@ typedef struct {
 } loading;
 
 // replaces: a checkpoint's changes of rows that one before it holds.
+// base: of a file of changes; in them a row of version 0 has left its shard, for another one, whose
+// file has it as it is now.
 static rt_status add_row(const loading *l, uint64_t key, uint32_t version, const float *row,
-                         bool replaces, rt_error *error)
+                         uint32_t base, rt_error *error)
 {
+    const ps_entry *before = base && version == 0 ? ps_table_find(l->table, key) : NULL;
+    const bool replaces = base > 0 || l->have > 0;
+    if (before && before->version <= base)
+        (void)ps_table_erase(l->table, key);
+    if (base && version == 0)
+        return RT_OK;
     rt_status status = ps_table_reserve(l->table, 1, error);
     if (status)
         return status;
@@ -216,7 +224,7 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
         if (!status)
-            status = add_row(l, key, version, row, info.base > 0 || l->have > 0, error);
+            status = add_row(l, key, version, row, info.base, error);
     }
     for (uint64_t at = 0;
          status == RT_END && info.floor && ps_table_erase_below(l->table, info.floor, &at);) {

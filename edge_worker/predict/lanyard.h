@@ -43,6 +43,11 @@ const char *lanyard_column_name(const lanyard_model *model, size_t number);
 size_t lanyard_dense_count(const lanyard_model *model); /* dense features per sample */
 size_t lanyard_field_count(const lanyard_model *model); /* fields of keys */
 
+/* Labels that the model predicts, most often one. Their names by number from 0; NULL behind the
+ * last. Valid until free. */
+size_t lanyard_label_count(const lanyard_model *model);
+const char *lanyard_label_name(const lanyard_model *model, size_t number);
+
 typedef enum {
     LANYARD_TEXT = 0,  /* stride bytes each, as in a file of samples; zeros behind its end */
     LANYARD_INT64 = 1, /* written as a decimal number */
@@ -57,8 +62,9 @@ typedef struct {
     const void *values;
 } lanyard_column;
 
-/* probabilities[i], of label 1, for count samples. A column that is not given is missing in all of
- * them, and so is an empty text. A column that the model does not have is LANYARD_BAD_INPUT. */
+/* probabilities[i], of label 1, for count samples; of a model of n labels count x n, those of a
+ * sample side by side, here and below. A column that is not given is missing in all of them, and so
+ * is an empty text. A column that the model does not have is LANYARD_BAD_INPUT. */
 int lanyard_score(const lanyard_model *model, const lanyard_column *columns, size_t column_count,
                   size_t count, float *probabilities, char *error, size_t error_size);
 

@@ -13,6 +13,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_priority.h"
 #include "runtime/rt_thread.h"
 
 #define LOOK_EVERY_NS 100000000 // whether there is another version
@@ -294,6 +295,7 @@ static void look(ew_follower *copy)
 static void *follow(void *context)
 {
     ew_follower *copy = context;
+    rt_priority_behind(); // answers do not wait for a change
     while (!atomic_load(&copy->stops)) {
         look(copy);
         pause_ns(LOOK_EVERY_NS);

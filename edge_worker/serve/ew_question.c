@@ -7,11 +7,16 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/rt_json_cursor.h"
 
 #define NUMBER_BYTES 32u
+#define DIGITS_EXACT 15u // whole numbers of so many characters are below 2^53
 
 typedef struct {
-    const char *text;
+    bool is_given, in_lists;
+    uint32_t count;     // values of a list
+    rt_json_slice text; // in the body, or in number; of a list its length alone
+    size_t list;        // where it begins in lists
     char number[NUMBER_BYTES];
 } value;
 
@@ -19,6 +24,8 @@ struct ew_questions {
     ew_cells *cells;
     rt_schema schema;
     value *shared, *own; // of the context and of one candidate, by column
+    rt_bytes body;       // of the question, with its strings decoded
+    rt_bytes lists;      // cells that were arrays
     rt_json json;
     uint32_t *ranking;
     uint32_t ranking_capacity;
@@ -50,6 +57,8 @@ void ew_questions_destroy(ew_questions *q)
     if (!q)
         return;
     rt_json_fini(&q->json);
+    rt_bytes_fini(&q->body);
+    rt_bytes_fini(&q->lists);
     rt_free(q->ranking);
     rt_free(q->own);
     rt_free(q->shared);
@@ -69,109 +78,133 @@ void ew_questions_name(ew_questions *q, const char *name)
 
 // ---- JSON --------------------------------------------------------------------------------------
 
-// name: of the column.
-static rt_status take_value(const cJSON *item, const char *name, value *v, rt_error *error)
+static rt_status no_json(const rt_json_cursor *c, rt_error *error)
 {
-    const double number = item->valuedouble;
-    if (cJSON_IsString(item)) {
-        v->text = item->valuestring;
+    return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", (size_t)(c->at - c->begin));
+}
+
+static bool is_named(const rt_json_slice *name, const char *text)
+{
+    return name->length == strlen(text) && memcmp(name->text, text, name->length) == 0;
+}
+
+// Whole numbers stay as they are written; others are written in one way, whatever theirs was.
+static rt_status take_number(const rt_json_slice *text, const char *name, value *v, rt_error *error)
+{
+    bool is_plain = text->length <= DIGITS_EXACT &&
+                    strncmp(text->text, "-0", rt_min_u64(2, text->length)) != 0;
+    for (size_t i = text->text[0] == '-'; i < text->length && is_plain; i++)
+        is_plain = text->text[i] >= '0' && text->text[i] <= '9';
+    if (is_plain) {
+        v->text = *text;
         return RT_OK;
     }
-    v->text = v->number;
-    if (cJSON_IsNull(item))
-        v->number[0] = '\0';
-    else if (cJSON_IsBool(item))
-        snprintf(v->number, sizeof v->number, "%d", cJSON_IsTrue(item));
-    else if (!cJSON_IsNumber(item))
-        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
-    else if (number == rint(number) && fabs(number) <= 0x1p53)
-        snprintf(v->number, sizeof v->number, "%" PRId64, (int64_t)number);
-    else if (fabs(number) > 0x1p53)
+    const double number = strtod(text->text, NULL); // a delimiter stands behind it
+    if (fabs(number) > 0x1p53)
         return rt_fail(error, RT_DATA,
-                       "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string",
-                       name);
+                       "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
+    if (number == rint(number))
+        snprintf(v->number, sizeof v->number, "%" PRId64, (int64_t)number);
     else
         rt_json_format_double(number, v->number);
+    v->text = (rt_json_slice){v->number, strlen(v->number)};
     return RT_OK;
 }
 
-// Values of an array, which becomes one cell; the text lives as long as the array.
-static rt_status take_list(cJSON *array, char separator, value *v, rt_error *error)
+// name: of the column.
+static rt_status take_value(rt_json_cursor *c, const char *name, value *v, rt_error *error)
 {
-    rt_bytes text = {0};
-    rt_status status = RT_OK;
+    const rt_json_kind kind = rt_json_peek(c);
+    rt_json_slice text;
+    if (kind == RT_JSON_OBJECT || kind == RT_JSON_ARRAY)
+        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
+    if (!rt_json_take(c, &text))
+        return no_json(c, error);
+    v->in_lists = false;
+    if (kind == RT_JSON_NUMBER)
+        return take_number(&text, name, v, error);
+    if (kind == RT_JSON_STRING)
+        v->text = text;
+    else if (kind == RT_JSON_NULL)
+        v->text = (rt_json_slice){"", 0};
+    else
+        v->text = (rt_json_slice){kind == RT_JSON_TRUE ? "1" : "0", 1};
+    return RT_OK;
+}
+
+// Values of an array, which become one cell.
+static rt_status take_list(ew_questions *q, rt_json_cursor *c, uint32_t column, value *v,
+                           rt_error *error)
+{
+    const char separator = ew_cells_separator(q->cells, column);
+    const char *name = ew_cells_name(q->cells, column);
+    const size_t begin = q->lists.size;
     if (!separator)
-        return rt_fail(error, RT_DATA, "\"%s\": expected one value", array->string);
-    for (const cJSON *item = array->child; item && !status; item = item->next) {
-        value one = {.text = NULL};
-        status = cJSON_IsArray(item) || cJSON_IsObject(item)
-                     ? rt_fail(error, RT_DATA, "\"%s\": expected values in an array", array->string)
-                     : take_value(item, array->string, &one, error);
-        if (!status && strchr(one.text, separator))
-            status = rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values",
-                             array->string);
-        if (!status && item != array->child)
-            rt_bytes_put(&text, &separator, 1);
-        if (!status)
-            rt_bytes_put(&text, one.text, strlen(one.text));
+        return rt_fail(error, RT_DATA, "\"%s\": expected one value", name);
+    (void)rt_json_enter(c);
+    while (rt_json_each(c)) {
+        value one;
+        const rt_json_kind kind = rt_json_peek(c);
+        if (kind == RT_JSON_OBJECT || kind == RT_JSON_ARRAY)
+            return rt_fail(error, RT_DATA, "\"%s\": expected values in an array", name);
+        const rt_status status = take_value(c, name, &one, error);
+        if (status)
+            return status;
+        if (memchr(one.text.text, separator, one.text.length))
+            return rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values", name);
+        if (v->count++ > 0)
+            rt_bytes_put(&q->lists, &separator, 1);
+        rt_bytes_put(&q->lists, one.text.text, one.text.length);
     }
-    rt_bytes_put(&text, "", 1);
-    cJSON *cell = status || text.failed ? NULL : cJSON_CreateString((const char *)text.data);
-    rt_bytes_fini(&text);
-    if (status)
-        return status;
-    if (!cell || !cJSON_AddItemToArray(array, cell)) {
-        cJSON_Delete(cell);
+    if (c->failed)
+        return no_json(c, error);
+    if (q->lists.failed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
-    v->text = cell->valuestring;
+    v->in_lists = true;
+    v->list = begin;
+    v->text.length = q->lists.size - begin;
     return RT_OK;
 }
 
 // Members become cells; where each stands is remembered by its column.
-static rt_status take_members(const ew_questions *q, cJSON *object, value *values, rt_error *error)
+static rt_status take_members(ew_questions *q, rt_json_cursor *c, value *values, rt_error *error)
 {
-    rt_status status = RT_OK;
     uint32_t column = EW_CELL_NONE;
-    for (cJSON *item = object ? object->child : NULL; item && !status; item = item->next) {
-        column = ew_cells_find_behind(q->cells, column, item->string, strlen(item->string));
+    rt_json_slice name;
+    (void)rt_json_enter(c);
+    while (rt_json_each(c) && rt_json_name(c, &name)) {
+        column = ew_cells_find_behind(q->cells, column, name.text, name.length);
         if (column == EW_CELL_NONE)
-            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
-                           item->string);
-        status = cJSON_IsArray(item) ? take_list(item, ew_cells_separator(q->cells, column),
-                                                 &values[column], error)
-                                     : take_value(item, item->string, &values[column], error);
+            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"",
+                           (int)rt_min_u64(name.length, RT_NAME_MAX), name.text);
+        value *v = &values[column];
+        v->is_given = true;
+        v->count = 0;
+        const rt_status status =
+            rt_json_peek(c) == RT_JSON_ARRAY
+                ? take_list(q, c, column, v, error)
+                : take_value(c, ew_cells_name(q->cells, column), v, error);
+        if (status)
+            return status;
     }
-    return status;
+    return c->failed ? no_json(c, error) : RT_OK;
 }
 
 static void forget(const ew_questions *q, value *values)
 {
     for (uint32_t i = 0; i < ew_cells_count(q->cells); i++)
-        values[i].text = NULL;
+        values[i].is_given = false;
 }
 
 static void put_cells(const ew_questions *q)
 {
     ew_cells_clear(q->cells);
     for (uint32_t i = 0; i < ew_cells_count(q->cells); i++) {
-        const char *text = q->own[i].text ? q->own[i].text : q->shared[i].text;
-        if (text)
-            ew_cells_put(q->cells, i, text, strlen(text));
+        const value *v = q->own[i].is_given ? &q->own[i] : &q->shared[i];
+        const char *text = v->in_lists ? (const char *)q->lists.data + v->list : v->text.text;
+        if (v->is_given && v->text.length > 0)
+            ew_cells_put(q->cells, i, text, v->text.length);
     }
-}
-
-static rt_status take_candidate(ew_questions *q, cJSON *candidate, rt_batch *batch,
-                                rt_error *error)
-{
-    if (!cJSON_IsObject(candidate))
-        return rt_fail(error, RT_DATA, "expected an object of columns");
-    forget(q, q->own);
-    rt_status status = take_members(q, candidate, q->own, error);
-    if (status)
-        return status;
-    put_cells(q);
-    return ew_cells_append(q->cells, batch, error);
 }
 
 static rt_status keep_candidate(ew_questions *q, const ew_question *question, uint32_t number,
@@ -184,63 +217,132 @@ static rt_status keep_candidate(ew_questions *q, const ew_question *question, ui
     return ew_event_put(q->event, id, now_s, q->lines, error);
 }
 
-static rt_status take_id(const ew_questions *q, const cJSON *root, ew_question *question,
+static rt_status take_candidate(ew_questions *q, rt_json_cursor *c, rt_batch *batch,
+                                rt_error *error)
+{
+    const size_t lists = q->lists.size;
+    if (rt_json_peek(c) != RT_JSON_OBJECT)
+        return rt_fail(error, RT_DATA, "expected an object of columns");
+    forget(q, q->own);
+    rt_status status = take_members(q, c, q->own, error);
+    if (status)
+        return status;
+    put_cells(q);
+    status = ew_cells_append(q->cells, batch, error);
+    q->lists.size = lists;
+    return status;
+}
+
+static rt_status take_candidates(ew_questions *q, rt_json_cursor *c, uint32_t most, rt_batch *batch,
+                                 const ew_question *question, rt_error *error)
+{
+    const double now_s = q->event ? rt_unix_s() : 0;
+    uint32_t number = 0;
+    (void)rt_json_enter(c);
+    for (; rt_json_each(c); number++) {
+        if (number == most)
+            return rt_fail(error, RT_LIMIT, "more than %" PRIu32 " candidates", most);
+        rt_status status = take_candidate(q, c, batch, error);
+        if (!status)
+            status = keep_candidate(q, question, number, now_s, error);
+        if (status)
+            return rt_fail_in(error, "candidate %" PRIu32, number);
+    }
+    if (c->failed)
+        return no_json(c, error);
+    return number > 0 ? RT_OK
+                      : rt_fail(error, RT_DATA, "no candidates, expected 1 to %" PRIu32, most);
+}
+
+static rt_status take_id(const ew_questions *q, rt_json_cursor *c, ew_question *question,
                          rt_error *error)
 {
-    const cJSON *id = cJSON_GetObjectItemCaseSensitive(root, "id");
-    if (!id) {
+    rt_json_slice id;
+    if (c->failed) { // none was given
         if (q->event)
             snprintf(question->id, sizeof question->id, "%s", q->name);
         return RT_OK;
     }
-    if (!cJSON_IsString(id) || strlen(id->valuestring) >= sizeof question->id)
+    const bool is_string = rt_json_peek(c) == RT_JSON_STRING;
+    if (is_string && !rt_json_take(c, &id))
+        return no_json(c, error);
+    if (!is_string || id.length >= sizeof question->id)
         return rt_fail(error, RT_DATA, "\"id\": expected a string of up to %zu bytes",
                        sizeof question->id - 1);
-    snprintf(question->id, sizeof question->id, "%s", id->valuestring);
+    snprintf(question->id, sizeof question->id, "%.*s", (int)id.length, id.text);
     return RT_OK;
 }
 
-static rt_status check_root(const cJSON *root, uint32_t most, rt_error *error)
+// Where the parts of a question stand; failed: it is not there.
+typedef struct {
+    rt_json_cursor id, context, candidates;
+} parts;
+
+static rt_status find_part(rt_json_cursor *c, parts *found, rt_error *error)
 {
-    const cJSON *context = cJSON_GetObjectItemCaseSensitive(root, "context");
-    const cJSON *candidates = cJSON_GetObjectItemCaseSensitive(root, "candidates");
-    if (!cJSON_IsObject(root) || !cJSON_IsArray(candidates) ||
-        (context && !cJSON_IsObject(context)))
-        return rt_fail(
-            error, RT_DATA,
-            "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
-    const int count = cJSON_GetArraySize(candidates);
-    if (count < 1 || (uint32_t)count > most)
-        return rt_fail(error, count < 1 ? RT_DATA : RT_LIMIT,
-                       "%d candidates, expected 1 to %" PRIu32, count, most);
-    for (const cJSON *item = root->child; item; item = item->next)
-        if (strcmp(item->string, "id") != 0 && item != context && item != candidates)
-            return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", RT_NAME_MAX, item->string);
-    return RT_OK;
+    rt_json_slice name;
+    if (!rt_json_name(c, &name))
+        return no_json(c, error);
+    rt_json_cursor *to = is_named(&name, "id")           ? &found->id
+                         : is_named(&name, "context")    ? &found->context
+                         : is_named(&name, "candidates") ? &found->candidates
+                                                         : NULL;
+    if (!to)
+        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"",
+                       (int)rt_min_u64(name.length, RT_NAME_MAX), name.text);
+    if (!to->failed)
+        return rt_fail(error, RT_DATA, "\"%.*s\" stands twice", (int)name.length, name.text);
+    *to = *c;
+    return rt_json_skip(c) ? RT_OK : no_json(c, error);
 }
 
-static rt_status take_json(ew_questions *q, const cJSON *root, uint32_t most, rt_batch *batch,
-                           ew_question *question, rt_error *error)
+static rt_status find_parts(rt_json_cursor *c, parts *found, rt_error *error)
 {
-    cJSON *context = cJSON_GetObjectItemCaseSensitive(root, "context");
-    const cJSON *candidates = cJSON_GetObjectItemCaseSensitive(root, "candidates");
-    rt_status status = check_root(root, most, error);
-    if (!status)
-        status = take_id(q, root, question, error);
-    const double now_s = q->event ? rt_unix_s() : 0;
-    forget(q, q->shared);
-    if (!status && take_members(q, context, q->shared, error))
-        status = rt_fail_in(error, "context");
-    uint32_t number = 0;
-    for (cJSON *one = candidates ? candidates->child : NULL; one && !status;
-         one = one->next, number++) {
-        status = take_candidate(q, one, batch, error);
-        if (!status)
-            status = keep_candidate(q, question, number, now_s, error);
+    static const char expected[] =
+        "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}";
+    const rt_json_cursor none = {.failed = true};
+    *found = (parts){none, none, none};
+    const rt_json_kind kind = rt_json_peek(c);
+    if (kind == RT_JSON_NOTHING)
+        return no_json(c, error);
+    if (kind != RT_JSON_OBJECT)
+        return rt_fail(error, RT_DATA, "%s", expected);
+    (void)rt_json_enter(c);
+    while (rt_json_each(c)) {
+        const rt_status status = find_part(c, found, error);
         if (status)
-            rt_fail_in(error, "candidate %" PRIu32, number);
+            return status;
     }
-    return status;
+    if (!rt_json_ends(c))
+        return no_json(c, error);
+    if (rt_json_peek(&found->candidates) != RT_JSON_ARRAY ||
+        (!found->context.failed && rt_json_peek(&found->context) != RT_JSON_OBJECT))
+        return rt_fail(error, RT_DATA, "%s", expected);
+    return RT_OK;
+}
+
+// In a copy of the body: strings are decoded where they stand.
+static rt_status take_json(ew_questions *q, const char *body, size_t size, uint32_t most,
+                           rt_batch *batch, ew_question *question, rt_error *error)
+{
+    rt_json_cursor c;
+    parts found;
+    q->body.size = q->lists.size = 0;
+    q->lists.failed = false;
+    rt_bytes_put(&q->body, body, size);
+    rt_bytes_put(&q->body, "", 1);
+    if (q->body.failed) {
+        q->body.failed = false;
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    rt_json_cursor_init(&c, (char *)q->body.data, size);
+    rt_status status = find_parts(&c, &found, error);
+    if (!status)
+        status = take_id(q, &found.id, question, error);
+    forget(q, q->shared);
+    if (!status && !found.context.failed && take_members(q, &found.context, q->shared, error))
+        status = rt_fail_in(error, "context");
+    return status ? status : take_candidates(q, &found.candidates, most, batch, question, error);
 }
 
 // ---- binary ------------------------------------------------------------------------------------
@@ -297,10 +399,7 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
     } else if (is_binary) {
         status = take_binary(q, body, size, most, batch, error);
     } else {
-        cJSON *root = cJSON_ParseWithLength(body, size);
-        status = root ? take_json(q, root, most, batch, question, error)
-                      : rt_fail(error, RT_DATA, "the body is no JSON");
-        cJSON_Delete(root);
+        status = take_json(q, body, size, most, batch, question, error);
     }
     if (status) {
         batch->sample_count = samples;
@@ -314,18 +413,43 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
 
 // ---- answers -----------------------------------------------------------------------------------
 
-// Best first; equal ones as they were asked for.
+// Best first by the first of the labels; equal ones as they were asked for.
 static bool rank(ew_questions *q, const float *probabilities, uint32_t count)
 {
+    const size_t labels = q->schema.label_count;
     if (rt_grow(&q->ranking, &q->ranking_capacity, count, sizeof *q->ranking))
         return false;
     for (uint32_t i = 0; i < count; i++) { // few: insertion
         uint32_t at = i;
-        for (; at > 0 && probabilities[q->ranking[at - 1]] < probabilities[i]; at--)
+        for (; at > 0 && probabilities[q->ranking[at - 1] * labels] < probabilities[i * labels];
+             at--)
             q->ranking[at] = q->ranking[at - 1];
         q->ranking[at] = i;
     }
     return true;
+}
+
+// Of one label a number for every candidate, of several a list of numbers, and what they are of.
+static void put_probabilities(ew_questions *q, const float *probabilities, uint32_t count)
+{
+    rt_json *json = &q->json;
+    const uint32_t labels = q->schema.label_count;
+    if (labels > 1) {
+        rt_json_begin_array(json, "labels");
+        for (uint32_t l = 0; l < labels; l++)
+            rt_json_string(json, NULL, q->schema.label_names[l]);
+        rt_json_end_array(json);
+    }
+    rt_json_begin_array(json, "probabilities");
+    for (uint32_t i = 0; i < count; i++) {
+        if (labels > 1)
+            rt_json_begin_array(json, NULL);
+        for (uint32_t l = 0; l < labels; l++)
+            rt_json_float(json, NULL, probabilities[(size_t)i * labels + l]);
+        if (labels > 1)
+            rt_json_end_array(json);
+    }
+    rt_json_end_array(json);
 }
 
 static void put_json(ew_questions *q, const ew_question *question, const float *probabilities,
@@ -337,10 +461,7 @@ static void put_json(ew_questions *q, const ew_question *question, const float *
     rt_json_begin_object(json, NULL);
     if (question->id[0])
         rt_json_string(json, "id", question->id);
-    rt_json_begin_array(json, "probabilities");
-    for (uint32_t i = 0; i < question->count; i++)
-        rt_json_float(json, NULL, probabilities[i]);
-    rt_json_end_array(json);
+    put_probabilities(q, probabilities, question->count);
     rt_json_begin_array(json, "ranking");
     for (uint32_t i = 0; i < question->count; i++)
         rt_json_u64(json, NULL, q->ranking[i]);
@@ -361,17 +482,20 @@ rt_status ew_question_answer(ew_questions *q, const ew_question *question,
                              const float *probabilities, const ew_version *version, double now_s,
                              rt_bytes *bytes)
 {
-    const float *own = probabilities + question->first;
+    const uint32_t labels = q->schema.label_count;
+    const float *own = probabilities + (size_t)question->first * labels;
     const double age_s = now_s - version->trained_s;
     bytes->size = 0;
     bytes->failed = !rank(q, own, question->count);
     if (bytes->failed)
         return RT_NO_MEMORY;
     if (question->is_binary) {
-        const ew_answer_header header = {EW_ANSWER_MAGIC, question->count, version->iteration,
-                                         age_s};
+        const ew_answer_header header = {labels > 1 ? EW_ANSWERS_MAGIC : EW_ANSWER_MAGIC,
+                                         question->count, version->iteration, age_s};
         rt_bytes_put(bytes, &header, sizeof header);
-        rt_bytes_put(bytes, own, question->count * sizeof *own);
+        if (labels > 1)
+            rt_bytes_put_u64(bytes, labels);
+        rt_bytes_put(bytes, own, (size_t)question->count * labels * sizeof *own);
         rt_bytes_put(bytes, q->ranking, question->count * sizeof *q->ranking);
     } else {
         put_json(q, question, own, version, age_s, bytes);

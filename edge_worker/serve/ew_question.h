@@ -5,8 +5,6 @@
 #ifndef EW_QUESTION_H
 #define EW_QUESTION_H
 
-#include <cjson/cJSON.h>
-
 #include "edge_worker/predict/ew_cells.h"
 #include "edge_worker/serve/ew_event.h"
 #include "edge_worker/serve/ew_follower.h"
@@ -14,6 +12,7 @@
 
 #define EW_QUESTION_MAGIC 0x5150594cu // "LYPQ"
 #define EW_ANSWER_MAGIC 0x4150594cu   // "LYPA"
+#define EW_ANSWERS_MAGIC 0x4d50594cu  // "LYPM": of several labels
 #define EW_QUESTION_ID_MAX 64u
 
 // Of a binary question; then keys (count x fields, u64), then dense features (count x dense, f32).
@@ -22,7 +21,8 @@ typedef struct {
 } ew_question_header;
 _Static_assert(sizeof(ew_question_header) == 16, "wire layout");
 
-// Of its answer; then probabilities (count, f32), then candidates, best first (count, u32).
+// Of its answer; of several labels (LYPM) then their number (u32) and zero (u32); then
+// probabilities (count x labels, f32), then candidates, best first by the first label (count, u32).
 typedef struct {
     uint32_t magic, count;
     uint64_t iteration;

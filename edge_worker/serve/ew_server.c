@@ -62,6 +62,7 @@ struct ew_server {
     pthread_cond_t came;
     waiting *queue; // a ring of QUEUE_REQUESTS
     uint64_t put, taken;
+    uint32_t sleeping; // threads, for want of requests
     bool ends;
 
     atomic_uint_fast64_t questions, candidates, lookups, unknown, refused, batches;
@@ -165,11 +166,12 @@ static void enqueue(ew_server *server, rt_http_request *request)
 {
     pthread_mutex_lock(&server->lock);
     const bool has_room = server->put - server->taken < QUEUE_REQUESTS && !server->ends;
-    if (has_room) {
+    const bool wakes = has_room && server->sleeping > 0; // else one looks before it sleeps
+    if (has_room)
         server->queue[server->put++ % QUEUE_REQUESTS] = (waiting){request, rt_now_ns()};
-        pthread_cond_signal(&server->came);
-    }
     pthread_mutex_unlock(&server->lock);
+    if (wakes) // who wakes finds the lock free
+        pthread_cond_signal(&server->came);
     if (!has_room) {
         atomic_fetch_add(&server->refused, 1);
         rt_http_refuse(request, 503, "%u requests are waiting", QUEUE_REQUESTS);
@@ -201,8 +203,11 @@ static void handle(void *context, rt_http_request *request)
 static bool take(ew_server *server, bool waits, waiting *one)
 {
     pthread_mutex_lock(&server->lock);
-    while (waits && server->taken == server->put && !server->ends)
+    while (waits && server->taken == server->put && !server->ends) {
+        server->sleeping++;
         pthread_cond_wait(&server->came, &server->lock);
+        server->sleeping--;
+    }
     const bool has_one = server->taken < server->put;
     if (has_one)
         *one = server->queue[server->taken++ % QUEUE_REQUESTS];

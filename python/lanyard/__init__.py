@@ -3,6 +3,7 @@
     import lanyard
     model = lanyard.Model("run1/model")
     model.columns                              # names, in order
+    model.labels                               # likewise, of what it predicts
     model.predict({"I1": [1, 5], "C1": ["68fd1e64", ""]})    # float32, probabilities of label 1
     weights = lanyard.read("run1/model")       # rows, dense part and scale as numpy arrays
 
@@ -61,6 +62,9 @@ def _open():
     library.lanyard_column_name.restype = text
     for count in (library.lanyard_dense_count, library.lanyard_field_count):
         count.argtypes, count.restype = [place], size
+    library.lanyard_label_count.argtypes, library.lanyard_label_count.restype = [place], size
+    library.lanyard_label_name.argtypes = [place, size]
+    library.lanyard_label_name.restype = text
     library.lanyard_score.argtypes = [place, ctypes.POINTER(_Column), size, size, floats, text, size]
     library.lanyard_score_lines.argtypes = [place, text, size, floats, size, ctypes.POINTER(size),
                                             text, size]
@@ -113,6 +117,8 @@ class Model:
             self.columns.append(name.decode())
         self.dense_count = _lib().lanyard_dense_count(self._model)
         self.field_count = _lib().lanyard_field_count(self._model)
+        self.labels = [_lib().lanyard_label_name(self._model, label).decode()
+                       for label in range(_lib().lanyard_label_count(self._model))]
 
     def __del__(self):
         if getattr(self, "_model", None):
@@ -124,8 +130,13 @@ class Model:
         if function(*arguments, error, len(error)):
             raise ModelError(error.value.decode(errors="replace"))
 
+    def _room(self, count):
+        """For so many samples: one dimension, or, of a model of several labels, samples x labels."""
+        return np.empty((count, len(self.labels)) if len(self.labels) > 1 else count, np.float32)
+
     def predict(self, columns):
-        """Probabilities of label 1, float32. columns: name -> array (numbers, str or bytes), all of
+        """Probabilities of label 1, float32; of a model of several labels samples x labels, here and
+        below. columns: name -> array (numbers, str or bytes), all of
         one length; one that is not named is missing in all samples, and so are NaN and ""."""
         arrays = {name: _values_of(name, values) for name, values in columns.items()}
         counts = {len(array) for _, array in arrays.values()}
@@ -135,7 +146,7 @@ class Model:
         given = (_Column * len(arrays))(*[
             _Column(name.encode(), kind, array.itemsize, array.ctypes.data)
             for name, (kind, array) in arrays.items()])
-        out = np.empty(count, np.float32)
+        out = self._room(count)
         self._call(_lib().lanyard_score, self._model, given, len(arrays), count,
                    _pointer(out, ctypes.c_float))
         return out
@@ -143,7 +154,7 @@ class Model:
     def predict_lines(self, lines):
         """The same of lines of the model's own format (bytes, or str); one that is none gives NaN."""
         data = lines.encode() if isinstance(lines, str) else bytes(lines)
-        out = np.empty(data.count(b"\n") + 1, np.float32)
+        out = self._room(data.count(b"\n") + 1)
         count = ctypes.c_size_t()
         self._call(_lib().lanyard_score_lines, self._model, data, len(data),
                    _pointer(out, ctypes.c_float), len(out), ctypes.byref(count))
@@ -158,7 +169,7 @@ class Model:
                 dense.size != len(keys) * self.dense_count:
             raise ValueError(f"expected samples x {self.field_count} keys and samples x "
                              f"{self.dense_count} dense features")
-        out = np.empty(len(keys), np.float32)
+        out = self._room(len(keys))
         self._call(_lib().lanyard_score_keys, self._model, len(keys), _pointer(dense, ctypes.c_float),
                    _pointer(keys, ctypes.c_uint64), None, _pointer(out, ctypes.c_float))
         return out

@@ -16,6 +16,7 @@
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
+#define RT_LABELS_MAX 8        // of a sample
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
@@ -59,6 +60,7 @@ typedef struct {
     rt_column_kind kind;
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
+    double loss_weight; // label: of its loss in the sum
     rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
@@ -145,6 +147,7 @@ typedef struct {
     double synthetic_scale;      // of the id spaces, (0, 1]
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
+    uint32_t synthetic_labels;   // of a sample
     double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
 } rt_stream_config;
@@ -251,6 +254,7 @@ typedef struct {
     rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
+    uint32_t window; // batches that are placed together; 0 and 1: each by itself
     bool keeper;    // KEEP and PULL_SUM of the protocol
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
@@ -363,7 +367,14 @@ typedef struct {
     uint64_t keep_min;          // the newest so many stay, whatever their age
     uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
     uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
+    double admit_share;         // or: in a batch it gets one with this probability
 } rt_rows_config;
+
+// Whether keys may lack a row: it counts as zeros then, in training and wherever the model is asked.
+static inline bool rt_rows_are_admitted(const rt_rows_config *rows)
+{
+    return rows->admit > 1 || rows->admit_share < 1;
+}
 
 // What happens when a process of a run is lost.
 typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
@@ -371,6 +382,7 @@ typedef enum { RT_LOSS_STOP, RT_LOSS_RESTART, RT_LOSS_SHRINK } rt_on_loss;
 typedef struct {
     uint32_t threads; // "compute.threads"; 0: the cores that a process may use
     uint32_t nice;    // "compute.nice"
+    bool idle;        // "compute.idle"
     bool tf32;        // "compute.tf32"
 } rt_compute_config;
 
@@ -443,10 +455,18 @@ typedef struct {
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
+    bool sim_hand_over;           // rows may go from worker to worker
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
 // Whether events are sent to who reads this stream.
+// Batches that are read before the one that is planned: cache.lookahead, or what a window needs.
+static inline uint32_t rt_config_batches_ahead(const rt_config *config)
+{
+    const uint32_t window = config->dispatch.window;
+    return window > config->cache.lookahead + 1 ? window - 1 : config->cache.lookahead;
+}
+
 static inline bool rt_config_is_live(rt_source_kind source)
 {
 #define NO(kind, name, help) [RT_SOURCE_##kind] = false,
@@ -461,6 +481,12 @@ static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 {
     return stream->format != RT_FORMAT_SYNTHETIC && rt_config_is_live(stream->source);
 }
+
+// Labels of a sample: how many, what each is called (of a format without names "label"), and what
+// its loss is multiplied by. Of a stream of outcomes: those that an outcome may fill.
+uint32_t rt_config_label_count(const rt_stream_config *stream);
+const char *rt_config_label(const rt_stream_config *stream, uint32_t label);
+double rt_config_label_weight(const rt_stream_config *stream, uint32_t label);
 
 // Whether labels come later (stream.join), and are sent.
 static inline bool rt_config_has_join(const rt_stream_config *stream)

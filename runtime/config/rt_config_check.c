@@ -90,6 +90,11 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                        "rows.keep_min: %" PRIu64
                        " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
                        rows->keep_min, rows->max);
+    if (rows->admit > 1 && rows->admit_share < 1)
+        return rt_fail(error, RT_CONFIG,
+                       "rows.admit_share: %g, but rows.admit is %" PRIu32
+                       ": a key gets a row by one of the two; expected 1",
+                       rows->admit_share, rows->admit);
     if (key && config->placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows do not end with planner.placement \"worker\"; expected "
@@ -222,15 +227,41 @@ static rt_status check_from(const rt_table_config *table, const char *list, uint
     return RT_OK;
 }
 
+static bool has_several_labels(const rt_table_config *table)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < table->column_count; i++)
+        count += table->columns[i].kind == RT_COLUMN_LABEL;
+    return count > 1;
+}
+
+static rt_status check_label(const rt_table_config *table, const char *list, uint32_t index,
+                             rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const rt_column *column = &table->columns[index];
+    const bool is_label = column->kind == RT_COLUMN_LABEL;
+    const bool is_one_of_several = is_label && has_several_labels(table);
+    if (is_label && column->label_rule == RT_LABEL_AT_LEAST && !is_number(column->label_value))
+        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
+                       list, index, rt_config_show_text(column->label_value, shown));
+    if (is_one_of_several && !column->name[0])
+        return rt_fail(error, RT_CONFIG, AT ".name: is needed where there are several labels", list,
+                       index);
+    if (column->loss_weight > 0 && column->loss_weight != 1 && !is_one_of_several)
+        return rt_fail(error, RT_CONFIG, AT ".loss_weight: is for one of several labels", list,
+                       index);
+    return RT_OK;
+}
+
 static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
                               uint32_t index, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
     const rt_column *column = &table->columns[index];
-    if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST &&
-        !is_number(column->label_value))
-        return rt_fail(error, RT_CONFIG, AT ".value: %s is not a number, as \"at_least\" needs",
-                       list, index, rt_config_show_text(column->label_value, shown));
+    rt_status status = check_label(table, list, index, error);
+    if (status)
+        return status;
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG, AT ".separator: is also %.*sdelimiter", list, index,
                        (int)(strlen(list) - strlen("columns")), list);
@@ -252,7 +283,7 @@ static rt_status check_column(const rt_table_config *table, const char *list, bo
             return rt_fail(error, RT_CONFIG, AT ".name: column %u has the same name", list, index,
                            i);
     }
-    rt_status status = check_transform(column, list, index, error);
+    status = check_transform(column, list, index, error);
     return status ? status : check_from(table, list, index, error);
 }
 
@@ -289,10 +320,13 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
     if (status)
         return status;
     const uint32_t field_count = counts[RT_COLUMN_CATEGORICAL] + counts[RT_COLUMN_MULTI];
-    if (counts[RT_COLUMN_LABEL] != (is_joined ? 0 : 1))
+    const uint32_t label_count = counts[RT_COLUMN_LABEL];
+    if (is_joined ? label_count > 0 : label_count < 1 || label_count > RT_LABELS_MAX)
         return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
-                       counts[RT_COLUMN_LABEL],
-                       is_joined ? "none: labels come by stream.join" : "one");
+                       label_count,
+                       is_joined          ? "none: labels come by stream.join"
+                       : label_count == 0 ? "one"
+                                          : "at most 8");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
                        "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",
@@ -345,9 +379,9 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     if (!status && counts[RT_COLUMN_ID] != 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
                          counts[RT_COLUMN_ID]);
-    if (!status && counts[RT_COLUMN_LABEL] > 1)
-        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most one",
-                         list, counts[RT_COLUMN_LABEL]);
+    if (!status && counts[RT_COLUMN_LABEL] > RT_LABELS_MAX)
+        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most %d",
+                         list, counts[RT_COLUMN_LABEL], RT_LABELS_MAX);
     if (!status)
         status = check_outcomes(join, error);
     if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
@@ -374,6 +408,10 @@ static rt_status check_stream(const rt_stream_config *stream, rt_error *error)
         status = check_table(stream, error);
     if (!status && stream->format == RT_FORMAT_LIBSVM)
         status = check_libsvm(&stream->libsvm, error);
+    if (!status && stream->negatives_keep < 1 && rt_config_label_count(stream) > 1)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.negatives_keep: a sample of several labels is no negative of all "
+                         "of them, expected 1");
     if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: is for samples that are read; "
@@ -415,6 +453,8 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
          is_stale && dispatch->evict_cost},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
+        {"sim.hand_over", "copies of several workers meet at the parameter server",
+         config->sim_hand_over},
         {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
          is_stale && dispatch->view == RT_VIEW_STRICT},
     };
@@ -433,6 +473,27 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// A window expects rows to be as synchronous training leaves them, on links of workers, and to be
+// those of the batches that were shown.
+static rt_status check_window(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key, *why;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", "it knows synchronous training only",
+         config->consistency.bounded},
+        {"boxes", "it knows links of workers, not of boxes", config->box_count > 0},
+        {"rows.admit", "batches are seen before it is known which keys have rows",
+         config->rows.admit > 1},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->dispatch.window > 1; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "dispatch.window: above 1 not with %s: %s",
+                           others[i].key, others[i].why);
+    return RT_OK;
+}
+
 // What travels rounded is a change against what the worker got of the PS, alone.
 static rt_status check_row_wire(const rt_config *config, rt_error *error)
 {
@@ -443,6 +504,8 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
         {"consistency.staleness", "changes of several workers would add up what rounding lost",
          config->consistency.staleness > 0},
         {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
+        {"sim.hand_over", "what a worker has of another one is no change of what the PS has",
+         config->sim_hand_over},
     };
     for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
         if (others[i].given)
@@ -556,6 +619,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_device(config, error);
     if (!status)
         status = check_consistency(config, error);
+    if (!status)
+        status = check_window(config, error);
     if (!status)
         status = check_row_wire(config, error);
     if (status == RT_OK)

@@ -126,6 +126,9 @@ static const rt_config_key column_members[] = {
      .choices = label_rules},
     {MEMBER("value", RT_KEY_TEXT, "\"1\"", "What the label is compared with (label).", label_value),
      .size = RT_NAME_MAX},
+    {MEMBER("loss_weight", RT_KEY_DOUBLE, "1",
+            "What the loss of this one of several labels is multiplied by (label).", loss_weight),
+     .min = 1e-6, .max = 1e6, .is_brief = true},
     {MEMBER("transform", RT_KEY_CHOICE, "\"none\"",
             "Applied to the cell (dense; all but log1p also categorical: the result is the id).",
             transform),
@@ -179,6 +182,8 @@ static bool is_default(const rt_config_key *key, const rt_column *column, const 
         return column->from_count == 0;
     if (key->list == &column_edges)
         return column->edge_count == 0;
+    if (key->type == RT_KEY_DOUBLE)
+        return memcmp(at, other, sizeof(double)) == 0;
     return strcmp(at, other) == 0;
 }
 

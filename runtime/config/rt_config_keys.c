@@ -115,6 +115,11 @@ const rt_config_key rt_config_keys[] = {
         "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
         "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
         "they leave."),
+    BOOL("compute.idle", compute.idle, "false",
+         "All processes of the run on this box, not only workers, run when nobody else wants the "
+         "core, and leave it at once to whoever does (SCHED_IDLE); every box may have its own. For "
+         "a box that also answers (`lanyard serve`): with `compute.nice` an answer may wait until "
+         "a slice of training is over, some milliseconds."),
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
@@ -197,7 +202,8 @@ const rt_config_key rt_config_keys[] = {
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
-         "Every cell of a line, from the left. One is the label. Categorical and multi columns "
+         "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
+         "multi columns "
          "become fields in this order. In objects (json): the members that are read."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "The label is 1 from this number on, else 0."),
@@ -256,6 +262,9 @@ const rt_config_key rt_config_keys[] = {
         "Interests of users, which tie the fields of a sample together; 0: none."),
     DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
            "Share of label 1; 0: that of the shape."),
+    U32("stream.synthetic.labels", stream.synthetic_labels, "1", IN(1, RT_LABELS_MAX), "",
+        "Labels of a sample, each with effects of its own; every one after the first is 1 half as "
+        "often as the one before."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
 
@@ -347,6 +356,10 @@ const rt_config_key rt_config_keys[] = {
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
+    U32("dispatch.window", dispatch.window, "1", IN(1, 32), "batches",
+        "A batch is placed together with those that follow it, so many in all: a row had better be "
+        "where it is trained next (esd, makespan). Samples stay in their batches; so many less one "
+        "are read ahead, and a live stream is trained so much later."),
     BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
          "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
@@ -435,6 +448,9 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
         "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
         "counted for the first time."),
+    DOUBLE("rows.admit_share", rows.admit_share, "1", ABOVE(0, 1), "",
+           "In place of `rows.admit`: in every batch in which a key without a row comes, it gets one "
+           "with this probability, after 1 / share such batches on average. Needs no memory."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
@@ -639,6 +655,9 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
+    BOOL("sim.hand_over", sim_hand_over, "false",
+         "A row that one worker alone has and another one alone needs goes from worker to worker "
+         "(Herald, appendix B)."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",

@@ -34,6 +34,17 @@ void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash)
     rt_json_string(json, name, text);
 }
 
+void rt_manifest_put_labels(rt_json *json, const rt_stream_config *stream)
+{
+    const uint32_t count = rt_config_label_count(stream);
+    if (count == 1)
+        return;
+    rt_json_begin_array(json, "labels");
+    for (uint32_t l = 0; l < count; l++)
+        rt_json_string(json, NULL, rt_config_label(stream, l));
+    rt_json_end_array(json);
+}
+
 void rt_manifest_put_part(rt_json *json, const char *name, const rt_manifest_part *part)
 {
     rt_json_begin_object(json, NULL);

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "runtime/config/rt_config.h"
 #include "runtime/files/rt_pack.h"
 #include "runtime/rt_json.h"
 
@@ -24,6 +25,8 @@ typedef struct {
 
 void rt_manifest_begin(rt_json *json, const char *kind); // "model", "checkpoint"
 void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash);
+// "labels": what several are called, in the order of the outputs; nothing of one.
+void rt_manifest_put_labels(rt_json *json, const rt_stream_config *stream);
 void rt_manifest_put_part(rt_json *json, const char *name, const rt_manifest_part *part);
 
 // Ends the object, writes it to a folder, frees json. RT_IO, RT_NO_MEMORY.

@@ -16,6 +16,7 @@
 
 #include "runtime/config/rt_address.h"
 #include "runtime/http/rt_http_channel.h"
+#include "runtime/http/rt_http_patience.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
@@ -38,6 +39,7 @@ struct rt_http {
     char url[RT_NAME_MAX + 16];
     bool is_loopback;
     struct MHD_Daemon *daemon;
+    rt_http_patience *patience;
     rt_http_channel *channel; // NULL: nobody may listen
     rt_log_limit refusals;
     pthread_mutex_t lock; // the members below
@@ -301,6 +303,30 @@ static enum MHD_Result hand_over(rt_http_request *request)
     return is_answered ? send_response(request) : MHD_YES;
 }
 
+// ---- connections -----------------------------------------------------------------------------
+
+static void note_connection(void *context, struct MHD_Connection *connection, void **guest_p,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    rt_http *http = context;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        rt_http_patience_leave(http->patience, *guest_p);
+        *guest_p = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *guest_p = info ? rt_http_patience_enter(http->patience, info->connect_fd) : NULL;
+}
+
+static void note_request(const rt_http *http, struct MHD_Connection *connection, bool begins)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info)
+        rt_http_patience_note(http->patience, info->socket_context, begins);
+}
+
 // ---- bodies ----------------------------------------------------------------------------------
 
 static bool is_declared_too_long(const rt_http_request *request)
@@ -375,6 +401,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
         *request_p = request = create_request(http, connection, method, path);
         if (!request)
             return MHD_NO;
+        note_request(http, connection, true);
         if (!is_permitted(request))
             return refuse_now(request, MHD_HTTP_UNAUTHORIZED,
                               "expected the token: Authorization: Bearer TOKEN");
@@ -401,10 +428,10 @@ static void forget_request(void *context, struct MHD_Connection *connection, voi
 {
     rt_http *http = context;
     rt_http_request *request = *request_p;
-    (void)connection;
     (void)reason;
     if (!request)
         return;
+    note_request(http, connection, false);
     pthread_mutex_lock(&http->lock);
     http->bodies_bytes -= request->body.size;
     http->request_count--;
@@ -480,6 +507,7 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, http},
         {MHD_OPTION_LISTEN_SOCKET, listener, NULL},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)forget_request, http},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)note_connection, http},
         {MHD_OPTION_CONNECTION_LIMIT, config->connections_max, NULL},
         {MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(config->idle_s < 1 ? 1 : config->idle_s), NULL},
@@ -519,6 +547,8 @@ rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error 
     rt_status status = check_address(config, error);
     if (!status && config->listeners_max && rt_http_channel_create(&http->channel))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
+    if (!status && rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
+        status = rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
     if (!status)
         status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
     if (!status)
@@ -577,6 +607,7 @@ void rt_http_close(rt_http *http)
         await_answers(http);
         MHD_stop_daemon(http->daemon);
     }
+    rt_http_patience_close(http->patience);
     rt_http_channel_destroy(http->channel);
     rt_http_secrets_clear(&http->secrets);
     pthread_cond_destroy(&http->changed);

@@ -70,6 +70,16 @@ void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, u
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
                                               uint64_t step, const float *gradient);
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
+
+// The same with another learning rate; 0: with its own.
+static inline rt_optimizer_config rt_optimizer_with_rate(const rt_optimizer_config *config,
+                                                         float rate)
+{
+    rt_optimizer_config other = *config;
+    other.learning_rate = rate > 0 ? rate : config->learning_rate;
+    return other;
+}
+
 void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
                              uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
                              const float *gradient);

@@ -7,6 +7,7 @@ void rt_batch_init(rt_batch *batch, uint32_t dense_count)
 {
     memset(batch, 0, sizeof *batch);
     batch->dense_count = dense_count;
+    batch->label_count = 1;
 }
 
 void rt_batch_fini(rt_batch *batch)
@@ -26,17 +27,27 @@ void rt_batch_clear(rt_batch *batch)
     batch->has_gaps = false;
 }
 
+void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted)
+{
+    rt_batch_clear(batch);
+    if (label_count != batch->label_count)
+        batch->sample_capacity = 0; // labels take another size
+    batch->label_count = label_count;
+    batch->is_weighted = is_weighted;
+}
+
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count)
 {
+    const size_t label_row = batch->label_count * sizeof(float);
     uint32_t dense_row = batch->dense_count ? batch->dense_count : 1;
     if (sample_count > batch->sample_capacity || !batch->key_offsets) {
         uint32_t labels_capacity = batch->sample_capacity;
         uint32_t dense_capacity = batch->sample_capacity;
         uint32_t weights_capacity = batch->sample_capacity;
-        uint32_t offsets_capacity = batch->key_offsets ? batch->sample_capacity + 1 : 0;
+        uint32_t offsets_capacity = batch->sample_capacity ? batch->sample_capacity + 1 : 0;
         uint64_t want = rt_max_u64(sample_count, 16);
-        if (rt_grow(&batch->labels, &labels_capacity, want, sizeof(float)) ||
-            rt_grow(&batch->weights, &weights_capacity, want, sizeof(float)) ||
+        if (rt_grow(&batch->labels, &labels_capacity, want, label_row) ||
+            rt_grow(&batch->weights, &weights_capacity, want, label_row) ||
             rt_grow(&batch->dense, &dense_capacity, want, dense_row * sizeof(float)) ||
             rt_grow(&batch->key_offsets, &offsets_capacity, want + 1, sizeof(uint32_t)))
             return RT_NO_MEMORY;
@@ -58,8 +69,11 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
             return status;
     }
     uint32_t i = batch->sample_count++;
-    batch->labels[i] = label;
-    batch->weights[i] = 1;
+    for (size_t at = (size_t)i * batch->label_count; at < (i + (size_t)1) * batch->label_count;
+         at++) {
+        batch->labels[at] = label;
+        batch->weights[at] = 1;
+    }
     if (batch->dense_count)
         memcpy(batch->dense + (size_t)i * batch->dense_count, dense,
                batch->dense_count * sizeof(float));
@@ -71,13 +85,29 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
     return RT_OK;
 }
 
+void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float weight)
+{
+    const size_t first = (size_t)i * batch->label_count;
+    for (uint32_t l = 0; l < batch->label_count; l++) {
+        const bool is_there = !isnan(labels[l]);
+        batch->weights[first + l] = is_there ? weight : 0;
+        batch->labels[first + l] = is_there ? labels[l] * weight : 0;
+    }
+}
+
 float rt_batch_log_odds(const rt_batch *batch)
+{
+    return rt_batch_label_log_odds(batch, 0);
+}
+
+float rt_batch_label_log_odds(const rt_batch *batch, uint32_t label)
 {
     double positives = 0, negatives = 0;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
-        const double label = (double)batch->labels[i];
-        positives += label;
-        negatives += (batch->is_weighted ? (double)batch->weights[i] : 1) - label;
+        const size_t at = (size_t)i * batch->label_count + label;
+        const double positive = (double)batch->labels[at];
+        positives += positive;
+        negatives += (batch->is_weighted ? (double)batch->weights[at] : 1) - positive;
     }
     return (float)log((fmax(positives, 0) + 0.5) / (fmax(negatives, 0) + 0.5));
 }

@@ -8,6 +8,9 @@
 // Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
 // the weight itself. A correction of what was trained before may have a weight of 0 and a label of
 // 1: one time label 1 in place of one time label 0 (rt_join.h).
+//
+// Samples of several labels have both of every label, label by label; such a batch is weighted, and
+// a label that is absent has weight 0 and label 0.
 #ifndef RT_BATCH_H
 #define RT_BATCH_H
 
@@ -16,11 +19,12 @@
 typedef struct {
     uint32_t sample_count;
     uint32_t dense_count;  // dense features per sample
+    uint32_t label_count;  // per sample; 1 after init
     uint32_t key_count;    // of all samples
     bool is_weighted;      // set by its owner while it is empty
     bool has_gaps;         // some samples lack a key in some field
-    float *labels;         // sample_count, 0 or 1
-    float *weights;        // sample_count, where it is weighted
+    float *labels;         // sample_count x label_count, 0 or 1
+    float *weights;        // likewise, where it is weighted
     float *dense;          // sample_count x dense_count, row major
     uint32_t *key_offsets; // sample_count + 1; keys of sample i: [key_offsets[i], key_offsets[i+1])
     uint64_t *keys;        // key_count
@@ -33,15 +37,23 @@ void rt_batch_init(rt_batch *batch, uint32_t dense_count);
 void rt_batch_fini(rt_batch *batch);
 void rt_batch_clear(rt_batch *batch);
 
+// The same, and what its samples will be like.
+void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted);
+
 // Room for sample_count samples and key_count keys in all, contents kept. RT_NO_MEMORY: unchanged.
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count);
 
-// Appends one sample of weight 1; dense has dense_count floats. RT_NO_MEMORY: unchanged.
+// Appends one sample of weight 1, with every label as given; dense has dense_count floats.
+// RT_NO_MEMORY: unchanged.
 rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
                           uint32_t key_count);
 
+// Labels and weights of sample i of a weighted batch; labels: label_count, NAN where absent.
+void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float weight);
+
 // Log odds of label 1 among the samples, by weight; half a sample of either label added: never
-// infinite.
+// infinite. Of the first label, or of this one.
 float rt_batch_log_odds(const rt_batch *batch);
+float rt_batch_label_log_odds(const rt_batch *batch, uint32_t label);
 
 #endif

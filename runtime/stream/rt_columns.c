@@ -208,7 +208,7 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
 static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
                         rt_line_sample *sample)
 {
-    float *label_p = &sample->label;
+    float *label_p = &sample->labels[one->field];
     const char *wanted = one->column.label_value;
     double number;
     value = filled(one, value);
@@ -216,8 +216,10 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
         *label_p = 0;
         return true;
     }
-    if (value.length == 0)
-        return false;
+    if (value.length == 0) {
+        *label_p = NAN;
+        return columns->schema.label_count > 1;
+    }
     if (!one->is_label_number) {
         *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
         return true;
@@ -226,7 +228,10 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
         return false;
     *label_p = one->column.label_rule == RT_LABEL_AT_LEAST ? number >= one->label_number
                                                            : number == one->label_number;
-    sample->is_label_odd = one->is_label_one && number != 0 && number != 1;
+    if (RT_UNLIKELY(one->is_label_one && number != 0 && number != 1)) {
+        sample->is_label_odd = true;
+        sample->odd_label = one->field;
+    }
     return true;
 }
 
@@ -353,6 +358,8 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
         return "a time as time_format says";
     switch (one->column.kind) {
     case RT_COLUMN_LABEL:
+        if (columns->schema.label_count > 1)
+            return "a number or nothing"; // others take any text
         return one->is_label_number ? "a number" : "a value";
     case RT_COLUMN_DENSE:
         return "a finite number or nothing";
@@ -450,20 +457,31 @@ static rt_status place_field(rt_columns *columns, const char *list, uint32_t ind
     return RT_OK;
 }
 
+static rt_status place_label(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
+{
+    rt_columns_one *one = &columns->items[index];
+    rt_schema *schema = &columns->schema;
+    if (schema->label_count == RT_LABELS_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: at most %d may be labels", list, RT_LABELS_MAX);
+    one->field = schema->label_count++;
+    snprintf(schema->label_names[one->field], RT_NAME_MAX, "%s", one->column.name);
+    return RT_OK;
+}
+
 // Gives the columns their places in a sample.
 static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, const char *list,
                                rt_error *error)
 {
     rt_schema *schema = &columns->schema;
-    uint32_t label_count = 0;
     for (uint32_t i = 0; i < columns->count; i++) {
         const rt_column_kind kind = columns->items[i].column.kind;
         rt_status status = prepare(columns, list, i, error);
         if (!status && (kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI))
             status = place_field(columns, list, i, error);
+        if (!status && kind == RT_COLUMN_LABEL)
+            status = place_label(columns, list, i, error);
         if (status)
             return status;
-        label_count += kind == RT_COLUMN_LABEL;
         schema->dense_count += kind == RT_COLUMN_DENSE;
         schema->has_weights |= kind == RT_COLUMN_WEIGHT;
         schema->has_ids |= kind == RT_COLUMN_ID;
@@ -476,9 +494,9 @@ static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, 
     }
     if (purpose == RT_COLUMNS_OUTCOMES)
         return RT_OK;
-    if (label_count != (purpose == RT_COLUMNS_SAMPLES))
+    if ((schema->label_count > 0) != (purpose == RT_COLUMNS_SAMPLES))
         return rt_fail(error, RT_CONFIG, "%s: expected %s label, found %u", list,
-                       purpose == RT_COLUMNS_SAMPLES ? "one" : "no", label_count);
+                       purpose == RT_COLUMNS_SAMPLES ? "a" : "no", schema->label_count);
     if (schema->field_count == 0)
         return rt_fail(error, RT_CONFIG, "%s: expected a categorical or multi column, found none",
                        list);

@@ -7,6 +7,7 @@
 #define RT_COLUMNS_H
 
 #include <locale.h>
+#include <string.h>
 
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_line.h"
@@ -32,7 +33,7 @@ typedef struct {
 // What every cell asks for stands first, in one cache line.
 typedef struct {
     int kind;       // rt_column_kind, or RT_COLUMN_PLAIN
-    uint32_t field; // categorical, multi
+    uint32_t field; // categorical, multi; of a label its number
     bool id_is_number;
     bool is_label_number; // label_value is a number
     bool is_label_one;    // it is 1, so that 0 is what other labels should be
@@ -71,9 +72,9 @@ rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config);
 // Before the first cell of a line.
 static inline void rt_columns_begin(const rt_columns *columns, rt_line_sample *sample)
 {
-    (void)columns;
     sample->key_count = 0;
-    sample->label = 1;
+    memset(sample->labels, 0, sizeof sample->labels);
+    sample->label = !columns->labels_optional; // of an outcome that says no more
     sample->weight = 1;
     sample->is_label_odd = false;
 }

@@ -296,6 +296,16 @@ static rt_status take_line(follow *f, rt_line *line)
     return RT_AGAIN;
 }
 
+// The file has had another name, and has not grown, for so long that its writer is done with it. A
+// change of the name changes st_ctim; where a file system does not do that, or has another clock,
+// it counts from when the name was seen. So one who reads what came while it was away does not
+// wait at every file, while what belongs to its lines (stream.join) is read on.
+static bool is_settled(const follow *f, const struct stat *info, uint64_t now_ns)
+{
+    const double changed_s = (double)info->st_ctim.tv_sec + 1e-9 * (double)info->st_ctim.tv_nsec;
+    return now_ns - f->renamed_ns >= SETTLED_NS || rt_unix_s() - changed_s >= 1e-9 * SETTLED_NS;
+}
+
 // Everything of the file was read. RT_AGAIN: more may come. RT_OK: another one is open now, or this
 // one begins again.
 static rt_status look_at_end(follow *f)
@@ -318,7 +328,7 @@ static rt_status look_at_end(follow *f)
     }
     if (f->renamed_ns == 0)
         f->renamed_ns = now;
-    if (now - f->renamed_ns < SETTLED_NS) // its writer may still have it open
+    if (!is_settled(f, &info, now)) // its writer may still have it open
         return RT_AGAIN;
     if (f->end > f->next)
         rt_warn("%s: the file that had this name ends inside a line, which is left out", f->path);

@@ -8,6 +8,11 @@
 //                            └─► none comes: a sample with label 0, or nothing (unanswered)
 //                                   └─► is kept late_s ──► label 1 comes: a correction (late)
 //
+// Of several labels an outcome fills those that it names, and each is filled once: a sample is
+// ready when all are known. What is not known when the window ends is 0; or absent, where
+// unanswered events are dropped and this one has an answer. A correction is of the labels of one
+// outcome, and an event has one at most.
+//
 // The clock is the latest time that was seen. A time that is more than a day and a window ahead of
 // it does not move it until 16 in a row are: one wrong date does not end all waiting.
 //
@@ -30,6 +35,12 @@
 
 typedef struct rt_join rt_join;
 
+// What an outcome says of an event's labels, label l in bit l.
+typedef struct {
+    uint8_t known; // labels that it fills
+    uint8_t ones;  // of them, those that are 1
+} rt_join_labels;
+
 typedef struct {
     uint64_t events, outcomes; // taken
     uint64_t waiting;          // events, now
@@ -44,6 +55,7 @@ typedef struct {
 typedef struct {
     rt_join_config join; // files and columns are not looked at
     uint32_t dense_count;
+    uint32_t label_count; // 0: one
     uint64_t seed;
     double negatives_keep; // rt_negatives.h; the id is the number
 } rt_join_settings;
@@ -67,7 +79,8 @@ bool rt_join_has_offer(const rt_join *join, int64_t *time_ms_p);
 rt_status rt_join_admit(rt_join *join);
 
 // (*) *taken_p false: others became ready first, the outcome is to be given again. RT_NO_MEMORY.
-rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, bool label, bool *taken_p);
+rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels,
+                          bool *taken_p);
 
 // (*) Moves the clock: for who knows the time without a record.
 void rt_join_advance(rt_join *join, int64_t time_ms);

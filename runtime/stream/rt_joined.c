@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_joined.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -15,7 +16,8 @@ struct rt_joined {
     bool has_head;  // an outcome was read and is not taken
     uint64_t id;
     int64_t time_ms;
-    bool label;
+    rt_join_labels labels;
+    uint32_t label_count;
     bool dated;       // outcomes have times in their lines
     bool ended;       // no outcome follows
     bool finished;    // rt_join_end was said
@@ -65,6 +67,7 @@ static rt_status create_join(rt_joined *joined, const rt_stream_config *config, 
 {
     const rt_join_settings settings = {.join = config->join,
                                        .dense_count = dense_count,
+                                       .label_count = joined->label_count,
                                        .seed = seed,
                                        .negatives_keep =
                                            config->negatives_keep > 0 ? config->negatives_keep : 1};
@@ -97,6 +100,7 @@ rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const 
     if (!joined)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a join");
     joined->config = rt_joined_config(config);
+    joined->label_count = rt_config_label_count(config);
     rt_batch_init(&joined->batch, 0);
     rt_status status = create_join(joined, config, seed, schema->dense_count, error);
     if (!status)
@@ -150,7 +154,11 @@ static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *er
     if (status)
         return status == RT_END ? RT_OK : status;
     joined->id = sample.id;
-    joined->label = sample.label > 0;
+    joined->labels = (rt_join_labels){0};
+    for (uint32_t l = 0; l < joined->label_count; l++) {
+        joined->labels.known |= (uint8_t)(!isnan(sample.labels[l]) << l);
+        joined->labels.ones |= (uint8_t)((sample.labels[l] > 0) << l);
+    }
     joined->time_ms = sample.time_ms;
     return RT_OK;
 }
@@ -159,7 +167,7 @@ static rt_status take_head(rt_joined *joined, rt_error *error)
 {
     bool is_taken;
     rt_status status =
-        rt_join_outcome(joined->join, joined->id, joined->time_ms, joined->label, &is_taken);
+        rt_join_outcome(joined->join, joined->id, joined->time_ms, joined->labels, &is_taken);
     joined->has_head = joined->has_head && !is_taken;
     return status ? rt_fail(error, status, "out of memory for an outcome that waits") : RT_OK;
 }
@@ -224,12 +232,19 @@ void rt_joined_step(rt_joined *joined)
     rt_join_step(joined->join);
 }
 
+// Of one label 0 or 1, as ever.
+static uint32_t labels_in_file(const rt_joined *joined)
+{
+    const uint32_t known = joined->label_count > 1 ? joined->labels.known : 0;
+    return known << 8 | joined->labels.ones;
+}
+
 void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
 {
     rt_bytes outcomes = {0};
     rt_join_tell(joined->join, bytes);
     rt_bytes_put_u32(bytes, joined->has_head);
-    rt_bytes_put_u32(bytes, joined->label);
+    rt_bytes_put_u32(bytes, labels_in_file(joined));
     rt_bytes_put_u64(bytes, joined->id);
     rt_bytes_put_u64(bytes, (uint64_t)joined->time_ms);
     rt_stream_tell(joined->outcomes, &outcomes);
@@ -244,7 +259,9 @@ rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
     rt_bytes outcomes = {0};
     const bool is_good = rt_join_seek(joined->join, bytes);
     joined->has_head = rt_reader_u32(bytes) != 0;
-    joined->label = rt_reader_u32(bytes) != 0;
+    const uint32_t labels = rt_reader_u32(bytes);
+    joined->labels =
+        (rt_join_labels){joined->label_count > 1 ? labels >> 8 & 0xff : 1, labels & 0xff};
     joined->id = rt_reader_u64(bytes);
     joined->time_ms = (int64_t)rt_reader_u64(bytes);
     const uint64_t size = rt_reader_u64(bytes);

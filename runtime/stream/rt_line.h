@@ -5,7 +5,7 @@
 #ifndef RT_LINE_H
 #define RT_LINE_H
 
-#include "runtime/rt_base.h"
+#include "runtime/config/rt_config.h"
 
 #define RT_LINE_MAX (1u << 20) // bytes; a longer line is skipped and counts as malformed
 #define RT_LINE_PAD 16u        // bytes that can be read behind text[length]
@@ -23,9 +23,13 @@ typedef struct {
 // Where a parser puts a sample; all of it is undefined after a failure.
 // id and time are there where the schema says so.
 typedef struct {
-    float label;
+    union {
+        float label;                 // the only one, or the first
+        float labels[RT_LABELS_MAX]; // the schema's label_count; of several, NAN: it is absent
+    };
     float weight;
-    bool is_label_odd; // the label is neither 0 nor 1, and was taken for one of them
+    bool is_label_odd;  // a label is neither 0 nor 1, and was taken for one of them
+    uint32_t odd_label; // which
     uint32_t key_count;
     uint64_t id;     // a hash of it
     int64_t time_ms; // since 1970-01-01 UTC

@@ -1,5 +1,7 @@
 #include "runtime/stream/rt_parser.h"
 
+#include <stdio.h>
+
 #include "runtime/stream/rt_synthetic.h"
 
 // A new format of lines is one line here.
@@ -12,6 +14,13 @@ const rt_parser_ops *rt_parser_find(rt_format format)
         if (parsers[i]->format == format)
             return parsers[i];
     return NULL;
+}
+
+void rt_parser_put_labels(const rt_stream_config *config, rt_schema *schema)
+{
+    schema->label_count = rt_config_label_count(config);
+    for (uint32_t l = 0; l < schema->label_count; l++)
+        snprintf(schema->label_names[l], RT_NAME_MAX, "%s", rt_config_label(config, l));
 }
 
 static rt_status generated_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
@@ -31,14 +40,19 @@ rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, r
 {
     void *parser;
     const rt_parser_ops *ops = rt_parser_find(config->format);
-    if (config->format == RT_FORMAT_SYNTHETIC)
-        return generated_schema(config, seed, schema, error);
-    if (!ops)
-        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
-    rt_status status = ops->create(config, &parser, error);
-    if (status)
-        return status;
-    ops->schema(parser, schema);
-    ops->destroy(parser);
-    return RT_OK;
+    rt_status status = RT_OK;
+    if (config->format == RT_FORMAT_SYNTHETIC) {
+        status = generated_schema(config, seed, schema, error);
+    } else if (!ops) {
+        status = rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    } else {
+        status = ops->create(config, &parser, error);
+        if (!status)
+            ops->schema(parser, schema);
+        if (!status)
+            ops->destroy(parser);
+    }
+    if (!status)
+        rt_parser_put_labels(config, schema);
+    return status;
 }

@@ -40,6 +40,9 @@ typedef struct {
 
 const rt_parser_ops *rt_parser_find(rt_format format); // NULL: it is none of lines
 
+// How many labels samples have, and their names, which the configuration alone says.
+void rt_parser_put_labels(const rt_stream_config *config, rt_schema *schema);
+
 // What the samples of a configuration hold, without a source: rt_stream_read_schema for who reads
 // no stream.
 rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,

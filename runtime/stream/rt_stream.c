@@ -88,6 +88,7 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
+    rt_parser_put_labels(config, &stream->schema);
     if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {
@@ -187,6 +188,8 @@ bool rt_stream_is_weighted(const rt_stream_config *config)
     const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
     if (rt_config_has_join(config) && config->join.late == RT_LATE_TRAIN)
         return true;
+    if (rt_config_label_count(config) > 1)
+        return !config->holds_outcomes;
     for (uint32_t i = 0; has_columns && i < config->table.column_count; i++) {
         if (config->table.columns[i].kind == RT_COLUMN_WEIGHT)
             return !config->holds_outcomes;
@@ -202,7 +205,7 @@ static void look_at_labels(rt_stream *stream, const rt_batch *batch)
     rt_stream_state *s = &stream->state;
     uint64_t positive = 0;
     for (uint32_t i = 0; i < batch->sample_count; i++)
-        positive += batch->labels[i] > 0;
+        positive += batch->labels[(size_t)i * batch->label_count] > 0;
     s->positive += positive;
     s->samples += batch->sample_count;
     if (stream->one_class_told || s->samples < ONE_CLASS_SAMPLES ||
@@ -235,8 +238,7 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
                          rt_error *error)
 {
     rt_assert(sample_count_max > 0 && batch->dense_count == stream->schema.dense_count);
-    rt_batch_clear(batch);
-    batch->is_weighted = stream->schema.has_weights;
+    rt_batch_begin(batch, stream->schema.label_count, stream->schema.has_weights);
     if (stream->joined)
         rt_joined_step(stream->joined);
     if (stream->failure.status)

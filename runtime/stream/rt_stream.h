@@ -15,16 +15,18 @@
 typedef struct {
     uint32_t dense_count;
     uint32_t field_count;                 // at most RT_FIELDS_MAX
+    uint32_t label_count;                 // at least 1
     uint32_t keys_per_sample_max;         // the caps of multi-valued columns added up
     bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
+    char label_names[RT_LABELS_MAX][RT_NAME_MAX];
 } rt_schema;
 
 typedef struct {
     uint64_t samples;
     uint64_t lines; // records of text: one that quotes hold together over several lines is one
     uint64_t malformed;
-    uint64_t positive;   // samples with label 1
+    uint64_t positive;   // samples whose first label is 1
     uint64_t duplicates; // events whose name (stream.id) had come before: in no sample
     uint64_t odd_labels; // labels that were neither 0 nor 1 and became one of them
     uint64_t left_out;   // negatives, by stream.negatives_keep

@@ -166,14 +166,13 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     if (RT_UNLIKELY(!stream->parser_ops->parse(stream->parser, line, &sample, &stream->problem)))
         return false;
     if (RT_UNLIKELY(sample.is_label_odd))
-        note_odd_label(stream, line, sample.label);
+        note_odd_label(stream, line, sample.labels[sample.odd_label]);
     if (RT_UNLIKELY(stream->sets_aside) && set_aside(stream, line, &sample))
         return true;
-    batch->labels[i] = sample.label;
-    if (RT_UNLIKELY(batch->is_weighted)) {
-        batch->weights[i] = sample.weight;
-        batch->labels[i] *= sample.weight;
-    }
+    if (RT_UNLIKELY(batch->is_weighted))
+        rt_batch_set_labels(batch, i, sample.labels, sample.weight);
+    else
+        batch->labels[i] = sample.label;
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += sample.key_count;
     batch->key_offsets[i + 1] = batch->key_count;
@@ -187,7 +186,7 @@ static void keep_place(const rt_stream *stream, rt_batch *batch)
     const uint32_t i = batch->sample_count, dense_count = batch->dense_count;
     if (!stream->keeps_places)
         return;
-    batch->labels[i] = NAN;
+    batch->labels[(size_t)i * batch->label_count] = NAN;
     batch->key_offsets[i] = batch->key_count;
     for (uint32_t k = 0; k < dense_count; k++)
         batch->dense[(size_t)i * dense_count + k] = 0;

@@ -43,7 +43,8 @@ struct rt_synthetic {
     uint64_t position;
     uint32_t cluster_count;
     uint64_t drift_per_sample; // share of the ranks replaced, 2^-52
-    int32_t bias;
+    uint32_t label_count;
+    int32_t biases[RT_LABELS_MAX];
     int32_t noise[1u << NOISE_BITS];
     field fields[RT_SHAPE_FIELDS_MAX];
     dense dense[RT_SHAPE_DENSE_MAX];
@@ -189,6 +190,14 @@ static int32_t id_effect(const field *one, uint64_t id)
     return (int32_t)(unit * one->effect_max >> 23);
 }
 
+// Of a further label: half of what it is for the first, and as much of its own.
+static int32_t id_effect_of(const field *one, uint64_t id, uint32_t label)
+{
+    const uint64_t salt = rt_mix(one->salt + label);
+    const int64_t unit = (int64_t)((id * (salt | 1)) >> 40) - (1 << 23);
+    return (id_effect(one, id) + (int32_t)(unit * one->effect_max >> 23)) / 2;
+}
+
 static uint64_t id_of(const field *one, uint32_t rank, uint64_t generation)
 {
     return scatter((rank | generation << 24) ^ (one->salt & RT_ID_MASK));
@@ -214,9 +223,9 @@ static uint64_t draw_id(const field *one, uint64_t random, bool in_cluster, uint
     return id_of(one, rank, generation);
 }
 
-// Writes one sample and returns its logit, noise included but without the bias.
+// Writes one sample and returns its first label's logit, noise included but without the bias.
 static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float *dense_out,
-                           uint64_t *keys)
+                           uint64_t *keys, int64_t *dense_effects)
 {
     const rt_shape *shape = synthetic->shape;
     _Static_assert(CLUSTER_BITS * (RT_SHAPE_FIELDS_MAX + RT_SHAPE_ENTITIES) <= 64, "cluster_bits");
@@ -241,12 +250,13 @@ static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float
         logit += id_effect(one, id);
     }
     uint64_t bits = 0;
+    *dense_effects = 0;
     for (uint32_t i = 0; i < shape->dense_count; i++) {
         bits = i % 8 ? bits >> 8 : rt_random_u64(&random);
         dense_out[i] = synthetic->dense[i].values[bits & 0xff];
-        logit += synthetic->dense[i].effects[bits & 0xff];
+        *dense_effects += synthetic->dense[i].effects[bits & 0xff];
     }
-    return logit;
+    return logit + *dense_effects;
 }
 
 static int compare_i64(const void *a, const void *b)
@@ -255,25 +265,42 @@ static int compare_i64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+// The logit of a further label of a sample that was drawn, likewise.
+static int64_t draw_label(const rt_synthetic *synthetic, uint64_t number, uint32_t label,
+                          const uint64_t *keys, int64_t dense_effects)
+{
+    const uint64_t draw = rt_mix(rt_mix(synthetic->base + number) + label);
+    int64_t logit = synthetic->noise[draw >> (64 - NOISE_BITS)] + dense_effects;
+    for (uint32_t i = 0; i < synthetic->shape->field_count; i++)
+        logit += id_effect_of(&synthetic->fields[i], keys[i] & RT_ID_MASK, label);
+    return logit;
+}
+
 // A sample is a click if its logit with noise and bias is above 0: the bias is the quantile of the
-// noisy logits that leaves the wanted share of clicks above it.
-static rt_status calibrate(rt_synthetic *synthetic, double base_rate)
+// noisy logits that leaves the wanted share of clicks above it, of each further label half of that.
+static rt_status calibrate(rt_synthetic *synthetic, uint32_t label, double base_rate)
 {
     int64_t *logits = rt_alloc(CALIBRATION_SAMPLES, sizeof *logits);
     if (!logits)
         return RT_NO_MEMORY;
     float dense_out[RT_SHAPE_DENSE_MAX];
     uint64_t keys[RT_SHAPE_FIELDS_MAX];
+    int64_t dense_effects;
     synthetic->base = rt_mix(CALIBRATION_SEED);
-    for (uint32_t i = 0; i < CALIBRATION_SAMPLES; i++)
-        logits[i] = draw_sample(synthetic, i, dense_out, keys);
+    for (uint32_t i = 0; i < CALIBRATION_SAMPLES; i++) {
+        logits[i] = draw_sample(synthetic, i, dense_out, keys, &dense_effects);
+        if (label > 0)
+            logits[i] = draw_label(synthetic, i, label, keys, dense_effects);
+    }
     qsort(logits, CALIBRATION_SAMPLES, sizeof *logits, compare_i64);
     uint32_t below =
         (uint32_t)((uint64_t)CALIBRATION_SAMPLES * (1000 - synthetic->shape->clicks) / 1000);
     if (base_rate > 0)
         below = (uint32_t)rt_min_u64((uint64_t)(CALIBRATION_SAMPLES * (1 - base_rate)),
                                      CALIBRATION_SAMPLES - 1);
-    synthetic->bias = (int32_t)-logits[below];
+    below = CALIBRATION_SAMPLES - ((CALIBRATION_SAMPLES - below) >> label);
+    below -= below == CALIBRATION_SAMPLES;
+    synthetic->biases[label] = (int32_t)-logits[below];
     rt_free(logits);
     return RT_OK;
 }
@@ -315,7 +342,10 @@ rt_status rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
         init_field(&synthetic->fields[i], i, &shape->fields[i], config);
     for (uint32_t i = 0; i < shape->dense_count; i++)
         init_dense(&synthetic->dense[i], i, &shape->dense[i]);
-    if (calibrate(synthetic, config->synthetic_base_rate)) {
+    synthetic->label_count = rt_config_label_count(config);
+    for (uint32_t l = 0; l < synthetic->label_count; l++) {
+        if (!calibrate(synthetic, l, config->synthetic_base_rate))
+            continue;
         rt_synthetic_destroy(synthetic);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the generator");
     }
@@ -349,19 +379,35 @@ void rt_synthetic_schema(const rt_synthetic *synthetic, rt_schema *schema)
         snprintf(schema->field_names[i], RT_NAME_MAX, "%s", synthetic->shape->fields[i].name);
 }
 
+static void put_labels(const rt_synthetic *synthetic, uint64_t number, const uint64_t *keys,
+                       int64_t logit, int64_t dense_effects, rt_batch *batch, uint32_t i)
+{
+    float labels[RT_LABELS_MAX];
+    labels[0] = logit + synthetic->biases[0] > 0;
+    for (uint32_t l = 1; l < synthetic->label_count; l++)
+        labels[l] =
+            draw_label(synthetic, number, l, keys, dense_effects) + synthetic->biases[l] > 0;
+    if (synthetic->label_count > 1)
+        rt_batch_set_labels(batch, i, labels, 1);
+    else
+        batch->labels[i] = labels[0];
+}
+
 void rt_synthetic_fill(rt_synthetic *synthetic, rt_batch *batch, uint32_t sample_count)
 {
     uint32_t dense_count = synthetic->shape->dense_count;
     uint32_t field_count = synthetic->shape->field_count;
-    rt_assert(batch->dense_count == dense_count);
+    rt_assert(batch->dense_count == dense_count && batch->label_count == synthetic->label_count);
     rt_assert(batch->sample_capacity - batch->sample_count >= sample_count);
     rt_assert(batch->key_capacity - batch->key_count >= (uint64_t)sample_count * field_count);
     for (uint32_t n = 0; n < sample_count; n++) {
         uint32_t i = batch->sample_count++;
-        int64_t logit =
-            draw_sample(synthetic, synthetic->position++, batch->dense + (size_t)i * dense_count,
-                        batch->keys + batch->key_count);
-        batch->labels[i] = logit + synthetic->bias > 0;
+        int64_t dense_effects;
+        const uint64_t *keys = batch->keys + batch->key_count;
+        const int64_t logit =
+            draw_sample(synthetic, synthetic->position, batch->dense + (size_t)i * dense_count,
+                        batch->keys + batch->key_count, &dense_effects);
+        put_labels(synthetic, synthetic->position++, keys, logit, dense_effects, batch, i);
         batch->key_offsets[i] = batch->key_count;
         batch->key_count += field_count;
         batch->key_offsets[i + 1] = batch->key_count;

@@ -97,11 +97,12 @@ static uint32_t cells_expected(const rt_table *table)
                               : table->columns->count - table->columns->derived_count;
 }
 
-// A line without the cell of the label, where that may be.
+// A line without the cells of labels, where that may be.
 static bool lacks_label(rt_table *table, const rt_line *line)
 {
-    return table->columns->labels_optional && table->order_count == 0 &&
-           count_cells(table, line) == cells_expected(table) - 1;
+    const uint32_t label_count = table->columns->schema.label_count;
+    return table->columns->labels_optional && table->order_count == 0 && label_count > 0 &&
+           count_cells(table, line) == cells_expected(table) - label_count;
 }
 
 // number: of the cell in the line, from 0.
@@ -137,10 +138,9 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
     const char *at = line->text, *end = at + line->length;
     rt_columns *columns = table->columns;
     const bool passes_label = lacks_label(table, line);
-    const uint32_t last =
-        columns->count - 1 -
-        (passes_label && columns->items[columns->count - 1].kind == RT_COLUMN_LABEL);
-    uint32_t dense_count = 0;
+    uint32_t last = columns->count - 1, dense_count = 0;
+    while (passes_label && last > 0 && columns->items[last].kind == RT_COLUMN_LABEL)
+        last--;
     for (uint32_t i = 0; i <= last; i++) {
         rt_cell value;
         if (RT_UNLIKELY(passes_label && columns->items[i].kind == RT_COLUMN_LABEL))

@@ -45,10 +45,11 @@ typedef struct {
     uint32_t epoch;            // of all messages with rows and gradients
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
     uint64_t workers;   // mask of the workers' ranks that take part; shards know them by their place
+    float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 56 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
 
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 // Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.

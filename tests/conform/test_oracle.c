@@ -132,13 +132,17 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
     const fabric_shape *shape = &r->plan->shape;
     ew_step_result step;
     rt_error error = {0};
+    float more_odds[RT_LABELS_MAX] = {0};
     uint32_t row_count = index_batch(r, batch);
+    for (uint32_t l = 1; l < batch->label_count; l++)
+        more_odds[l - 1] = rt_batch_label_log_odds(batch, l);
     for (uint32_t i = 0; i < row_count; i++)
         r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
                           .lookup_count = batch->key_count,
                           .row_count = row_count,
                           .labels = batch->labels,
+                          .weights = batch->is_weighted ? batch->weights : NULL,
                           .dense = batch->dense,
                           .lookup_rows = r->lookups,
                           .bag_offsets = r->bags,
@@ -146,7 +150,8 @@ static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
                           .slab = r->rows,
                           .row_stride = r->row_floats,
                           .scale = 1.0f / (float)batch->sample_count,
-                          .log_odds = t == 1 ? rt_batch_log_odds(batch) : 0};
+                          .log_odds = t == 1 ? rt_batch_log_odds(batch) : 0,
+                          .more_odds = t == 1 ? more_odds : NULL};
     if (ew_model_step(r->model, &all, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);
     if (!isfinite(step.loss_sum))
@@ -391,6 +396,7 @@ static void draw_rest(fabric_shape *shape, rt_random *random)
             : 0;
     shape->zipf = rt_random_below(random, 3) * 0.6;
     shape->lookahead = rt_random_below(random, 2) ? rt_random_below(random, 6) : 0;
+    shape->dispatch.window = shape->lookahead + 1;
 }
 
 // Every policy with every number of workers, cache and eviction; the rest at random.
@@ -698,9 +704,8 @@ static void rows_begin(void **state)
     assert_true(planned > offered / 5 && planned < offered / 5 * 4);
 }
 
-static void every_model(void **state)
+static void every_model_with(uint32_t more_labels)
 {
-    (void)state;
     static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
                                           RT_MODEL_NCF};
     for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
@@ -715,9 +720,26 @@ static void every_model(void **state)
             shape.field_count = 2;
             shape.dense_count = 0;
         }
+        shape.more_labels = more_labels;
+        shape.change_every = more_labels ? 3 : 0; // the shards have the dense weights
         set_policy(&shape, 9);
         check_shape(&shape, 2);
+        shape.worker_count = 1; // the same bits
+        if (more_labels)
+            check_shape(&shape, 1);
     }
+}
+
+static void every_model(void **state)
+{
+    (void)state;
+    every_model_with(0);
+}
+
+static void every_model_with_several_labels(void **state)
+{
+    (void)state;
+    every_model_with(2);
 }
 
 TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers, 300),
@@ -726,4 +748,5 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
-          TEST(participants_change_with_short_wires), TEST(every_model))
+          TEST(participants_change_with_short_wires), TEST(every_model),
+          TEST(every_model_with_several_labels))

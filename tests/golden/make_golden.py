@@ -27,7 +27,8 @@ def f32(a):
 class Case:
     """Inputs of one micro-batch and the parameters of one model."""
 
-    def __init__(self, name, seed, samples, dense, fields, dim, mlp, pooling=None, share=1.0):
+    def __init__(self, name, seed, samples, dense, fields, dim, mlp, pooling=None, share=1.0,
+                 label_weights=(1.0,)):
         self.name, self.samples, self.dense_count = name, samples, dense
         self.fields, self.dim, self.mlp, self.pooling = fields, dim, mlp, pooling
         self.random = np.random.RandomState(seed)
@@ -37,6 +38,15 @@ class Case:
         self.make_lookups()
         self.rows = f32(0.5 * self.random.randn(self.row_count, dim))
         self.parameters = []  # (name, array) in the order of the block
+        self.label_weights, self.weights = label_weights, None
+        if len(label_weights) > 1:
+            self.make_labels(np.random.RandomState(1000 + seed))
+
+    def make_labels(self, random):
+        """Of several labels a third is absent, and samples have weights."""
+        shape = (self.samples, len(self.label_weights))
+        self.labels = (random.rand(*shape) < 0.4).astype(np.float64)
+        self.weights = random.randint(1, 4, self.samples)[:, None] * (random.rand(*shape) < 0.67)
 
     def make_lookups(self):
         ids, self.bags = [], []
@@ -53,6 +63,15 @@ class Case:
     def parameter(self, name, *shape, fan_in):
         values = f32(self.random.uniform(-1, 1, shape) / np.sqrt(fan_in))
         self.parameters.append((name, values))
+
+    def output_parameters(self, inputs):
+        self.parameter("output.weight", len(self.label_weights), inputs, fan_in=inputs)
+        self.parameter("output.bias", len(self.label_weights), fan_in=inputs)
+
+    def output(self, p, x):
+        """One logit per sample; of several labels samples x labels."""
+        z = x @ p["output.weight"].T + p["output.bias"]
+        return z if len(self.label_weights) > 1 else z[:, 0]
 
     def mlp_parameters(self, name, inputs, widths):
         for i, width in enumerate(widths):
@@ -81,14 +100,13 @@ def wdl(case, deep_all):
     pooled_count = case.fields * case.dim
     inputs = case.dense_count + (pooled_count if deep_all else 0)
     hidden = case.mlp_parameters("mlp", inputs, case.mlp)
-    case.parameter("output.weight", 1, hidden + pooled_count, fan_in=hidden + pooled_count)
-    case.parameter("output.bias", 1, fan_in=hidden + pooled_count)
+    case.output_parameters(hidden + pooled_count)
 
     def forward(p, rows):
         dense, flat = torch.tensor(case.dense), case.pooled(rows).flatten(1)
         x = torch.cat([flat, dense], 1) if deep_all else dense
         h = run_mlp(p, "mlp", x, len(case.mlp))
-        return (torch.cat([h, flat], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+        return case.output(p, torch.cat([h, flat], 1))
 
     return forward
 
@@ -97,15 +115,14 @@ def dfm(case):
     pooled_count, hidden = case.fields * case.dim, case.mlp[-1]
     inputs = pooled_count + case.dense_count
     case.mlp_parameters("mlp", inputs, case.mlp)
-    case.parameter("output.weight", 1, hidden + inputs, fan_in=hidden + inputs)
-    case.parameter("output.bias", 1, fan_in=hidden + inputs)
+    case.output_parameters(hidden + inputs)
 
     def forward(p, rows):
         v, dense = case.pooled(rows), torch.tensor(case.dense)
         h = run_mlp(p, "mlp", torch.cat([v.flatten(1), dense], 1), len(case.mlp))
-        first = torch.cat([h, v.flatten(1), dense], 1) @ p["output.weight"].T + p["output.bias"]
+        first = case.output(p, torch.cat([h, v.flatten(1), dense], 1))
         pairs = sum((v[:, a] * v[:, b]).sum(1) for a in range(case.fields) for b in range(a))
-        return first[:, 0] + pairs
+        return first + (pairs if first.dim() == 1 else pairs[:, None])
 
     return forward
 
@@ -120,8 +137,7 @@ def dcn(case, matrix, layers):
     else:
         case.parameter("cross.bias", layers, inputs, fan_in=inputs)
         case.parameter("cross.weight", layers, inputs, fan_in=inputs)
-    case.parameter("output.weight", 1, inputs + hidden, fan_in=inputs + hidden)
-    case.parameter("output.bias", 1, fan_in=inputs + hidden)
+    case.output_parameters(inputs + hidden)
 
     def forward(p, rows):
         x0 = torch.cat([case.pooled(rows).flatten(1), torch.tensor(case.dense)], 1)
@@ -132,7 +148,7 @@ def dcn(case, matrix, layers):
                 x = x0 * (x @ p[f"cross.{i}.weight"].T + p[f"cross.{i}.bias"]) + x
             else:
                 x = x0 * (x @ p["cross.weight"][i])[:, None] + p["cross.bias"][i] + x
-        return (torch.cat([x, h], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+        return case.output(p, torch.cat([x, h], 1))
 
     return forward
 
@@ -142,8 +158,7 @@ def dlrm(case, bottom):
     case.mlp_parameters("bottom", case.dense_count, widths)
     pairs = [(a, b) for a in range(case.fields + 1) for b in range(a)]
     hidden = case.mlp_parameters("top", case.dim + len(pairs), case.mlp)
-    case.parameter("output.weight", 1, hidden, fan_in=hidden)
-    case.parameter("output.bias", 1, fan_in=hidden)
+    case.output_parameters(hidden)
 
     def forward(p, rows):
         d = run_mlp(p, "bottom", torch.tensor(case.dense), len(widths))
@@ -151,7 +166,7 @@ def dlrm(case, bottom):
         products = torch.bmm(v, v.transpose(1, 2))
         meet = torch.stack([products[:, a, b] for a, b in pairs], 1)
         h = run_mlp(p, "top", torch.cat([d, meet], 1), len(case.mlp))
-        return (h @ p["output.weight"].T + p["output.bias"])[:, 0]
+        return case.output(p, h)
 
     return forward
 
@@ -159,14 +174,13 @@ def dlrm(case, bottom):
 def ncf(case):
     k = case.dim // 2
     hidden = case.mlp_parameters("mlp", case.dim, case.mlp)
-    case.parameter("output.weight", 1, k + hidden, fan_in=k + hidden)
-    case.parameter("output.bias", 1, fan_in=k + hidden)
+    case.output_parameters(k + hidden)
 
     def forward(p, rows):
         user, item = case.pooled(rows).unbind(1)
         h = run_mlp(p, "mlp", torch.cat([user[:, k:], item[:, :k]], 1), len(case.mlp))
         gmf = user[:, :k] * item[:, k:]
-        return (torch.cat([gmf, h], 1) @ p["output.weight"].T + p["output.bias"])[:, 0]
+        return case.output(p, torch.cat([gmf, h], 1))
 
     return forward
 
@@ -230,7 +244,9 @@ def train(case, forward, make_optimizer, steps):
             t.grad = None
         logits = forward(p, rows)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(
-            logits, torch.tensor(case.labels), reduction="sum")
+            logits, torch.tensor(case.labels), reduction="sum",
+            weight=None if case.weights is None else
+            torch.tensor(case.weights * np.array(case.label_weights)))
         (loss * case.scale).backward()
         for t in list(p.values()) + [rows]:
             t.grad = torch.zeros_like(t) if t.grad is None else t.grad
@@ -241,20 +257,23 @@ def train(case, forward, make_optimizer, steps):
     return states
 
 
-def write(case, forward, extra=()):
+def write(case, forward, extra=(), optimizers=tuple(OPTIMIZERS)):
+    labels = case.labels if case.weights is None else case.labels * case.weights  # as a batch has them
     arrays = [("samples", case.samples), ("dense_count", case.dense_count),
               ("fields", case.fields), ("dim", case.dim), ("mlp", case.mlp),
               ("pooling", POOL_SUM if case.pooling is None else case.pooling),
-              ("scale", case.scale), *extra, ("labels", case.labels), ("dense", case.dense),
+              ("scale", case.scale), *extra, ("labels", labels), ("dense", case.dense),
               ("lookup_rows", case.lookup_rows), ("rows", case.rows)]
+    if case.weights is not None:
+        arrays += [("weights", case.weights), ("label_weights", case.label_weights)]
     if case.pooling is not None:
         arrays.append(("bag_offsets", np.concatenate([[0], np.cumsum(case.bags)])))
     arrays += [(name, v) for name, v in case.parameters]
     prediction, loss, dense_gradients, row_gradients = train(case, forward, None, 1)[0]
     arrays += [("predictions", prediction), ("loss_sum", loss),
                ("dense_gradients", dense_gradients), ("row_gradients", row_gradients)]
-    for name, make in OPTIMIZERS.items():
-        states = train(case, forward, make, 3)
+    for name in optimizers:
+        states = train(case, forward, OPTIMIZERS[name], 3)
         for step in (1, 3):
             arrays += [(f"{name}.{step}.dense", states[step - 1][4]),
                        (f"{name}.{step}.rows", states[step - 1][5])]
@@ -288,6 +307,24 @@ def main():
     write(case, dlrm(case, [7]), [("mlp_bottom", [7])])
     case = Case("ncf", 9, samples=26, dense=0, fields=2, dim=14, mlp=[12, 6])
     write(case, ncf(case))
+
+    def several(name, seed, fields, dim, mlp, dense=3, **more):
+        return Case(name, seed, 18, dense, fields, dim, mlp, label_weights=(1.0, 0.25, 3.0), **more)
+
+    case = several("labels_wdl_dense", 21, fields=3, dim=5, mlp=[9, 7])
+    write(case, wdl(case, False), optimizers=["sgd"])
+    case = several("labels_wdl_all", 22, fields=3, dim=5, mlp=[9, 7], pooling=POOL_MEAN)
+    write(case, wdl(case, True), optimizers=["sgd"])
+    case = several("labels_dfm", 23, fields=3, dim=5, mlp=[9, 7], share=0.5)
+    write(case, dfm(case), optimizers=["sgd"])
+    case = several("labels_dcn_vector", 24, fields=3, dim=4, mlp=[9, 7])
+    write(case, dcn(case, False, 3), [("cross_layers", 3), ("cross", 0)], ["sgd"])
+    case = several("labels_dcn_matrix", 25, fields=3, dim=4, mlp=[9, 7])
+    write(case, dcn(case, True, 2), [("cross_layers", 2), ("cross", 1)], ["sgd"])
+    case = several("labels_dlrm", 26, fields=3, dim=6, mlp=[9, 7])
+    write(case, dlrm(case, [7]), [("mlp_bottom", [7])], ["sgd"])
+    case = several("labels_ncf", 27, fields=2, dim=6, mlp=[9, 7], dense=0)
+    write(case, ncf(case), optimizers=["sgd"])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
   check_answers.py columns LANYARD FOLDER               of columns of every kind, some negatives left out
   check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
 
-FORMAT: criteo, avazu, movielens. numpy's side is tools/read_model.py and the parsing here: none of
+FORMAT: criteo, avazu, movielens, labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
 """
 import ctypes
@@ -63,6 +63,12 @@ def make(kind, path, count, first):
                 cells[1] = str(int(r[5] % 7 < 2))
                 cells[9] = "" if r[9] % 4 == 0 else cells[9]
                 file.write(",".join(cells) + "\n")
+            elif kind == "labels":
+                user, item = r[0] % 40, r[1] % 30
+                click, buy = int(mix(user * 3 + item) % 3 == 0), int(mix(item * 5) % 4 == 0)
+                cells = ["" if r[2] % 9 == 0 else str(click), f"u{user}", f"i{item}",
+                         f"{r[3] % 100 / 8}", "" if r[4] % 3 == 0 else str(buy)]
+                file.write(",".join(cells) + "\n")
             else:
                 user, item = r[0] % 90 + 1, r[1] % 160 + 1
                 file.write(f"{user}\t{item}\t{1 + mix(user * 7 + item % 9) % 5}\t{88 * 10**7 + i}\n")
@@ -87,7 +93,7 @@ class Rows:
             self.lines = file.read().splitlines()
         if kind == "avazu":
             self.header, self.lines = self.lines[0], self.lines[1:]
-        rows = [line.split("," if kind == "avazu" else "\t") for line in self.lines]
+        rows = [line.split("," if kind in ("avazu", "labels") else "\t") for line in self.lines]
         dense, ids = [], []
         if kind == "criteo":
             names = [f"I{i}" for i in range(1, 14)] + [f"C{i}" for i in range(1, 27)]
@@ -100,6 +106,11 @@ class Rows:
             self.labels = [int(row[1] == "1") for row in rows]
             self.cells = {name: [row[2 + i] for row in rows] for i, name in enumerate(AVAZU[2:])}
             ids = [[number_of(cell) if cell else MISSING for cell in row[2:]] for row in rows]
+        elif kind == "labels":
+            number_of = hash_id()
+            self.labels = [[row[0], row[4]] for row in rows]
+            self.cells = {name: [row[1 + i] for row in rows] for i, name in enumerate(["user", "item", "x"])}
+            dense, ids = [[float(row[3])] for row in rows], [[number_of(c) for c in row[1:3]] for row in rows]
         else:
             self.labels = [int(int(row[2]) >= 4) for row in rows]
             self.cells = {"user": [int(row[0]) for row in rows], "item": [int(row[1]) for row in rows]}
@@ -149,7 +160,9 @@ class Server:
                 {n: c[i] for n, c in rows.cells.items() if n not in shared} for i in some]}
             answer = json.loads(self.ask("/predict", json.dumps(body).encode()))
             p = answer["probabilities"]
-            if answer["id"] != str(first) or answer["ranking"] != sorted(range(len(p)), key=lambda i: -p[i]):
+            first_label = [one[0] for one in p] if "labels" in answer else p
+            if answer["id"] != str(first) or \
+                    answer["ranking"] != sorted(range(len(p)), key=lambda i: -first_label[i]):
                 sys.exit(f"serve: id or ranking of {answer}")
             out += p
         return np.array(out)
@@ -158,12 +171,13 @@ class Server:
         head = np.array([0x5150594C, len(rows.lines[:500]), rows.keys.shape[1], rows.dense.shape[1]], "<u4")
         body = head.tobytes() + rows.keys[:500].tobytes() + rows.dense[:500].tobytes()
         answer = self.ask("/predict.bin", body, "application/octet-stream")
-        count = int(np.frombuffer(answer, "<u4", 2)[1])
-        p = np.frombuffer(answer, "<f4", count, 24)
-        ranking = np.frombuffer(answer, "<u4", count, 24 + 4 * count)
-        if list(ranking) != sorted(range(count), key=lambda i: -p[i]):
+        magic, count = (int(number) for number in np.frombuffer(answer, "<u4", 2))
+        labels, at = (int(np.frombuffer(answer, "<u4", 1, 24)[0]), 32) if magic == 0x4D50594C else (1, 24)
+        p = np.frombuffer(answer, "<f4", count * labels, at)
+        ranking = np.frombuffer(answer, "<u4", count, at + 4 * count * labels)
+        if list(ranking) != sorted(range(count), key=lambda i: -p[i * labels]):
             sys.exit("serve: the ranking of a binary answer")
-        return p
+        return p.reshape(count, labels) if labels > 1 else p
 
 
 def compare(name, ours, theirs):
@@ -189,7 +203,9 @@ def same(lanyard, library, model, kind, path):
     want = np.loadtxt(out)
     if want.max() - want.min() < 0.05:
         sys.exit(f"predictions from {want.min()} to {want.max()} show nothing")
-    predict = [float(line) for line in call(lanyard, "predict", model, "--threads", "3", *files).split()]
+    told = call(lanyard, "predict", model, "--threads", "3", *files).splitlines()
+    predict = np.array([[float(cell) for cell in line.split("\t")] for line in told])
+    predict = predict[:, 0] if want.ndim == 1 else predict
     compare("predict", predict, want)
     compare("numpy", read_model(model).predict(rows.dense, rows.keys), want)
     loaded = package.Model(model)
@@ -203,10 +219,26 @@ def same(lanyard, library, model, kind, path):
         asked = json.loads(server.ask("/metrics"))
         if asked["candidates"] != len(want) + len(want[:500]) or asked["refused"]:
             sys.exit(f"metrics count something else: {asked}")
+    if want.ndim > 1:
+        return same_labels(loaded, rows, served, judged)
     loss = log_loss(rows.labels, served)
     print(f"log loss of what was served: {loss:.6f}, eval's: {judged['logloss']:.6f}")
     if abs(loss - judged["logloss"]) > BOUND:
         sys.exit("they differ")
+
+
+def same_labels(loaded, rows, served, judged):
+    """Log loss of every label, over the rows that have it."""
+    if loaded.labels != list(judged["labels"]) or judged["logloss"] != judged["labels"][loaded.labels[0]]["logloss"]:
+        sys.exit(f"labels {loaded.labels}, eval has {judged}")
+    for l, name in enumerate(loaded.labels):
+        there = [i for i, row in enumerate(rows.labels) if row[l] != ""]
+        loss = log_loss([int(rows.labels[i][l]) for i in there], served[there, l])
+        theirs = judged["labels"][name]
+        print(f"{name}: log loss of what was served: {loss:.6f}, eval's: {theirs['logloss']:.6f}")
+        if abs(loss - theirs["logloss"]) > BOUND or len(there) != theirs["samples"] or \
+                not 0.65 < theirs["auc"] <= 1:
+            sys.exit("they differ, or nothing was learnt")
 
 
 # ---- published models

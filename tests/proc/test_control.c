@@ -161,20 +161,24 @@ static bool has_person(const char *folder)
     return found;
 }
 
-static void start_live(process *p, const char *flag, bool is_first)
+static void start_live_on(process *p, const char *flag, bool is_first, const char *storage)
 {
     char files[400];
     snprintf(files, sizeof files, "stream.files=%s", run_path("rows.tsv"));
     if (is_first)
         append_rows(320, true, 1);
-    run_start_up(p, live, "out", flag, (const char *const[]){files, NULL});
+    run_start_up(p, live, "out", flag, (const char *const[]){files, storage, NULL});
 }
 
-static void what_is_forgotten_is_nowhere(void **state)
+static void start_live(process *p, const char *flag, bool is_first)
 {
-    (void)state;
+    start_live_on(p, flag, is_first, "ps.storage=memory");
+}
+
+static void forget_with(const char *storage)
+{
     process up;
-    start_live(&up, NULL, true);
+    start_live_on(&up, NULL, true, storage);
     run_await_iterations(&up, "out", 10);
     kill(up.pid, SIGUSR1);
     run_await_records(&up, "out", "\"record\":\"checkpoint\"", 1);
@@ -193,6 +197,19 @@ static void what_is_forgotten_is_nowhere(void **state)
     assert_int_equal(access(run_path("out/checkpoints/forgotten"), F_OK), -1);
     assert_int_equal(count_in("records.jsonl", "\"kind\":\"forget\""), 1);
     assert_int_equal(count_in("metrics.jsonl", "\"record\":\"forget\""), 1);
+}
+
+static void what_is_forgotten_is_nowhere(void **state)
+{
+    (void)state;
+    forget_with("ps.storage=memory");
+}
+
+// Nor in a table that is a mapped file.
+static void nor_on_disk(void **state)
+{
+    (void)state;
+    forget_with("ps.storage=disk");
 }
 
 // Killed before a checkpoint without the row: who goes on from the one before ends it again.
@@ -217,6 +234,72 @@ static void a_kill_brings_nobody_back(void **state)
     run_must_say(&up, "1 rows that were to be forgotten end again");
     process_fini(&up);
     assert_false(has_person("model"));
+}
+
+// ---- clocks ----------------------------------------------------------------------------------
+
+#define CLOCK "/usr/lib/%s/faketime/libfaketimeMT.so.1"
+
+static void set_clock(const char *offset)
+{
+    run_write("clock", offset, strlen(offset));
+}
+
+// Of the processes that are started between the two; files have the times that they have.
+static void take_the_clock(void)
+{
+    static const char *const machines[] = {"x86_64-linux-gnu", "aarch64-linux-gnu"};
+    char library[100] = "";
+    for (size_t i = 0; i < 2 && access(library, R_OK) != 0; i++)
+        snprintf(library, sizeof library, CLOCK, machines[i]);
+    if (access(library, R_OK) != 0)
+        test_skip("no %s: install the package faketime", library);
+    set_clock("+0");
+    setenv("LD_PRELOAD", library, 1);
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1); // it stands before the sanitizer
+    setenv("FAKETIME_TIMESTAMP_FILE", run_path("clock"), 1);
+    setenv("FAKETIME_NO_CACHE", "1", 1);
+    setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1", 1);
+    setenv("NO_FAKE_STAT", "1", 1);
+}
+
+static void give_the_clock_back(void)
+{
+    unsetenv("LD_PRELOAD");
+}
+
+// A day ahead, two days back, on all boxes at once, and a worker is lost meanwhile: all rows are
+// trained, once, checkpoints are made, and nothing waits for the clock to come back.
+static void clocks_are_set(void **state)
+{
+    (void)state;
+    process up;
+    char files[400];
+    append_rows(320, true, 1);
+    snprintf(files, sizeof files, "stream.files=%s", run_path("rows.tsv"));
+    take_the_clock();
+    run_start_up(&up, live, "out", NULL,
+                 (const char *const[]){files, "on_worker_loss=restart", "checkpoint.every_s=0.3",
+                                       "checkpoint.keep_s=3600", "stream.samples_max=1600", NULL});
+    give_the_clock_back();
+    run_await_iterations(&up, "out", 10);
+    run_await_checkpoint(&up, "out");
+    set_clock("+1d");
+    append_rows(320, false, 2);
+    run_await_iterations(&up, "out", 20);
+    set_clock("-1d");
+    append_rows(320, false, 3);
+    run_await_iterations(&up, "out", 30);
+    assert_int_equal(kill(process_child(&up, "worker"), SIGKILL), 0);
+    set_clock("+0");
+    append_rows(640, false, 4);
+    run_must_end(&up, 0);
+    run_must_say(&up, "restart 1: worker");
+    if (strstr(up.text, "silent") || strstr(up.text, "restart 2"))
+        fail_msg("more was lost than the worker:\n%s", up.text);
+    process_fini(&up);
+    assert_true(run_samples("out") == 1600);
+    run_must_train_once("out", 1600, (uint32_t[]){2}, 1);
 }
 
 // ---- boxes -----------------------------------------------------------------------------------
@@ -268,6 +351,17 @@ static void a_box_with_rows_goes_and_comes(void **state)
     same_model("out", "calm", 2);
 }
 
+// The iteration from which all started anew, as `up` has said behind at.
+static uint64_t anew_at(const process *up, const char *what)
+{
+    static const char said[] = "all start anew from iteration ";
+    const char *at = strstr(up->text, what);
+    at = at ? strstr(at, said) : NULL;
+    if (!at)
+        fail_msg("no \"%s: %s\" in:\n%s", what, said, up->text);
+    return strtoull(at + strlen(said), NULL, 10);
+}
+
 // A worker less: as if the run had been ended there, and gone on by hand without it.
 static void a_worker_leaves_as_by_hand(void **state)
 {
@@ -277,20 +371,43 @@ static void a_worker_leaves_as_by_hand(void **state)
                              "{\"name\": \"b\", \"gbps\": 1, \"shards\": 1}]";
     const char *const one = "boxes=[{\"name\": \"a\", \"gbps\": 1, \"shards\": 1},"
                             "{\"name\": \"b\", \"gbps\": 1, \"shards\": 1, \"spare\": true}]";
-    static const char said[] = "b leaves: all start anew from iteration ";
     char bound[64];
     run_start_up(&up, site, "out", NULL, (const char *const[]){both, NULL});
     run_await_records(&up, "out", VITALS, 1);
-    ask("drain", "b", NULL, 0, said);
+    ask("drain", "b", NULL, 0, "b leaves: all start anew from iteration");
     run_must_end(&up, 0);
-    const char *at = strstr(up.text, said);
-    assert_non_null(at);
-    const uint64_t samples = 32 * strtoull(at + strlen(said), NULL, 10);
+    const uint64_t samples = 32 * anew_at(&up, "b leaves");
     process_fini(&up);
     snprintf(bound, sizeof bound, "stream.samples_max=%" PRIu64, samples);
     run_up(site, "hand", NULL, (const char *const[]){both, bound, NULL});
     run_up(site, "hand", "--resume", (const char *const[]){one, NULL});
     same_model("out", "hand", 1);
+}
+
+// Rates change at an iteration: as if the run had been ended there, and gone on by hand with them.
+static void rates_change_as_by_hand(void **state)
+{
+    (void)state;
+    process up;
+    static const char rows[] = "optimizer.rows.learning_rate=0.3",
+                      dense[] = "optimizer.dense.learning_rate=0.001";
+    char first[64], second[64];
+    run_start_up(&up, site, "out", NULL, NULL);
+    run_await_iterations(&up, "out", 50);
+    ask("set", "optimizer.rows.learning_rate", "-1", 1, "out of range");
+    ask("set", "optimizer.rows.learning_rate", "0.3", 0, "all start anew");
+    run_await_records(&up, "out", "\"pause_s\"", 1);
+    ask("set", "optimizer.dense.learning_rate", "0.001", 0, "all start anew");
+    run_must_end(&up, 0);
+    snprintf(first, sizeof first, "stream.samples_max=%" PRIu64,
+             16 * anew_at(&up, "optimizer.rows.learning_rate changes"));
+    snprintf(second, sizeof second, "stream.samples_max=%" PRIu64,
+             16 * anew_at(&up, "optimizer.dense.learning_rate changes"));
+    process_fini(&up);
+    run_up(site, "hand", NULL, (const char *const[]){first, NULL});
+    run_up(site, "hand", "--resume", (const char *const[]){second, rows, NULL});
+    run_up(site, "hand", "--resume", (const char *const[]){rows, dense, NULL});
+    same_model("out", "hand", 2);
 }
 
 // The shard that would be left lacks memory.
@@ -309,6 +426,7 @@ static void rows_need_room(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(values_are_set_while_it_trains, 120),
-          TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
-          TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rows_need_room, 120),
-          TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))
+          TEST_SLOW(clocks_are_set, 120), TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
+          TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rates_change_as_by_hand, 120),
+          TEST_SLOW(rows_need_room, 120),
+          TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))

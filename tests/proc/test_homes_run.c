@@ -3,6 +3,7 @@
 // homes that are hashed again.
 #include "tests/support/test.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@
     " \"ps\": {\"homes\": \"planned\"}, \"sim\": {\"warmup\": 0},"                             \
     " \"dispatch\": {\"policy\": \"makespan\", \"measure_compute\": false},"                   \
     " \"cache\": {\"rows\": 1200}, \"timeouts\": {\"start_s\": 20},"                           \
-    " \"checkpoint\": {\"every_iterations\": 20, \"keep\": 9}}"
+    " \"checkpoint\": {\"every_iterations\": 10, \"keep\": 9}}"
 
 static const char config[] = CONFIG("1", "1");
 
@@ -76,6 +77,45 @@ static void a_run_goes_on_as_if_nothing_had_been(void **state)
     run_must_be_the_same("whole", "again", 3);
 }
 
+// Of a file of changes: keys that have left its shard.
+static uint32_t left_in(const char *out, const char *name)
+{
+    size_t size;
+    uint32_t words[3]; // base, floor, keys that have left
+    char *bytes = run_file(out, name, &size);
+    assert_true(size > 72);
+    memcpy(words, bytes + 60, sizeof words);
+    free(bytes);
+    return words[0] ? words[2] : 0;
+}
+
+// Changes build on each other; who reads them finds a row where it is now, and nowhere else.
+static void changes_name_what_has_left(void **state)
+{
+    process p;
+    (void)state;
+    run(config, "at_end", NULL, "checkpoint.at_end=true");
+    run_start(&p, (const char *const[]){"export", run_path("at_end"), "--out", run_path("exported"),
+                                        NULL},
+              NULL);
+    run_must_end(&p, 0);
+    process_fini(&p);
+    for (uint32_t s = 0; s < 3; s++) {
+        char rows[64], model[64];
+        size_t size, model_size;
+        snprintf(rows, sizeof rows, "checkpoints/ckpt-000000000060/rows-%03" PRIu32 "-of-003.bin", s);
+        assert_true(left_in("at_end", rows) > 0);
+        snprintf(rows, sizeof rows, "rows-%03" PRIu32 "-of-003.bin", s);
+        snprintf(model, sizeof model, "model/%s", rows);
+        char *one = run_file("exported", rows, &size);
+        char *other = run_file("at_end", model, &model_size);
+        assert_int_equal(size, model_size);
+        assert_memory_equal(one, other, size);
+        free(one);
+        free(other);
+    }
+}
+
 // No row is lost, whoever holds it: the model knows every key of what it was trained on.
 static void other_shards_and_hashed_homes(void **state)
 {
@@ -99,4 +139,5 @@ static void other_shards_and_hashed_homes(void **state)
 
 TEST_MAIN(TEST_SLOW(plans_are_those_of_the_simulator, 120),
           TEST_SLOW(a_run_goes_on_as_if_nothing_had_been, 180),
+          TEST_SLOW(changes_name_what_has_left, 120),
           TEST_SLOW(other_shards_and_hashed_homes, 240))

@@ -37,6 +37,12 @@ static const char wider[] =
     ", {\"name\": \"e\", \"kind\": \"categorical\"}, {\"name\": \"f\", \"kind\": \"categorical\"}")
     ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
 
+// One label more, of which some are absent.
+static const char labelled[] =
+    "{\"workers\": 1, " BASE TABLE(COLUMNS
+    ", {\"name\": \"e\", \"kind\": \"label\", \"value\": \"e1\"}")
+    ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
+
 // Rows of a table, from a number on; every key comes again and again.
 static void write_rows(const char *name, uint64_t first, uint32_t count)
 {
@@ -219,6 +225,52 @@ static void goes_on_from_a_checkpoint(void **state)
     must_predict_alike("parts", "whole", 1e-6);
 }
 
+// A label behind the model's: its own is predicted as before, of the other nothing is known. And a run
+// of two labels that was interrupted is as one that was not.
+static void more_labels(void **state)
+{
+    static double values[ROWS_MAX], others[ROWS_MAX];
+    char both[900];
+    process p;
+    size_t size;
+    (void)state;
+    make_model(config, "model", (const char *const[]){files_of("first"), NULL});
+    begin_with(labelled, "two", "model", (const char *const[]){files_of("nothing"), NULL});
+    const uint32_t count = predict("model", "rows", values);
+    assert_int_equal(predict("two", "rows", others), 2 * count);
+    for (uint32_t i = 0; i < count; i++) {
+        test_close(others[2 * i], values[i], 1e-7, 1, "the label of the model");
+        assert_true(others[2 * i + 1] == 0.5);
+    }
+    write_rows("little", 6000, 128); // two batches
+    snprintf(both, sizeof both, "stream.files=[\"%s\",\"%s\"]", run_path("little"),
+             run_path("second"));
+    begin_with(labelled, "whole", "two", (const char *const[]){both, NULL});
+    begin_with(labelled, "parts", "two",
+               (const char *const[]){files_of("little"), "checkpoint.at_end=true", NULL});
+    run_up(labelled, "parts", "--resume", (const char *const[]){both, NULL});
+    run_must_be_the_same("parts", "whole", 1);
+    char *manifest = run_file("parts", "model/manifest.json", &size);
+    assert_non_null(strstr(manifest, "\"labels\": [\n    \"label\",\n    \"e\"\n  ]"));
+    free(manifest);
+    char *whole = run_file("whole", "summary.json", &size), *parts;
+    parts = run_file("parts", "summary.json", &size);
+    assert_non_null(strstr(whole, "\"e\": {"));
+    for (uint32_t i = 0; i < 2; i++) {
+        static const char *const names[] = {"\"label\": {", "\"e\": {"};
+        const char *ours = strstr(parts, names[i]), *theirs = strstr(whole, names[i]);
+        assert_true(number_of(ours, "\"samples\":") == number_of(theirs, "\"samples\":"));
+        assert_true(number_of(ours, "\"logloss\":") == number_of(theirs, "\"logloss\":"));
+        assert_true(number_of(ours, "\"auc\":") > 0.5);
+    }
+    free(whole);
+    free(parts);
+    start_with(&p, config, "less", "whole", (const char *const[]){files_of("nothing"), NULL});
+    run_must_end(&p, 1);
+    run_must_say(&p, "its number of labels is 2, this run has 1");
+    process_fini(&p);
+}
+
 static void bounded_staleness_too(void **state)
 {
     (void)state;
@@ -314,6 +366,7 @@ static void what_cannot_fit_is_refused(void **state)
     must_refuse(config, "stream.format=json", "its stream.format is table, this run has json");
     must_refuse(config, "planner.placement=worker", "--init needs planner.placement");
     must_refuse(config, "rows.admit=2", "--init needs rows.admit 1");
+    must_refuse(config, "rows.admit_share=0.5", "--init needs rows.admit 1");
     snprintf(other, sizeof other, "%s", config);
     char *name = strstr(other, "\"name\": \"b\"");
     assert_non_null(name);
@@ -350,7 +403,7 @@ static void torn_models_are_refused(void **state)
     must_refuse(config, "workers=1", "dense.bin has the sum");
 }
 
-TEST_MAIN(TEST_SLOW(no_batches_change_nothing, 120), TEST_SLOW(the_first_batch_is_the_models, 120),
+TEST_MAIN(TEST_SLOW(more_labels, 120), TEST_SLOW(no_batches_change_nothing, 120), TEST_SLOW(the_first_batch_is_the_models, 120),
           TEST_SLOW(goes_on_as_the_run_would, 120), TEST_SLOW(goes_on_from_a_checkpoint, 120),
           TEST_SLOW(bounded_staleness_too, 120), TEST_SLOW(more_fields_wdl, 120),
           TEST_SLOW(more_fields_wdl_dense, 120), TEST_SLOW(more_fields_dcn, 120),

@@ -1,9 +1,11 @@
 // Input of real processes: more of it after the end, bad data, pipes whose writers come and go,
 // batches that do not fill, folders of earlier runs.
+#define _GNU_SOURCE // SCHED_IDLE
 #include "tests/support/test.h"
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +254,14 @@ static void short_batches_are_planned_again(void **state)
     process_fini(&p);
 }
 
+// compute.idle: training has what others leave.
+static void must_give_way(const process *p)
+{
+    static const char *const roles[] = {"coordinator", "ps", "worker"};
+    for (size_t i = 0; i < RT_COUNT_OF(roles); i++)
+        assert_int_equal(sched_getscheduler(process_child(p, roles[i])), SCHED_IDLE);
+}
+
 // The FIFO outlives its writers and the coordinator. What came is checkpointed though nothing
 // follows: by time, and when asked for.
 static void a_fifo_outlives_writers_and_restarts(void **state)
@@ -261,13 +271,15 @@ static void a_fifo_outlives_writers_and_restarts(void **state)
     assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
     assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
     start(&p, "up", "run", NULL,
-          (const char *[]){files_set("fifo"), "on_worker_loss=restart", "batch.wait_ms=100", NULL},
+          (const char *[]){files_set("fifo"), "on_worker_loss=restart", "batch.wait_ms=100",
+                           "compute.idle=true", NULL},
           false);
     int writer = open(in_folder("fifo"), O_WRONLY);
     assert_true(writer >= 0);
     write_rows(writer, 0, 2 * BATCH + 3);
     close(writer);
     run_await_iterations(&p, "run", 3);
+    must_give_way(&p);
     assert_int_equal(kill(p.pid, SIGUSR1), 0);
     run_await_records(&p, "run", "\"record\":\"checkpoint\"", 1);
     assert_int_equal(kill(p.pid, SIGUSR1), 0);

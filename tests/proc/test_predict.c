@@ -33,6 +33,15 @@ static const char ncf[] =
     " \"model\": {\"name\": \"ncf\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
     " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
 
+static const char two_labels[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"cache\": {\"rows\": 20000},"
+    " \"stream\": {\"format\": \"table\", \"table\": {\"delimiter\": \",\", \"columns\": ["
+    "  {\"name\": \"click\", \"kind\": \"label\"}, {\"name\": \"user\", \"kind\": \"categorical\"},"
+    "  {\"name\": \"item\", \"kind\": \"categorical\"}, {\"name\": \"x\", \"kind\": \"dense\"},"
+    "  {\"name\": \"buy\", \"kind\": \"label\", \"loss_weight\": 0.5}]}},"
+    " \"model\": {\"name\": \"dfm\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}}";
+
 // Writes a configuration; those of a format include its file.
 static const char *config_of(const char *text)
 {
@@ -237,7 +246,8 @@ static void lines_keep_their_places(void **state)
     }
 }
 
-// ---- columns of every kind, and rows on disk -----------------------------------------------------
+// ---- columns of every kind, and rows on disk
+// -----------------------------------------------------
 
 static void columns_of_every_kind(void **state)
 {
@@ -333,8 +343,15 @@ static void published_models_are_copied(void **state)
     script("copy", program, library, config, folder, NULL);
 }
 
-TEST_MAIN(TEST_SLOW(same_answers_criteo, 240), TEST_SLOW(same_answers_avazu, 240),
-          TEST_SLOW(same_answers_movielens, 240), TEST_SLOW(same_answers_on_real_rows, 900),
-          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(columns_of_every_kind, 120),
-          TEST_SLOW(rows_may_be_on_disk, 120), TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),
+static void same_answers_for_two_labels(void **state)
+{
+    (void)state;
+    check_made(two_labels, "labels");
+}
+
+TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_criteo, 240),
+          TEST_SLOW(same_answers_avazu, 240), TEST_SLOW(same_answers_movielens, 240),
+          TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
+          TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
+          TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),
           TEST_SLOW(published_models_are_copied, 240))

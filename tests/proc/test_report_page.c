@@ -207,6 +207,27 @@ static void hostile_names_are_escaped(void **state)
     end_scene(&s);
 }
 
+// What several labels are called stands in a configuration: text from outside, too.
+static void labels_have_a_table(void **state)
+{
+    (void)state;
+    char directory[400];
+    scene s = {.directory = test_directory()};
+    snprintf(directory, sizeof directory, "%s/two", s.directory);
+    write_metrics(directory, 3, 1, 5);
+    FILE *file = create(directory, "summary.json");
+    fprintf(file, "{\"logloss\":0.5,\"labels\":{\"click\":{\"logloss\":0.1234,\"auc\":0.7123,"
+                  "\"calibration\":1.0321,\"logloss_last_fifth\":0.1111,\"auc_last_fifth\":0.7222},"
+                  "\"<b>buy\":{\"logloss\":0.0456}}}\n");
+    fclose(file);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    expect(s.page, "<td>click</td><td>0.1234</td><td>0.7123</td><td>1.032</td><td>0.1111</td>"
+                   "<td>0.7222</td>");
+    expect(s.page, "<td>&lt;b&gt;buy</td><td>0.0456</td><td>-</td>");
+    end_scene(&s);
+}
+
 static void damaged_files_give_a_part(void **state)
 {
     (void)state;
@@ -315,6 +336,6 @@ static void long_runs_are_boiled_down(void **state)
     end_scene(&s);
 }
 
-TEST_MAIN(TEST(numbers_appear), TEST(hostile_names_are_escaped), TEST(damaged_files_give_a_part),
-          TEST(resumed_runs_keep_their_speed), TEST(what_is_no_run_is_named),
-          TEST(long_runs_are_boiled_down))
+TEST_MAIN(TEST(numbers_appear), TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
+          TEST(damaged_files_give_a_part), TEST(resumed_runs_keep_their_speed),
+          TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))

@@ -308,7 +308,7 @@ static void a_box_is_drained_and_added(void **state)
     start_boxes(&b, "hit", "restart");
     start_box(&b, &b.workers[1], "worker", "1");
     start_box(&b, &second, "ps", "1");
-    run_await_checkpoint(&b.coordinator, "hit");
+    run_await_records(&b.coordinator, "hit", "\"row_bytes_max\"", 1); // shards have said what they hold
     ask_for_box("drain", 0, "b leaves");
     run_must_end(&b.workers[1], 6);
     run_must_end(&second, 6);

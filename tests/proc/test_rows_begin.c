@@ -39,6 +39,7 @@ static void the_simulator_stores_the_same_rows(void **state)
         {"dispatch.policy=makespan", "planner.placement=worker", NULL},
         {"consistency.staleness=3", "rows.expire_iterations=30", "rows.admit_bytes=4096", NULL},
         {"rows.admit=255", NULL}, // no key has a row at first
+        {"rows.admit=1", "rows.admit_share=0.25", "dispatch.policy=laia", NULL},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         process p = {0};

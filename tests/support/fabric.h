@@ -20,6 +20,7 @@ typedef struct {
     uint64_t seed; // of samples, rows, weights and planner
     uint32_t worker_count, shard_count;
     uint32_t samples_per_worker;
+    uint32_t more_labels; // of a sample, after the first: some are absent, losses have weights
     uint32_t iterations;
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do

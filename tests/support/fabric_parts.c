@@ -66,9 +66,10 @@ static rt_status write_weights(void *context, const float *values, const float *
                             : ew_model_dense_write(model, EW_OPTIMIZER_STATE, state, error);
 }
 
-static void shift_weights(const void *context, float log_odds, float *values)
+static void shift_weights(const void *context, float log_odds, const float *more_odds,
+                          float *values)
 {
-    ew_model_shift(context, log_odds, values);
+    ew_model_shift(context, log_odds, more_odds, values);
 }
 
 const ew_weights_ops fabric_weights_ops = {read_weights, write_weights, shift_weights};

@@ -59,10 +59,10 @@ static void configure_planner(fabric_plan *plan)
     if (shape->homes == RT_HOMES_PLANNED) {
         config->homes = shape->homes;
         config->rates.shards = (dp_shards){shape->shard_count, shape->shard_count, {0}};
-        config->boxes = (dp_boxes){
-            .count = shape->shard_count > shape->worker_count ? shape->shard_count
-                                                              : shape->worker_count,
-            .worker_count = shape->worker_count};
+        config->boxes =
+            (dp_boxes){.count = shape->shard_count > shape->worker_count ? shape->shard_count
+                                                                         : shape->worker_count,
+                       .worker_count = shape->worker_count};
     }
     for (uint32_t b = 0; b < config->boxes.count; b++) {
         config->boxes.given[b] = (dp_link){6e8, 6e8};
@@ -77,6 +77,18 @@ static void configure_planner(fabric_plan *plan)
         config->slot_count[j] = fabric_slots(plan, j) + config->overshoot;
         config->rates.links[j] = (dp_link){j % 2 ? 6e7 : 6e8, j % 2 ? 6e7 : 6e8};
     }
+}
+
+// Further labels depend on other keys; every third is absent.
+static void make_labels(rt_batch *batch, uint32_t i, float first, const uint64_t *own,
+                        rt_random *random)
+{
+    float labels[RT_LABELS_MAX] = {first};
+    for (uint32_t l = 1; l < batch->label_count; l++)
+        labels[l] = rt_mix(own[l % 2] + l) % 4 < 1;
+    for (uint32_t l = 0; l < batch->label_count; l++)
+        labels[l] = rt_random_below(random, 3) ? labels[l] : NAN;
+    rt_batch_set_labels(batch, i, labels, 1);
 }
 
 // Labels that depend on a key, so that there is something to learn.
@@ -96,6 +108,8 @@ static void make_batches(fabric_plan *plan)
         bool last = t + 1 == shape->iterations && shape->last_samples;
         random_batches_fill(&keys, &bare, last ? shape->last_samples : batch_max(shape));
         rt_batch_init(&plan->batches[t], shape->dense_count);
+        if (shape->more_labels)
+            rt_batch_begin(&plan->batches[t], shape->more_labels + 1, true);
         for (uint32_t i = 0; i < bare.sample_count; i++) {
             const uint64_t *own = bare.keys + bare.key_offsets[i];
             uint32_t count = bare.key_offsets[i + 1] - bare.key_offsets[i];
@@ -105,6 +119,8 @@ static void make_batches(fabric_plan *plan)
             if (shape->bad_every && t % shape->bad_every == 1 && i == bare.sample_count / 2)
                 dense[t % shape->dense_count] = t % 3 ? NAN : INFINITY;
             assert_int_equal(rt_batch_append(&plan->batches[t], label, dense, own, count), RT_OK);
+            if (shape->more_labels)
+                make_labels(&plan->batches[t], i, label, own, &random);
         }
     }
     random_batches_fini(&keys);
@@ -157,14 +173,15 @@ dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
 {
     const fabric_shape *shape = &plan->shape;
     const uint32_t micro_batch = dp_planner_micro_batch_max(&plan->planner);
-    return (dp_slice_limits){
-        .dense_count = shape->dense_count,
-        .field_count = shape->field_count,
-        .worker_count = shape->worker_count,
-        .sample_count_max = micro_batch,
-        .lookup_count_max = micro_batch * plan->planner.keys_per_sample_max,
-        .slot_count = plan->planner.slot_count[worker],
-        .shard_count = shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0};
+    return (dp_slice_limits){.dense_count = shape->dense_count,
+                             .more_labels = shape->more_labels,
+                             .field_count = shape->field_count,
+                             .worker_count = shape->worker_count,
+                             .sample_count_max = micro_batch,
+                             .lookup_count_max = micro_batch * plan->planner.keys_per_sample_max,
+                             .slot_count = plan->planner.slot_count[worker],
+                             .shard_count =
+                                 shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0};
 }
 
 static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
@@ -314,6 +331,8 @@ ew_model_config fabric_model(const fabric_plan *plan, bool whole)
                              .seed = shape->seed,
                              .dense_count = shape->dense_count,
                              .field_count = shape->field_count,
+                             .more_labels = shape->more_labels,
+                             .label_weights = {1, 0.5f, 2},
                              .sample_count_max = samples,
                              .lookup_count_max = lookups,
                              .row_count_max = lookups};

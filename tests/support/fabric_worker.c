@@ -40,6 +40,7 @@ static void step_job(fabric_worker *w)
                             .lookup_count = c->lookup_count,
                             .row_count = c->row_count,
                             .labels = slice->labels,
+                            .weights = slice->weights,
                             .dense = slice->dense,
                             .lookup_rows = slice->lookup_rows,
                             .bag_offsets = slice->bag_offsets,
@@ -47,7 +48,8 @@ static void step_job(fabric_worker *w)
                             .slab = w->rows.slab,
                             .row_stride = w->rows.stride,
                             .scale = 1.0f / (float)c->batch_samples,
-                            .log_odds = c->log_odds};
+                            .log_odds = c->log_odds,
+                            .more_odds = slice->more_odds};
     assert_rows_untouched(w);
     if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
         ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))
@@ -67,7 +69,8 @@ void fabric_begin_job(fabric_worker *w)
     const rt_wire_slice *c = &slice->counts;
     rt_error error = {0};
     if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers))
-        fabric_must(w, ew_weights_begin(&w->weights, c->log_odds, &error), &error);
+        fabric_must(w, ew_weights_begin(&w->weights, c->log_odds, slice->more_odds, &error),
+                    &error);
     ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
     w->training = w->dense_open = true;
     w->stepped = false;

@@ -28,6 +28,8 @@ typedef struct {
     uint64_t keeper; // bit of the worker that keeps its gradient, or 0
     bool kept;       // it said so
     bool pulled, update_pushed;
+    uint64_t sent_to, sent_content; // bit of the worker that a row is on its way to; or 0
+    uint32_t sent_by;
 } known_key;
 
 typedef struct {
@@ -137,6 +139,11 @@ static uint64_t sample_gradient(uint32_t iteration, uint32_t sample)
     return rt_mix((uint64_t)iteration << 32 | sample);
 }
 
+static bool is_summed(const plan_checker *c, const known_key *key)
+{
+    return rt_bit_count(key->trainers) > 1 || (key->trainers && c->config.always_summed);
+}
+
 // ---- release ---------------------------------------------------------------------------------
 
 // The slot of an operation that needs the latest version of op->key in it; NULL: reported.
@@ -185,6 +192,9 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
         return wrong(c, op->key, "version %" PRIu32 " is pushed twice", key->version);
     if (!slot->has_state || !(op->flags & DP_OP_STATE))
         return wrong(c, op->key, "PUSH_ROW without optimizer state");
+    if (c->config.hand_over && op->reason == DP_REASON_UPDATE && key->iteration == c->iteration &&
+        !is_summed(c, key) && !c->config.full_sync)
+        return wrong(c, op->key, "PUSH_ROW for one trainer, who could be sent the row");
     if (op->reason == DP_REASON_UPDATE && key->iteration != c->iteration && !c->config.full_sync)
         return wrong(c, op->key, "an update push of a row that nobody trains");
     bool flush = op->reason == DP_REASON_FLUSH;
@@ -221,11 +231,37 @@ static bool check_drop(plan_checker *c, const dp_op *op)
     return true;
 }
 
+// One worker has the only copy of what the PS lacks, another one alone trains it.
+static bool check_send(plan_checker *c, const dp_op *op)
+{
+    known_key *key;
+    model_slot *slot = held_slot(c, op, &key);
+    if (!slot)
+        return false;
+    if (slot->stale || key->holders != rt_bit(c->worker) || key->pending)
+        return wrong(c, op->key, "SEND of a copy that is not the only latest one");
+    if (op->version != key->version || key->version_ps >= key->version)
+        return wrong(c, op->key, "SEND of version %" PRIu32 ", latest %" PRIu32 ", PS has %" PRIu32,
+                     op->version, key->version, key->version_ps);
+    if (!slot->has_state || !(op->flags & DP_OP_STATE))
+        return wrong(c, op->key, "SEND without optimizer state");
+    if (!c->config.hand_over || key->iteration != c->iteration || op->keeper == c->worker ||
+        op->keeper >= c->config.worker_count || key->trainers != rt_bit(op->keeper))
+        return wrong(c, op->key, "SEND to %u, trained by %" PRIx64, op->keeper, key->trainers);
+    key->sent_to = rt_bit(op->keeper);
+    key->sent_by = c->worker;
+    key->sent_content = slot->content;
+    free_slot(c, slot);
+    return true;
+}
+
 static bool run_release(plan_checker *c, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PUSH_ROW ? check_push_row(c, op)
+                     : op->kind == DP_OP_SEND
+                         ? check_send(c, op)
                      : op->kind == DP_OP_DROP
                          ? check_drop(c, op)
                          : wrong(c, op->key, "release has operation %u", op->kind);
@@ -294,6 +330,24 @@ static bool check_pull(plan_checker *c, const dp_op *op)
     return true;
 }
 
+static bool check_recv(plan_checker *c, const dp_op *op)
+{
+    uint32_t number = number_of(c, op->key);
+    known_key *key = &c->keys[number];
+    if (key->sent_to != rt_bit(c->worker) || key->sent_by != op->keeper ||
+        op->version != key->version || !(op->flags & DP_OP_STATE))
+        return wrong(c, op->key, "RECV of version %" PRIu32 " from %u, sent to %" PRIx64,
+                     op->version, op->keeper, key->sent_to);
+    model_slot *slot = fill_slot(c, op, number);
+    if (!slot)
+        return false;
+    key->sent_to = 0;
+    slot->version = key->version;
+    slot->content = key->sent_content;
+    slot->has_state = true;
+    return true;
+}
+
 static bool check_init(plan_checker *c, const dp_op *op)
 {
     uint32_t number = number_of(c, op->key);
@@ -335,6 +389,7 @@ static bool run_fill(plan_checker *c, const dp_ops *ops)
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PULL   ? check_pull(c, op)
                      : op->kind == DP_OP_INIT ? check_init(c, op)
+                     : op->kind == DP_OP_RECV ? check_recv(c, op)
                      : op->kind == DP_OP_PULL_SUM
                          ? check_pull_sum(c, op)
                          : wrong(c, op->key, "fill has operation %u", op->kind);
@@ -359,11 +414,6 @@ static bool check_evictions(plan_checker *c, const dp_ops *ops)
 // ---- training --------------------------------------------------------------------------------
 
 // Gradients of several workers are added up.
-static bool is_summed(const plan_checker *c, const known_key *key)
-{
-    return rt_bit_count(key->trainers) > 1 || (key->trainers && c->config.always_summed);
-}
-
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
     bool grad = mode == DP_MODE_GRAD || mode == DP_MODE_KEEP;

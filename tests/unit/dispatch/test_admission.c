@@ -122,6 +122,53 @@ static void counts_fade(void **state)
     dp_admission_destroy(admission);
 }
 
+// Of 4,000 new keys in each of 20 batches so many get a row as the share says, others in each batch,
+// the same every time; twice in a batch is once.
+static void chance_admits_a_share(void **state)
+{
+    (void)state;
+    dp_admission *one, *same;
+    dp_directory directory;
+    rt_batch batch, again;
+    uint64_t keys[8000];
+    uint32_t refused, also, admitted = 0, of_key = 0;
+    rt_batch_init(&batch, 0);
+    rt_batch_init(&again, 0);
+    assert_int_equal(dp_directory_init(&directory, 100), RT_OK);
+    assert_int_equal(dp_directory_add(&directory, 40, 1, 0), RT_OK); // it has a row
+    assert_int_equal(dp_admission_create_by_chance(0.3, 7, &one), RT_OK);
+    assert_int_equal(dp_admission_create_by_chance(0.3, 7, &same), RT_OK);
+    for (uint32_t k = 0; k < 4000; k++)
+        keys[k] = keys[4000 + k] = 1000 + k;
+    for (uint64_t draw = 1; draw <= 20; draw++) {
+        fill(&batch, keys, 8000);
+        fill(&again, keys, 8000);
+        one->draw = same->draw = draw;
+        assert_int_equal(dp_admission_filter(one, &directory, &batch, &refused), RT_OK);
+        assert_int_equal(dp_admission_filter(same, &directory, &again, &also), RT_OK);
+        assert_int_equal(batch.key_count, again.key_count);
+        assert_memory_equal(batch.keys, again.keys, batch.key_count * sizeof *batch.keys);
+        assert_int_equal(batch.key_count + refused, 8000);
+        assert_int_equal(batch.key_count % 2, 0);
+        for (uint32_t k = 0; k < batch.key_count / 2; k++) {
+            assert_true(batch.keys[k] == batch.keys[batch.key_count / 2 + k]);
+            of_key += batch.keys[k] == 1000;
+        }
+        admitted += batch.key_count / 2;
+    }
+    assert_in_range(admitted, 24000 - 650, 24000 + 650); // 5 standard deviations
+    assert_in_range(of_key, 1, 15);
+    fill(&batch, (const uint64_t[]){40}, 1);
+    for (one->draw = 100; one->draw < 120; one->draw++)
+        assert_int_equal(dp_admission_filter(one, &directory, &batch, &refused), RT_OK);
+    assert_int_equal(batch.key_count, 1);
+    rt_batch_fini(&batch);
+    rt_batch_fini(&again);
+    dp_directory_fini(&directory);
+    dp_admission_destroy(one);
+    dp_admission_destroy(same);
+}
+
 static void counts_go_through_bytes(void **state)
 {
     (void)state;
@@ -161,4 +208,4 @@ static void counts_go_through_bytes(void **state)
 }
 
 TEST_MAIN(TEST(a_batch_keeps_what_was_seen_often_enough), TEST(counts_are_those_of_a_list),
-          TEST(counts_fade), TEST(counts_go_through_bytes))
+          TEST(counts_fade), TEST(chance_admits_a_share), TEST(counts_go_through_bytes))

@@ -70,7 +70,7 @@ static void the_first_choice_is_what_sim_says(void **state)
     const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};
     for (uint32_t i = 0; i < 2; i++) {
         ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2],
-            picks[i]->lines[3]);
+            picks[i]->lines[3], picks[i]->lines[4]);
         const dp_sim_result result = simulate(&again);
         assert_true(predicted_s(&result) == picks[i]->predicted_s);
         assert_int_equal(result.participants, picks[i]->participants);
@@ -94,16 +94,22 @@ static void staleness_is_tried(void **state)
     asked a;
     dp_advices advices;
     for (uint32_t adam = 0; adam < 2; adam++) {
-        uint32_t strict = 0, stale = 0;
+        uint32_t strict = 0, stale = 0, windows = 0;
         ASK(&a, adam ? "optimizer.rows.name=adam" : "optimizer.rows.name=sgd");
         assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
         for (uint32_t i = 0; i < advices.count; i++) {
             const dp_advice *one = &advices.items[i];
-            strict += !one->consistency.bounded && has_line(one, "consistency.staleness=off");
+            const bool has_window = has_line(one, "dispatch.window=4");
+            windows += has_window;
+            assert_true(!has_window || (!one->consistency.bounded &&
+                                        (has_line(one, "dispatch.policy=esd") ||
+                                         has_line(one, "dispatch.policy=makespan"))));
+            strict += !has_window && has_line(one, "consistency.staleness=off");
             stale += one->consistency.staleness == 100 &&
                      has_line(one, "consistency.staleness=100");
         }
         assert_true(strict > 0);
+        assert_int_equal(5 * windows, 2 * strict); // two of five policies look at one
         assert_int_equal(stale, adam ? 0 : strict);
         assert_true((advices.refused > 0) == (adam == 1));
         rt_config_fini(&a.config);

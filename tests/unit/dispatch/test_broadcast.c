@@ -2,6 +2,7 @@
 // header says it is, and nothing taken that cannot be.
 #include "dispatch/plan/dp_broadcast.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
@@ -115,6 +116,46 @@ static void what_goes_in_comes_out(void **state)
     }
     dp_broadcast_fini(&broadcast);
     assert_null(broadcast.batches);
+}
+
+static void several_labels_come_along(void **state)
+{
+    (void)state;
+    static dp_broadcast broadcast;
+    rt_error error = {0};
+    rt_batch batch, one, got;
+    rt_message message;
+    dp_broadcast_reader reader;
+    dp_broadcast_limits limits = limits_of(8);
+    limits.more_labels = 2;
+    fill(&one, 5, 1);
+    rt_batch_init(&batch, DENSE);
+    rt_batch_begin(&batch, 3, true);
+    for (uint32_t i = 0; i < 5; i++) {
+        const float labels[] = {i % 2 ? 1 : NAN, i == 4, 1};
+        assert_int_equal(rt_batch_append(&batch, 0, one.dense + (size_t)i * DENSE,
+                                         one.keys + one.key_offsets[i],
+                                         one.key_offsets[i + 1] - one.key_offsets[i]),
+                         RT_OK);
+        rt_batch_set_labels(&batch, i, labels, 0.5f);
+    }
+    assert_int_equal(dp_broadcast_add_batch(&broadcast, &batch), RT_OK);
+    assert_int_equal(dp_broadcast_add_batch(&broadcast, &one), RT_OK);
+    assert_int_equal(dp_broadcast_take(&broadcast, SENDER, 1, false, &message), RT_OK);
+    assert_int_equal(dp_broadcast_begin(&message, &limits, &reader, &error), RT_OK);
+    rt_batch_init(&got, DENSE);
+    assert_int_equal(dp_broadcast_next_batch(&reader, &got, &error), RT_OK);
+    assert_int_equal(got.label_count, 3);
+    assert_true(got.is_weighted);
+    check_batch(&got, &batch);
+    assert_memory_equal(got.labels, batch.labels, 15 * sizeof(float));
+    assert_memory_equal(got.weights, batch.weights, 15 * sizeof(float));
+    assert_int_equal(dp_broadcast_next_batch(&reader, &got, &error), RT_WIRE); // has no weights
+    rt_batch_fini(&got);
+    rt_batch_fini(&one);
+    rt_batch_fini(&batch);
+    rt_message_release(&message);
+    dp_broadcast_fini(&broadcast);
 }
 
 // One batch of three samples with seven keys, byte by byte.
@@ -299,7 +340,7 @@ static void no_byte_may_be_missing(void **state)
     rt_message_release(&message);
 }
 
-TEST_MAIN(TEST(what_goes_in_comes_out), TEST(bytes_are_where_the_header_says),
-          TEST(no_more_records_than_can_wait), TEST(numbers_that_cannot_be),
-          TEST(keys_are_one_run_per_field), TEST(samples_have_at_most_so_many_keys),
-          TEST(no_byte_may_be_missing))
+TEST_MAIN(TEST(what_goes_in_comes_out), TEST(several_labels_come_along),
+          TEST(bytes_are_where_the_header_says), TEST(no_more_records_than_can_wait),
+          TEST(numbers_that_cannot_be), TEST(keys_are_one_run_per_field),
+          TEST(samples_have_at_most_so_many_keys), TEST(no_byte_may_be_missing))

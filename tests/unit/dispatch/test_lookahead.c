@@ -1,6 +1,8 @@
 // Known uses against an array of all of them; what is not known, or not asked for, changes nothing.
 #include "tests/support/test.h"
 
+#include <inttypes.h>
+
 #include "tests/support/planner_case.h"
 
 // ---- dp_lookahead -------------------------------------------------------------------------------
@@ -141,4 +143,63 @@ static void longer_windows_pull_less(void **state)
     assert_true(pulls[0] > pulls[1] && pulls[1] > pulls[2]);
 }
 
-TEST_MAIN(TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less))
+// ---- windows ------------------------------------------------------------------------------------
+
+// Of a row that comes in no other batch of the window nothing is expected; of others at most a
+// worker that takes part.
+static void check_next(const planner_case *pc, uint32_t window)
+{
+    const dp_view *view = dp_planner_view(pc->planner);
+    assert_non_null(view->next);
+    for (uint32_t d = 0; d < view->distinct_count; d++) {
+        const uint32_t next = planner_case_next_use(pc, view->distinct[d].key);
+        const bool is_known = next && next < pc->iteration + window;
+        assert_true(view->next[d] == DP_NO_NEXT || (is_known && view->next[d] < view->worker_count));
+    }
+}
+
+static uint64_t moves_of(const dp_plan *plan)
+{
+    rt_counts counts = {0};
+    for (uint32_t j = 0; j < plan->worker_count; j++)
+        dp_counts_add_slice(&counts, &plan->slices[j]);
+    return counts.update_push + counts.miss_pull + counts.grad_push;
+}
+
+// Rows of pairs that come again within a few batches: with longer windows fewer of them move.
+static void windows_move_less(void **state)
+{
+    (void)state;
+    uint64_t moves[3] = {0};
+    for (uint32_t i = 0; i < 8; i++) {
+        static const uint32_t windows[] = {1, 2, 4};
+        for (uint32_t w = 0; w < 3; w++) {
+            planner_shape shape = small_caches(i);
+            shape.worker_count = 4;
+            shape.sample_count_max = 32;
+            shape.ids_per_field = 200;
+            shape.cache = CACHE_EVERYTHING;
+            shape.dispatch.keeper = false;
+            shape.dispatch.policy = i % 2 ? RT_POLICY_ESD : RT_POLICY_MAKESPAN;
+            shape.dispatch.search_evaluations = 1000;
+            shape.dispatch.window = windows[w];
+            shape.lookahead = windows[w] - 1;
+            planner_case pc;
+            planner_case_init(&pc, &shape);
+            for (uint32_t t = 0; t < 80; t++) {
+                planner_case_look_up(&pc, 32);
+                planner_case_commit(&pc);
+                moves[w] += moves_of(pc.plan);
+                if (windows[w] > 1)
+                    check_next(&pc, windows[w]);
+            }
+            planner_case_fini(&pc);
+        }
+    }
+    if (moves[1] >= moves[0] || moves[2] >= moves[1])
+        fail_msg("%" PRIu64 " moves, %" PRIu64 " with windows of 2, %" PRIu64 " of 4", moves[0],
+                 moves[1], moves[2]);
+}
+
+TEST_MAIN(TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less),
+          TEST(windows_move_less))

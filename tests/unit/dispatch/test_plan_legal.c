@@ -90,12 +90,13 @@ typedef struct {
 } family;
 
 // Everything that can be combined, with small batches.
-static void run_family(family f)
+static void run_family_with(family f, bool hand_over)
 {
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
                            .participants_min = f.participants_min,
+                           .hand_over = hand_over,
                            .dispatch = {.view = f.view,
                                         .keeper = f.keeper,
                                         .full_sync = f.full_sync,
@@ -110,6 +111,7 @@ static void run_family(family f)
         shape.dispatch.tables = i % 3;
         shape.dispatch.evict_cost = i % 5 < 2;
         shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
+        shape.dispatch.window = i % 3 ? shape.lookahead + 1 : shape.lookahead / 2 + 1;
         shape.cache = (cache_size)(i / 4 % 3);
         shape.eviction = (rt_eviction_kind)(i / 12 % 3);
         shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
@@ -120,6 +122,11 @@ static void run_family(family f)
         shape.zipf = (double[]){0, 0.6, 1, 1.4}[i * 17 % 7 % 4];
         run(&shape, 40);
     }
+}
+
+static void run_family(family f)
+{
+    run_family_with(f, false);
 }
 
 static void one_worker(void **state)
@@ -211,6 +218,16 @@ static void participants_change(void **state)
     run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false, 2});
     run_family((family){5, 20, 3, RT_VIEW_SNAPSHOT, false, true, true, 1});
     run_family((family){64, 130, 2, RT_VIEW_STRICT, false, false, false, 9});
+}
+
+// The checker knows which rows have to go from worker to worker, and which must not.
+static void rows_are_handed_over(void **state)
+{
+    (void)state;
+    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, true);
+    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, true, false, false, 1}, true);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, true, 0}, true);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true);
 }
 
 // Batches of one sample, and more workers than samples.
@@ -470,5 +487,6 @@ TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_wo
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers), TEST(views),
           TEST(keepers), TEST(full_synchronisation), TEST(unequal_micro_batches),
           TEST(participants_change), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(rows_are_handed_over), TEST(fewer_samples_than_workers), TEST(a_long_run),
           TEST(keys_at_the_edges), TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))

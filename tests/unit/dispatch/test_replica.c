@@ -56,6 +56,7 @@ static void setup(rig *r, uint32_t i)
                                  .lookahead = i % 5 == 4 ? DP_LOOKAHEAD_MAX : i % 5,
                                  .dispatch = {.policy = (rt_policy_kind)(i / 2 % RT_POLICY_COUNT),
                                               .alpha = 0.5,
+                                              .window = i % 3 ? 1 : i % 5 + 1,
                                               .keeper = i / 3 % 2,
                                               .search_evaluations = 500}};
     memset(r, 0, sizeof *r);

@@ -340,6 +340,62 @@ static void log_odds_are_checked(void **state)
     rt_message_release(&one.message);
 }
 
+// Labels and weights of every label come with their samples, and the log odds of all of them with
+// the first batch.
+static void several_labels_come_along(void **state)
+{
+    (void)state;
+    planner_case pc;
+    planner_shape shape = shape_of(7, 1);
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 1; t <= 2; t++) {
+        rt_batch batch;
+        rt_message message;
+        dp_slice_view view;
+        rt_error error = {0};
+        dp_slice_limits limits = limits_of(&pc, 1);
+        limits.more_labels = 2;
+        planner_case_look_up(&pc, shape.sample_count_max);
+        planner_case_commit(&pc);
+        rt_batch_init(&batch, 0);
+        rt_batch_begin(&batch, 3, true);
+        for (uint32_t i = 0; i < pc.batch.sample_count; i++) {
+            const float labels[] = {i % 2 == 0, i % 3 == 0, i % 5 ? 1 : NAN};
+            const uint64_t *keys = pc.batch.keys + pc.batch.key_offsets[i];
+            assert_int_equal(rt_batch_append(&batch, 0, NULL, keys, FIELDS), RT_OK);
+            rt_batch_set_labels(&batch, i, labels, (float)(i + 1));
+        }
+        assert_int_equal(dp_slice_encode(pc.plan, 1, &batch, &limits, COORDINATOR, t, &message),
+                         RT_OK);
+        if (dp_slice_decode(&message, &limits, &view, &error))
+            fail_msg("%s", error.text);
+        const dp_slice *slice = &pc.plan->slices[1];
+        assert_true(slice->sample_count > 0);
+        for (uint32_t k = 0; k < slice->sample_count; k++) {
+            const uint32_t i = slice->samples[k];
+            const float weight = (float)(i + 1), third = i % 5 ? weight : 0;
+            const float want[] = {i % 2 ? 0 : weight, i % 3 ? 0 : weight, third};
+            assert_memory_equal(view.labels + 3 * k, want, sizeof want);
+            assert_memory_equal(view.weights + 3 * k, ((float[]){weight, weight, third}), 12);
+        }
+        assert_int_equal(view.more_odds != NULL, t == 1);
+        if (t == 1) { // samples 1 to 12: those that 3 divides, of all; those that 5 does not
+            assert_true(view.counts.log_odds == rt_batch_log_odds(&batch));
+            test_close(view.more_odds[0], log((1 + 4 + 7 + 10 + 0.5) / (78 - 22 + 0.5)), 1e-6, 1,
+                       "odds");
+            test_close(view.more_odds[1], log((78 - 1 - 6 - 11 + 0.5) / 0.5), 1e-6, 1, "odds");
+            ((float *)(uintptr_t)view.more_odds)[1] = NAN;
+            assert_int_equal(dp_slice_decode(&message, &limits, &view, &error), RT_WIRE);
+        }
+        rt_wire_slice *counts = (rt_wire_slice *)(void *)rt_message_payload(&message);
+        counts->flags &= ~DP_SLICE_WEIGHTED;
+        assert_int_equal(dp_slice_decode(&message, &limits, &view, &error), RT_WIRE);
+        rt_message_release(&message);
+        rt_batch_fini(&batch);
+    }
+    planner_case_fini(&pc);
+}
+
 static void a_flush_trains_nothing(void **state)
 {
     (void)state;
@@ -439,5 +495,5 @@ static void flipped_bits_harm_nobody(void **state)
 
 TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
-          TEST(a_flush_trains_nothing), TEST(every_index_is_checked),
-          TEST(flipped_bits_harm_nobody))
+          TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
+          TEST(every_index_is_checked), TEST(flipped_bits_harm_nobody))

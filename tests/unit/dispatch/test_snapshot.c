@@ -176,6 +176,23 @@ static void a_policy_that_was_set(void **context)
     }
 }
 
+// Where the samples of the next batches are expected is part of the state: these decisions rest on
+// it, and on batches that are shown anew.
+static void windows(void **context)
+{
+    (void)context;
+    const rt_policy_kind policies[] = {RT_POLICY_ESD, RT_POLICY_MAKESPAN};
+    for (uint32_t i = 0; i < 6; i++) {
+        planner_shape shape = shape_of(policies[i % 2], (rt_eviction_kind)(i % 3));
+        shape.dispatch.window = 2 + i;
+        shape.lookahead = i < 4 ? 1 + i : 8; // as far as the window, and farther
+        shape.dispatch.micro_batch_max = i % 2 ? 9 : 0;
+        shape.participants_min = i == 2 ? 2 : 0;
+        compare(&shape, 1);
+        compare(&shape, 32 + i);
+    }
+}
+
 // So few evaluations that most samples are never scored: nothing is left of the batch before.
 static void few_evaluations(void **context)
 {
@@ -471,6 +488,6 @@ static void who_takes_part(void **context)
 }
 
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
-          TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
           TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
           TEST(another_view))

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "edge_worker/predict/ew_cells.h"
+#include "edge_worker/serve/ew_question.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_parser.h"
 
 static rt_config config;
 
@@ -113,4 +115,115 @@ static void criteo_and_the_generator(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(a_table), TEST(criteo_and_the_generator))
+// ---- questions -----------------------------------------------------------------------------------
+
+#define MOST 3u
+
+typedef struct {
+    ew_cells *cells;
+    ew_questions *questions;
+    rt_batch batch;
+    ew_question question;
+    rt_error error;
+} asking;
+
+static asking ask_about(const char *const *sets)
+{
+    asking a = {.cells = cells_of(sets)};
+    rt_schema schema;
+    assert_int_equal(rt_parser_read_schema(&config.stream, 1, &schema, &a.error), RT_OK);
+    assert_int_equal(ew_questions_create(a.cells, &schema, &a.questions), RT_OK);
+    rt_batch_init(&a.batch, schema.dense_count);
+    return a;
+}
+
+static rt_status ask(asking *a, const char *body)
+{
+    return ew_question_take(a->questions, body, strlen(body), false, MOST, &a->batch, &a->question,
+                            &a->error);
+}
+
+static void end_asking(asking *a)
+{
+    rt_batch_fini(&a->batch);
+    ew_questions_destroy(a->questions);
+    ew_cells_destroy(a->cells);
+    rt_config_fini(&config);
+}
+
+static void must_refuse(asking *a, const char *body, rt_status status, const char *text)
+{
+    const uint32_t samples = a->batch.sample_count, keys = a->batch.key_count;
+    assert_int_equal(ask(a, body), status);
+    if (!strstr(a->error.text, text))
+        fail_msg("%s: \"%s\" is not in: %s", body, text, a->error.text);
+    assert_int_equal(a->batch.sample_count, samples);
+    assert_int_equal(a->batch.key_count, keys);
+}
+
+// What a number, a word, a string with escapes and an array are as a cell; what the context says.
+static void questions_in_json(void **state)
+{
+    static const char *const values[][2] = {
+        {"58", "58"},       {"-7", "-7"},      {"\"58\"", "58"}, {"-0", "0"},    {"1e2", "100"},
+        {"2.50", "2.5"},    {"1.0", "1"},      {"true", "1"},    {"false", "0"}, {"-0.0", "0"},
+        {"\"a\\u00e9\\\"\"", "a\xc3\xa9\""}, {"9007199254740992", "9007199254740992"}};
+    char body[400];
+    asking a = ask_about(table);
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(values); i++) {
+        snprintf(body, sizeof body, "{\"candidates\": [{\"shop\": %s}]}", values[i][0]);
+        rt_batch_clear(&a.batch);
+        if (ask(&a, body))
+            fail_msg("%s: %s", body, a.error.text);
+        if (a.batch.keys[0] != hashed(0, values[i][1]))
+            fail_msg("%s is not the cell %s", values[i][0], values[i][1]);
+    }
+    rt_batch_clear(&a.batch);
+    assert_int_equal(ask(&a, "{\"id\": \"x\", \"candidates\": [{\"shop\": \"s\", \"tags\": [3, 4]},"
+                             " {\"shop\": null}, {\"tags\": []}],"
+                             " \"context\": {\"price\": 2.5, \"tags\": [7, 9], \"shop\": \"c\"}} "),
+                     RT_OK);
+    const uint64_t want[] = {hashed(0, "s"), rt_key(1, 3),   rt_key(1, 4), rt_key(0, RT_ID_MISSING),
+                             rt_key(1, 7),   rt_key(1, 9),   hashed(0, "c"),
+                             rt_key(1, RT_ID_MISSING)};
+    assert_int_equal(a.question.count, 3);
+    assert_string_equal(a.question.id, "x");
+    assert_int_equal(a.batch.key_count, RT_COUNT_OF(want));
+    assert_memory_equal(a.batch.keys, want, sizeof want);
+    assert_true(a.batch.dense[0] == 2.5f && a.batch.dense[2] == 2.5f);
+    end_asking(&a);
+}
+
+static void questions_that_are_none(void **state)
+{
+    asking a = ask_about(table);
+    (void)state;
+    must_refuse(&a, "", RT_DATA, "no JSON (byte 0)");
+    must_refuse(&a, "[]", RT_DATA, "expected {\"context\"");
+    must_refuse(&a, "{}", RT_DATA, "expected {\"context\"");
+    must_refuse(&a, "{\"candidates\": {}}", RT_DATA, "expected {\"context\"");
+    must_refuse(&a, "{\"context\": [], \"candidates\": [{}]}", RT_DATA, "expected {\"context\"");
+    must_refuse(&a, "{\"candidates\": []}", RT_DATA, "no candidates");
+    must_refuse(&a, "{\"candidates\": [{},{},{},{}]}", RT_LIMIT, "more than 3");
+    must_refuse(&a, "{\"candidates\": [{}, 1]}", RT_DATA, "candidate 1: expected an object");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": {}}]}", RT_DATA, "\"shop\": expected a string");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": [1]}]}", RT_DATA, "expected one value");
+    must_refuse(&a, "{\"candidates\": [{\"tags\": [[1]]}]}", RT_DATA, "values in an array");
+    must_refuse(&a, "{\"candidates\": [{\"tags\": [\"1|2\"]}]}", RT_DATA, "divides values");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": 1e17}]}", RT_DATA, "beyond 2^53");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": 9007199254740995}]}", RT_DATA, "beyond 2^53");
+    must_refuse(&a, "{\"candidates\": [{\"sho\": 1}]}", RT_DATA, "no column \"sho\"");
+    must_refuse(&a, "{\"candidates\": [{\"price\": \"x\"}]}", RT_DATA, "price");
+    must_refuse(&a, "{\"context\": {\"y\": 1}, \"candidates\": [{}]}", RT_DATA, "context: ");
+    must_refuse(&a, "{\"candidates\": [{}], \"more\": 1}", RT_DATA, "unknown member \"more\"");
+    must_refuse(&a, "{\"candidates\": [{}], \"candidates\": [{}]}", RT_DATA, "stands twice");
+    must_refuse(&a, "{\"id\": 7, \"candidates\": [{}]}", RT_DATA, "\"id\": expected a string");
+    must_refuse(&a, "{\"candidates\": [{}]} x", RT_DATA, "no JSON (byte 21)");
+    must_refuse(&a, "{\"candidates\": [{}, {\"shop\": tru}]}", RT_DATA, "no JSON (byte 29)");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": \"\\q\"}]}", RT_DATA, "no JSON");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": \"a\"", RT_DATA, "no JSON");
+    end_asking(&a);
+}
+
+TEST_MAIN(TEST(questions_in_json), TEST(questions_that_are_none), TEST(a_table), TEST(criteo_and_the_generator))

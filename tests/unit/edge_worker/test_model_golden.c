@@ -31,8 +31,17 @@ typedef struct {
     ew_device device;
     ew_model *model;
     float *slab;
-    uint32_t slot_count;
+    uint32_t slot_count, label_count;
 } fixture;
+
+static void read_labels(fixture *f)
+{
+    const golden_array *weights = golden_find(&f->dump, "label_weights");
+    f->label_count = weights->count;
+    f->config.more_labels = weights->count - 1;
+    memcpy(f->config.label_weights, weights->values, weights->count * sizeof(float));
+    f->batch.weights = golden_values(&f->dump, "weights", f->batch.sample_count * weights->count);
+}
 
 static void read_config(fixture *f, const char *name, rt_model_kind kind)
 {
@@ -61,7 +70,10 @@ static void read_config(fixture *f, const char *name, rt_model_kind kind)
     f->lookup_rows = golden_integers(dump, "lookup_rows", &batch->lookup_count);
     f->bag_offsets = golden_integers(dump, "bag_offsets", &count);
     batch->row_count = golden_find(dump, "rows")->count / config->model.embedding_dim;
-    batch->labels = golden_values(dump, "labels", batch->sample_count);
+    f->label_count = 1;
+    if (golden_find(dump, "label_weights"))
+        read_labels(f);
+    batch->labels = golden_values(dump, "labels", batch->sample_count * f->label_count);
     batch->dense = golden_values(dump, "dense", batch->sample_count * config->dense_count);
     batch->lookup_rows = f->lookup_rows;
     batch->bag_offsets = f->bag_offsets;
@@ -162,11 +174,12 @@ static void check_pass(const char *name, rt_model_kind kind)
     uint32_t dense_count;
     setup(&f, name, kind, (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD});
     const float *gradients = ew_model_dense(f.model, EW_GRADIENTS, &dense_count);
-    const float *want = golden_values(&f.dump, "predictions", f.batch.sample_count);
+    const uint32_t outputs = f.batch.sample_count * f.label_count;
+    const float *want = golden_values(&f.dump, "predictions", outputs);
     uint32_t row_floats = f.batch.row_count * f.config.model.embedding_dim;
 
     assert_int_equal(ew_model_predict(f.model, &f.batch, &result, &error), RT_OK);
-    golden_compare(result.predictions, want, f.batch.sample_count, BOUND, 0, "prediction");
+    golden_compare(result.predictions, want, outputs, BOUND, 0, "prediction");
     assert_null(result.row_gradients);
 
     pieces seen = {dense_count, gradients, calloc(dense_count, sizeof(float))};
@@ -174,7 +187,7 @@ static void check_pass(const char *name, rt_model_kind kind)
     assert_int_equal(seen.from, 0);
     assert_memory_equal(seen.reported, gradients, dense_count * sizeof(float));
     free(seen.reported);
-    golden_compare(result.predictions, want, f.batch.sample_count, BOUND, 0, "prediction");
+    golden_compare(result.predictions, want, outputs, BOUND, 0, "prediction");
     test_close(result.loss_sum, *golden_values(&f.dump, "loss_sum", 1), BOUND, 0, "loss");
     golden_compare(gradients, golden_values(&f.dump, "dense_gradients", dense_count), dense_count,
                    BOUND, 0, "dense gradient");
@@ -298,7 +311,26 @@ static void neural_collaborative_filtering(void **state)
     check_model("ncf", RT_MODEL_NCF);
 }
 
+// Three labels, of which samples lack some, with weights of their losses, and of samples.
+static void check_labels(const char *name, rt_model_kind kind)
+{
+    check_pass(name, kind);
+    check_optimizer(name, kind, "sgd", RT_OPTIMIZER_SGD, BOUND, 0);
+}
+
+static void several_labels(void **state)
+{
+    (void)state;
+    check_labels("labels_wdl_dense", RT_MODEL_WDL);
+    check_labels("labels_wdl_all", RT_MODEL_WDL);
+    check_labels("labels_dfm", RT_MODEL_DFM);
+    check_labels("labels_dcn_vector", RT_MODEL_DCN);
+    check_labels("labels_dcn_matrix", RT_MODEL_DCN);
+    check_labels("labels_dlrm", RT_MODEL_DLRM);
+    check_labels("labels_ncf", RT_MODEL_NCF);
+}
+
 TEST_MAIN(TEST(wide_and_deep_with_dense_deep_input), TEST(wide_and_deep_with_all_inputs),
           TEST(wide_and_deep_with_summed_bags), TEST(wide_and_deep_with_averaged_bags),
           TEST(deep_fm), TEST(deep_and_cross_with_vectors), TEST(deep_and_cross_with_matrices),
-          TEST(dlrm), TEST(neural_collaborative_filtering))
+          TEST(dlrm), TEST(neural_collaborative_filtering), TEST(several_labels))

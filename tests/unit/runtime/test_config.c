@@ -481,7 +481,7 @@ static void test_check_of_tables(void **state)
                "stream.table.columns[1].name: column 0 has the same name");
     check_says(SET(TABLE, "stream.table.columns=[" LABEL
                           ",{\"kind\":\"label\"},{\"kind\":\"categorical\"}]"),
-               "stream.table.columns: 2 columns of kind \"label\", expected one");
+               "stream.table.columns[1].name: is needed where there are several labels");
     check_says(
         SET(TABLE, "stream.table.columns=[" LABEL ",{\"kind\":\"multi\",\"separator\":\",\"}]"),
         "stream.table.columns[1].separator: is also stream.table.delimiter");

@@ -17,6 +17,7 @@
 #include "runtime/rt_child.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_priority.h"
 
 #define MEGABYTE ((size_t)1 << 20)
 
@@ -162,5 +163,36 @@ static void a_child_gives_way(void **state)
     assert_int_equal(getpriority(PRIO_PROCESS, 0), priority);
 }
 
+static void a_thread_behind_others(void **state)
+{
+    (void)state;
+    rt_priority_prompt();
+    assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+    rt_priority_behind();
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), 10);
+    assert_int_equal(setpriority(PRIO_PROCESS, 0, 15), 0);
+    rt_priority_behind();
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), 15);
+}
+
+static void a_child_of_an_idle_one_stays_so(void **state)
+{
+    (void)state;
+    rt_child child;
+    rt_child_result result;
+    rt_error error = {0};
+    assert_false(rt_priority_is_idle());
+    if (rt_priority_idle(&error))
+        fail_msg("%s", error.text);
+    assert_true(rt_priority_is_idle());
+    assert_int_equal(rt_child_start(&child, tell_priority, NULL, 30, NULL), RT_OK);
+    while (rt_child_poll(&child, &result) == RT_AGAIN)
+        sched_yield();
+    assert_int_equal(result.error.status, RT_OK);
+    assert_int_equal(result.values[0], SCHED_IDLE);
+}
+
 TEST_MAIN(TEST(pieces_of_any_size), TEST(a_large_file_stays_out_of_the_page_cache),
-          TEST(a_disk_that_gets_full), TEST(a_child_gives_way))
+          TEST(a_disk_that_gets_full), TEST(a_child_gives_way),
+          TEST(a_thread_behind_others),
+          TEST(a_child_of_an_idle_one_stays_so))

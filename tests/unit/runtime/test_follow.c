@@ -180,6 +180,30 @@ static void goes_on_after_renames(void **state)
     rt_bytes_fini(&position);
 }
 
+// What was renamed long ago is read on without a wait: who reads it was away.
+static void catches_up_at_once(void **state)
+{
+    char name[16];
+    rt_line line;
+    rt_error error = {0};
+    uint32_t lines = 0;
+    (void)state;
+    add("log", "0\n");
+    void *source = open_follow();
+    must_give(source, "0");
+    for (int i = 5; i > 0; i--) {
+        snprintf(name, sizeof name, "log.%d", i);
+        assert_int_equal(rename(path_of("log"), path_of(name)), 0);
+        add("log", "x\n");
+        usleep(20000); // files follow each other by their times
+    }
+    usleep(1100000); // "long"
+    while (!rt_source_follow.line(source, 1, 0, &line, &error)) // what is there, no waiting
+        lines++;
+    assert_int_equal(lines, 5);
+    rt_source_follow.close(source);
+}
+
 static void stops(void **state)
 {
     (void)state;
@@ -198,4 +222,4 @@ static void stops(void **state)
 }
 
 TEST_MAIN(TEST(gives_whole_lines), TEST(follows_the_name), TEST(begins_again_when_truncated),
-          TEST(goes_on_after_renames), TEST(stops))
+          TEST(goes_on_after_renames), TEST(catches_up_at_once), TEST(stops))

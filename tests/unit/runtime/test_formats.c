@@ -261,6 +261,101 @@ static void test_lines_of_libsvm_that_are_none(void **state)
 
 // ---- columns that cannot be --------------------------------------------------------------------
 
+// ---- several labels ---------------------------------------------------------------------------
+
+#define NAMED_LABELS                                                                  \
+    "stream.table.columns=[{\"name\":\"click\",\"kind\":\"label\"},"                  \
+    "{\"name\":\"u\",\"kind\":\"categorical\"},{\"name\":\"w\",\"kind\":\"weight\"}," \
+    "{\"name\":\"buy\",\"kind\":\"label\",\"rule\":\"at_least\",\"value\":\"2\","     \
+    "\"loss_weight\":0.25},"                                                          \
+    "{\"name\":\"kept\",\"kind\":\"label\",\"value\":\"yes\",\"missing\":\"no\"}]"
+
+typedef struct {
+    float labels[3], weights[3];
+} labelled;
+
+static void check_labels(const char *format, const char *text, bool is_optional,
+                         const labelled *want, uint32_t count)
+{
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    rt_stream *stream;
+    rt_batch batch;
+    char set[700];
+    snprintf(set, sizeof set, "stream.files=%s", config_write_file("labels", text));
+    config_must_set(&config, format);
+    config_must_set(&config, NAMED_LABELS);
+    config_must_set(&config, set);
+    config_must_set(&config, "stream.malformed_share_max=1");
+    config.stream.labels_optional = is_optional;
+    assert_int_equal(rt_config_label_count(&config.stream), 3);
+    assert_true(rt_config_label_weight(&config.stream, 1) == 0.25);
+    if (rt_config_check(&config, &error) || rt_stream_open(&config.stream, 1, &stream, &error))
+        fail_msg("%s", error.text);
+    const rt_schema *schema = rt_stream_schema(stream);
+    assert_int_equal(schema->label_count, 3);
+    assert_string_equal(schema->label_names[2], "kept");
+    rt_batch_init(&batch, schema->dense_count);
+    assert_int_equal(rt_stream_read(stream, &batch, 16, &error), RT_OK);
+    assert_true(batch.is_weighted);
+    assert_int_equal(batch.label_count, 3);
+    assert_int_equal(batch.sample_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_memory_equal(batch.labels + 3 * i, want[i].labels, sizeof want->labels);
+        assert_memory_equal(batch.weights + 3 * i, want[i].weights, sizeof want->weights);
+        assert_int_equal(rt_key_field(batch.keys[i]), 0);
+    }
+    assert_int_equal(rt_stream_statistics(stream).malformed, is_optional ? 0 : 1);
+    rt_batch_fini(&batch);
+    rt_stream_close(stream);
+    rt_config_fini(&config);
+}
+
+// An empty cell, null, and what is not there: the label is absent; with `missing` it is that.
+static void test_several_labels(void **state)
+{
+    (void)state;
+    static const labelled want[] = {{{1, 1, 1}, {1, 1, 1}},
+                                    {{0, 0, 0}, {0, 3, 3}},
+                                    {{0, 0, 2}, {2, 0, 2}},
+                                    {{0, 0, 0}, {0, 0, 1}}};
+    check_labels("stream.format=table", "1,a,,2,yes\n,b,3,1.5,\n0,c,2,,yes\n,d,,,\n1,e,,many,\n",
+                 false, want, 4);
+    check_labels("stream.format=json",
+                 "{\"click\":1,\"u\":\"a\",\"buy\":2,\"kept\":\"yes\"}\n"
+                 "{\"u\":\"b\",\"w\":3,\"buy\":1.5,\"click\":null}\n"
+                 "{\"kept\":\"yes\",\"click\":0,\"u\":\"c\",\"w\":2,\"buy\":\"\"}\n"
+                 "{\"u\":\"d\"}\n{\"click\":1,\"u\":\"e\",\"buy\":\"many\"}\n",
+                 false, want, 4);
+}
+
+// Who predicts needs no labels: their cells may hold anything, or none of them be there.
+static void test_lines_without_labels(void **state)
+{
+    (void)state;
+    static const labelled want[] = {{{0, 0, 0}, {2, 2, 2}}, {{0, 0, 0}, {1, 1, 1}}};
+    check_labels("stream.format=table", "a,2\n?,b,1,many,\n", true, want, 2);
+    check_labels("stream.format=json", "{\"u\":\"a\",\"w\":2}\n{\"u\":\"b\",\"buy\":\"many\"}\n",
+                 true, want, 2);
+}
+
+static void test_no_negatives_of_several_labels(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    rt_error error = {0};
+    config_must_set(&config, "stream.format=table");
+    config_must_set(&config, "stream.files=-");
+    config_must_set(&config, NAMED_LABELS);
+    assert_int_equal(rt_config_check(&config, &error), RT_OK);
+    config_must_set(&config, "stream.negatives_keep=0.5");
+    assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "stream.negatives_keep: a sample of several labels"));
+    rt_config_fini(&config);
+}
+
+#define NINTH(number) "{\"name\":\"y" number "\",\"kind\":\"label\"}"
+
 static void test_columns_that_cannot_be(void **state)
 {
     (void)state;
@@ -278,6 +373,12 @@ static void test_columns_that_cannot_be(void **state)
          "time_format: \"%Y\" is none"},
         {"{\"name\":\"c\",\"kind\":\"weight\"},{\"name\":\"e\",\"kind\":\"weight\"}",
          "2 columns of kind \"weight\""},
+        {"{\"kind\":\"label\"}", "columns[2].name: is needed where there are several labels"},
+        {"{\"name\":\"c\",\"kind\":\"dense\",\"loss_weight\":2}",
+         "columns[2].loss_weight: is for one of several labels"},
+        {NINTH("1") "," NINTH("2") "," NINTH("3") "," NINTH("4") "," NINTH("5") "," NINTH(
+             "6") "," NINTH("7") "," NINTH("8"),
+         "9 columns of kind \"label\", expected at most 8"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_config config = config_fresh();
@@ -343,4 +444,6 @@ static void test_dates_that_are_none(void **state)
 TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_reads_it),
           TEST(test_libsvm_as_python_reads_it), TEST(test_lines_of_json_that_are_none),
           TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
-          TEST(test_every_day_of_the_calendar), TEST(test_dates_that_are_none))
+          TEST(test_several_labels), TEST(test_lines_without_labels),
+          TEST(test_no_negatives_of_several_labels), TEST(test_every_day_of_the_calendar),
+          TEST(test_dates_that_are_none))

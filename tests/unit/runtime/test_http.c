@@ -304,20 +304,57 @@ static void gives_up_who_is_slow(void **state)
     rt_http *http = open_server(&config);
     char text[1024];
     bool is_closed;
-    const int silent = connect_to(http), slow = connect_to(http);
+    const int silent = connect_to(http), slow = connect_to(http), head = connect_to(http);
+    bool is_slow_there = true, is_head_there = true;
+    send_text(head, "GET /echo HTTP/1.1\r\nX: ");
     send_text(silent, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
     send_text(slow, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n");
-    for (int i = 0; i < 60; i++) { // never idle for a second, and yet it ends
-        if (send(slow, "x", 1, MSG_NOSIGNAL) != 1)
-            break;
+    for (int i = 0; i < 80 && (is_slow_there || is_head_there); i++) { // never idle for a second
+        is_slow_there = is_slow_there && send(slow, "x", 1, MSG_NOSIGNAL) == 1;
+        is_head_there = is_head_there && send(head, "x", 1, MSG_NOSIGNAL) == 1;
         usleep(100000);
     }
+    assert_false(is_slow_there);
+    assert_false(is_head_there);
+    close(head);
     read_all(slow, text, sizeof text, 5000, &is_closed);
     assert_true(is_closed);
     read_all(silent, text, sizeof text, 5000, &is_closed);
     assert_true(is_closed);
     close(silent);
     close(slow);
+    rt_http_close(http);
+}
+
+// Who says that nothing more comes may find the connection ended (libmicrohttpd does not wait), who
+// is gone is no trouble, and neither is in the way of others.
+static void half_closed_and_gone(void **state)
+{
+    (void)state;
+    enum { COUNT = 2 };
+    service *s = make_service();
+    const rt_http_config config = make_config(s);
+    rt_http *http = open_server(&config);
+    char text[1024];
+    bool is_closed;
+    int fds[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        fds[i] = connect_to(http);
+        send_text(fds[i], "POST /later HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
+        assert_int_equal(shutdown(fds[i], SHUT_WR), 0);
+        pthread_mutex_lock(&s->lock);
+        while (s->kept_count <= i)
+            pthread_cond_wait(&s->came, &s->lock);
+        pthread_mutex_unlock(&s->lock);
+    }
+    close(fds[1]);
+    rt_http_answer(s->kept[1], 200, "text/plain", "nobody", 6);
+    rt_http_answer(s->kept[0], 200, "text/plain", "late", 4);
+    const size_t size = read_all(fds[0], text, sizeof text, 5000, &is_closed);
+    if (!is_closed || (size > 0 && !strstr(text, "\r\n\r\nlate")))
+        fail_msg("got \"%s\"", text);
+    close(fds[0]);
+    must_answer("", http, "/echo", "GET /echo q=- x=- 0:");
     rt_http_close(http);
 }
 
@@ -574,5 +611,6 @@ static void takes_a_password(void **state)
 
 TEST_MAIN(TEST(brings_news), TEST(leaves_out_for_the_slow), TEST(takes_a_password),
           TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
-          TEST(refuses_bad_requests), TEST(gives_up_who_is_slow), TEST(bounds_connections),
-          TEST(asks_for_the_token), TEST(speaks_tls), TEST(refuses_to_open))
+          TEST(refuses_bad_requests), TEST(gives_up_who_is_slow), TEST(half_closed_and_gone),
+          TEST(bounds_connections), TEST(asks_for_the_token), TEST(speaks_tls),
+          TEST(refuses_to_open))

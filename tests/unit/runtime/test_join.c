@@ -122,7 +122,8 @@ static void put_outcome(rt_join *join, const input *one, outputs *out)
     bool is_taken = false;
     while (!is_taken) {
         drain(join, out);
-        assert_int_equal(rt_join_outcome(join, one->id, one->time_ms, one->label, &is_taken),
+        assert_int_equal(rt_join_outcome(join, one->id, one->time_ms,
+                                         (rt_join_labels){1, one->label}, &is_taken),
                          RT_OK);
     }
     drain(join, out);
@@ -398,6 +399,164 @@ static void test_goes_on_from_any_step(void **state)
         rt_bytes_fini(&saved[k]);
 }
 
+// ---- several labels ---------------------------------------------------------------------------
+
+// Three labels. Bits: 1 click, 2 buy, 4 kept.
+typedef struct {
+    input what;
+    rt_join_labels labels; // of an outcome
+} labelled;
+
+typedef struct {
+    uint64_t id;
+    float labels[3], weights[3];
+} three;
+
+static uint32_t take_three(rt_join *join, three *out, uint32_t count)
+{
+    rt_batch batch;
+    rt_batch_init(&batch, 1);
+    rt_batch_begin(&batch, 3, true);
+    assert_int_equal(rt_batch_reserve(&batch, 1, 2), RT_OK);
+    for (; rt_join_give(join, &batch); count++) {
+        assert_true(count < 16);
+        out[count].id = batch.keys[0];
+        memcpy(out[count].labels, batch.labels, sizeof out->labels);
+        memcpy(out[count].weights, batch.weights, sizeof out->weights);
+        rt_batch_clear(&batch);
+    }
+    rt_batch_fini(&batch);
+    return count;
+}
+
+static uint32_t put_three(rt_join *join, const labelled *one, three *out, uint32_t count)
+{
+    uint64_t keys[2] = {one->what.id, one->what.id + 1};
+    float dense = 0;
+    bool is_taken = one->what.is_event;
+    const rt_line_sample sample = {.weight = one->what.weight,
+                                   .key_count = 2,
+                                   .id = one->what.id,
+                                   .time_ms = one->what.time_ms,
+                                   .dense = &dense,
+                                   .keys = keys};
+    int64_t time_ms;
+    if (one->what.is_event)
+        assert_int_equal(rt_join_offer(join, &sample), RT_OK);
+    while (rt_join_has_offer(join, &time_ms)) {
+        count = take_three(join, out, count);
+        assert_int_equal(rt_join_admit(join), RT_OK);
+    }
+    while (!is_taken) {
+        count = take_three(join, out, count);
+        assert_int_equal(
+            rt_join_outcome(join, one->what.id, one->what.time_ms, one->labels, &is_taken), RT_OK);
+    }
+    return take_three(join, out, count);
+}
+
+// Goes on in a new join from where a step ended, as it is known after two steps more.
+static rt_join *move_three(rt_join *join, const rt_join_settings *settings, uint64_t step,
+                           const labelled *next, uint32_t next_count)
+{
+    three lost[16];
+    rt_bytes told = {0}, saved = {0};
+    rt_error error = {0};
+    rt_join_tell(join, &told);
+    for (uint32_t i = 0; i < next_count && i < 2; i++) {
+        rt_join_step(join);
+        put_three(join, &next[i], lost, 0);
+    }
+    rt_join_save(join, step, &saved);
+    rt_join_destroy(join);
+    rt_reader told_reader = rt_bytes_reader(&told), saved_reader = rt_bytes_reader(&saved);
+    join = make_join(settings);
+    rt_join_remember(join);
+    assert_true(rt_join_seek(join, &told_reader));
+    if (rt_join_load(join, &saved_reader, &error))
+        fail_msg("%s", error.text);
+    rt_bytes_fini(&told);
+    rt_bytes_fini(&saved);
+    return join;
+}
+
+static uint32_t run_three(rt_join_late late, rt_join_unanswered unanswered, const labelled *steps,
+                          uint32_t step_count, uint32_t moves_at, three *out)
+{
+    rt_join_settings settings = settings_of(late, 1);
+    settings.join.unanswered = unanswered;
+    settings.label_count = 3;
+    rt_join *join = make_join(&settings);
+    uint64_t step = 0;
+    uint32_t count = 0;
+    rt_join_remember(join);
+    for (uint32_t i = 0; i < step_count; i++) {
+        if (i == moves_at)
+            join = move_three(join, &settings, step, &steps[i], step_count - i);
+        step = rt_join_step(join);
+        count = put_three(join, &steps[i], out, count);
+    }
+    rt_join_end(join);
+    count = take_three(join, out, count);
+    rt_join_destroy(join);
+    return count;
+}
+
+static const labelled three_steps[] = {
+    {{1, 1000, true, false, 2}, {0, 0}},
+    {{2, 1000, true, false, 1}, {0, 0}},
+    {{3, 1000, false, false, 1}, {6, 2}}, // before its event: buy 1, kept 0
+    {{1, 2000, false, false, 1}, {1, 1}}, // click
+    {{1, 3000, false, false, 1}, {3, 2}}, // buy; click was known: it stays 1
+    {{3, 4000, true, false, 1}, {0, 0}},
+    {{3, 5000, false, false, 1}, {1, 0}}, // the last one that event 3 lacked
+    {{1, 6000, false, false, 1}, {4, 0}}, // likewise
+    {{2, 7000, false, false, 1}, {4, 4}},
+    {{9, 2001 + WINDOW_MS, true, false, 1}, {0, 0}},  // ends the window of 2
+    {{2, 2002 + WINDOW_MS, false, false, 1}, {7, 3}}, // late: click and buy were trained as 0
+    {{2, 2003 + WINDOW_MS, false, false, 1}, {7, 3}}, // there is one correction at most
+};
+
+static void expect_three(const three *out, uint32_t count, const three *want, uint32_t wanted)
+{
+    assert_int_equal(count, wanted);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(out[i].id, want[i].id);
+        assert_memory_equal(out[i].labels, want[i].labels, sizeof want->labels);
+        assert_memory_equal(out[i].weights, want[i].weights, sizeof want->weights);
+    }
+}
+
+// Wherever a run is interrupted.
+static void test_outcomes_fill_the_labels_that_they_name(void **state)
+{
+    (void)state;
+    static const three want[] = {{3, {0, 1, 0}, {1, 1, 1}},
+                                 {1, {2, 2, 0}, {2, 2, 2}},
+                                 {2, {0, 0, 1}, {1, 1, 1}},
+                                 {2, {1, 1, 0}, {0, 0, 0}},
+                                 {9, {0, 0, 0}, {1, 1, 1}}};
+    for (uint32_t i = 0; i <= RT_COUNT_OF(three_steps); i++) {
+        three out[16];
+        expect_three(out,
+                     run_three(RT_LATE_TRAIN, RT_JOIN_NEGATIVE, three_steps,
+                               RT_COUNT_OF(three_steps), i, out),
+                     want, RT_COUNT_OF(want));
+    }
+}
+
+// Without an answer to any of its labels an event is dropped, else what is not known is absent.
+static void test_dropped_without_any_label(void **state)
+{
+    (void)state;
+    static const three want[] = {
+        {3, {0, 1, 0}, {1, 1, 1}}, {1, {2, 2, 0}, {2, 2, 2}}, {2, {0, 0, 1}, {0, 0, 1}}};
+    three out[16];
+    expect_three(
+        out, run_three(RT_LATE_DROP, RT_JOIN_DROP, three_steps, RT_COUNT_OF(three_steps), 5, out),
+        want, RT_COUNT_OF(want));
+}
+
 static void test_damaged_bytes_are_refused(void **state)
 {
     (void)state;
@@ -427,4 +586,5 @@ static void test_damaged_bytes_are_refused(void **state)
 TEST_MAIN(TEST(test_what_every_event_comes_to), TEST(test_dropped_without_an_outcome),
           TEST(test_edges_of_the_window), TEST(test_an_event_that_waits_comes_again),
           TEST(test_no_more_than_there_is_room_for), TEST(test_one_wrong_date_moves_nothing),
-          TEST(test_goes_on_from_any_step), TEST(test_damaged_bytes_are_refused))
+          TEST(test_goes_on_from_any_step), TEST(test_damaged_bytes_are_refused),
+          TEST(test_outcomes_fill_the_labels_that_they_name), TEST(test_dropped_without_any_label))

@@ -61,6 +61,40 @@ static void samples_are_well_formed(void **state)
     }
 }
 
+// The first label and all else stay as they are; each of the others comes half as often as the one
+// before, and is one of its own, more often together with the first than it would be by chance.
+static void further_labels_come_beside_the_first(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 20000, LABELS = 3 };
+    rt_stream_config config = shape_config(RT_SYNTHETIC_CRITEO, SAMPLES);
+    rt_batch alone, all;
+    rt_stream *stream;
+    rt_error error = {0};
+    double sums[LABELS] = {0}, both = 0;
+    generate(&config, 1, &alone);
+    config.synthetic_labels = LABELS;
+    assert_int_equal(rt_stream_open(&config, 1, &stream, &error), RT_OK);
+    rt_batch_init(&all, alone.dense_count);
+    assert_int_equal(rt_stream_read(stream, &all, SAMPLES, &error), RT_OK);
+    assert_int_equal(all.sample_count, SAMPLES);
+    assert_memory_equal(all.keys, alone.keys, all.key_count * sizeof *all.keys);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        assert_true(all.labels[i * LABELS] == alone.labels[i]);
+        for (uint32_t l = 0; l < LABELS; l++) {
+            sums[l] += all.labels[i * LABELS + l];
+            assert_true(all.weights[i * LABELS + l] == 1);
+        }
+        both += all.labels[i * LABELS] * all.labels[i * LABELS + 1];
+    }
+    for (uint32_t l = 1; l < LABELS; l++)
+        test_close(sums[l] / sums[l - 1], 0.5, 0.08, 1, "share of a further label");
+    assert_true(both < 0.9 * sums[1] && both * SAMPLES > 1.2 * sums[0] * sums[1]);
+    rt_batch_fini(&alone);
+    rt_batch_fini(&all);
+    rt_stream_close(stream);
+}
+
 static void a_seed_gives_the_same_samples(void **state)
 {
     (void)state;
@@ -465,9 +499,10 @@ static void keys_of_a_bounded_stream_are_counted(void **state)
     rt_batch_fini(&all);
 }
 
-TEST_MAIN(TEST(samples_are_well_formed), TEST(a_seed_gives_the_same_samples),
-          TEST(the_same_on_every_machine), TEST(popularity_is_a_power_law),
-          TEST(figures_of_the_data_sets), TEST(cardinalities_are_scaled),
-          TEST(entities_tie_fields_together), TEST(clusters_tie_fields_together),
-          TEST(drift_replaces_ranks), TEST(there_is_something_to_learn), TEST(values_out_of_range),
+TEST_MAIN(TEST(further_labels_come_beside_the_first), TEST(samples_are_well_formed),
+          TEST(a_seed_gives_the_same_samples), TEST(the_same_on_every_machine),
+          TEST(popularity_is_a_power_law), TEST(figures_of_the_data_sets),
+          TEST(cardinalities_are_scaled), TEST(entities_tie_fields_together),
+          TEST(clusters_tie_fields_together), TEST(drift_replaces_ranks),
+          TEST(there_is_something_to_learn), TEST(values_out_of_range),
           TEST(keys_of_a_bounded_stream_are_counted))

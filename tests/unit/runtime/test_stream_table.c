@@ -358,9 +358,10 @@ static void columns_that_make_no_sense(void **state)
         columns[i] = (rt_column){.name = "u", .kind = RT_COLUMN_CATEGORICAL};
     expect_config_error(columns, 258, "at most 256");
     expect_config_error(columns, 1, "categorical or multi column");
-    expect_config_error(columns + 1, 2, "expected one label, found 0");
-    columns[2] = columns[0];
-    expect_config_error(columns, 3, "expected one label, found 2");
+    expect_config_error(columns + 1, 2, "expected a label, found 0");
+    for (uint32_t i = 2; i < 10; i++)
+        columns[i] = columns[0];
+    expect_config_error(columns, 10, "at most 8 may be labels");
     columns[2] =
         (rt_column){.name = "m", .kind = RT_COLUMN_MULTI, .separator = ',', .values_max = 3};
     expect_config_error(columns, 3, "columns[2] (m): separator");

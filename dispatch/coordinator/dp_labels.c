@@ -1,0 +1,131 @@
+#include "dispatch/coordinator/dp_labels.h"
+
+#include <stdio.h>
+
+struct dp_labels {
+    const rt_config *config;
+    uint32_t count;
+    rt_meter *meters[RT_LABELS_MAX];       // of the first: NULL
+    rt_quality first;                      // of the iteration
+    float *predictions, *labels, *weights; // of one label: samples of a batch
+};
+
+rt_status dp_labels_create(const rt_config *config, dp_labels **labels_p)
+{
+    const uint32_t count = rt_config_label_count(&config->stream);
+    const size_t samples = (size_t)config->worker_count * config->samples_per_worker;
+    rt_status status = RT_OK;
+    *labels_p = NULL;
+    if (count == 1)
+        return RT_OK;
+    dp_labels *labels = rt_alloc(1, sizeof *labels);
+    if (!labels)
+        return RT_NO_MEMORY;
+    labels->config = config;
+    labels->count = count;
+    labels->predictions = rt_alloc(samples, sizeof(float));
+    labels->labels = rt_alloc(samples, sizeof(float));
+    labels->weights = rt_alloc(samples, sizeof(float));
+    if (!labels->predictions || !labels->labels || !labels->weights)
+        status = RT_NO_MEMORY;
+    for (uint32_t l = 1; l < count && !status; l++) {
+        status = rt_meter_create(&labels->meters[l]);
+        if (!status)
+            rt_meter_weigh(labels->meters[l]);
+    }
+    if (status)
+        dp_labels_destroy(labels);
+    else
+        *labels_p = labels;
+    return status;
+}
+
+void dp_labels_destroy(dp_labels *labels)
+{
+    if (!labels)
+        return;
+    for (uint32_t l = 1; l < labels->count; l++)
+        rt_meter_destroy(labels->meters[l]);
+    rt_free(labels->predictions);
+    rt_free(labels->labels);
+    rt_free(labels->weights);
+    rt_free(labels);
+}
+
+uint32_t dp_labels_count(const dp_labels *labels)
+{
+    return labels->count;
+}
+
+rt_meter *dp_labels_meter(const dp_labels *labels, uint32_t label)
+{
+    return labels->meters[label];
+}
+
+// One label of all samples, or of those that have it. Returns how many.
+static uint32_t take(dp_labels *labels, const dp_planned *planned, const float *predictions,
+                     uint32_t label, bool all)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < planned->sample_count; i++) {
+        const size_t at = (size_t)i * labels->count + label;
+        if (!all && planned->weights[at] == 0 && planned->labels[at] == 0)
+            continue;
+        labels->predictions[count] = predictions[at];
+        labels->labels[count] = planned->labels[at];
+        labels->weights[count++] = planned->weights[at];
+    }
+    return count;
+}
+
+void dp_labels_add(dp_labels *labels, rt_meter *first, dp_slices *slices, const dp_planned *planned,
+                   const float *predictions)
+{
+    for (uint32_t l = 0; l < labels->count; l++) {
+        rt_meter *meter = l > 0 ? labels->meters[l] : first;
+        const uint32_t count = take(labels, planned, predictions, l, false);
+        if (l > 0)
+            rt_meter_begin_window(meter);
+        rt_meter_add_weighted(meter, labels->predictions, labels->labels, labels->weights, 1,
+                              count);
+    }
+    labels->first = rt_meter_window(first);
+    if (!slices)
+        return;
+    take(labels, planned, predictions, 0, true);
+    dp_slices_add(slices, labels->predictions, labels->labels, labels->weights, planned->slice_keys,
+                  planned->sample_count);
+}
+
+void dp_labels_save(const dp_labels *labels, rt_bytes *bytes)
+{
+    for (uint32_t l = 1; l < labels->count; l++)
+        rt_meter_save(labels->meters[l], bytes);
+}
+
+rt_status dp_labels_load(dp_labels *labels, rt_reader *reader)
+{
+    rt_status status = RT_OK;
+    for (uint32_t l = 1; l < labels->count && !status; l++)
+        status = rt_meter_load(labels->meters[l], reader);
+    return status;
+}
+
+void dp_labels_write(const dp_labels *labels, rt_json *json)
+{
+    rt_json_begin_object(json, "labels");
+    for (uint32_t l = 0; l < labels->count; l++) {
+        const rt_quality own = l > 0 ? rt_meter_window(labels->meters[l]) : labels->first;
+        rt_metrics_quality(json, rt_config_label(&labels->config->stream, l), &own);
+    }
+    rt_json_end_object(json);
+}
+
+void dp_labels_print(const dp_labels *labels, const rt_quality *first)
+{
+    for (uint32_t l = 0; l < labels->count; l++) {
+        const rt_quality own = l > 0 ? rt_meter_total(labels->meters[l]) : *first;
+        printf("%s: log loss %.4f, AUC %.4f, calibration %.3f\n",
+               rt_config_label(&labels->config->stream, l), own.log_loss, own.auc, own.calibration);
+    }
+}

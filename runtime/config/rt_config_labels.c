@@ -1,0 +1,44 @@
+// What the labels of a stream are: columns of its own list, or of that of its outcomes.
+#include "runtime/config/rt_config.h"
+
+static const rt_table_config *table_of(const rt_stream_config *stream)
+{
+    if (rt_config_has_join(stream))
+        return &stream->join.table;
+    const bool has_columns = stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON;
+    return has_columns ? &stream->table : NULL;
+}
+
+static const rt_column *column_of(const rt_stream_config *stream, uint32_t label)
+{
+    const rt_table_config *table = table_of(stream);
+    for (uint32_t i = 0; table && i < table->column_count; i++) {
+        if (table->columns[i].kind == RT_COLUMN_LABEL && label-- == 0)
+            return &table->columns[i];
+    }
+    return NULL;
+}
+
+uint32_t rt_config_label_count(const rt_stream_config *stream)
+{
+    uint32_t count = 0;
+    if (stream->format == RT_FORMAT_SYNTHETIC)
+        return stream->synthetic_labels > 1 ? stream->synthetic_labels : 1;
+    while (count < RT_LABELS_MAX && column_of(stream, count))
+        count++;
+    return count > 1 ? count : 1;
+}
+
+const char *rt_config_label(const rt_stream_config *stream, uint32_t label)
+{
+    static const char *const generated[RT_LABELS_MAX] = {"label",  "label2", "label3", "label4",
+                                                         "label5", "label6", "label7", "label8"};
+    const rt_column *column = column_of(stream, label);
+    return column && column->name[0] ? column->name : generated[label];
+}
+
+double rt_config_label_weight(const rt_stream_config *stream, uint32_t label)
+{
+    const rt_column *column = column_of(stream, label);
+    return column && column->loss_weight > 0 ? column->loss_weight : 1;
+}

@@ -1,0 +1,245 @@
+// What a checkpoint keeps of a join, as it stood at the end of a step.
+#include <string.h>
+
+#include "runtime/rt_hash.h"
+#include "runtime/stream/rt_join_parts.h"
+
+#define SAVE_MAGIC UINT32_C(0x4e494f4a) // "JOIN"
+#define SAVE_VERSION 1u
+#define KEYS_MAX (1u << 16)
+
+void rt_join_remember(rt_join *join)
+{
+    join->remembers = true;
+}
+
+uint64_t rt_join_step(rt_join *join)
+{
+    pthread_mutex_lock(&join->lock);
+    const uint64_t step = ++join->step;
+    pthread_mutex_unlock(&join->lock);
+    return step;
+}
+
+void rt_join_tell(const rt_join *join, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, join->step);
+    rt_bytes_put_u64(bytes, join->numbers);
+    rt_bytes_put_u64(bytes, join->turns);
+    rt_bytes_put_u64(bytes, (uint64_t)join->clock_ms);
+    rt_bytes_put_u32(bytes, join->has_clock);
+    rt_bytes_put_u32(bytes, join->jumps);
+    rt_bytes_put(bytes, &join->counts, sizeof join->counts);
+}
+
+bool rt_join_seek(rt_join *join, rt_reader *bytes)
+{
+    join->step = rt_reader_u64(bytes);
+    join->numbers = rt_reader_u64(bytes);
+    join->turns = rt_reader_u64(bytes);
+    join->clock_ms = (int64_t)rt_reader_u64(bytes);
+    join->has_clock = rt_reader_u32(bytes) != 0;
+    join->jumps = rt_reader_u32(bytes);
+    rt_reader_get(bytes, &join->counts, 1, sizeof join->counts);
+    join->counts.waiting = join->counts.kept = 0; // of what rt_join_load brings
+    return !bytes->failed;
+}
+
+// GONE also before it came; free records are all zero, so they are, too.
+static rt_join_state state_at(const rt_join_record *one, uint64_t step)
+{
+    rt_join_state state = GONE;
+    for (rt_join_state s = OFFERED; s < STATES; s++) {
+        if (one->since[s] <= step)
+            state = s;
+    }
+    return state;
+}
+
+// As they were known at the end of a step. Of one label the state says whether it is.
+static uint32_t label_flags(const rt_join *join, const rt_join_record *one, uint64_t step)
+{
+    uint32_t known = 0;
+    if (join->label_count == 1)
+        return one->labels.ones ? 2u : 0;
+    for (uint32_t l = 0; l < join->label_count; l++)
+        known |= one->told[l] <= step ? one->labels.known & 1u << l : 0;
+    return known << 8 | (one->labels.ones & known) << 16 | (uint32_t)one->late << 24;
+}
+
+static rt_status read_labels(const rt_join *join, uint32_t flags, rt_join_record *one)
+{
+    const bool is_one = flags & 2;
+    if (join->label_count == 1) {
+        one->labels.known = one->state != WAITING && one->state != OFFERED;
+        one->labels.ones = is_one && one->labels.known;
+        one->late = one->state == LATE;
+        return flags > 15 ? RT_DATA : RT_OK;
+    }
+    one->labels.known = flags >> 8 & 0xff;
+    one->labels.ones = flags >> 16 & 0xff;
+    one->late = (uint8_t)(flags >> 24);
+    if (((one->labels.known | one->late) & ~join->all) || (flags & 0xf2) ||
+        (one->labels.ones & ~one->labels.known))
+        return RT_DATA;
+    if (rt_join_reserve_told(join, one))
+        return RT_NO_MEMORY;
+    for (uint32_t l = 0; l < join->label_count; l++)
+        one->told[l] = join->step;
+    return RT_OK;
+}
+
+static void save_one(const rt_join *join, const rt_join_record *one, rt_join_state state,
+                     uint64_t step, rt_bytes *bytes)
+{
+    const uint32_t flags = (one->is_early ? 1u : 0) | label_flags(join, one, step) |
+                           (one->is_trained ? 4u : 0) | (one->is_unanswered ? 8u : 0);
+    rt_bytes_put_u64(bytes, one->id);
+    rt_bytes_put_u64(bytes, (uint64_t)one->time_ms);
+    rt_bytes_put_u64(bytes, (uint64_t)one->known_ms);
+    rt_bytes_put_u64(bytes, one->number);
+    rt_bytes_put_u64(bytes, one->turns[state == LATE]);
+    rt_bytes_put_u32(bytes, state);
+    rt_bytes_put_u32(bytes, flags);
+    rt_bytes_put(bytes, &one->weight, sizeof one->weight);
+    rt_bytes_put_u32(bytes, one->key_count);
+    if (one->payload)
+        rt_bytes_put(bytes, one->payload,
+                     one->key_count * sizeof(uint64_t) +
+                         join->settings.dense_count * sizeof(float));
+}
+
+void rt_join_save(rt_join *join, uint64_t step, rt_bytes *bytes)
+{
+    uint64_t count = 0;
+    pthread_mutex_lock(&join->lock);
+    for (uint32_t i = 0; i < join->record_count; i++)
+        count += state_at(&join->records[i], step) != GONE;
+    rt_bytes_put_u32(bytes, SAVE_MAGIC);
+    rt_bytes_put_u32(bytes, SAVE_VERSION);
+    rt_bytes_put_u64(bytes, count);
+    for (uint32_t i = 0; i < join->record_count; i++) {
+        const rt_join_record *one = &join->records[i];
+        const rt_join_state state = state_at(one, step);
+        if (state != GONE)
+            save_one(join, one, state, step, bytes);
+    }
+    pthread_mutex_unlock(&join->lock);
+}
+
+void rt_join_settle(rt_join *join, uint64_t step)
+{
+    pthread_mutex_lock(&join->lock);
+    while (join->gone_first != RT_JOIN_NONE &&
+           join->records[join->gone_first].since[GONE] <= step) {
+        const uint32_t index = join->gone_first;
+        join->gone_first = join->records[index].next;
+        rt_join_release(join, index);
+    }
+    pthread_mutex_unlock(&join->lock);
+}
+
+static rt_status read_one(rt_join *join, rt_reader *bytes, rt_join_record *one)
+{
+    *one = (rt_join_record){.id = rt_reader_u64(bytes)};
+    one->time_ms = (int64_t)rt_reader_u64(bytes);
+    one->known_ms = (int64_t)rt_reader_u64(bytes);
+    one->number = rt_reader_u64(bytes);
+    const uint64_t turn = rt_reader_u64(bytes);
+    one->state = (rt_join_state)rt_reader_u32(bytes);
+    const uint32_t flags = rt_reader_u32(bytes);
+    rt_reader_get(bytes, &one->weight, 1, sizeof one->weight);
+    one->key_count = rt_reader_u32(bytes);
+    if (bytes->failed || one->state >= GONE || one->key_count > KEYS_MAX ||
+        one->number >= join->numbers || ((flags & 1) && one->state != KEPT))
+        return RT_DATA;
+    one->is_early = flags & 1;
+    one->is_trained = flags & 4;
+    one->is_unanswered = flags & 8;
+    one->turns[0] = one->turns[1] = turn;
+    for (uint32_t s = 0; s < STATES; s++)
+        one->since[s] = RT_JOIN_NEVER;
+    one->since[one->state] = join->step;
+    rt_status status = read_labels(join, flags, one);
+    if (status)
+        return status;
+    if (one->is_early)
+        return one->key_count == 0 ? RT_OK : RT_DATA;
+    const size_t size =
+        one->key_count * sizeof(uint64_t) + join->settings.dense_count * sizeof(float);
+    const void *payload = rt_reader_take(bytes, size, 1);
+    if (!payload)
+        return RT_DATA;
+    one->payload = rt_alloc(size + 1, 1);
+    if (!one->payload)
+        return RT_NO_MEMORY;
+    memcpy(one->payload, payload, size);
+    return RT_OK;
+}
+
+// Ready ones go into their queue by turn.
+static void queue_ready(rt_join *join, uint32_t index)
+{
+    uint32_t before = RT_JOIN_NONE, at = join->ready_first;
+    while (at != RT_JOIN_NONE && join->records[at].turns[0] < join->records[index].turns[0]) {
+        before = at;
+        at = join->records[at].next;
+    }
+    join->records[index].next = at;
+    if (before == RT_JOIN_NONE)
+        join->ready_first = index;
+    else
+        join->records[before].next = index;
+    join->ready_last = at == RT_JOIN_NONE ? index : join->ready_last;
+}
+
+static rt_status put_back(rt_join *join, rt_join_record *one)
+{
+    uint32_t index;
+    const rt_join_state state = one->state;
+    if (state == OFFERED ? join->offered != RT_JOIN_NONE
+                         : join->slot_count && rt_join_find(join, one->id) != RT_JOIN_NONE)
+        return RT_DATA;
+    rt_status status = RT_OK;
+    if (state == OFFERED) {
+        status = rt_join_reserve(join, &index);
+        if (!status) {
+            join->free = join->records[index].next;
+            join->records[index] = *one;
+            join->records[index].heap_at = join->records[index].next = RT_JOIN_NONE;
+            join->offered = index;
+        }
+    } else {
+        status = rt_join_add(join, *one, state, &index);
+    }
+    if (status)
+        return status;
+    one->payload = NULL; // the record's now
+    one->told = NULL;
+    rt_join_count_state(join, one, state, 1);
+    if (state == WAITING || state == KEPT)
+        rt_join_heap_add(join, index, rt_join_end_of(join, one, state));
+    else if (state != OFFERED)
+        queue_ready(join, index);
+    return RT_OK;
+}
+
+rt_status rt_join_load(rt_join *join, rt_reader *bytes, rt_error *error)
+{
+    const bool is_known =
+        rt_reader_u32(bytes) == SAVE_MAGIC && rt_reader_u32(bytes) == SAVE_VERSION;
+    const uint64_t count = rt_reader_u64(bytes);
+    rt_status status = is_known && !bytes->failed ? RT_OK : RT_DATA;
+    for (uint64_t i = 0; i < count && !status; i++) {
+        rt_join_record one;
+        status = read_one(join, bytes, &one);
+        if (!status)
+            status = put_back(join, &one);
+        rt_free(one.payload);
+        rt_free(one.told);
+    }
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "out of memory for a join");
+    return status ? rt_fail(error, RT_DATA, "the events that wait (stream.join) are damaged")
+                  : RT_OK;
+}
