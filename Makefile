@@ -24,12 +24,15 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wco
   -Wno-sign-conversion -Wvla -Werror \
   $(if $(findstring clang,$(CC)),-Wno-string-conversion,-Wno-format-truncation)
 # Results are the same in every build: no fused multiply-add. Without math-errno sqrt is vectorised.
-CFLAGS := -std=gnu11 -g -O2 -ffp-contract=off -fno-math-errno
+# DEBUG=-g: a debugger shows local variables too, not only functions and lines.
+DEBUG := -g1
+OPTIMIZE := $(if $(filter fuzzer,$(SANITIZER)),-O1,-O2)
+CFLAGS := -std=gnu11 $(DEBUG) $(OPTIMIZE) -ffp-contract=off -fno-math-errno
 LDLIBS := -lmicrohttpd -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
-CXXFLAGS := -std=c++17 -g -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
+CXXFLAGS := -std=c++17 $(DEBUG) -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
   -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
   -Wno-missing-field-initializers -Werror
-COMPILE = $(CC) $(CFLAGS) $(HOT) $(SANITIZE) $(WARNINGS) -I. -MMD -MP
+COMPILE = $(CC) $(CFLAGS) $(HOT) $(LIB) $(SANITIZE) $(WARNINGS) -I. -MMD -MP
 
 # Sources of samples that need a library are built where it is: NAME, header, file.
 HAS = $(wildcard $(addsuffix /$(1),/usr/include /usr/local/include))
@@ -39,7 +42,11 @@ LDLIBS += $(if $(call HAS,mosquitto.h),-lmosquitto) $(if $(call HAS,librdkafka/r
 
 FOLDERS := runtime runtime/* dispatch/* ps_lite edge_worker edge_worker/* \
   bandwidth_probe cli
-SOURCES := $(filter-out cli/main.c $(WITHOUT),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
+# What no fuzz target reaches is not built for them.
+BEYOND_FUZZ := $(wildcard bandwidth_probe/*.c dispatch/bench/*.c dispatch/sim/*.c edge_worker/*.c edge_worker/bench/*.c \
+  edge_worker/collective/*.c edge_worker/serve/*.c runtime/page/*.c runtime/watch/*.c) \
+  $(filter-out cli/cli_common.c cli/cli_eval.c,$(wildcard cli/*.c))
+SOURCES := $(filter-out cli/main.c $(WITHOUT) $(if $(filter fuzzer,$(SANITIZER)),$(BEYOND_FUZZ)),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 LIBRARY := $(DIR)/liblanyard.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
 UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)
@@ -64,9 +71,9 @@ demo: ## build and train on this machine, here on DATA=file (Criteo format) if g
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
-test: ## install what is missing, build, run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
+test: ## install what is missing, build (kernels for two kinds of GPU), run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
 	@tools/setup test
-	@$(MAKE) test-run
+	@$(MAKE) test-run $(if $(filter file,$(origin GPUS)),GPUS="$(PTX_GPUS)")
 clean: ## remove everything that was built
 	rm -rf build
 format: ## lay out all sources as .clang-format says, and docs at 120 columns
@@ -101,10 +108,11 @@ no-ucx:
 	@echo "no ucp/api/ucp.h (libucx-dev): the program is built without network.transport ucx and mixed"
 # Rewritten only when their content changes, so that other flags, other files or a UCX installed since rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)
+build/cuda/flags: STAMP = $(NVCCFLAGS)
 $(DIR)/sources: STAMP = $(SOURCES)
 $(DIR)/ucx: STAMP = $(UCX)
 $(DIR)/commit: STAMP = $(COMMIT)
-$(DIR)/flags $(DIR)/sources $(DIR)/ucx $(DIR)/commit: FORCE
+$(DIR)/flags $(DIR)/sources $(DIR)/ucx $(DIR)/commit build/cuda/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 

@@ -90,15 +90,16 @@ static void add_resumed(cli_run *run, double iteration)
 // Adds a line; false: it is no record.
 static bool add_line(cli_run *run, const char *line)
 {
-    cJSON *json = cJSON_Parse(line);
-    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "record"));
-    const bool good = kind && isfinite(rt_json_number(json, "time_s"));
-    if (good && strcmp(kind, "iteration") == 0)
+    const char *kind;
+    cJSON *json = rt_json_record(line, &kind);
+    if (!json)
+        return false;
+    if (strcmp(kind, "iteration") == 0)
         add_iteration(run, json);
-    if (good && strcmp(kind, "resumed") == 0)
+    if (strcmp(kind, "resumed") == 0)
         add_resumed(run, rt_json_number_or_0(json, "iteration"));
     cJSON_Delete(json);
-    return good;
+    return true;
 }
 
 static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_error *error)

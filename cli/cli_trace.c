@@ -1,8 +1,9 @@
-// `lanyard trace`: iterations of a run in the Trace Event Format, which browsers draw: a process for
-// the coordinator and one for each worker, all on the coordinator's clock.
+// `lanyard trace`: iterations of a run in the Trace Event Format, which browsers draw: a process
+// for the coordinator and one for each worker, all on the coordinator's clock.
 //
-// A worker's five times follow each other and fill what passed since its iteration before, up to its
-// report (docs/METRICS.md); they are drawn in a fixed order, as each is a sum over the iteration.
+// A worker's five times follow each other and fill what passed since its iteration before, up to
+// its report (docs/METRICS.md); they are drawn in a fixed order, as each is a sum over the
+// iteration.
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
@@ -12,6 +13,7 @@
 
 #include "cli/cli.h"
 #include "runtime/rt_json.h"
+#include "runtime/rt_json_read.h"
 #include "runtime/wire/rt_counts.h"
 
 #define COUNT_MAX 10000u
@@ -34,16 +36,10 @@ enum { RT_TIMES_MAP(XX) TIMES };
 static const char *const time_names[TIMES][2] = {RT_TIMES_MAP(XX)};
 #undef XX
 
-static double number(const cJSON *json, const char *name)
-{
-    const cJSON *one = cJSON_GetObjectItemCaseSensitive(json, name);
-    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : 0;
-}
-
 static double element(const cJSON *json, const char *name, int j)
 {
-    const cJSON *one = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, name), j);
-    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : 0;
+    const double value = rt_json_value(cJSON_GetArrayItem(rt_json_member(json, name), j));
+    return isnan(value) ? 0 : value;
 }
 
 // ---- reading ---------------------------------------------------------------------------------
@@ -66,13 +62,15 @@ static bool is_wanted(const trace *t, double iteration)
 // Takes a line if it is one of the iterations; one that a restart made again counts as it was then.
 static void take_line(trace *t, const char *line)
 {
-    cJSON *json = cJSON_Parse(line);
-    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "record"));
-    if (kind && strcmp(kind, "resumed") == 0)
+    const char *kind;
+    cJSON *json = rt_json_record(line, &kind);
+    if (!json)
+        return;
+    if (strcmp(kind, "resumed") == 0)
         forget(t); // the clock begins anew
-    const bool fits = kind && strcmp(kind, "iteration") == 0 &&
-                      is_wanted(t, number(json, "iteration")) &&
-                      cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(json, "reported_before_ms"));
+    const bool fits = strcmp(kind, "iteration") == 0 &&
+                      is_wanted(t, rt_json_number_or_0(json, "iteration")) &&
+                      cJSON_IsArray(rt_json_member(json, "reported_before_ms"));
     if (!fits) {
         cJSON_Delete(json);
         return;
@@ -110,7 +108,8 @@ static rt_status read_run(trace *t, const char *run, rt_error *error)
     if (!status)
         status = read_file(t, run, "metrics.jsonl", &found, error);
     if (!status && !found)
-        status = rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
+        status =
+            rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
     if (!status && t->seen == 0)
         status = rt_fail(error, RT_NOT_FOUND, "%s/metrics.jsonl: %s", run,
                          t->first ? "none of these iterations is in it" : "no iteration is in it");
@@ -147,7 +146,7 @@ static void put_span(rt_json *json, int process, const char *name, double from_m
     rt_json_double(json, "ts", from_ms * US_PER_MS);
     rt_json_double(json, "dur", ms * US_PER_MS);
     rt_json_begin_object(json, "args");
-    rt_json_double(json, "iteration", number(record, "iteration"));
+    rt_json_double(json, "iteration", rt_json_number_or_0(record, "iteration"));
     rt_json_end_object(json);
     rt_json_end_object(json);
 }
@@ -167,13 +166,13 @@ static double sum_ms(const cJSON *times)
 {
     double sum = 0;
     for (size_t k = 0; k < TIMES; k++)
-        sum += number(times, time_names[k][0]);
+        sum += rt_json_number_or_0(times, time_names[k][0]);
     return sum;
 }
 
 static const cJSON *times_of(const cJSON *record, int j)
 {
-    return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, "times_ms"), j);
+    return cJSON_GetArrayItem(rt_json_member(record, "times_ms"), j);
 }
 
 static void put_worker(trace *t, const cJSON *record, int j, double end_ms)
@@ -186,7 +185,7 @@ static void put_worker(trace *t, const cJSON *record, int j, double end_ms)
     put_bytes(&t->json, j + 1, at_ms, record, j);
     for (size_t k = 0; k < TIMES; k++) {
         const char *const *one = time_names[drawn[k]];
-        const double ms = number(times, one[0]);
+        const double ms = rt_json_number_or_0(times, one[0]);
         put_span(&t->json, j + 1, one[1], at_ms, ms, record);
         at_ms += ms;
     }
@@ -200,7 +199,8 @@ static void find_ends(trace *t, uint64_t begin, int workers)
         const cJSON *record = t->records[i % t->count];
         double *ends = t->end_ms + (i - begin) * (uint64_t)workers;
         for (int j = 0; j < workers; j++) {
-            ends[j] = number(record, "time_s") * 1e3 - element(record, "reported_before_ms", j);
+            ends[j] = rt_json_number_or_0(record, "time_s") * 1e3 -
+                      element(record, "reported_before_ms", j);
             if (i + 1 < t->seen)
                 ends[j] = fmin(ends[j], ends[workers + j] -
                                             sum_ms(times_of(t->records[(i + 1) % t->count], j)));
@@ -210,9 +210,10 @@ static void find_ends(trace *t, uint64_t begin, int workers)
 
 static void put_record(trace *t, const cJSON *record, const double *ends, int workers)
 {
-    const double record_ms = number(record, "time_s") * 1e3;
-    const double planned_ms = record_ms - number(record, "planned_before_ms");
-    const double commit = number(record, "commit_ms"), decision = number(record, "decision_ms");
+    const double record_ms = rt_json_number_or_0(record, "time_s") * 1e3;
+    const double planned_ms = record_ms - rt_json_number_or_0(record, "planned_before_ms");
+    const double commit = rt_json_number_or_0(record, "commit_ms"),
+                 decision = rt_json_number_or_0(record, "decision_ms");
     put_span(&t->json, COORDINATOR, "decision", planned_ms - commit - decision, decision, record);
     put_span(&t->json, COORDINATOR, "commit of the plan", planned_ms - commit, commit, record);
     for (int j = 0; j < workers; j++)
@@ -225,7 +226,7 @@ static rt_status put_all(trace *t)
     rt_json *json = &t->json;
     const uint64_t kept = rt_min_u64(t->seen, t->count), begin = t->seen - kept;
     const cJSON *any = t->records[begin % t->count];
-    const int listed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(any, "times_ms"));
+    const int listed = cJSON_GetArraySize(rt_json_member(any, "times_ms"));
     const int workers = (int)rt_min_u64((uint64_t)listed, RT_WORKERS_MAX);
     t->end_ms = rt_alloc(kept * (uint64_t)workers + 1, sizeof *t->end_ms);
     if (!t->end_ms)
@@ -271,7 +272,8 @@ static bool take_number(const char *option, const char *text, uint64_t max, uint
         return true;
     errno = 0;
     const unsigned long long number_given = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && !errno && number_given > 0 && number_given <= max) {
+    if (*text >= '0' && *text <= '9' && !*end && !errno && number_given > 0 &&
+        number_given <= max) {
         *value = number_given;
         return true;
     }
@@ -299,8 +301,8 @@ int cli_trace(int argc, char **argv)
     }
     rt_json_init(&t.json, 0);
     t.records = rt_alloc(t.count, sizeof *t.records);
-    rt_status status = t.records ? read_run(&t, run, &error)
-                                 : rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    rt_status status =
+        t.records ? read_run(&t, run, &error) : rt_fail(&error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = write_trace(&t, out, &error);
     if (t.records)

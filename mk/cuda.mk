@@ -41,7 +41,7 @@ no-plugin:
 build/liblanyard_cuda.so: $(KERNELS:%.cu=build/cuda/%.o) $(PLUGIN_PARTS:%=build/cuda/%.o)
 	@echo "link $@"
 	$(Q)$(NVCC) -shared $^ -lcublas -Xlinker -z,defs,-rpath,$(dir $(NVCC))../lib64 -o $@
-build/cuda/%.o: %.cu $(SHARED_HEADERS)
+build/cuda/%.o: %.cu $(SHARED_HEADERS) build/cuda/flags
 	@mkdir -p $(@D)
 	@echo "compile build/cuda $<"
 	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
@@ -62,7 +62,7 @@ $(DIR)/cuda_cpu/%.o: tests/support/cuda_cpu/%.cc $(wildcard tests/support/cuda_c
 # with the machine's code in it (tests/gpu/test_ptx).
 PTX_GPUS := 75 90
 PTX_PLUGINS := $(if $(SANITIZER),,$(if $(NVCC),$(PTX_GPUS:%=$(DIR)/tests/liblanyard_cuda_ptx%.so)))
-PTX_FLAGS := $(filter-out -W% -g -O2,$(CXXFLAGS)) -O1 -w -Itests/support/cuda_cpu -I. -DCUDA_CPU_PTX
+PTX_FLAGS := $(filter-out -W% -g% -O2,$(CXXFLAGS)) -O1 -w -Itests/support/cuda_cpu -I. -DCUDA_CPU_PTX
 define PTX_RULES
 $(DIR)/tests/liblanyard_cuda_ptx$(1).so: $(KERNELS:%.cu=$(DIR)/ptx/$(1)/%.o)
 $(KERNELS:%.cu=$(DIR)/ptx/$(1)/%.ptx): $(DIR)/ptx/$(1)/%.ptx: %.cu $(SHARED_HEADERS)
@@ -99,6 +99,6 @@ build/gpu/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -Itests/gpu -c $< -o $@
 $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench: %: %.o $(GPU_OBJECTS)
 	@echo "link $@"
-	$(Q)$(CC) $(CFLAGS) $^ -lpthread -ldl -lm -o $@
+	$(Q)$(CC) $(CFLAGS) $(FAST_LINK) $^ -lpthread -ldl -lm -o $@
 
 -include $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=$(DIR)/ptx/host/%.d) $(foreach gpu,$(PTX_GPUS),$(KERNELS:%.cu=$(DIR)/ptx/$(gpu)/%.d)) $(KERNELS:%.cu=build/cuda/%.d) $(patsubst %.o,%.d,$(filter build/gpu/%,$(GPU_OBJECTS))) $(GPU_TESTS:%=%.d)

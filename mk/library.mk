@@ -5,7 +5,7 @@ LIB_FOLDERS := runtime runtime/config runtime/wire runtime/files runtime/numbers
 LIB_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(LIB_FOLDERS)) ps_lite/ps_store.c ps_lite/ps_table.c ps_lite/ps_model_file.c \
   $(addprefix runtime/stream/rt_,batch.c columns.c criteo.c event_id.c json_lines.c libsvm.c line.c parser.c scale.c \
   value_names.c synthetic.c synthetic_shape.c table.c)))
-LIB_OBJECTS := $(LIB_SOURCES:%.c=$(DIR)/pic/%.o)
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(DIR)/%.o)
 # With a sanitizer only programs that are built with it could use them.
 LIBRARIES := $(if $(SANITIZER),,build/liblanyard.so build/liblanyard.a)
 LIB_NEEDS := -lcjson -lxxhash -lzstd -lpthread -ldl -lm
@@ -18,15 +18,9 @@ build/liblanyard.so: $(LIB_OBJECTS)
 # One object whose other names are its own.
 build/liblanyard.a: $(LIB_OBJECTS)
 	@echo "link $@"
-	$(Q)ld -r $^ -o $(DIR)/pic/liblanyard.o
-	$(Q)objcopy --localize-hidden $(DIR)/pic/liblanyard.o
+	$(Q)ld -r $^ -o $(DIR)/liblanyard.o
+	$(Q)objcopy --localize-hidden $(DIR)/liblanyard.o
 	@rm -f $@
-	$(Q)ar rcs $@ $(DIR)/pic/liblanyard.o
-$(addprefix $(DIR)/pic/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o runtime/numbers/rt_int8.o edge_worker/device/%.o): private HOT = -O3
-$(DIR)/pic/runtime/rt_cuda.o: private CFLAGS += $(ABI)
-$(DIR)/pic/%.o: %.c $(DIR)/flags
-	@mkdir -p $(@D)
-	@echo "compile $(DIR)/pic $<"
-	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
-
--include $(LIB_OBJECTS:.o=.d)
+	$(Q)ar rcs $@ $(DIR)/liblanyard.o
+# Compiled once, for the program too.
+$(LIB_OBJECTS): private LIB = $(if $(SANITIZER),,-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections)

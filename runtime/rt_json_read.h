@@ -35,4 +35,15 @@ static inline const char *rt_json_text_of(const cJSON *json, const char *name)
     return text ? text : "";
 }
 
+// A line of metrics.jsonl and which record it is, the caller's (cJSON_Delete). NULL: it is none.
+static inline cJSON *rt_json_record(const char *line, const char **kind_p)
+{
+    cJSON *json = cJSON_Parse(line);
+    *kind_p = cJSON_GetStringValue(rt_json_member(json, "record"));
+    if (*kind_p && !isnan(rt_json_number(json, "time_s")))
+        return json;
+    cJSON_Delete(json);
+    return NULL;
+}
+
 #endif

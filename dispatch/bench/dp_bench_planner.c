@@ -86,6 +86,7 @@ static rt_status measure_encode(stages *s, const dp_plan *plan)
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         rt_message message = {0};
         dp_slice_limits limits = {.dense_count = s->one.schema.dense_count,
+                                  .more_labels = s->one.batch.label_count - 1,
                                   .field_count = s->one.schema.field_count,
                                   .worker_count = plan->worker_count,
                                   .sample_count_max = config->sample_count_max,

@@ -35,7 +35,7 @@ void dp_boxes_add_return(const dp_boxes *boxes, const dp_shards *shards, uint64_
 double dp_boxes_predict_s(const dp_boxes *boxes, const dp_rates *rates, uint64_t participants,
                           const dp_box_traffic *traffic, const uint32_t *micro_batch);
 
-// Seconds that the operations of one worker take one after another (dp_slice_cost_s): each at the
+// Seconds that the operations of one worker take one after another (dp_passing_cost_s): each at the
 // rate of the slower of the two links that it passes, and none where it passes none.
 double dp_boxes_slice_cost_s(const dp_boxes *boxes, const dp_layout *layout, const dp_rates *rates,
                              uint32_t worker, const dp_slice *slice);

@@ -231,36 +231,38 @@ static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_sta
     return (is_whole ? dp_whole_row_bytes : dp_row_bytes)(layout, field, with_state);
 }
 
-typedef struct {
-    uint64_t up_rows, down_rows; // bytes of records
-    uint64_t sent, received;     // likewise, to and from other workers
-    uint64_t requests;
-} movement;
-
-dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
+// Adds up in place: this goes over every operation of every plan.
+static void add_op(const dp_layout *layout, const dp_op *op, dp_passing *sum)
 {
     const uint32_t field = rt_key_field(op->key);
-    const bool state = op->flags & DP_OP_STATE;
+    const bool state = op->flags & DP_OP_STATE, whole = op->flags & DP_OP_WHOLE;
     switch ((dp_op_kind)op->kind) {
     case DP_OP_PUSH_ROW:
-        return (dp_passing){.up = row_bytes(layout, field, true, op->flags & DP_OP_WHOLE)};
+        sum->up += row_bytes(layout, field, true, whole);
+        break;
     case DP_OP_PUSH_DELTA:
-        return (dp_passing){.up = dp_delta_bytes(layout, field)};
+        sum->up += dp_delta_bytes(layout, field);
+        break;
     case DP_OP_PUSH_GRAD:
-        return (dp_passing){.up = dp_grad_bytes(layout, field)};
+        sum->up += dp_grad_bytes(layout, field);
+        break;
     case DP_OP_PULL:
-        return (dp_passing){.down = row_bytes(layout, field, state,
-                                              op->version == 0 || op->flags & DP_OP_WHOLE),
-                            .request = sizeof(rt_wire_pull)};
+        sum->down += row_bytes(layout, field, state, op->version == 0 || whole);
+        sum->request += sizeof(rt_wire_pull);
+        break;
     case DP_OP_PULL_SUM:
-        return (dp_passing){.down = dp_row_bytes(layout, field, false),
-                            .request = sizeof(rt_wire_pull)};
+        sum->down += dp_row_bytes(layout, field, false);
+        sum->request += sizeof(rt_wire_pull);
+        break;
     case DP_OP_FORGET:
-        return (dp_passing){.request = sizeof(rt_wire_pull)};
+        sum->request += sizeof(rt_wire_pull);
+        break;
     case DP_OP_SEND:
-        return (dp_passing){.sent = row_bytes(layout, field, true, false)};
+        sum->sent += row_bytes(layout, field, true, false);
+        break;
     case DP_OP_RECV:
-        return (dp_passing){.received = row_bytes(layout, field, true, false)};
+        sum->received += row_bytes(layout, field, true, false);
+        break;
     case DP_OP_DROP:
     case DP_OP_INIT:
     case DP_OP_KEEP:
@@ -269,41 +271,38 @@ dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
     case DP_OP_KINDS:
         break;
     }
-    return (dp_passing){0};
 }
 
-static void add_ops(const dp_layout *layout, const dp_ops *ops, movement *sum)
+dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op)
 {
-    for (uint32_t i = 0; i < ops->count; i++) {
-        const dp_passing bytes = dp_op_passing(layout, &ops->items[i]);
-        sum->up_rows += bytes.up;
-        sum->down_rows += bytes.down;
-        sum->requests += bytes.request;
-        sum->sent += bytes.sent;
-        sum->received += bytes.received;
-    }
+    dp_passing sum = {0};
+    add_op(layout, op, &sum);
+    return sum;
 }
 
-static movement slice_movement(const dp_layout *layout, const dp_slice *slice)
+static void add_ops(const dp_layout *layout, const dp_ops *ops, dp_passing *sum)
 {
-    movement sum = {0};
+    for (uint32_t i = 0; i < ops->count; i++)
+        add_op(layout, &ops->items[i], sum);
+}
+
+dp_passing dp_slice_passing(const dp_layout *layout, const dp_slice *slice)
+{
+    dp_passing sum = {0};
     add_ops(layout, &slice->release, &sum);
     add_ops(layout, &slice->fill, &sum);
     add_ops(layout, &slice->after, &sum);
     return sum;
 }
 
-dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice)
+dp_traffic dp_passing_traffic(const dp_passing *all)
 {
-    movement sum = slice_movement(layout, slice);
-    return (dp_traffic){sum.up_rows + sum.requests + sum.sent, sum.down_rows + sum.received};
+    return (dp_traffic){all->up + all->request + all->sent, all->down + all->received};
 }
 
-double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice)
+double dp_passing_cost_s(const dp_passing *all, const dp_link *link)
 {
-    movement sum = slice_movement(layout, slice);
-    return (double)sum.up_rows / link->up_bytes_per_s +
-           (double)sum.down_rows / link->down_bytes_per_s;
+    return (double)all->up / link->up_bytes_per_s + (double)all->down / link->down_bytes_per_s;
 }
 
 dp_handed dp_slice_handed(const dp_layout *layout, const dp_link *links, const uint8_t *box_of,

@@ -54,19 +54,22 @@ typedef struct {
 } dp_passing;
 dp_passing dp_op_passing(const dp_layout *layout, const dp_op *op);
 
+// The same of all operations of a slice.
+dp_passing dp_slice_passing(const dp_layout *layout, const dp_slice *slice);
+
 // Bytes of one worker's row traffic in one iteration, requests included, and what it exchanges with
 // other workers.
 typedef struct {
     uint64_t up, down;
 } dp_traffic;
-dp_traffic dp_slice_traffic(const dp_layout *layout, const dp_slice *slice);
+dp_traffic dp_passing_traffic(const dp_passing *all);
 
 // Seconds on the links that the operations of one worker take one after another: the sum of
 // D / B over its pulls and pushes, ESD's transmission cost (section 4). Requests are not counted.
-double dp_slice_cost_s(const dp_layout *layout, const dp_link *link, const dp_slice *slice);
+double dp_passing_cost_s(const dp_passing *all, const dp_link *link);
 
 // Rows that a worker takes from others, in bytes, and the seconds that they take one after another:
-// each at the rate of the slower of the two links. dp_slice_cost_s does not have them. links: of all
+// each at the rate of the slower of the two links. dp_passing_cost_s does not have them. links: of all
 // workers; or of boxes, and box_of says where workers are.
 typedef struct {
     uint64_t rows, bytes;

@@ -179,6 +179,7 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     float *dense = WRITABLE(view->dense, float);
     uint32_t *offsets = WRITABLE(view->bag_offsets, uint32_t);
     const size_t label_bytes = batch->label_count * sizeof *labels;
+    rt_assert(batch->label_count == limits->more_labels + 1);
     uint32_t lookup = 0;
     if (offsets)
         memset(offsets, 0, bag_offset_count(&view->counts, limits) * sizeof *offsets);

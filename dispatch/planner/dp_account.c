@@ -78,8 +78,8 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     dp_handed handed = {0};
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const dp_slice *slice = &plan->slices[j];
-        const dp_handed taken = slice_handed(config, j, slice);
-        traffic[j] = dp_slice_traffic(&config->layout, slice);
+        const dp_passing passing = dp_slice_passing(&config->layout, slice);
+        traffic[j] = dp_passing_traffic(&passing);
         micro_batch[j] = slice->sample_count;
         dp_counts_add_slice(&account->workers[j], slice);
         account->traffic[j].up += traffic[j].up;
@@ -87,7 +87,10 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->micro_batch[j] += micro_batch[j];
         traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
         if (!config->boxes.count)
-            account->cost_s[j] += dp_slice_cost_s(&config->layout, &config->rates.links[j], slice);
+            account->cost_s[j] += dp_passing_cost_s(&passing, &config->rates.links[j]);
+        if (passing.received == 0)
+            continue;
+        const dp_handed taken = slice_handed(config, j, slice);
         account->cost_s[j] += taken.cost_s;
         dp_handed_add(&handed, &taken);
     }

@@ -24,7 +24,7 @@ typedef struct {
     rt_counts workers[RT_WORKERS_MAX];
     dp_traffic traffic[RT_WORKERS_MAX];   // rows and requests, without the dense part
     uint64_t micro_batch[RT_WORKERS_MAX]; // samples
-    double cost_s[RT_WORKERS_MAX];        // dp_slice_cost_s
+    double cost_s[RT_WORKERS_MAX];        // dp_passing_cost_s
     double predicted_s;
     dp_hits hits;
     // From here on what versions have added: checkpoints have as much as theirs knew (dp_tally.c).

@@ -30,23 +30,21 @@ static uint32_t shard_on(const dp_planner *planner, uint32_t box, uint64_t key)
     return has_room(planner, shard) ? shard : NO_SHARD;
 }
 
-// The emptiest shard, for a key whose trainers have none: of a box that takes part, if there is
-// one.
+// The emptiest shard, for a key whose trainers have none: one with room, and of those of a box that
+// takes part, if there is one.
 static uint32_t emptiest(const dp_planner *planner)
 {
     const dp_boxes *boxes = &planner->config.boxes;
-    uint32_t best = 0;
-    bool best_takes_part = false;
+    const uint64_t *counts = planner->directory.home_counts;
+    uint32_t best = 0, best_rank = 0;
     for (uint32_t s = 0; s < planner->config.rates.shards.count; s++) {
         bool takes_part = false;
         for (uint64_t rest = planner->participants; rest; rest &= rest - 1)
             takes_part |= boxes->of_worker[rt_lowest_bit(rest)] == boxes->of_shard[s];
-        const bool fewer =
-            planner->directory.home_counts[s] < planner->directory.home_counts[best];
-        if (s == 0 || (takes_part && !best_takes_part) ||
-            (takes_part == best_takes_part && fewer)) {
+        const uint32_t rank = 2u * has_room(planner, s) + takes_part;
+        if (s == 0 || rank > best_rank || (rank == best_rank && counts[s] < counts[best])) {
             best = s;
-            best_takes_part = takes_part;
+            best_rank = rank;
         }
     }
     return best;

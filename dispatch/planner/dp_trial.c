@@ -21,9 +21,12 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     for (uint64_t rest = workers; rest; rest &= rest - 1) {
         const uint32_t rank = rt_lowest_bit(rest), j = config->worker_count++;
         config->rates.links[j] = all->rates.links[rank];
+        config->boxes.of_worker[j] = all->boxes.of_worker[rank];
         config->slot_count[j] = all->slot_count[rank];
         config->rates.compute_s_per_sample[j] = all->rates.compute_s_per_sample[rank];
     }
+    if (config->boxes.count)
+        config->boxes.worker_count = config->worker_count;
 }
 
 bool dp_trial_fits(const dp_planner_config *all, uint64_t workers)

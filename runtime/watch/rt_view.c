@@ -330,23 +330,21 @@ static const struct {
 
 bool rt_view_take(rt_view *view, const char *line, double unix_s)
 {
-    cJSON *json = cJSON_Parse(line);
-    const char *kind = cJSON_GetStringValue(rt_json_member(json, "record"));
-    const double time_s = rt_json_number(json, "time_s");
-    const bool is_one = kind && !isnan(time_s);
-    if (is_one) {
-        view->time_s = time_s;
-        if (!isnan(unix_s))
-            view->offset_s = unix_s - time_s;
-        if (strcmp(kind, "members") == 0)
-            take_members(view, json, unix_s);
-        for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
-            if (strcmp(kind, kinds[i].name) == 0)
-                kinds[i].take(view, json);
-        }
+    const char *kind;
+    cJSON *json = rt_json_record(line, &kind);
+    if (!json)
+        return false;
+    view->time_s = rt_json_number(json, "time_s");
+    if (!isnan(unix_s))
+        view->offset_s = unix_s - view->time_s;
+    if (strcmp(kind, "members") == 0)
+        take_members(view, json, unix_s);
+    for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
+        if (strcmp(kind, kinds[i].name) == 0)
+            kinds[i].take(view, json);
     }
     cJSON_Delete(json);
-    return is_one;
+    return true;
 }
 
 // ---- what follows from it --------------------------------------------------------------------

@@ -195,7 +195,8 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
                          RT_OK);
         dp_counts_add_slice(&plan->counts[at], &final->slices[w]);
         rt_counts_add(&plan->planned, &plan->counts[at]);
-        const dp_traffic traffic = dp_slice_traffic(&plan->planner.layout, &final->slices[w]);
+        const dp_passing passing = dp_slice_passing(&plan->planner.layout, &final->slices[w]);
+        const dp_traffic traffic = dp_passing_traffic(&passing);
         plan->traffic.up += traffic.up;
         plan->traffic.down += traffic.down;
     }

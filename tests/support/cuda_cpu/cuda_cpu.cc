@@ -15,6 +15,8 @@
 
 #define THREADS_MAX 1024u
 #define STACK_BYTES (size_t)(128 << 10)
+#define STACK_SHADES 128u
+#define STACK_SHADE_BYTES (size_t)320
 #define ORDERS (2 + 2 * THREADS_MAX / CUDA_CPU_WARP) // of a block
 #define ORDER_BLOCKS 1024u
 #define SHARED_MAX 64
@@ -133,7 +135,7 @@ typedef struct {
     cudaError_t error;
 } engine;
 
-static thread_local engine *own_engine;
+static thread_local engine *own_engine __attribute__((tls_model("initial-exec")));
 static pthread_key_t engine_key;
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static uint64_t order_seed = 1;
@@ -399,7 +401,8 @@ static void prepare_block(engine *e, dim3 grid, dim3 block, dim3 at, uint64_t *r
         one->state = RUNNABLE;
         one->file = NULL;
         one->turn = one->warp_turn = 0;
-        start_at(&one->context, one->stack, STACK_BYTES);
+        // Stacks that all began at the same place of a page would share a few lines of the cache.
+        start_at(&one->context, one->stack, STACK_BYTES - i % STACK_SHADES * STACK_SHADE_BYTES);
         if (__tsan_create_fiber && !one->tsan_fiber)
             one->tsan_fiber = __tsan_create_fiber(0);
         e->order[i] = i;

@@ -418,6 +418,31 @@ static void shards_that_are_full(void **state)
     run_fini(&r);
 }
 
+// One box trains, and its shard is full: the others' take what it has no room for.
+static void one_box_that_is_full(void **state)
+{
+    static run r;
+    site s = boxes_of_four;
+    (void)state;
+    s.homes = RT_HOMES_PLANNED;
+    s.policy = RT_POLICY_ESD;
+    s.some_sit_out = true;
+    s.shard_rows_max = KEYS / 4 + 4;
+    run_init(&r, &s);
+    for (uint32_t w = 1; w < 4; w++) {
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = w, .value = 0};
+        assert_int_equal(dp_planner_apply(r.planner, &input, NULL), RT_OK);
+    }
+    s.some_sit_out = false;
+    for (uint32_t t = 1; t <= 60; t++) {
+        step(&r, &s, t);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_true(dp_planner_directory(r.planner)->home_counts[i] <= s.shard_rows_max);
+    }
+    assert_true(r.traffic.rows_up[0] > 0);
+    run_fini(&r);
+}
+
 // Who trains alone needs no link; hashed, three quarters of its rows would.
 static void rows_follow_who_trains_alone(void **state)
 {
@@ -442,4 +467,5 @@ static void rows_follow_who_trains_alone(void **state)
 
 TEST_MAIN(TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ), TEST(rows_that_end),
           TEST(workers_that_sit_out), TEST(shards_that_are_full),
+          TEST(one_box_that_is_full),
           TEST(rows_follow_who_trains_alone))

@@ -450,7 +450,7 @@ static void every_index_is_checked(void **state)
     REFUSED(push_reasons, c->push_count, uint8_t, 3);
     REFUSED(drop_slots, c->drop_count, uint32_t, slots);
     REFUSED(pull_slots, c->pull_count, uint32_t, slots);
-    REFUSED(pull_flags, c->pull_count, uint8_t, 2);
+    REFUSED(pull_flags, c->pull_count, uint8_t, 4);
     REFUSED(grad_masks, c->grad_count, uint64_t, 0);
     REFUSED(grad_masks, c->grad_count, uint64_t, rt_bit(WORKERS));
     REFUSED(grad_rows, c->grad_count, uint32_t, c->row_count);
