@@ -277,6 +277,8 @@ static void write_boxes(const rt_config *config, rt_json *json, const char *name
     rt_json_begin_array(json, name);
     for (uint32_t b = 0; b < config->box_count; b++) {
         const rt_box_config *box = &config->boxes[b];
+        if (box->worker_count + box->shard_count == 0)
+            continue; // its worker was left out of this start (rt_config_keep_members)
         rt_json_begin_object(json, NULL);
         rt_json_string(json, "name", box->name);
         rt_json_double(json, "gbps_up", box->link.gbps_up);

@@ -26,8 +26,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = "criteo_kaggle_100k.tsv"
 BITS = ["-b", "22", "--loss_function", "logistic", "--no_stdin"]
-VW = {"vw, linear": [], "vw, linear, l 0.1": ["-l", "0.1"],
-      "vw, pairs of 4 fields": ["-l", "0.1"] + [f"-q{a}{b}" for a in "ABC" for b in "BCD" if a < b]}
+LEARNERS = {"vw, linear": [], "vw, linear, l 0.1": ["-l", "0.1"],
+            "vw, pairs of 4 fields": ["-l", "0.1"] + [f"-q{a}{b}" for a in "ABC" for b in "BCD" if a < b]}
+VW = os.path.join(HERE, "../../build/vw")
+VW_RUN = ("import sys, vowpalwabbit; w = vowpalwabbit.Workspace(arg_list=sys.argv[1:], "
+          "enable_logging=True); w.finish(); print('\\n'.join(w.get_log()))")
 LANYARD = {f"lanyard, batch {batch}": batch for batch in (64, 256, 1024)}
 
 
@@ -68,10 +71,8 @@ def write_vw(rows, to):
 
 
 def run_vw(python, options, data):
-    code = ("import sys, vowpalwabbit; w = vowpalwabbit.Workspace(arg_list=sys.argv[1:], "
-            "enable_logging=True); w.finish(); print('\\n'.join(w.get_log()))")
     start = time.monotonic()
-    run = subprocess.run([python, "-c", code, *BITS, *options, "-d", data], check=True,
+    run = subprocess.run([python, "-c", VW_RUN, *BITS, *options, "-d", data], check=True,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     seconds = time.monotonic() - start
     found = re.findall(r"average loss = ([0-9.]+)", run.stdout)
@@ -116,7 +117,7 @@ def main():
     if not path:
         print(f"skipped: {arguments.file} is not here (set LANYARD_DATA, or --file ROWS)")
         return
-    python, reason = install_vw(os.path.join(HERE, "../../build/vw"))
+    python, reason = install_vw(VW)
     if reason:
         print("skipped: vowpalwabbit does not install:", reason)
         return
@@ -127,7 +128,7 @@ def main():
         with open(rows, "rb") as file:
             count = sum(1 for _ in file)
         for _ in range(arguments.turns):
-            for name, options in VW.items():
+            for name, options in LEARNERS.items():
                 results.setdefault(name, []).append(run_vw(python, options, data))
             for name, batch in LANYARD.items():
                 results.setdefault(name, []).append(run_lanyard(arguments.program, batch, rows))

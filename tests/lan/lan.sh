@@ -5,7 +5,7 @@
 #   inside of COMMAND:
 #        tests/lan/lan.sh in BOX COMMAND...          runs a command in a box
 #        tests/lan/lan.sh show BOX PATH...           the box sees it, and cannot change it
-#        tests/lan/lan.sh disk BOX FOLDER...         it is the box's: what it writes there is kept
+#        tests/lan/lan.sh disk BOX FOLDER[=NAME]...  it is the box's: what it writes there is kept
 #        tests/lan/lan.sh address BOX                its IP address
 #        tests/lan/lan.sh rate BOX MBIT[/MBIT_DOWN]  changes its link
 #        tests/lan/lan.sh bytes [BOX]...             "BOX UP DOWN" of bytes so far
@@ -144,12 +144,14 @@ enter() { # with those of the box; stays in the folder, if the box has it
         bash -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "$@"
 }
 
-# Shows a path of outside under its own name in a box.
-show() { # box, options of mount, path
-    local box=$1 options=$2 path number
-    path=$(readlink -e "$3") || { echo "lan.sh: $3 is not there" >&2 && exit 2; }
-    ! grep -qxF "$path" "$files/$box.shown" 2>/dev/null || return 0 # it was shown before
-    echo "$path" >>"$files/$box.shown"
+# Shows a path of outside in a box, under its own name or NAME.
+show() { # box, options of mount, path[=NAME]
+    local box=$1 options=$2 path name number
+    path=$(readlink -e "${3%%=*}") || { echo "lan.sh: ${3%%=*} is not there" >&2 && exit 2; }
+    name=$path
+    [[ $3 != *=* ]] || name=${3#*=}
+    ! grep -qxF "$name" "$files/$box.shown" 2>/dev/null || return 0 # it was shown before
+    echo "$name" >>"$files/$box.shown"
     number=$(find "$files/$box" -mindepth 1 -maxdepth 1 | wc -l)
     if [ -d "$path" ]; then mkdir "$files/$box/$number"; else touch "$files/$box/$number"; fi
     mount --bind "$path" "$files/$box/$number"
@@ -157,7 +159,7 @@ show() { # box, options of mount, path
         [ "$3" != ro ] || ! [ "$1" -ef "$2" ] || exit 0 # a part of the tree
         if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "${2%/*}" && touch "$2"; fi
         [ "$3" != ro ] || mount -o remount,bind,ro "$1" # the mount, not what is mounted: here
-        mount --bind "$1" "$2"' show "/shown/$number" "$path" "$options")
+        mount --bind "$1" "$2"' show "/shown/$number" "$name" "$options")
 }
 
 with() {

@@ -116,10 +116,17 @@ class Worker:
         flat = torch.cat([one.grad.flatten() for one in parameters])
         torch.distributed.all_reduce(flat)
         with torch.no_grad():
-            self.values.index_add_(0, owned, gradients, alpha=-RATE)
+            self.update(owned, gradients)
             for one, summed in zip(parameters, flat.split([p.numel() for p in parameters])):
-                one -= RATE * summed.view_as(one)
+                self.update_dense(one, summed.view_as(one))
         return before
+
+    def update(self, owned, gradients):
+        """Rows of this worker with their gradients; a row stands there once for each who trained it."""
+        self.values.index_add_(0, owned, gradients, alpha=-RATE)
+
+    def update_dense(self, weight, gradient):
+        weight -= RATE * gradient
 
     def run(self):
         """Iterations per second after the warm-up, and the mean log loss of all samples."""

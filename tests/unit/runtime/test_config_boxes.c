@@ -175,7 +175,26 @@ static void written_and_read_again(void **state)
     rt_config_fini(&again);
 }
 
+// A model of a run that went on without the only worker of a box says who trained it, and can be read.
+static void written_without_a_box(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh(), again = config_fresh();
+    rt_error error = {0};
+    config_must_set(&config, FOUR);
+    rt_config_keep_members(&config, 0x7, UINT64_MAX); // without that of d
+    char *json = config_json(&config);
+    if (rt_config_load(&again, config_write_file("boxes.json", json), &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(again.box_count, 3);
+    assert_int_equal(again.worker_count, 3);
+    rt_free(json);
+    rt_config_fini(&config);
+    rt_config_fini(&again);
+}
+
 TEST_MAIN(TEST(workers_shards_and_links_follow), TEST(addresses_follow),
           TEST(spare_boxes_stay_away),
           TEST(what_contradicts_is_refused_by_name), TEST(homes_need_boxes),
-          TEST(order_in_a_file_means_nothing), TEST(written_and_read_again))
+          TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
+          TEST(written_without_a_box))

@@ -1,0 +1,192 @@
+"""result - what came of a proof: judged, as a table, and drawn. Also for who has no rights to run one.
+
+A result is a dictionary (prove.json): date, settings, marks, count, first (events before it only warmed up), systems.
+A system has a title and, where they were measured, served (mean log loss of what was served), before (of predictions
+before training), samples_per_s, megabytes, lost, memory (MB of the fullest box) and curve, or the reason why it was not
+run.
+"""
+from html import escape
+
+POINTS = 40
+KEPT = ("samples_per_s", "lost", "untrained", "unserved", "starts", "killed", "trained", "seconds", "join")
+TITLES = {"lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk",
+          "torch": "PyTorch, tables sharded",
+          "vw": "Vowpal Wabbit, one box", "yesterday": "yesterday's model", "base": "base rate",
+          "truth": "the truth that labels were drawn by"}
+COLOURS = {"lanyard": "#1f6fb4", "one": "#e08a1e", "torch": "#c0392b", "vw": "#7d5ba6", "yesterday": "#888888",
+           "base": "#bbbbbb", "truth": "#2e8b57"}
+SERVES = ("lanyard", "one", "yesterday", "base", "truth")
+WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 50, 210, 66, 220
+BAR_LEFT, BAR_STEP = 250, 20
+
+
+def judge(options, found, today):
+    import datetime
+    import os
+
+    import numpy as np
+
+    import events
+    count = min([one["events"] for one in found.values() if one.get("events")] or [len(today)])
+    first = max([one["served_from"] or 0 for one in found.values() if "served_from" in one] or [0])
+    labels, floor = today.labels[:count], events.base_rate(today.labels[:count])
+    found = dict(found, base={"predictions": floor.tolist()})
+    if today.truth is not None:
+        found["truth"] = {"predictions": today.truth[:count].tolist()}
+    systems = {}
+    for name, run in found.items():
+        one = systems[name] = {"title": TITLES[name]}
+        if "reason" in run:
+            one["reason"] = run["reason"]
+            continue
+        said = run["predictions"][:count]
+        losses = events.log_losses(labels, [floor[at] if p is None else p for at, p in enumerate(said)])[first:]
+        one["served" if name in SERVES else "before"] = float(losses.mean())
+        one["curve"] = [float(part.mean()) for part in np.array_split(losses, min(POINTS, len(losses)))]
+        if "log_loss_before_training" in run:
+            one["before"] = run["log_loss_before_training"]
+        one.update((key, run[key]) for key in KEPT if key in run)
+        if "bytes" in run:
+            one["megabytes"] = run["bytes"] / 1e6
+        if "memory" in run:
+            one["memory"] = max(run["memory"].values()) / 1e6
+            one["limit"] = run.get("limit", options.memory * 1e6) / 1e6
+    return {"date": str(datetime.date.today()), "cores": os.cpu_count(), "load": options.load,
+            "quick": options.quick, "rows": options.data and os.path.basename(options.data), "count": count,
+            "first": first, "yesterday": options.yesterday, "table": options.table_bytes / 1e6,
+            "memory": options.memory,
+            "limits": options.limits.reason or "", "fast": options.fast, "slow": options.slow,
+            "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
+
+
+def wrong(one):
+    """What no run may end with, else an empty text."""
+    run = one["systems"].get("lanyard", {})
+    if "reason" in run:
+        return run["reason"]
+    if run.get("lost") is None and "trained" in run:
+        return "%d samples were not trained in time" % run["untrained"]
+    return "%d samples lost" % run["lost"] if run.get("lost") else ""
+
+
+def cell(run, key, text):
+    return text % run[key] if run.get(key) is not None else "-"
+
+
+COLUMNS = [("log loss, served", "served", "%.4f"), ("before training", "before", "%.4f"),
+           ("samples/s", "samples_per_s", "%.0f"), ("MB over the links", "megabytes", "%.0f"),
+           ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"),
+           ("memory of the fullest box, MB", "memory", "%.0f")]
+
+
+def rows_of(one, columns):
+    lines = ["| | %s |" % " | ".join(title for title, _, _ in columns), "|---" * (len(columns) + 1) + "|"]
+    for run in one["systems"].values():
+        cells = [cell(run, key, text) for _, key, text in columns]
+        if "reason" in run:
+            cells = ["not run: " + run["reason"].replace("|", "/").replace("\n", " ")[:150]] + [""] * (len(columns) - 1)
+        lines.append("| %s | %s |" % (run["title"], " | ".join(cells)))
+    return lines
+
+
+def circumstances(one):
+    marks = "; ".join("%s after %d events" % (mark["text"], mark["at"]) for mark in one["marks"])
+    limits = "%d MB of memory each" % one["memory"] if not one["limits"] else "no bound of memory (%s)" % one["limits"]
+    return ("%s, %d cores, load %.1f before, `make prove%s`: %d events of today after %d of yesterday (%s), the first "
+            "%d warm up. Boxes: three with %d, two with %d Mbit/s, %s; yesterday's table has %.0f MB. %s." %
+            (one["date"], one["cores"], one["load"], " QUICK=1" if one["quick"] else "", one["count"], one["yesterday"],
+             one["rows"] or "generated", one["first"], one["fast"], one["slow"], limits, one["table"],
+             marks[:1].upper() + marks[1:] or "Nothing was pulled"))
+
+
+def late(one):
+    """Who was not done in time, and who ended for want of memory."""
+    for run in one["systems"].values():
+        if run.get("untrained") and run.get("lost") is None:
+            yield "%s: when the time was over %d events were kept and not trained yet." % (run["title"],
+                                                                                           run["untrained"])
+        if run.get("killed"):
+            yield "%s: %d processes ended for want of memory, and were started again." % (run["title"], run["killed"])
+
+
+def table(one):
+    return "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
+
+
+def short_table(one):
+    """For who reads no more than that: those who could take the place."""
+    some = dict(one, systems={name: run for name, run in one["systems"].items() if name not in ("base", "truth")})
+    return rows_of(some, [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4]])
+
+
+# ---- the picture
+
+def text_at(x, y, text, more=""):
+    return '<text x="%.1f" y="%.1f"%s>%s</text>' % (x, y, more, escape(text))
+
+
+def line_at(x1, y1, x2, y2, colour, more=""):
+    return '<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"%s/>' % (x1, y1, x2, y2, colour, more)
+
+
+def spread(places, least):
+    """The same places, apart by at least so much, in their order."""
+    moved = {}
+    for at in sorted(range(len(places)), key=lambda i: places[i]):
+        above = max(moved.values()) + least if moved else places[at]
+        moved[at] = max(places[at], above)
+    return [moved[at] for at in range(len(places))]
+
+
+def draw_curves(one, out):
+    curves = {name: run["curve"] for name, run in one["systems"].items() if "curve" in run}
+    values = [value for curve in curves.values() for value in curve]
+    low, high = int(min(values) * 20) / 20, int(max(values) * 20 + 1) / 20
+    y_of = lambda value: TOP + HEIGHT * (high - value) / (high - low)
+    x_of = lambda share: LEFT + (WIDTH - LEFT - RIGHT) * share
+    steps = round((high - low) * 20)
+    for i in range(steps + 1):
+        value = low + i / 20
+        out += [line_at(LEFT, y_of(value), WIDTH - RIGHT, y_of(value), "#dddddd"),
+                text_at(LEFT - 6, y_of(value) + 4, "%.2f" % value, ' text-anchor="end" fill="#555555"')]
+    for number, mark in enumerate(one["marks"]):
+        x = x_of(max(0, mark["at"] - one["first"]) / max(1, one["count"] - one["first"]))
+        out += [line_at(x, TOP - 4, x, TOP + HEIGHT, "#000000", ' stroke-dasharray="3 3"'),
+                text_at(x + 3, TOP - 6 + 11 * (number % 3), mark["text"], ' fill="#000000" font-size="11"')]
+    names = list(curves)
+    places = spread([y_of(curves[name][-1]) for name in names], 15)
+    for name, y in zip(names, places):
+        last = max(1, len(curves[name]) - 1)
+        points = " ".join("%.1f,%.1f" % (x_of(i / last), y_of(value)) for i, value in enumerate(curves[name]))
+        dashes = "" if name in SERVES else ' stroke-dasharray="6 3"'
+        out += ['<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>' % (points, COLOURS[name], dashes),
+                text_at(WIDTH - RIGHT + 8, y + 4, TITLES[name] if name != "truth" else "the truth",
+                        ' fill="%s" font-size="12"' % COLOURS[name])]
+
+
+def draw_bars(one, out, top, key, title, text):
+    runs = [(name, run) for name, run in one["systems"].items() if name not in ("base", "truth", "yesterday")]
+    most = max([run[key] for _, run in runs if run.get(key)] or [1])
+    out.append(text_at(12, top, title))
+    for number, (name, run) in enumerate(runs):
+        y = top + 8 + BAR_STEP * number
+        value = run.get(key)
+        width = (WIDTH - BAR_LEFT - 110) * (value or 0) / most
+        out += [text_at(BAR_LEFT - 8, y + 12, TITLES[name], ' text-anchor="end" font-size="12"'),
+                '<rect x="%d" y="%.1f" width="%.1f" height="14" fill="%s"/>' % (BAR_LEFT, y, width, COLOURS[name]),
+                text_at(BAR_LEFT + width + 6, y + 12, "not run" if value is None else text % value, ' font-size="12"')]
+    return top + 8 + BAR_STEP * len(runs) + 22
+
+
+def draw(one):
+    out = ['<rect width="100%" height="100%" fill="#ffffff"/>',
+           text_at(12, 22, "Log loss of what was served (dashed: predicted before training, by who serves nothing)",
+                   ' font-size="15"'),
+           text_at(12, 42, "%d events over five boxes, table %.1f times the memory of a box" %
+                   (one["count"], one["table"] / one["memory"]), ' fill="#555555"')]
+    draw_curves(one, out)
+    bottom = draw_bars(one, out, TOP + HEIGHT + 30, "samples_per_s", "samples/s", "%.0f")
+    bottom = draw_bars(one, out, bottom, "megabytes", "MB over the links", "%.0f")
+    head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">' %
+            (WIDTH, bottom - 10))
+    return "\n".join([head] + out + ["</svg>"]) + "\n"
