@@ -8,7 +8,7 @@
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
 #define LONG_ROW 32u // look-ups
-#define LONG_WIDTH \
+#define LONG_ROWS_WIDTH \
     32u // packs of columns of a block of long_rows: the rest of its threads share look-ups
 #define AT_ONCE 4u // look-ups whose loads are under way together
 
@@ -107,7 +107,7 @@ template <uint32_t W> static void launch(ew_cuda *cuda, const ew_lookups *lookup
     LAUNCH(short_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
     if (!terms.pooled_gradients || lookups->lookup_count <= LONG_ROW)
         return;
-    const uint32_t width = ew_cuda_power(lookups->dim / W, LONG_WIDTH);
+    const uint32_t width = ew_cuda_power(lookups->dim / W, LONG_ROWS_WIDTH);
     tile.block = dim3(width, EW_CUDA_THREADS / width);
     tile.grid = dim3(lookups->row_count, ew_cuda_blocks(lookups->dim / W, width));
     LAUNCH(long_rows<W>, tile.grid, tile.block, 0, cuda->compute, *lookups, terms);
