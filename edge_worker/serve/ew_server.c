@@ -264,6 +264,7 @@ static void answer(scoring *s, const float *probabilities, const ew_version *ver
 {
     ew_server *server = s->server;
     const double now_s = rt_unix_s();
+    atomic_fetch_add(&server->batches, 1);
     for (uint32_t i = 0; i < s->asked_count; i++) {
         const asked *a = &s->asked[i];
         const bool binary = a->question.is_binary;
@@ -272,13 +273,13 @@ static void answer(scoring *s, const float *probabilities, const ew_version *ver
             rt_http_refuse(a->request, 500, "out of memory");
             continue;
         }
+        // Before it leaves: who has an answer finds it counted.
         note_latency(server, rt_now_ns() - a->came_ns);
-        rt_http_answer(a->request, 200, binary ? "application/octet-stream" : "application/json",
-                       s->answer.data, s->answer.size);
         atomic_fetch_add(&server->questions, 1);
         atomic_fetch_add(&server->candidates, a->question.count);
+        rt_http_answer(a->request, 200, binary ? "application/octet-stream" : "application/json",
+                       s->answer.data, s->answer.size);
     }
-    atomic_fetch_add(&server->batches, 1);
 }
 
 static void score(scoring *s)

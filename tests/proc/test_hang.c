@@ -15,7 +15,7 @@
 
 static const char config[] =
     "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
-    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 64000,"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 32000,"
     "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8]}, \"cache\": {\"rows\": 600},"
     " \"checkpoint\": {\"every_iterations\": 20}, \"on_worker_loss\": \"restart\","
@@ -98,7 +98,7 @@ static void a_worker_that_hangs_is_replaced(void **state)
     run_must_say(&p, ": alive, but has not "); // trained an iteration, or carried out a cut
     run_must_say(&p, " within 2 s (timeouts.answer_s)");
     uint32_t workers[] = {2};
-    run_must_train_once("out", 64000, workers, 1);
+    run_must_train_once("out", 32000, workers, 1);
 }
 
 TEST_MAIN(TEST_SLOW(a_worker_that_hangs_is_replaced, 120))
