@@ -27,7 +27,7 @@ def judge(options, found, today):
     import numpy as np
 
     import events
-    count = min([one["events"] for one in found.values() if one.get("events")] or [len(today)])
+    count = max([one["events"] for one in found.values() if one.get("events")] or [len(today)])
     first = max([one["served_from"] or 0 for one in found.values() if "served_from" in one] or [0])
     labels, floor = today.labels[:count], events.base_rate(today.labels[:count])
     found = dict(found, base={"predictions": floor.tolist()})
@@ -39,10 +39,17 @@ def judge(options, found, today):
         if "reason" in run:
             one["reason"] = run["reason"]
             continue
-        said = run["predictions"][:count]
-        losses = events.log_losses(labels, [floor[at] if p is None else p for at, p in enumerate(said)])[first:]
+        over = min(count, run.get("events") or count)
+        said = run["predictions"][:over]
+        losses = events.log_losses(labels[:over], [floor[at] if p is None else p for at, p in enumerate(said)])[first:]
         one["served" if name in SERVES else "before"] = float(losses.mean())
-        one["curve"] = [float(part.mean()) for part in np.array_split(losses, min(POINTS, len(losses)))]
+        points = max(1, round(min(POINTS, count - first) * len(losses) / (count - first)))
+        one["curve"] = [float(part.mean()) for part in np.array_split(losses, points)]
+        if over < count:
+            one["over"] = over
+        had_one = np.array([p is not None for p in said[first:]])
+        if name in SERVES and had_one.any():
+            one["answered"] = float(losses[had_one].mean())
         if "log_loss_before_training" in run:
             one["before"] = run["log_loss_before_training"]
         one.update((key, run[key]) for key in KEPT if key in run)
@@ -73,7 +80,8 @@ def cell(run, key, text):
     return text % run[key] if run.get(key) is not None else "-"
 
 
-COLUMNS = [("log loss, served", "served", "%.4f"), ("before training", "before", "%.4f"),
+COLUMNS = [("log loss, served", "served", "%.4f"), ("where answered", "answered", "%.4f"),
+           ("before training", "before", "%.4f"),
            ("samples/s", "samples_per_s", "%.0f"), ("MB over the links", "megabytes", "%.0f"),
            ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"),
            ("memory of the fullest box, MB", "memory", "%.0f")]
@@ -102,6 +110,8 @@ def circumstances(one):
 def late(one):
     """Who was not done in time, and who ended for want of memory."""
     for run in one["systems"].values():
+        if run.get("over"):
+            yield "%s: log loss over the first %d events, it came no further." % (run["title"], run["over"])
         if run.get("untrained") and run.get("lost") is None:
             yield "%s: when the time was over %d events were kept and not trained yet." % (run["title"],
                                                                                            run["untrained"])
@@ -116,7 +126,7 @@ def table(one):
 def short_table(one):
     """For who reads no more than that: those who could take the place."""
     some = dict(one, systems={name: run for name, run in one["systems"].items() if name not in ("base", "truth")})
-    return rows_of(some, [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4]])
+    return rows_of(some, [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5]])
 
 
 # ---- the picture
@@ -149,14 +159,14 @@ def draw_curves(one, out):
         value = low + i / 20
         out += [line_at(LEFT, y_of(value), WIDTH - RIGHT, y_of(value), "#dddddd"),
                 text_at(LEFT - 6, y_of(value) + 4, "%.2f" % value, ' text-anchor="end" fill="#555555"')]
-    for number, mark in enumerate(one["marks"]):
+    for number, mark in enumerate(mark for mark in one["marks"] if mark["at"] <= one["count"]):
         x = x_of(max(0, mark["at"] - one["first"]) / max(1, one["count"] - one["first"]))
         out += [line_at(x, TOP - 4, x, TOP + HEIGHT, "#000000", ' stroke-dasharray="3 3"'),
                 text_at(x + 3, TOP - 6 + 11 * (number % 3), mark["text"], ' fill="#000000" font-size="11"')]
-    names = list(curves)
+    names, longest = list(curves), max(len(curve) for curve in curves.values())
     places = spread([y_of(curves[name][-1]) for name in names], 15)
     for name, y in zip(names, places):
-        last = max(1, len(curves[name]) - 1)
+        last = max(1, longest - 1)
         points = " ".join("%.1f,%.1f" % (x_of(i / last), y_of(value)) for i, value in enumerate(curves[name]))
         dashes = "" if name in SERVES else ' stroke-dasharray="6 3"'
         out += ['<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>' % (points, COLOURS[name], dashes),
