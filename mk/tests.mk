@@ -63,7 +63,7 @@ else
 	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
 endif
 
-prove: ## install what is missing, build: five boxes that learn online, beside what one would use instead: ten minutes (QUICK=1: about one; needs root)
+prove: ## install what is missing, build: five boxes that learn online, beside what one would use instead: twelve minutes (QUICK=1: a few; needs root)
 	@tools/setup prove
 	@$(MAKE) program
 	LANYARD=$(PROGRAM) tests/prove/prove $(if $(QUICK),--quick)

@@ -19,7 +19,8 @@
 
 typedef struct dp_window dp_window;
 
-// size: W, at least 2; kept: batches that are in sight at once, at least W. sample_count_max and lookups: of a batch. RT_NO_MEMORY.
+// size: W, at least 2; kept: batches that are in sight at once, at least W. sample_count_max and
+// lookups: of a batch. RT_NO_MEMORY.
 rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
                            uint32_t sample_count_max, uint64_t lookups, dp_window **window_p);
 void dp_window_destroy(dp_window *window); // NULL is allowed
