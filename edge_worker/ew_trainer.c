@@ -40,7 +40,7 @@ struct ew_trainer {
     ew_exchange *exchange; // or NULL
 };
 
-static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slice)
+ew_micro_batch ew_trainer_batch(const dp_slice_view *slice, float *slab, uint32_t row_stride)
 {
     const rt_wire_slice *c = &slice->counts;
     return (ew_micro_batch){.sample_count = c->sample_count,
@@ -52,8 +52,8 @@ static ew_micro_batch micro_batch(const ew_trainer *t, const dp_slice_view *slic
                             .lookup_rows = slice->lookup_rows,
                             .bag_offsets = slice->bag_offsets,
                             .row_slots = slice->row_slots,
-                            .slab = t->config.slab,
-                            .row_stride = t->config.row_stride,
+                            .slab = slab,
+                            .row_stride = row_stride,
                             .scale = 1.0f / (float)c->batch_samples,
                             .log_odds = c->log_odds,
                             .more_odds = slice->more_odds};
@@ -121,7 +121,7 @@ static void train(ew_trainer *t, const dp_slice_view *slice)
     uint64_t begin = rt_now_ns();
     ew_trained *out = &t->trained;
     ew_step_result step = {0};
-    ew_micro_batch batch = micro_batch(t, slice);
+    ew_micro_batch batch = ew_trainer_batch(slice, t->config.slab, t->config.row_stride);
     *out = (ew_trained){0};
     out->status = ew_model_check(t->config.model, &batch, t->config.slot_count, &out->error);
     if (!out->status)

@@ -142,7 +142,8 @@ static void round_floats(float *floats)
     rt_coding_unpack(RT_CODING_BF16, words, EX_DIM, floats);
 }
 
-// A value that is another one's, for now.
+// The number of the value that was made of another one in this way, or -1 with a copy of that, the
+// newest value, for the caller to change.
 static int derive(ex_program *p, uint8_t parent, uint8_t how, uint8_t mask)
 {
     const int known = find_value(p, parent, how, mask);

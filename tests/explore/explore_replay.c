@@ -207,32 +207,36 @@ static void same_change(const ex_program *p, const ex_message *want, const uint8
     same_coded(floats, p->values[want->value].floats + EX_DIM, record + sizeof change);
 }
 
-static void same_row(const ex_program *p, uint32_t worker, const ex_message *want,
-                     const uint8_t *record)
+// The floats of the row that is meant, behind its head.
+static const uint8_t *row_floats(const ex_program *p, const ex_message *want, const uint8_t *record)
 {
-    const ex_node *n = &p->slices[want->slice][worker].nodes[want->node];
     rt_wire_row row;
     memcpy(&row, record, sizeof row);
     assert_int_equal(row.key, p->keys[want->key]);
     assert_int_equal(row.version, want->version);
+    return record + sizeof row;
+}
+
+static void same_row(const ex_program *p, uint32_t worker, const ex_message *want,
+                     const uint8_t *record)
+{
+    const ex_node *n = &p->slices[want->slice][worker].nodes[want->node];
+    const uint8_t *coded = row_floats(p, want, record);
     if (want->kind == EX_MESSAGE_ROWS && p->scenario.rounded && want->version && !n->whole) {
         const float *floats = p->values[want->value].floats;
-        same_coded(floats, want->state ? floats + EX_DIM : NULL, record + sizeof row);
+        same_coded(floats, want->state ? floats + EX_DIM : NULL, coded);
         return;
     }
-    same_floats(p, want->value, record + sizeof row,
+    same_floats(p, want->value, coded,
                 want->state || want->kind == EX_MESSAGE_PUSH_ROW ? EX_ROW_FLOATS : EX_DIM);
 }
 
 static void same_sum(const ex_program *p, const ex_message *want, const uint8_t *record)
 {
-    rt_wire_row row;
     float sum[EX_DIM];
-    memcpy(&row, record, sizeof row);
-    assert_int_equal(row.key, p->keys[want->key]);
-    assert_int_equal(row.version, want->version);
+    const uint8_t *coded = row_floats(p, want, record);
     ex_gradient(want->version, want->value, sum);
-    assert_memory_equal(record + sizeof row, sum, sizeof sum);
+    assert_memory_equal(coded, sum, sizeof sum);
 }
 
 static void same_gradient(const ex_program *p, uint32_t worker, const ex_message *want,

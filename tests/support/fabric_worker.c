@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "edge_worker/ew_trainer.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
@@ -33,23 +34,8 @@ static void assert_rows_untouched(const fabric_worker *w)
 
 static void step_job(fabric_worker *w)
 {
-    const dp_slice_view *slice = w->job.slice;
-    const rt_wire_slice *c = &slice->counts;
     rt_error error = {0};
-    ew_micro_batch batch = {.sample_count = c->sample_count,
-                            .lookup_count = c->lookup_count,
-                            .row_count = c->row_count,
-                            .labels = slice->labels,
-                            .weights = slice->weights,
-                            .dense = slice->dense,
-                            .lookup_rows = slice->lookup_rows,
-                            .bag_offsets = slice->bag_offsets,
-                            .row_slots = slice->row_slots,
-                            .slab = w->rows.slab,
-                            .row_stride = w->rows.stride,
-                            .scale = 1.0f / (float)c->batch_samples,
-                            .log_odds = c->log_odds,
-                            .more_odds = slice->more_odds};
+    ew_micro_batch batch = ew_trainer_batch(w->job.slice, w->rows.slab, w->rows.stride);
     assert_rows_untouched(w);
     if (ew_model_check(w->model, &batch, w->rows.slot_count, &error) ||
         ew_model_step(w->model, &batch, NULL, NULL, &w->step, &error))

@@ -418,6 +418,18 @@ static void shards_that_are_full(void **state)
     run_fini(&r);
 }
 
+// The first worker trains, the others sit out for good.
+static void begin_with_one_box(run *r, site *s)
+{
+    s->some_sit_out = true;
+    run_init(r, s);
+    for (uint32_t w = 1; w < 4; w++) {
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = w, .value = 0};
+        assert_int_equal(dp_planner_apply(r->planner, &input, NULL), RT_OK);
+    }
+    s->some_sit_out = false;
+}
+
 // One box trains, and its shard is full: the others' take what it has no room for.
 static void one_box_that_is_full(void **state)
 {
@@ -426,14 +438,8 @@ static void one_box_that_is_full(void **state)
     (void)state;
     s.homes = RT_HOMES_PLANNED;
     s.policy = RT_POLICY_ESD;
-    s.some_sit_out = true;
     s.shard_rows_max = KEYS / 4 + 4;
-    run_init(&r, &s);
-    for (uint32_t w = 1; w < 4; w++) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = w, .value = 0};
-        assert_int_equal(dp_planner_apply(r.planner, &input, NULL), RT_OK);
-    }
-    s.some_sit_out = false;
+    begin_with_one_box(&r, &s);
     for (uint32_t t = 1; t <= 60; t++) {
         step(&r, &s, t);
         for (uint32_t i = 0; i < 4; i++)
@@ -451,13 +457,7 @@ static void rows_follow_who_trains_alone(void **state)
     (void)state;
     s.homes = RT_HOMES_PLANNED;
     s.policy = RT_POLICY_ESD;
-    s.some_sit_out = true;
-    run_init(&r, &s);
-    for (uint32_t w = 1; w < 4; w++) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = w, .value = 0};
-        assert_int_equal(dp_planner_apply(r.planner, &input, NULL), RT_OK);
-    }
-    s.some_sit_out = false;
+    begin_with_one_box(&r, &s);
     for (uint32_t t = 1; t <= 20; t++)
         step(&r, &s, t);
     for (uint32_t b = 0; b < 4; b++)
