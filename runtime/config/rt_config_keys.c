@@ -189,6 +189,10 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            rt_choices_dense_scalings,
            "How dense features are scaled; the numbers are part of the model."),
+    LIST("stream.tables", rt_config_shared, "[]", "",
+         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
+         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
+         "own."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
