@@ -14,6 +14,7 @@
 #include "runtime/config/rt_address.h"
 #include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_log.h"
+#include "runtime/transport/rt_guests.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
 #define QUEUE_MESSAGES_MAX 4096u
@@ -41,8 +42,7 @@ typedef struct {
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
-    uint64_t greeted; // mask of workers that said HELLO
-    rt_log_limit strangers;
+    rt_guests guests;
     bool busy;   // with a file: rows must not change
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
@@ -212,6 +212,11 @@ static rt_status join(server *s, rt_error *error)
     if (!status)
         status = check_welcome(s, error);
     s->place = status ? 0 : rt_member_rank(&s->member);
+    s->guests = (rt_guests){.ops = s->ops,
+                            .endpoint = s->workers,
+                            .self = self,
+                            .identity = s->config->identity,
+                            .worker_count = s->member.welcome.worker_count};
     if (!status)
         status = create_shard(s, error);
     if (!status)
@@ -406,41 +411,6 @@ static rt_status drain_coordinator(server *s, rt_error *error)
     return RT_OK;
 }
 
-// Who is not of this run is told so, and not heard.
-static rt_status take_hello(server *s, uint32_t peer, const rt_message *message, rt_error *error)
-{
-    char name[32];
-    rt_wire_hello hello;
-    rt_message refusal;
-    const uint32_t self = self_of(s), rank = rt_peer_rank(peer);
-    rt_status status = rt_control_hello(message, peer, self, &hello, error);
-    if (!status)
-        status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
-    if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
-        status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
-                         rt_peer_name(peer, name), s->member.welcome.worker_count);
-    if (!status)
-        s->greeted |= rt_bit(rank);
-    else if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, self, status, error->text) == RT_OK) {
-        (void)s->ops->send(s->workers, peer, &refusal);
-        rt_message_release(&refusal);
-    }
-    return status;
-}
-
-static bool is_greeted(const server *s, uint32_t peer)
-{
-    return rt_peer_role(peer) == RT_ROLE_WORKER && rt_peer_rank(peer) < RT_WORKERS_MAX &&
-           (s->greeted >> rt_peer_rank(peer) & 1);
-}
-
-static void log_stranger(server *s, const char *what)
-{
-    uint64_t count;
-    if (rt_log_due(&s->strangers, &count))
-        rt_warn("refused %" PRIu64 " messages of strangers; the last: %s", count, what);
-}
-
 static bw_listener listener(const server *s)
 {
     return (bw_listener){s->ops, s->workers, self_of(s)};
@@ -455,7 +425,7 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
     case RT_MESSAGE_HEARTBEAT:
         break;
     case RT_MESSAGE_HELLO:
-        status = take_hello(s, peer, message, error);
+        status = rt_guests_take_hello(&s->guests, peer, message, error);
         break;
     case RT_MESSAGE_PROBE: {
         const bw_listener here = listener(s);
@@ -463,7 +433,7 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
         break;
     }
     default:
-        if (!is_greeted(s, peer)) {
+        if (!rt_guests_know(&s->guests, peer)) {
             status = rt_fail(error, RT_WIRE, "%s sent %s before a HELLO", rt_peer_name(peer, name),
                              rt_message_type_name(type));
             break;
@@ -496,8 +466,8 @@ static rt_status drain_workers(server *s, rt_error *error)
             rt_debug("%s has disconnected", rt_peer_name(peer, name));
         else if (!status)
             status = take_from_worker(s, peer, &message, &why);
-        if ((status == RT_WIRE || status == RT_CONFIG) && !is_greeted(s, peer))
-            log_stranger(s, why.text);
+        if ((status == RT_WIRE || status == RT_CONFIG) && !rt_guests_know(&s->guests, peer))
+            rt_guests_log_stranger(&s->guests, why.text);
         else if (status != RT_OK && status != RT_NOT_FOUND)
             return rt_fail(error, status, "%s", why.text);
     }
