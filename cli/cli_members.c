@@ -170,7 +170,11 @@ int cli_worker(int argc, char **argv)
                                .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
                                .notify = &arguments.notify};
-    code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_status status = cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1,
+                                 &arguments.notify, &error);
+    if (!status)
+        status = ew_worker_run(&worker, &error);
+    code = member_exit(status, &error);
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);

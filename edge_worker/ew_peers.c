@@ -4,65 +4,49 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/config/rt_address.h"
-
 #define STRANGERS_MAX 64 // of their messages, per receive
 #define NS_PER_S 1e9
 
 // ---- joining ---------------------------------------------------------------------------------
 
-// "HOST:PORT" that the configuration gives this worker; "": it gives none.
-static void given_address(const rt_config *config, uint32_t rank, char given[RT_NAME_MAX])
-{
-    const char *host = "";
-    if (config->box_count)
-        host = config->boxes[rt_config_box_of_worker(config, rank)].host;
-    given[0] = '\0';
-    if (host[0])
-        snprintf(given, RT_NAME_MAX, "%.52s:%" PRIu32, host,
-                 config->network_worker_port ? config->network_worker_port + rank : 0);
-}
-
 rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_transport *transport,
-                          const rt_config *config, uint32_t rank, const char *coordinator,
-                          rt_error *error)
+                          const ew_peers_config *config, rt_error *error)
 {
-    char given[RT_NAME_MAX], address[RT_PATH_MAX], bound[RT_NAME_MAX];
-    const uint32_t self = rt_peer(RT_ROLE_WORKER, rank);
-    const uint32_t port = config->network_worker_port ? config->network_worker_port + rank : 0;
-    if (!config->dispatch.hand_over)
+    char who[32], given[RT_NAME_MAX + 2] = "";
+    const rt_config *run = config->config;
+    const char *host = rt_config_host_of_worker(run, config->rank);
+    if (!run->dispatch.hand_over)
         return RT_OK;
-    given_address(config, rank, given);
     *peers = (ew_peers){.ops = ops,
                         .transport = transport,
-                        .patience_s = config->timeout_peer_s,
-                        .guests = {.ops = ops, .self = self}};
-    rt_status status = rt_address_listen(config->network_bind, given, config->network_interface,
-                                         port, address, sizeof address, error);
+                        .patience_s = run->timeout_peer_s,
+                        .guests = {.ops = ops,
+                                   .self = rt_peer(RT_ROLE_WORKER, config->rank),
+                                   .identity = config->identity}};
+    rt_peer_name(peers->guests.self, who);
+    if (host[0])
+        snprintf(given, sizeof given, "%s:0", host);
+    const rt_door door = {.config = run,
+                          .who = who,
+                          .given = given,
+                          .key = "host in boxes",
+                          .port = run->network_worker_port ? run->network_worker_port + config->rank
+                                                           : 0,
+                          .coordinator = config->coordinator,
+                          .notify = config->notify};
+    rt_status status =
+        rt_guests_listen(&peers->guests, transport, &door, peers->address, error);
     if (!status)
-        status = ops->listen(transport, self, address, bound, &peers->guests.endpoint, error);
-    if (!status)
-        status = rt_address_reachable(bound, coordinator, peers->address, sizeof peers->address,
-                                      error);
-    if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(coordinator))
-        status = rt_fail(error, RT_CONFIG,
-                         "worker %" PRIu32 " would listen at %s, which workers on other machines "
-                         "cannot reach: give network.interface or --bind, or leave "
-                         "dispatch.hand_over out",
-                         rank, peers->address);
-    if (!status)
-        rt_info("worker %" PRIu32 " listens for other workers at %s", rank, peers->address);
+        rt_info("%s listens for other workers at %s", who, peers->address);
     return status;
 }
 
-void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t place,
-                      const rt_identity *identity)
+void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t place)
 {
     peers->rank = place;
     peers->worker_count = welcome->worker_count;
     peers->workers = welcome->workers;
     peers->guests.worker_count = welcome->worker_count;
-    peers->guests.identity = *identity;
 }
 
 // As others know this worker, and the worker of a place, which listens under its rank.

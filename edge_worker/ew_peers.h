@@ -25,15 +25,21 @@ typedef struct {
     uint32_t gone;                       // its place
 } ew_peers;
 
-// Listens, where the configuration has dispatch.hand_over; otherwise does nothing. rank: of the
-// configuration; coordinator: its address. RT_CONFIG, RT_IO: error names the address and the key.
+typedef struct {
+    const rt_config *config;
+    rt_identity identity;
+    uint32_t rank;           // of the configuration
+    const char *coordinator; // address
+    rt_notify *notify;       // or NULL
+} ew_peers_config;
+
+// Listens, where the configuration has dispatch.hand_over; otherwise does nothing. Errors are
+// rt_guests_listen's.
 rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_transport *transport,
-                          const rt_config *config, uint32_t rank, const char *coordinator,
-                          rt_error *error);
+                          const ew_peers_config *config, rt_error *error);
 
 // Who the others are, by WELCOME; place: of this worker.
-void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t place,
-                      const rt_identity *identity);
+void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t place);
 
 // PEERS: connects to all others and greets them. RT_WIRE: it does not fit the run; RT_CONFIG: a
 // worker's key is not on the list of those that may join; RT_IO.

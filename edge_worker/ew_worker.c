@@ -308,6 +308,11 @@ static rt_status join(ew_run *w, rt_error *error)
                                .timeout_start_s = config->config->timeout_start_s,
                                .timeout_peer_s = config->config->timeout_peer_s,
                                .notify = config->notify};
+    const ew_peers_config peers = {.config = config->config,
+                                   .identity = config->identity,
+                                   .rank = config->rank,
+                                   .coordinator = config->coordinator,
+                                   .notify = config->notify};
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
@@ -324,13 +329,12 @@ static rt_status join(ew_run *w, rt_error *error)
         status = rt_transport_open(config->ops, config->keys, &w->transport, error);
     member.transport = w->transport;
     if (!status)
-        status = ew_peers_listen(&w->peers, config->ops, w->transport, config->config,
-                                 config->rank, config->coordinator, error);
+        status = ew_peers_listen(&w->peers, config->ops, w->transport, &peers, error);
     if (!status)
         status = rt_member_join(&w->member, &member, error);
     w->endpoints[0] = w->member.endpoint;
     w->rank = rt_member_rank(&w->member);
-    ew_peers_welcome(&w->peers, &w->member.welcome, w->rank, &config->identity);
+    ew_peers_welcome(&w->peers, &w->member.welcome, w->rank);
     if (!status)
         status = connect_shards(w, error);
     if (!status)

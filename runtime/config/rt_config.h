@@ -541,6 +541,9 @@ void rt_config_leave_spares(rt_config *config);
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);
 uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard);
 
+// Of a worker's box: "" where it is not told.
+const char *rt_config_host_of_worker(const rt_config *config, uint32_t worker);
+
 // Reads a JSON file over the present values, then checks nothing but single keys. A file may name
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.
 // RT_IO, RT_CONFIG: error names file, line or key path; config is unchanged.
