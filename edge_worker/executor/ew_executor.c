@@ -515,8 +515,8 @@ static bool all_pushed(const ew_executor *e)
 
 bool ew_executor_is_held_up(const ew_executor *e)
 {
-    for (uint32_t p = 0; p < e->partner_count; p++) {
-        if (e->pulls[p].count || (e->pushes[p].count && e->pushes[p].credits))
+    for (uint32_t p = e->config.shard_count; p < e->partner_count; p++) {
+        if (e->pushes[p].count)
             return true;
     }
     return false;

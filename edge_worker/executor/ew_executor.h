@@ -91,7 +91,7 @@ ew_wait ew_executor_waits_for(const ew_executor *executor);
 // Offers messages again that the transport or the credits held up.
 rt_status ew_executor_flush(ew_executor *executor, rt_error *error);
 
-// A message waits for the transport, which does not tell when it has room again.
+// A message to another worker waits for the transport, which does not tell when it has room again.
 bool ew_executor_is_held_up(const ew_executor *executor);
 
 // Every slice that came in is carried out and every push confirmed.
