@@ -210,12 +210,6 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     return status;
 }
 
-bool ew_run_is_idle(const ew_run *w)
-{
-    return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
-           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
-}
-
 // One turn: waits for messages, then each part does what it can without waiting, in the order in
 // which an iteration passes through them, so that what one part hands on is taken up in the same
 // turn:
