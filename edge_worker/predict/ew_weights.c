@@ -139,6 +139,14 @@ rt_status ew_weights_update(ew_weights *weights, const ew_source *source, rt_err
     return status;
 }
 
+#define ROWS_AHEAD 4096u // that are on their way from the disk
+
+static void announce(const ps_table *rows, uint64_t row)
+{
+    if (ps_table_is_on_disk(rows) && row < ps_table_count(rows))
+        ps_table_will_need(rows, ps_table_find(rows, ps_table_key(rows, row)));
+}
+
 // In their order, so that rows on disk are read and written from front to back.
 static rt_status copy_rows(const ps_table *from, ps_table *to, uint32_t row_floats, rt_error *error)
 {
@@ -148,6 +156,7 @@ static rt_status copy_rows(const ps_table *from, ps_table *to, uint32_t row_floa
         status = ps_table_reserve(to, 1, error);
         if (status)
             break;
+        announce(from, row + ROWS_AHEAD);
         const ps_entry *entry = ps_table_find(from, ps_table_key(from, row));
         ps_entry *copy = ps_table_insert(to, entry->key);
         copy->version = entry->version;
