@@ -192,7 +192,11 @@ int cli_ps(int argc, char **argv)
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};
-    code = member_exit(ps_server_run(&server, &error), &error);
+    rt_status status = cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1,
+                                 &arguments.notify, &error);
+    if (!status)
+        status = ps_server_run(&server, &error);
+    code = member_exit(status, &error);
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
@@ -308,6 +312,9 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
         status = hold_folder(out, error);
     if (!status)
         status = hold_folder(config->checkpoint.directory, error);
+    if (!status)
+        status = cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify,
+                           error);
     if (!status)
         status = cli_schema(config, &schema, error);
     if (!status)

@@ -1,6 +1,7 @@
 #include "ps_lite/ps_server.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,6 +19,7 @@
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
 #define QUEUE_MESSAGES_MAX 4096u
 #define LINGER_MS 1000u
+#define WAY_LOOK_MS 100 // between two looks for a way to the coordinator
 
 // When the pushes of a worker came that are not confirmed yet, in order.
 typedef struct {
@@ -174,6 +176,27 @@ static rt_status check_welcome(const server *s, rt_error *error)
                    config->ps_shard_count);
 }
 
+// Under which address others find this shard. On a box whose network comes up late there is no way
+// to the coordinator yet, or no name of it: for timeouts.start_s that is waited for.
+static rt_status find_way(const server *s, const char *bound, char *reachable, size_t size,
+                          rt_error *error)
+{
+    const double limit_s = s->config->config->timeout_start_s;
+    const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(limit_s * 1e9);
+    rt_error why = {0};
+    rt_status status = rt_address_reachable(bound, s->config->coordinator, reachable, size, &why);
+    if (status == RT_IO)
+        rt_info("waiting for a way to the coordinator: %s (timeouts.start_s: %g)", why.text,
+                limit_s);
+    while (status == RT_IO && rt_now_ns() < deadline_ns) {
+        rt_notify_ready(s->config->notify);
+        rt_notify_alive(s->config->notify);
+        (void)poll(NULL, 0, WAY_LOOK_MS);
+        status = rt_address_reachable(bound, s->config->coordinator, reachable, size, &why);
+    }
+    return status ? rt_fail(error, status, "%s", why.text) : RT_OK;
+}
+
 static rt_status join(server *s, rt_error *error)
 {
     char address[RT_PATH_MAX], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
@@ -188,8 +211,7 @@ static rt_status join(server *s, rt_error *error)
     if (!status)
         status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
     if (!status)
-        status =
-            rt_address_reachable(bound, s->config->coordinator, reachable, sizeof reachable, error);
+        status = find_way(s, bound, reachable, sizeof reachable, error);
     if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(s->config->coordinator))
         status = rt_fail(error, RT_CONFIG,
                          "shard %u would listen at %s, which workers on other machines cannot "
