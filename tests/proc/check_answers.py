@@ -294,7 +294,7 @@ def follow(lanyard, library, run):
     body = json.dumps({"candidates": [{n: c[i] for n, c in cells.items()}
                                       for i in range(CANDIDATES)]}).encode()
     seen, wrong, rows, ends = set(), [], {}, threading.Event()
-    with Server(lanyard, folder) as server:
+    with Server(lanyard, folder, "--set", "ps.storage=disk", "--set", "ps.folder=" + run) as server:
         def ask():
             while not ends.is_set():
                 try:
