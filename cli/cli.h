@@ -11,6 +11,7 @@
 #include "edge_worker/model/ew_model.h"
 #include "edge_worker/predict/ew_source.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/rt_notify.h"
 #include "runtime/stream/rt_stream.h"
 #include "runtime/transport/rt_transport.h"
 #include "runtime/wire/rt_control.h"
@@ -113,6 +114,20 @@ rt_identity cli_identity(const rt_config *config);
 
 // compute.idle, of a process of a run; before it starts threads.
 void cli_give_way(const rt_config *config);
+
+// Who listens, and where its configuration says so.
+typedef enum {
+    CLI_COORDINATOR,
+    CLI_SHARD,
+    CLI_WORKER,
+    CLI_FEEDER,
+    CLI_SERVER
+} cli_listener;
+
+// Waits until this machine has the addresses that it is to listen on, for timeouts.start_s at most
+// (rt_await_places). rank: of a shard or worker.
+rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, int stop_fd,
+                    rt_notify *notify, rt_error *error);
 
 // The model of a run on this stream, for micro-batches of batch.samples_per_worker.
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema);

@@ -45,7 +45,9 @@ int cli_feed(int argc, char **argv)
         return CLI_USAGE;
     }
     const int stop_fd = open_stop_fd();
-    const rt_status status = rt_feed_run(&config, spool, stop_fd, counts, &error);
+    rt_status status = cli_await(&config, CLI_FEEDER, 0, stop_fd, NULL, &error);
+    if (!status)
+        status = rt_feed_run(&config, spool, stop_fd, counts, &error);
     const bool has_outcomes = rt_config_has_join(&config.stream);
     rt_config_fini(&config);
     if (stop_fd >= 0)

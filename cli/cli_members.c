@@ -93,9 +93,10 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     const bool is_worker = strcmp(role, "worker") == 0;
     const cli_option options[] = {{"rank", &rank_text, NULL},
                                   {"coordinator", &coordinator, NULL},
-                                  is_worker ? (cli_option){"share", &share, NULL}
-                                            : (cli_option){"bind", &bind, NULL}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+                                  {"bind", &bind, NULL},
+                                  {"share", &share, NULL}}; // a worker's
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &path, sets,
+                   &set_count))
         return CLI_USAGE;
     // Without them, those of a worker which mpirun started.
     rank_text = rank_text || !is_worker ? rank_text : getenv("OMPI_COMM_WORLD_RANK");
@@ -169,7 +170,11 @@ int cli_worker(int argc, char **argv)
                                .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
                                .notify = &arguments.notify};
-    code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_status status = cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1,
+                                 &arguments.notify, &error);
+    if (!status)
+        status = ew_worker_run(&worker, &error);
+    code = member_exit(status, &error);
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
@@ -192,7 +197,11 @@ int cli_ps(int argc, char **argv)
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};
-    code = member_exit(ps_server_run(&server, &error), &error);
+    rt_status status = cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1,
+                                 &arguments.notify, &error);
+    if (!status)
+        status = ps_server_run(&server, &error);
+    code = member_exit(status, &error);
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);
@@ -308,6 +317,9 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
         status = hold_folder(out, error);
     if (!status)
         status = hold_folder(config->checkpoint.directory, error);
+    if (!status)
+        status = cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify,
+                           error);
     if (!status)
         status = cli_schema(config, &schema, error);
     if (!status)

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "edge_worker/serve/ew_server.h"
@@ -48,7 +50,12 @@ static rt_status subscribe(serving *s, rt_error *error)
 static rt_status answer(serving *s, const rt_config *config, const sigset_t *ends, rt_error *error)
 {
     int number;
-    rt_status status = ew_server_open(config, s->follower, &s->server, error);
+    const int stop_fd = signalfd(-1, ends, SFD_NONBLOCK | SFD_CLOEXEC);
+    rt_status status = cli_await(config, CLI_SERVER, 0, stop_fd, NULL, error);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    if (!status)
+        status = ew_server_open(config, s->follower, &s->server, error);
     if (status)
         return status;
     printf("%s\n", ew_server_url(s->server));

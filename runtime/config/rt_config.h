@@ -20,6 +20,8 @@
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
+#define RT_SHARED_MAX 64                  // pairs of fields that share a table
+#define RT_SHARED_SIZE (2 * RT_NAME_MAX)  // of "FIELD=OTHER"
 #define RT_CROSS_LAYERS_MAX 8
 
 #define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
@@ -114,6 +116,7 @@ typedef struct {
     rt_join_unanswered unanswered;
     rt_join_late late;
     double late_s;         // how much longer it is kept, for late ones
+    double resend_s;       // after a start no window ends for so long, where outcomes are sent
     uint32_t events_max;   // that wait, or are kept
     rt_join_at_end at_end; // what becomes of those that wait when the input ends
 } rt_join_config;
@@ -141,6 +144,8 @@ typedef struct {
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
     rt_table_config table;      // table, json
     rt_libsvm_config libsvm;
+    uint32_t shared_count; // "tables"
+    char shared[RT_SHARED_MAX][RT_SHARED_SIZE]; // "history=item": the first uses the other's rows
     rt_join_config join;
     bool holds_outcomes; // no key: set by rt_join, whose second input this is
     rt_synthetic_shape synthetic_shape;
@@ -256,6 +261,7 @@ typedef struct {
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     uint32_t window; // batches that are placed together; 0 and 1: each by itself
     bool keeper;    // KEEP and PULL_SUM of the protocol
+    bool hand_over; // SEND and RECV: rows may go from worker to worker
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     bool evict_cost;                           // esd: expected eviction pushes are part of the cost
@@ -421,6 +427,7 @@ typedef struct {
     uint32_t network_ps_count;             // 0: shards listen on any free port
     char network_ps[RT_SHARDS_MAX][RT_NAME_MAX]; // "HOST:PORT" of every shard
     uint32_t network_port;                       // of the coordinator; 0: any free one
+    uint32_t network_worker_port;                // of worker 0, the others follow; 0: any
     bool network_overlap;                        // iterations overlap
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
@@ -455,7 +462,6 @@ typedef struct {
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
-    bool sim_hand_over;           // rows may go from worker to worker
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
@@ -538,6 +544,9 @@ void rt_config_leave_spares(rt_config *config);
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);
 uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard);
+
+// Of a worker's box: "" where it is not told.
+const char *rt_config_host_of_worker(const rt_config *config, uint32_t worker);
 
 // Reads a JSON file over the present values, then checks nothing but single keys. A file may name
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.

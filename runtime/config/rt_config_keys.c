@@ -189,6 +189,10 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            rt_choices_dense_scalings,
            "How dense features are scaled; the numbers are part of the model."),
+    LIST("stream.tables", rt_config_shared, "[]", "",
+         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
+         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
+         "own."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
@@ -247,6 +251,9 @@ const rt_config_key rt_config_keys[] = {
            "What an outcome with label 1 does that comes when its event was trained with 0."),
     DOUBLE("stream.join.late_s", stream.join.late_s, "86400", IN(0, 1e9), "s",
            "So long after its window an event is kept for late outcomes (late train)."),
+    DOUBLE("stream.join.resend_s", stream.join.resend_s, "60", IN(0, 1e9), "s",
+           "Of outcomes that are sent (http, tcp, feed, mqtt): when a run goes on no window ends "
+           "for so long, so that those come first which nobody took while it was down."),
     U32("stream.join.events_max", stream.join.events_max, "100000", IN(1, 100000000), "events",
         "That wait or are kept at once, and outcomes that wait for their events. When there are "
         "more the oldest ones go as if their time were over, and are counted."),
@@ -353,6 +360,13 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.keeper", dispatch.keeper, "false",
          "A worker that was one of several trainers of a row and is the only one to train it next "
          "keeps its gradient and pulls the sum of the others."),
+    BOOL("dispatch.hand_over", dispatch.hand_over, "false",
+         "A row that one worker alone has and another one alone needs goes from worker to worker, "
+         "where that is cheaper by the link table (Herald, appendix B). Every worker listens for "
+         "the others then (`network.worker_port`). Pays where the link of the parameter servers is "
+         "narrower than those of the workers together. Needs `network.transport` `\"zmq\"`, "
+         "`network.row_wire` `\"fp32\"`, `ps.homes` `\"hashed\"`; not with "
+         "`consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
@@ -584,13 +598,16 @@ const rt_config_key rt_config_keys[] = {
          "`HOST:PORT` of every shard, in order. Empty: each listens on a free port and tells the "
          "coordinator."),
     TEXT("network.interface", network_interface,
-         "Name of the interface whose address coordinator and shards listen on, where nothing else "
+         "Name of the interface whose address processes listen on, where nothing else "
          "says it (`eth0`)."),
     TEXT("network.bind", network_bind,
-         "Address that coordinator and shards listen on, whatever the keys above say; `0.0.0.0` is "
+         "Address that processes listen on, whatever the keys above say; `0.0.0.0` is "
          "every interface. Empty: as they say, else `127.0.0.1`."),
     U32("network.port", network_port, "0", IN(0, 65535), "",
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
+    U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
+        "With `dispatch.hand_over`: worker r listens at this port + r, on `network.bind` or "
+        "`--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
@@ -654,9 +671,6 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
-    BOOL("sim.hand_over", sim_hand_over, "false",
-         "A row that one worker alone has and another one alone needs goes from worker to worker "
-         "(Herald, appendix B)."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",

@@ -10,6 +10,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_batch.h"
 #include "runtime/stream/rt_join.h"
+#include "runtime/stream/rt_tables.h"
 #include "runtime/wire/rt_bytes.h"
 
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
     char label_names[RT_LABELS_MAX][RT_NAME_MAX];
+    rt_tables tables; // that fields share
 } rt_schema;
 
 typedef struct {
@@ -120,6 +122,11 @@ rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error
 // RT_END; RT_DATA, RT_IO. batch is scratch.
 rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
                          rt_line_sample *sample, rt_error *error);
+
+// As rt_source_ops.is_behind, after RT_AGAIN.
+bool rt_stream_is_behind(const rt_stream *stream);
+// As rt_source_ops.was_away.
+bool rt_stream_was_away(const rt_stream *stream);
 
 // Whether its samples have weights (rt_batch.h).
 bool rt_stream_is_weighted(const rt_stream_config *config);

@@ -82,6 +82,13 @@ static void reference_destroy(reference *r)
     free(r->bags);
 }
 
+// With shares the last field has the rows of the first.
+static uint64_t row_key(const fabric_plan *plan, uint64_t key)
+{
+    const bool is_last = rt_key_field(key) + 1 == plan->shape.field_count;
+    return plan->shape.shares && is_last ? rt_key(0, key & RT_ID_MASK) : key;
+}
+
 // Rows by first appearance, bags by counting. Returns the number of rows.
 static uint32_t index_batch(reference *r, const rt_batch *batch)
 {
@@ -90,7 +97,7 @@ static uint32_t index_batch(reference *r, const rt_batch *batch)
     memset(r->bags, 0, ((size_t)batch->sample_count * fields + 1) * sizeof *r->bags);
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         for (uint32_t at = batch->key_offsets[i]; at < batch->key_offsets[i + 1]; at++) {
-            uint32_t key = find_key(r->plan, batch->keys[at]);
+            uint32_t key = find_key(r->plan, row_key(r->plan, batch->keys[at]));
             if (!r->numbers[key]) {
                 r->row_keys[row_count] = key;
                 r->numbers[key] = ++row_count;
@@ -127,19 +134,20 @@ static void reference_admit(reference *r, const rt_batch *offered, const rt_batc
     assert_int_equal(planned->key_count, kept);
 }
 
-static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
+// came: the batch before rows were shared.
+static void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, uint32_t t)
 {
     const fabric_shape *shape = &r->plan->shape;
     ew_step_result step;
     rt_error error = {0};
     float more_odds[RT_LABELS_MAX] = {0};
-    uint32_t row_count = index_batch(r, batch);
+    uint32_t row_count = index_batch(r, came);
     for (uint32_t l = 1; l < batch->label_count; l++)
         more_odds[l - 1] = rt_batch_label_log_odds(batch, l);
     for (uint32_t i = 0; i < row_count; i++)
         r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
-                          .lookup_count = batch->key_count,
+                          .lookup_count = came->key_count,
                           .row_count = row_count,
                           .labels = batch->labels,
                           .weights = batch->is_weighted ? batch->weights : NULL,
@@ -252,11 +260,11 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, no re-use %d, bags %u, row "
-             "optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, no re-use %d, bags "
+             "%u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->consistency.bounded, s->bag_max, s->rows.kind);
+             s->dispatch.full_sync, s->dispatch.hand_over, s->consistency.bounded, s->bag_max, s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)
@@ -271,9 +279,10 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
     fabric_plan_init(&plan, shape);
     reference_create(&r, &plan);
     for (uint32_t t = 1; t <= shape->iterations; t++) {
-        if (plan.offered)
-            reference_admit(&r, &plan.offered[t - 1], &plan.batches[t - 1]);
-        reference_step(&r, &plan.batches[t - 1], t);
+        const rt_batch *batch = &plan.batches[t - 1];
+        if (plan.offered && !shape->shares)
+            reference_admit(&r, &plan.offered[t - 1], batch);
+        reference_step(&r, batch, shape->shares ? &plan.offered[t - 1] : batch, t);
         reference_sweep(&r, plan.swept[t - 1]);
     }
     for (uint32_t i = 0; i < schedules; i++) {
@@ -297,7 +306,7 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
 static const struct {
     rt_policy_kind policy;
     double alpha;
-    bool keeper, full_sync;
+    bool keeper, full_sync, hand_over;
     bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
@@ -316,6 +325,9 @@ static const struct {
     {.policy = RT_POLICY_MAKESPAN},
     {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_MAKESPAN, .keeper = true, .micro_batch_min = 2, .micro_batch_max = 12},
+    {.policy = RT_POLICY_RANDOM, .hand_over = true},
+    {.policy = RT_POLICY_LAIA, .hand_over = true, .keeper = true},
+    {.policy = RT_POLICY_MAKESPAN, .hand_over = true, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_RANDOM, .no_reuse = true},
     {.policy = RT_POLICY_ESD, .alpha = 1, .no_reuse = true},
     {.policy = RT_POLICY_MAKESPAN, .no_reuse = true, .micro_batch_min = 2, .micro_batch_max = 12},
@@ -373,6 +385,7 @@ static void set_policy(fabric_shape *shape, size_t index)
     shape->dispatch.alpha = policies[index].alpha;
     shape->dispatch.keeper = policies[index].keeper;
     shape->dispatch.full_sync = policies[index].full_sync;
+    shape->dispatch.hand_over = policies[index].hand_over;
     shape->consistency = (rt_consistency_config){.bounded = policies[index].no_reuse};
     shape->dispatch.micro_batch_min = policies[index].micro_batch_min * m / 8;
     shape->dispatch.micro_batch_max =
@@ -497,6 +510,41 @@ static void a_seed_repeats_a_run(void **state)
         fabric_result_fini(&results[0]);
         fabric_result_fini(&results[1]);
     }
+}
+
+// A row that goes straight from one worker to another is the row that it would be by way of the PS:
+// placements are the same, and so is every bit.
+static void rows_that_are_handed_over(void **state)
+{
+    (void)state;
+    rt_random random = {9};
+    uint64_t handed = 0;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        fabric_shape shape = small_shape(85000 + p);
+        fabric_result results[2];
+        shape.worker_count = 2 + p % 4;
+        set_policy(&shape, p);
+        if (shape.consistency.bounded)
+            continue;
+        draw_rest(&shape, &random);
+        shape.cache = (cache_size)(p % 3);
+        shape.change_every = p % 2 ? 0 : 3;
+        shape.bad_every = p % 3 ? 0 : 5;
+        for (uint32_t i = 0; i < 2; i++) {
+            fabric_plan plan;
+            const fabric_schedule schedule = random_schedule(&random);
+            shape.dispatch.hand_over = i;
+            fabric_plan_init(&plan, &shape);
+            fabric_run(&plan, &schedule, &results[i]);
+            fabric_plan_fini(&plan);
+        }
+        assert_same(&results[0], &results[1]);
+        assert_int_equal(results[0].handed, 0);
+        handed += results[1].handed;
+        fabric_result_fini(&results[0]);
+        fabric_result_fini(&results[1]);
+    }
+    assert_true(handed > 1000);
 }
 
 // The schedules reach what they are for: rows that come early, parked pulls, full queues.
@@ -730,6 +778,28 @@ static void every_model_with(uint32_t more_labels)
     }
 }
 
+// A row that two fields of a batch look up, often in one sample: every policy, every model.
+static void shared_rows(void **state)
+{
+    (void)state;
+    rt_random random = {17};
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(policies); i++) {
+        fabric_shape shape = small_shape(97000 + i);
+        shape.shares = true;
+        shape.iterations = 20;
+        shape.ids_per_field = 24;
+        shape.cache = (cache_size)(i % 3);
+        shape.model.kind = i % 4 == 3 ? RT_MODEL_DFM : RT_MODEL_WDL;
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        draw_rest(&shape, &random);
+        check_shape(&shape, 2);
+        shape.worker_count = 1; // the same bits
+        shape.last_samples %= shape.samples_per_worker;
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        check_shape(&shape, 1);
+    }
+}
+
 static void every_model(void **state)
 {
     (void)state;
@@ -745,8 +815,9 @@ static void every_model_with_several_labels(void **state)
 TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers, 300),
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
-          TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
+          TEST(a_seed_repeats_a_run), TEST(rows_that_are_handed_over),
+          TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
-          TEST(participants_change_with_short_wires), TEST(every_model),
+          TEST(participants_change_with_short_wires), TEST(shared_rows), TEST(every_model),
           TEST(every_model_with_several_labels))

@@ -472,10 +472,12 @@ static void wrong_addresses_are_named(void **state)
                               NULL},
              5, "security.key");
     must_say((const char *[]){"coordinator", demo, "--set", "network.coordinator=203.0.113.7:7000",
-                              "--set", "security.insecure=true", NULL},
+                              "--set", "security.insecure=true", "--set", "timeouts.start_s=0.5",
+                              NULL},
              1, "no such interface on this machine");
-    must_say((const char *[]){"coordinator", demo, "--set", "network.interface=nothere0", NULL}, 1,
-             "nothere0");
+    must_say((const char *[]){"coordinator", demo, "--set", "network.interface=nothere0", "--set",
+                              "timeouts.start_s=0.5", NULL},
+             1, "this machine has no \"nothere0\"");
     must_say((const char *[]){"coordinator", demo, "--set", "network.coordinator=box", NULL}, 5,
              "expected \"HOST:PORT\"");
     must_say((const char *[]){"check", demo, "--set", "network.ps=[\"a:1\",\"b:2\"]", NULL}, 1,

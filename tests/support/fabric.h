@@ -38,6 +38,7 @@ typedef struct {
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers
     dp_rows ends;                    // when rows end, and begin
+    bool shares;                     // the last field has the rows of the first
 } fabric_shape;
 
 // How it comes about: must not change any result.
@@ -54,7 +55,8 @@ typedef struct {
     fabric_shape shape;
     dp_planner_config planner;
     rt_batch *batches;    // shape.iterations, as they were planned
-    rt_batch *offered;    // with ends.admit: as they came; else NULL
+    rt_batch *offered;    // with ends.admit or shares: as they came; else NULL
+    rt_tables tables;
     rt_message *slices;   // slice_count x worker_count
     rt_counts *counts;    // the same, as planned
     uint32_t *placements; // iterations x samples of a full batch: workers
@@ -65,6 +67,7 @@ typedef struct {
     uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned;  // all workers, all slices
+    uint64_t handed;    // likewise: rows from worker to worker
     dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
 
@@ -89,6 +92,7 @@ typedef struct {
     uint64_t early;   // rows that came before their slot was free
     uint64_t parked;  // most pulls that waited at one shard
     uint64_t again;   // messages that a full queue refused
+    uint64_t handed;  // rows that went from worker to worker
     uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 

@@ -1,0 +1,92 @@
+#include "runtime/config/rt_await.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/config/rt_address.h"
+#include "runtime/rt_log.h"
+
+#define LOOK_MS 100 // between two looks
+#define NS_PER_S 1e9
+
+// Whether a socket may have it; an errno of another kind is for whoever listens to report.
+static bool may_bind(const struct addrinfo *one)
+{
+    const int fd = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true;
+    const bool is_lacking =
+        bind(fd, one->ai_addr, one->ai_addrlen) != 0 && (errno == EADDRNOTAVAIL || errno == ENODEV);
+    close(fd);
+    return !is_lacking;
+}
+
+// What keeps a process from listening there yet; NULL: nothing that waiting mends.
+static const char *find_obstacle(const char *place)
+{
+    static const char no_address[] = "no interface of this machine has that address yet";
+    char host[NI_MAXHOST], number[NI_MAXHOST];
+    uint32_t port;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    if (!rt_address_split(place, host, sizeof host, &port)) {
+        const size_t size = strlen(place);
+        if (size >= sizeof host || strstr(place, "://"))
+            return NULL;
+        memcpy(host, place, size + 1);
+    }
+    if (!*host || strcmp(host, "*") == 0)
+        return NULL;
+    if (if_nametoindex(host) != 0)
+        return rt_address_of_interface(host, number, sizeof number, NULL)
+                   ? "that interface has no address yet"
+                   : NULL;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return "no name or interface is called so yet";
+    const char *obstacle = may_bind(found) ? NULL : no_address;
+    freeaddrinfo(found);
+    return obstacle;
+}
+
+// False: to be stopped.
+static bool pause_for(int stop_fd, int ms)
+{
+    struct pollfd stop = {stop_fd, POLLIN, 0};
+    return poll(&stop, 1, ms) <= 0 || !(stop.revents & POLLIN);
+}
+
+static rt_status await(const rt_await_place *wanted, uint64_t deadline_ns, double timeout_s,
+                       int stop_fd, rt_notify *notify, rt_error *error)
+{
+    const char *obstacle = *wanted->place ? find_obstacle(wanted->place) : NULL, *said = NULL;
+    while (obstacle && rt_now_ns() < deadline_ns) {
+        if (obstacle != said)
+            rt_info("%s: waiting for %s: %s (timeouts.start_s: %g)", wanted->key, wanted->place,
+                    obstacle, timeout_s);
+        said = obstacle;
+        rt_notify_ready(notify);
+        rt_notify_alive(notify);
+        if (!pause_for(stop_fd, LOOK_MS))
+            return rt_fail(error, RT_STOPPED, "%s: ended while waiting for %s", wanted->key,
+                           wanted->place);
+        obstacle = find_obstacle(wanted->place);
+    }
+    if (said && !obstacle)
+        rt_info("%s: %s is there", wanted->key, wanted->place);
+    return RT_OK;
+}
+
+rt_status rt_await_places(const rt_await_place *places, uint32_t count, double timeout_s,
+                          int stop_fd, rt_notify *notify, rt_error *error)
+{
+    const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(timeout_s * NS_PER_S);
+    rt_status status = RT_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = await(&places[i], deadline_ns, timeout_s, stop_fd, notify, error);
+    return status;
+}
