@@ -1,7 +1,7 @@
-// Explores rows that go from worker to worker (docs/PROTOCOL.md, "Rows from worker to worker"): small
-// runs in every order of events, with cuts and sweeps, the keeper rule, bad batches, workers that sit
-// out. Every training must read what sequential training reads; a part is replayed by executors and
-// shards, message by message.
+// Explores rows that go from worker to worker (docs/PROTOCOL.md, "Rows from worker to worker"):
+// small runs in every order of events, with cuts and sweeps, the keeper rule, bad batches, workers
+// that sit out. Every training must read what sequential training reads; a part is replayed by
+// executors and shards, message by message.
 #include "tests/support/test.h"
 
 #include <inttypes.h>
