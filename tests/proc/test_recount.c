@@ -11,7 +11,7 @@
 #define RUN_S 120.0
 #define PYTHON "/usr/bin/python3"
 
-typedef enum { PLAIN, FULL_SYNC, HAND_OVER } kind;
+typedef enum { PLAIN, FULL_SYNC, HAND_OVER } move;
 
 static const char *const evictions[] = {"emark", "lru", "lfu", "light_lfu"};
 
@@ -33,14 +33,14 @@ static void must_run(const char *const *arguments)
 }
 
 // One simulation of a policy; placements and trace go to these files.
-static void simulate(const char *policy, const char *eviction, kind kind, const char *first,
+static void simulate(const char *policy, const char *eviction, move way, const char *first,
                      const char *staleness, const char *placements, const char *trace)
 {
     char cache[64], spec[128], consistency[64];
     snprintf(consistency, sizeof consistency, "consistency.staleness=%s", staleness);
     snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
     snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
-             kind == FULL_SYNC ? "true" : "false", first);
+             way == FULL_SYNC ? "true" : "false", first);
     must_run((const char *const[]){process_lanyard(),
                                    "sim",
                                    "configs/demo.json",
@@ -57,7 +57,7 @@ static void simulate(const char *policy, const char *eviction, kind kind, const 
                                    "--set",
                                    consistency,
                                    "--set",
-                                   kind == HAND_OVER ? "dispatch.hand_over=true"
+                                   way == HAND_OVER ? "dispatch.hand_over=true"
                                                      : "dispatch.hand_over=false",
                                    "--set",
                                    "stream.samples_max=3500",
@@ -69,16 +69,16 @@ static void simulate(const char *policy, const char *eviction, kind kind, const 
 }
 
 // The most samples that a worker can get make room for 26 rows each: 16, or all 64.
-static int recount(const char *policy, const char *eviction, kind kind, const char *first,
+static int recount(const char *policy, const char *eviction, move way, const char *first,
                    const char *staleness, const char *placements, const char *trace, process *p)
 {
     const char *arguments[24] = {
         PYTHON, "tools/recount.py", placements, trace,           "--workers", "4", "--rows",
         "500",  "--eviction",       eviction,   "--first-touch", first};
     size_t count = 12;
-    if (kind == FULL_SYNC)
+    if (way == FULL_SYNC)
         arguments[count++] = "--full-sync";
-    if (kind == HAND_OVER)
+    if (way == HAND_OVER)
         arguments[count++] = "--hand-over";
     if (strcmp(staleness, "off") != 0) {
         arguments[count++] = "--staleness";
@@ -89,15 +89,15 @@ static int recount(const char *policy, const char *eviction, kind kind, const ch
     return process_run(p, arguments, RUN_S);
 }
 
-static void check(const char *policy, const char *eviction, kind kind, const char *first,
+static void check(const char *policy, const char *eviction, move way, const char *first,
                   const char *staleness)
 {
     char placements[400], trace[400];
     process p = {0};
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
-    simulate(policy, eviction, kind, first, staleness, placements, trace);
-    if (recount(policy, eviction, kind, first, staleness, placements, trace, &p) != 0 ||
+    simulate(policy, eviction, way, first, staleness, placements, trace);
+    if (recount(policy, eviction, way, first, staleness, placements, trace, &p) != 0 ||
         !strstr(p.text, " 0 differ"))
         fail_msg("%s, %s, staleness %s: %s", policy, eviction, staleness, p.text);
     process_fini(&p);
